@@ -30,7 +30,8 @@ def blueprint(name: str, prefix: str, here: Any, routes: Sequence[Route]) -> fla
     """The routes under `prefix`, their endpoints given `here` and the request."""
     found = flask.Blueprint(name, __name__, url_prefix=prefix or None)
     for method, rule, endpoint in routes:
-        found.add_url_rule(rule, f"{method}-{endpoint.__name__}", functools.partial(_call, endpoint, here), methods=[method])
+        view = functools.partial(_call, endpoint, here)
+        found.add_url_rule(rule, f"{method}-{endpoint.__name__}", view, methods=[method])
     return found
 
 

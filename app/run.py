@@ -39,6 +39,11 @@ class OpenLog:
         return self.whole if shown is None else shown
 
     @property
+    def is_over(self) -> bool:
+        """Whether nothing is appended to it any more."""
+        return self._retired
+
+    @property
     def is_held_back(self) -> bool:
         """Whether there may be more than is shown."""
         return self._shown is not None

@@ -22,7 +22,8 @@ from app.classroom.access import OWNER, PASS
 from app.classroom.classrooms import Classrooms
 from app.errors import HTTP_STATUS, AppError
 from app.openai.errors import of_refusal
-from app.openai.paths import is_api
+from app.openai.keys import digest
+from app.openai.paths import ALIVE, is_api
 from app.settings import ServerSettings, is_loopback
 
 Environ = dict[str, Any]
@@ -34,6 +35,7 @@ PASS_COOKIE = "kvtheater_class"
 JOIN = "/j/"
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
 GUEST_FOLDERS = ("/static/", "/vendor/", "/words/")
+FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # asked with the token in the address, they answer at once
 PAGES = frozenset({"/", "/bench"})  # a link on another site may lead here
 
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -66,7 +68,7 @@ class Guard:
         self._app = app
         self._classrooms = classrooms
         self._token = settings.token
-        self._api_keys = settings.api.keys if settings.api is not None and settings.api.keys else None
+        self._api_keys = settings.api.keys if settings.api is not None else {}
         self._host = settings.host.strip("[]").lower()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -104,15 +106,18 @@ class Guard:
         path = str(environ.get("PATH_INFO", "/"))
         environ[PASS] = self._classrooms.known(_cookie(environ, PASS_COOKIE))
         environ[OWNER] = self._token is None
-        if self._api_keys is not None and is_api(path):
-            return None  # its endpoints ask for a key themselves; without keys the token is asked for below
+        if self._api_keys and is_api(path):
+            if digest(bearer(environ)) in self._api_keys or (self._token is None and path in ALIVE):
+                return None
+            if self._token is None:
+                raise AppError("token_required", "this server asks for an API key")
         if self._token is None:
             return None
         query = parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
         given = dict(query).get("token")
         if given is not None and self._matches(given):
             environ[OWNER] = True
-            if environ["REQUEST_METHOD"] != "GET" or path.startswith(("/api/", "/socket.io")):
+            if environ["REQUEST_METHOD"] != "GET" or path.startswith(FOR_PROGRAMS):
                 return None
             rest = urlencode([(k, v) for k, v in query if k != "token"])
             return (

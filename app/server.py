@@ -22,6 +22,8 @@ from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
+from app.metrics import endpoint as metrics_endpoint
+from app.metrics.observer import Metrics
 from app.models import Models
 from app.openai import endpoints as openai
 from app.openai.keys import ApiKeys
@@ -51,7 +53,8 @@ def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] =
     library = open_library(settings, shown)
     emit = transport.clients.emit
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
-    theaters = Theaters(models, settings, emit, library, runs)
+    metrics = Metrics()
+    theaters = Theaters(models, settings, emit, library, runs, metrics.observe)
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
     lessons = LessonRooms(theaters, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
@@ -83,6 +86,7 @@ def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] =
         api_theaters = ApiTheaters(theaters, models, settings, settings.api, transport.hub)
         app.extensions["kvtheater.api"] = api_theaters
         app.register_blueprint(openai.blueprint(api_theaters, models, ApiKeys(settings.api.keys, settings.api.default)))
+    app.register_blueprint(metrics_endpoint.blueprint(metrics))
     app.register_error_handler(Exception, _answer_error)
 
     app.wsgi_app = Guard(assets.StaticFiles(app.wsgi_app, static_dir()), settings, classrooms)  # type: ignore[method-assign]

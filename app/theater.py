@@ -57,9 +57,10 @@ class Theater:
         turns: Turns | LabTurns,
         emit: Emit,
         failed: Callable[[Theater], object],
+        observe: Callable[[Run], object],
     ) -> None:
         """Builds the engine, on the model of that name (None: the first), on the theater's own thread. `failed` is
-        called there when it closed by a mistake.
+        called there when it closed by a mistake, `observe` with each run before its first record.
         """
         self.theater_id = theater_id
         self.name = name
@@ -69,7 +70,7 @@ class Theater:
         self.is_api = False  # it was made to answer OpenAI's clients
         self.most_pool_bytes: int | None = None  # of a lab: what settings it may take
         self._max_count = settings.max_count
-        self._failed = failed
+        self._failed, self._observe = failed, observe
         self._models = models
         self._commands = CommandQueue()
         self._broadcast = Broadcast(theater_id, emit, self.status)
@@ -313,6 +314,7 @@ class Theater:
         """Called before `run` is set: a viewer that joins the old run in between is moved on to the new one."""
         self._end_recording("reset", "the theater was reset")
         self._broadcast.follow(run)
+        self._observe(run)
 
     def _end_recording(self, ended: Ended, detail: str = "") -> None:
         if self._recorder:

@@ -6,6 +6,7 @@ import logging
 import secrets
 import threading
 import time
+from collections.abc import Callable
 
 from app.bench_runs import BenchRuns
 from app.bench_watch import PREFIX as BENCHMARK
@@ -17,6 +18,7 @@ from app.errors import AppError
 from app.models import Models
 from app.recordings.library import Library
 from app.recordings.playback import PREFIX, Playback, Playbacks
+from app.run import Run
 from app.settings import ServerSettings
 from app.theater import Theater
 from app.turns import LabTurns, Turns
@@ -31,10 +33,20 @@ Watched = Theater | Playback | BenchWatch
 class Theaters:
     """The theaters by id, and the recordings that are open."""
 
-    def __init__(self, models: Models, settings: ServerSettings, emit: Emit, library: Library, runs: BenchRuns) -> None:
+    def __init__(
+        self,
+        models: Models,
+        settings: ServerSettings,
+        emit: Emit,
+        library: Library,
+        runs: BenchRuns,
+        observe: Callable[[Run], object] = lambda run: None,
+    ) -> None:
+        """`observe` is called with each run of each theater, on its thread, before the run's first record."""
         self._models, self._settings, self._emit = models, settings, emit
         self.library, self.playbacks = library, Playbacks(library, emit)
         self.runs = runs
+        self._observe = observe
         self.turns = Turns()  # of all that computes here
         self._theaters: dict[str, Theater] = {}
         self._being_built = 0
@@ -104,7 +116,7 @@ class Theaters:
     ) -> Theater:
         theater_id = secrets.token_urlsafe(9)
         theater = Theater(
-            theater_id, name, config, model, self._models, settings, turns, self._emit, self._take_out
+            theater_id, name, config, model, self._models, settings, turns, self._emit, self._take_out, self._observe
         )  # fmt: skip
         with self._lock:
             if not theater.is_closed:  # its thread may have failed already

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 PREFIX = "/v1/"
-PATHS = frozenset({"/tokenize", "/detokenize", "/health", "/ping", "/version", "/metrics"})
+ALIVE = frozenset({"/health", "/ping"})  # that a load balancer asks for, without a key
+PATHS = frozenset({"/tokenize", "/detokenize", "/version", "/metrics"}) | ALIVE
 THEATER = "X-KVTheater-Theater"  # the theater that is to answer, or that did
 ACCESS = "kvtheater.access"  # in a request's environment: what its line in the access log says besides
 

@@ -1,0 +1,33 @@
+"""`GET /metrics`: the counts, in Prometheus' text format, or in OpenMetrics where the reader asks for it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from flask import Blueprint, Request, Response
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.openmetrics.exposition import ALLOWUTF8, UNDERSCORES
+from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
+from prometheus_client.registry import CollectorRegistry
+
+from app import routing
+from app.metrics.exposition import registry_of
+from app.metrics.observer import Metrics
+from app.routing import Route
+
+OPEN_METRICS = "application/openmetrics-text"
+
+
+def scrape(registry: CollectorRegistry, request: Request) -> Response:
+    """All metrics as they are now."""
+    encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+    if content_type.startswith(OPEN_METRICS) and content_type.partition("escaping=")[2] in ("", UNDERSCORES):
+        # Our names need no escaping. The client library would make `vllm_…` of `vllm:…` in samples, and in samples only
+        # (prometheus/client_python#1177); with the other scheme it leaves what is legal alone.
+        encode = partial(generate_open_metrics, escaping=ALLOWUTF8)
+    return Response(encode(registry), content_type=content_type)
+
+
+def blueprint(metrics: Metrics) -> Blueprint:
+    """The route."""
+    return routing.blueprint("metrics", "", registry_of(metrics), [Route("GET", "/metrics", scrape)])

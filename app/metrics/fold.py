@@ -1,0 +1,218 @@
+"""The fold: one run's records, in order, into the counts of its model. What comes of it is in `names.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from app.metrics import names
+from app.metrics.requests import Preempted, RequestTimes, SequenceTimes
+from app.metrics.residency import Residencies
+from app.metrics.tally import Tally
+from engine.trace.events import (
+    Adjust,
+    Admit,
+    Allocate,
+    Copy,
+    Evict,
+    Finish,
+    Fork,
+    Lookup,
+    Preempt,
+    Sample,
+    Share,
+    Submit,
+    SwapIn,
+    SwapOut,
+)
+from engine.trace.figures import step_seconds
+from engine.trace.records import Header, Memory, StepRecord
+
+
+class Fold:
+    """One run. `take` belongs to the thread that appends; the figures of now may be read under the tally's lock.
+
+    As in vLLM a sequence is what is counted where the names say request: each of `n` samples finishes, waits and is
+    timed for itself. Their prompt is computed once, so `prompt_tokens` has it once; the n is in `request_params_n`.
+    """
+
+    def __init__(self, header: Header, tally: Tally) -> None:
+        self.model_name = header.model.name
+        self.num_running = 0
+        self.num_waiting = 0
+        self.memory: Memory | None = None  # None: nothing has come in yet
+        self._tally = tally
+        self._sequences: dict[int, SequenceTimes] = {}  # unfinished
+        self._residencies = Residencies()
+        self._ended: list[RequestTimes] = []
+        self._at = self._began = 0.0  # of the record that is read: its end, and where its step began
+        self._take: dict[type, Callable[[Any], None]] = {
+            Submit: self._submit, Lookup: self._lookup, Admit: self._admit, Fork: self._fork, Sample: self._sample,
+            Allocate: self._allocate, Share: self._share, Evict: self._evict, Copy: self._copy, Preempt: self._preempt,
+            SwapOut: self._swap_out, SwapIn: self._swap_in, Adjust: self._adjust, Finish: self._finish,
+        }  # fmt: skip
+
+    def take(self, record: StepRecord) -> list[RequestTimes]:
+        """The next record; returns the requests whose last sequence ended in it.
+
+        Raises:
+            KeyError: it is about a sequence or block that no record before it has.
+        """
+        with self._tally.lock:
+            self._at = record.timing.at
+            self._began = record.timing.at - step_seconds(record.timing)
+            for op in record.ops:
+                take = self._take.get(type(op))
+                if take is not None:
+                    take(op)
+            if record.kind == "step":
+                self._tally.observe(names.ITERATION_TOKENS, sum(len(entry.token_ids) for entry in record.batch))
+            self.memory = record.memory
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _submit(self, op: Submit) -> None:
+        request = RequestTimes(
+            request_id=op.request_id,
+            model_name=self.model_name,
+            arrival=self._at - op.waited,
+            queued=self._at,
+            num_prompt_tokens=len(op.prompt_token_ids),
+            max_tokens=op.max_tokens,
+            sampling=op.sampling,
+        )
+        self.num_waiting += 1
+        self._sequences[op.seq_id] = SequenceTimes(request, num_computed_tokens=request.num_prompt_tokens)
+
+    def _lookup(self, op: Lookup) -> None:
+        if self._sequences[op.seq_id].scheduled is not None:  # after a preemption, which vLLM leaves out too
+            return
+        if op.verdict in ("hit", "miss", "too_short"):
+            self._tally.add(names.QUERIES, op.num_tokens)
+            self._tally.add(names.HITS, op.num_hit_tokens)
+        if op.reason is not None:
+            self._tally.add(names.MISSES, 1, op.reason)
+
+    def _admit(self, op: Admit) -> None:
+        sequence = self._sequences[op.seq_id]
+        self._moves(sequence, runs=True)
+        if sequence.scheduled is None:
+            sequence.scheduled = sequence.request.scheduled = self._began
+            sequence.request.num_cached_tokens = op.num_cached_tokens
+            sequence.num_computed_tokens -= op.num_cached_tokens
+
+    def _fork(self, op: Fork) -> None:
+        parent = self._sequences[op.parent_seq_id]
+        parent.request.num_sequences += 1
+        parent.request.num_alive += 1
+        self.num_running += 1
+        self._sequences[op.seq_id] = replace(parent, runs=True, num_computed_tokens=0, num_preemptions=0)
+
+    def _sample(self, op: Sample) -> None:
+        sequence, tally = self._sequences[op.seq_id], self._tally
+        request = sequence.request
+        tally.add(names.GENERATION_TOKENS)
+        if request.first_token is None:
+            self._prefilled(request)
+        if sequence.last_token is None:
+            sequence.first_token = self._at
+            tally.observe(names.TTFT, self._at - request.arrival)
+        else:
+            tally.observe(names.ITL, self._at - sequence.last_token)
+        sequence.last_token = request.last_token = self._at
+        sequence.num_output_tokens += 1
+        request.num_output_tokens += 1
+
+    def _prefilled(self, request: RequestTimes) -> None:
+        """Its first token is there: its prompt counts now, as vLLM's does."""
+        tally, cached = self._tally, request.num_cached_tokens
+        request.first_token = self._at
+        tally.add(names.PROMPT_TOKENS, request.num_prompt_tokens)
+        tally.add(names.BY_SOURCE, request.num_prompt_tokens - cached, "local_compute")
+        tally.add(names.BY_SOURCE, cached, "local_cache_hit")
+        tally.add(names.CACHED_TOKENS, cached)
+        tally.add(names.RECOMPUTED, int(cached + 1 == request.num_prompt_tokens))
+
+    def _allocate(self, op: Allocate) -> None:
+        self._residencies.allocated(op.block_id, self._at)
+
+    def _share(self, op: Share) -> None:
+        self._residencies.hit(op.block_id, self._at)
+
+    def _evict(self, op: Evict) -> None:
+        tally, residence = self._tally, self._residencies.evicted(op.block_id, self._at)
+        tally.add(names.EVICTIONS)
+        tally.observe(names.LIFETIME, residence.lifetime)
+        tally.observe(names.IDLE, residence.idle)
+        for gap in residence.reuse_gaps:
+            tally.observe(names.REUSE_GAP, gap)
+
+    def _copy(self, op: Copy) -> None:
+        self._tally.add(names.COPIES)
+
+    def _swap_out(self, op: SwapOut) -> None:
+        self._tally.add(names.SWAPPED, op.num_bytes, "out")
+
+    def _swap_in(self, op: SwapIn) -> None:
+        self._tally.add(names.SWAPPED, op.num_bytes, "in")
+
+    def _preempt(self, op: Preempt) -> None:
+        sequence, tally = self._sequences[op.seq_id], self._tally
+        self._moves(sequence, runs=False)
+        sequence.num_preemptions += 1
+        sequence.request.preemptions.append(Preempted(self._at, op.reason, op.mode))
+        tally.add(names.NUM_PREEMPTIONS)
+        tally.add(names.PREEMPTIONS, 1, op.reason, op.mode)
+        tally.add(names.LOST_TOKENS, op.num_recompute_tokens)
+
+    def _adjust(self, op: Adjust) -> None:
+        for seq_id in op.seq_ids:
+            self._sequences[seq_id].request.max_tokens = op.max_tokens
+
+    def _finish(self, op: Finish) -> None:
+        sequence = self._sequences.pop(op.seq_id)
+        request = sequence.request
+        request.num_alive -= 1
+        self.num_running -= sequence.runs
+        self.num_waiting -= not sequence.runs
+        if op.reason != "dropped":  # a beam that others beat is no output
+            request.reasons.append(op.reason)
+            self._tally.add(names.SUCCESS, 1, op.reason)
+        if op.reason in ("stop", "length"):
+            self._completed(sequence)
+        if not request.num_alive:
+            self._over(request)
+
+    def _moves(self, sequence: SequenceTimes, runs: bool) -> None:
+        """From waiting to running, or back."""
+        sequence.runs = runs
+        self.num_running += 1 if runs else -1
+        self.num_waiting += -1 if runs else 1
+
+    def _completed(self, sequence: SequenceTimes) -> None:
+        """It came to its own end. Of an aborted one there is no latency to be compared, and vLLM observes none."""
+        tally, request, tokens = self._tally, sequence.request, sequence.num_output_tokens
+        scheduled, first, last = sequence.scheduled, sequence.first_token, sequence.last_token
+        tally.observe(names.E2E, self._at - request.arrival)
+        tally.observe(names.WAITED, request.queued - request.arrival)
+        if scheduled is not None and first is not None and last is not None:
+            tally.observe(names.QUEUE, max(0.0, scheduled - request.queued))
+            tally.observe(names.PREFILL, first - scheduled)
+            tally.observe(names.DECODE, last - first)
+            tally.observe(names.INFERENCE, last - scheduled)
+            if tokens > 1:
+                tally.observe(names.TPOT, (last - first) / (tokens - 1))
+        tally.observe(names.REQUEST_PROMPT, request.num_prompt_tokens)
+        tally.observe(names.REQUEST_GENERATION, tokens)
+        tally.observe(names.REQUEST_COMPUTED, sequence.num_computed_tokens)
+        tally.observe(names.REQUEST_PREEMPTIONS, sequence.num_preemptions)
+        tally.observe(names.REQUEST_MAX_TOKENS, request.max_tokens)
+        request.longest_output = max(request.longest_output, tokens)
+
+    def _over(self, request: RequestTimes) -> None:
+        request.ended = self._at
+        if request.longest_output:
+            self._tally.observe(names.MAX_GENERATION, request.longest_output)
+            self._tally.observe(names.REQUEST_N, request.n)
+        self._ended.append(request)

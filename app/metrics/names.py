@@ -1,0 +1,164 @@
+"""The metrics: names, help, labels, buckets. `vllm:` is what vLLM 0.32 exports, and means it; ours are `kvtheater:`.
+
+Every series has the labels `model_name` and `engine`. vLLM counts engines from 0; here all theaters of a model are one,
+so that the number of series does not grow with them, and `engine` is "0".
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from app.metrics import buckets as b
+from app.metrics.buckets import Buckets
+from engine.trace.events import LookupReason, PreemptionMode, PreemptReason
+
+LABELS = ("model_name", "engine")
+ENGINE = "0"
+FINISHED = ("stop", "length", "abort")
+TOKENS: Literal["tokens"] = "tokens"  # buckets that depend on the model's longest sequence
+
+
+class Metric(Struct, frozen=True):
+    """One name. A counter's name on the wire ends in `_total`."""
+
+    name: str
+    kind: Literal["gauge", "counter", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()  # beside LABELS
+    values: tuple[tuple[str, ...], ...] = ((),)  # of these labels; each is there from the beginning, at 0
+    buckets: Buckets | Literal["tokens"] = ()
+
+
+def _gauge(name: str, help: str, labels: tuple[str, ...] = (), values: tuple[tuple[str, ...], ...] = ((),)) -> Metric:
+    return Metric(name, "gauge", help, labels, values)
+
+
+def _counter(name: str, help: str, labels: tuple[str, ...] = (), values: tuple[tuple[str, ...], ...] = ((),)) -> Metric:
+    return Metric(name, "counter", help, labels, values)
+
+
+def _histogram(name: str, help: str, buckets: Buckets | Literal["tokens"]) -> Metric:
+    return Metric(name, "histogram", help, buckets=buckets)
+
+
+def _each(*values: str) -> tuple[tuple[str, ...], ...]:
+    return tuple((value,) for value in values)
+
+
+RUNNING = _gauge("vllm:num_requests_running", "Sequences that run.")
+WAITING = _gauge("vllm:num_requests_waiting", "Sequences that wait to be scheduled, the preempted ones included.")
+WAITING_BY_REASON = _gauge(
+    "vllm:num_requests_waiting_by_reason",
+    "The same by reason: capacity = for room or a place; deferred = for something passing: nothing here does.",
+    ("reason",),
+    _each("capacity", "deferred"),
+)
+KV_USAGE = _gauge("vllm:kv_cache_usage_perc", "Share of the blocks that sequences hold, 0 to 1.")
+KV_TOKEN_USAGE = _gauge(
+    "kvtheater:kv_cache_token_usage_perc",
+    "Share of the slots that hold the K and V of a token of some sequence, 0 to 1.",
+)
+KV_USAGE_WITH_CACHED = _gauge(
+    "kvtheater:kv_cache_usage_with_cached_perc", "Share of the blocks held, or free with content that a prompt may hit."
+)
+CACHE_CONFIG = "vllm:cache_config_info"
+CACHE_CONFIG_HELP = "Settings of the KV cache, as labels; a series for each setting that a present run has."
+
+PROMPT_TOKENS = _counter("vllm:prompt_tokens", "Prompt tokens of requests that were prefilled, cached ones included.")
+BY_SOURCE = _counter(
+    "vllm:prompt_tokens_by_source",
+    "The same by source.",
+    ("source",),
+    _each("local_compute", "local_cache_hit", "external_kv_transfer"),
+)
+CACHED_TOKENS = _counter("vllm:prompt_tokens_cached", "Of these, tokens that the prefix cache had.")
+RECOMPUTED = _counter(
+    "vllm:prompt_tokens_recomputed",
+    "As vLLM counted it: 1 for a prompt of which all but the last token was cached.",
+)
+GENERATION_TOKENS = _counter("vllm:generation_tokens", "Tokens that were sampled.")
+SUCCESS = _counter("vllm:request_success", "Sequences that finished.", ("finished_reason",), _each(*FINISHED))
+NUM_PREEMPTIONS = _counter("vllm:num_preemptions", "Preemptions.")
+QUERIES = _counter("vllm:prefix_cache_queries", "Tokens for which the prefix cache was asked, at first admissions.")
+HITS = _counter("vllm:prefix_cache_hits", "Of these, tokens that were cached.")
+EXTERNAL_QUERIES = _counter(
+    "vllm:external_prefix_cache_queries", "Tokens for which another instance's cache was asked: none is connected."
+)
+EXTERNAL_HITS = _counter("vllm:external_prefix_cache_hits", "Of these, tokens that it had: none is connected.")
+PREEMPTIONS = _counter(
+    "kvtheater:preemptions",
+    "Preemptions by why this sequence was chosen and what became of its blocks.",
+    ("reason", "mode"),
+    tuple((reason, mode) for reason in get_args(PreemptReason) for mode in get_args(PreemptionMode)),
+)
+LOST_TOKENS = _counter("kvtheater:preempted_tokens", "Computed tokens that a preemption threw away.")
+EVICTIONS = _counter("kvtheater:evictions", "Blocks whose content left the prefix cache.")
+MISSES = _counter(
+    "kvtheater:prefix_cache_misses",
+    "Lookups at first admissions that could have hit more, by why the hits ended where they did.",
+    ("reason",),
+    _each(*get_args(LookupReason)),
+)
+COPIES = _counter("kvtheater:blocks_copied", "Blocks copied before a write because others held them too.")
+SWAPPED = _counter(
+    "kvtheater:swapped_bytes", "Bytes moved to the CPU store and back.", ("direction",), _each("out", "in")
+)
+
+TTFT = _histogram(
+    "vllm:time_to_first_token_seconds",
+    "From the arrival to the end of the step that sampled the first token.",
+    b.TIME_TO_FIRST_TOKEN,
+)
+ITL = _histogram("vllm:inter_token_latency_seconds", "From one token of a sequence to its next.", b.INTER_TOKEN_LATENCY)
+TPOT = _histogram(
+    "vllm:request_time_per_output_token_seconds",
+    "Of each finished sequence of two tokens or more: (last token - first token) / (tokens - 1).",
+    b.INTER_TOKEN_LATENCY,
+)
+E2E = _histogram("vllm:e2e_request_latency_seconds", "From the arrival to the end.", b.REQUEST_LATENCY)
+QUEUE = _histogram(
+    "vllm:request_queue_time_seconds", "From the engine's queue to the step that admitted it.", b.REQUEST_LATENCY
+)
+PREFILL = _histogram(
+    "vllm:request_prefill_time_seconds", "From that step's beginning to the first token.", b.REQUEST_LATENCY
+)
+DECODE = _histogram("vllm:request_decode_time_seconds", "From the first token to the last.", b.REQUEST_LATENCY)
+INFERENCE = _histogram("vllm:request_inference_time_seconds", "Prefill and decode together.", b.REQUEST_LATENCY)
+REQUEST_PROMPT = _histogram("vllm:request_prompt_tokens", "Prompt tokens of a finished sequence.", TOKENS)
+REQUEST_GENERATION = _histogram(
+    "vllm:request_generation_tokens", "Tokens that a finished sequence has sampled.", TOKENS
+)
+REQUEST_COMPUTED = _histogram(
+    "vllm:request_prefill_kv_computed_tokens", "Of its prompt, tokens whose K and V were computed, not found.", TOKENS
+)
+REQUEST_PREEMPTIONS = _histogram(
+    "vllm:request_num_preemptions", "How often a finished sequence was preempted.", b.REQUEST_PREEMPTIONS
+)
+ITERATION_TOKENS = _histogram("vllm:iteration_tokens_total", "Tokens that a step computed.", b.ITERATION_TOKENS)
+MAX_GENERATION = _histogram(
+    "vllm:request_max_num_generation_tokens", "Tokens of the longest output of a finished request.", TOKENS
+)
+REQUEST_N = _histogram("vllm:request_params_n", "The n of a finished request.", b.REQUEST_N)
+REQUEST_MAX_TOKENS = _histogram("vllm:request_params_max_tokens", "The max_tokens of a finished sequence.", TOKENS)
+LIFETIME = _histogram(
+    "vllm:kv_block_lifetime_seconds", "Of each evicted block: since its allocation.", b.KV_BLOCK_RESIDENCY
+)
+IDLE = _histogram(
+    "vllm:kv_block_idle_before_evict_seconds",
+    "Of each evicted block: since its allocation or its last hit.",
+    b.KV_BLOCK_RESIDENCY,
+)
+REUSE_GAP = _histogram(
+    "vllm:kv_block_reuse_gap_seconds",
+    "Of each evicted block: between one hit and the next, of the last four.",
+    b.KV_BLOCK_RESIDENCY,
+)
+WAITED = _histogram(
+    "kvtheater:request_lane_time_seconds",
+    "From the arrival to the engine's queue: among its client's other requests.",
+    b.REQUEST_LATENCY,
+)
+
+METRICS = tuple(metric for metric in list(globals().values()) if isinstance(metric, Metric))

@@ -1,0 +1,63 @@
+"""Who watches the runs: each that begins is folded into the counts of its model, and forgotten when it is over."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import weakref
+from collections.abc import Callable
+
+from app.metrics.fold import Fold
+from app.metrics.requests import RequestTimes
+from app.metrics.tally import Tally
+from app.run import Run
+from engine.trace.records import Header, StepRecord
+
+logger = logging.getLogger(__name__)
+
+
+class Metrics:
+    """The counts of a server. They belong to the process: a reset or a closed theater takes nothing back."""
+
+    def __init__(self, finished: Callable[[RequestTimes, StepRecord], object] | None = None) -> None:
+        """`finished` is told, on the run's thread, of each request that ended and the record in which it did."""
+        self._finished = finished
+        self._tallies: dict[str, Tally] = {}
+        self._present: list[tuple[weakref.ref[Run], Header, Fold]] = []
+        self._lock = threading.Lock()
+
+    def observe(self, run: Run) -> None:
+        """Count what this run appends from now on; it has no record yet."""
+        header = run.whole.header
+        with self._lock:
+            tally = self._tallies.setdefault(header.model.name, Tally(header.model.max_position))
+            fold = Fold(header, tally)
+            self._forget_ended()
+            self._present.append((weakref.ref(run), header, fold))
+
+        def take(record: StepRecord) -> None:
+            try:
+                ended = fold.take(record)
+                if self._finished is not None:
+                    for request in ended:
+                        self._finished(request, record)
+            except Exception:  # a mistake here must not end the run that it watches
+                logger.exception("counting a record of %s", header.model.name)
+                unsubscribe()
+
+        unsubscribe = run.whole.subscribe(take)
+
+    def tallies(self) -> dict[str, Tally]:
+        """By model, every one that a run was ever on."""
+        with self._lock:
+            return dict(self._tallies)
+
+    def present(self) -> list[tuple[Header, Fold]]:
+        """The runs that are not over."""
+        with self._lock:
+            self._forget_ended()
+            return [(header, fold) for _, header, fold in self._present]
+
+    def _forget_ended(self) -> None:
+        """The caller holds the lock."""
+        self._present = [one for one in self._present if (run := one[0]()) is not None and not run.is_over]

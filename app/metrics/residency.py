@@ -1,0 +1,49 @@
+"""How long blocks lived, in seconds.
+
+An `evict` says it in steps. The seconds are those of the log: a block was allocated, hit and evicted when the records
+with these operations ended (`timing.at`), so a run that stands still ages its blocks, as an idle server does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+HITS_KEPT = 4  # as many as vLLM keeps, and the engine (engine/cache/block_pool.py)
+
+
+class Residence(NamedTuple):
+    """Seconds of an evicted block, as vLLM has them: an access is the allocation or a hit."""
+
+    lifetime: float
+    idle: float
+    reuse_gaps: list[float]
+
+
+class Residencies:
+    """When each block of a run was allocated and last hit. Bounded by the pool."""
+
+    def __init__(self) -> None:
+        self._born: dict[int, float] = {}
+        self._hits: dict[int, list[float]] = {}
+
+    def allocated(self, block_id: int, at: float) -> None:
+        """Its earlier hits were another content's."""
+        self._born[block_id] = at
+        self._hits.pop(block_id, None)
+
+    def hit(self, block_id: int, at: float) -> None:
+        """The prefix cache found it."""
+        hits = self._hits.setdefault(block_id, [])
+        hits.append(at)
+        del hits[:-HITS_KEPT]
+
+    def evicted(self, block_id: int, at: float) -> Residence:
+        """How long it lived. Raises KeyError for a block that was never allocated."""
+        born, hits = self._born[block_id], self._hits.get(block_id, [])
+        return Residence(at - born, at - (hits[-1] if hits else born), list(_gaps(hits)))
+
+
+def _gaps(hits: list[float]) -> Iterator[float]:
+    return (after - before for before, after in pairwise(hits))

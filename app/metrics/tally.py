@@ -1,0 +1,53 @@
+"""The counts of one model: what all its runs have added since the server began. They only rise."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+
+from app.metrics.buckets import Buckets, tokens_up_to
+from app.metrics.names import METRICS, TOKENS, Metric
+
+
+class Histogram:
+    """How many observations lay in each bucket (the last has no bound), and their sum."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Buckets) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """A value on a bound belongs to the bucket below it, as `le` says."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+
+class Tally:
+    """Counters and histograms by name. Who changes or reads several of them holds `lock`."""
+
+    def __init__(self, most_tokens: int) -> None:
+        """`most_tokens`: positions of the model; a run's max_model_len is at most that."""
+        self.lock = threading.Lock()
+        self.counters: dict[str, dict[tuple[str, ...], float]] = {
+            metric.name: dict.fromkeys(metric.values, 0.0) for metric in METRICS if metric.kind == "counter"
+        }
+        of_tokens = tokens_up_to(most_tokens)
+        self.histograms: dict[str, Histogram] = {
+            metric.name: Histogram(of_tokens if metric.buckets == TOKENS else tuple(map(float, metric.buckets)))
+            for metric in METRICS
+            if metric.kind == "histogram"
+        }
+
+    def add(self, counter: Metric, amount: float = 1, *labels: str) -> None:
+        """Raises KeyError for a value that the label cannot have."""
+        self.counters[counter.name][labels] += amount
+
+    def observe(self, histogram: Metric, value: float) -> None:
+        self.histograms[histogram.name].observe(value)

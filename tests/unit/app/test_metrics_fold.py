@@ -1,0 +1,269 @@
+"""What is counted of a run is what its log says when it is counted another way: by figures, reducer, by hand."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from msgspec import structs
+
+import app
+from app.metrics import names
+from app.metrics.buckets import tokens_up_to
+from app.metrics.fold import Fold
+from app.metrics.names import Metric
+from app.metrics.requests import RequestTimes
+from app.metrics.tally import Tally
+from engine.trace.apply import apply
+from engine.trace.events import Admit, Copy, Evict, Finish, Fork, Lookup, Preempt, Sample, Submit, SwapIn
+from engine.trace.figures import RunFigures, RunReading, SequenceFigures, step_seconds
+from engine.trace.records import Header, StepRecord, Timing
+from engine.trace.state import initial_state
+from tests.unit.engine.runs import CONFIGS, POLICIES, log_of, ops_of, run
+
+T = TypeVar("T")
+SCENARIOS = [*CONFIGS, *POLICIES]  # arrivals, an abort, samples, beams, something adjusted, under each configuration
+
+
+@cache
+def recorded(name: str) -> tuple[Header, list[StepRecord]]:
+    """The run, on a clock that only goes while the engine works: what the figures call seconds."""
+    with run(name) as engine:
+        log = log_of(engine)
+        records = [log.record(i) for i in range(len(log))]
+    ends = accumulate(step_seconds(record.timing) for record in records)
+    return log.header, [retimed(record, end) for record, end in zip(records, ends, strict=True)]
+
+
+def retimed(record: StepRecord, at: float) -> StepRecord:
+    return structs.replace(record, timing=structs.replace(record.timing, at=at))
+
+
+def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestTimes]]:
+    tally = Tally(header.model.max_position)
+    fold = Fold(header, tally)
+    return tally, fold, [request for record in records for request in fold.take(record)]
+
+
+def figures_of(header: Header, records: list[StepRecord]) -> tuple[RunFigures, list[SequenceFigures]]:
+    reading = RunReading(header)
+    for record in records:
+        reading.read(record, 0)
+    return reading.figures(), [member for members in reading.members.values() for member in members]
+
+
+def ops_in(records: list[StepRecord], kind: type[T]) -> list[T]:
+    return [op for record in records for op in ops_of(record, kind)]
+
+
+def value(tally: Tally, counter: Metric, *labels: str) -> float:
+    return tally.counters[counter.name][labels]
+
+
+def assert_observed(tally: Tally, metric: Metric, values: Sequence[float]) -> None:
+    """These values and no others, each in the bucket with the smallest bound that is not below it."""
+    histogram = tally.histograms[metric.name]
+    assert histogram.count == len(values), metric.name
+    assert histogram.sum == pytest.approx(sum(values)), metric.name
+    counts = [0] * (len(histogram.bounds) + 1)
+    for one in values:
+        counts[bisect_left(histogram.bounds, one)] += 1
+    assert histogram.counts == counts, metric.name
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_counts_are_those_of_the_figures(name: str) -> None:
+    header, records = recorded(name)
+    tally, _, _ = folded(header, records)
+    totals, sequences = figures_of(header, records)[0].totals, figures_of(header, records)[1]
+    assert value(tally, names.GENERATION_TOKENS) == totals.output_tokens
+    assert value(tally, names.QUERIES) == totals.asked_tokens
+    assert value(tally, names.HITS) == totals.hit_tokens
+    assert value(tally, names.NUM_PREEMPTIONS) == totals.preemptions
+    assert value(tally, names.EVICTIONS) == totals.evictions
+    assert value(tally, names.COPIES) == totals.copies == len(ops_in(records, Copy))
+    assert value(tally, names.SWAPPED, "out") + value(tally, names.SWAPPED, "in") == totals.swapped_bytes
+    assert value(tally, names.SWAPPED, "in") == sum(op.num_bytes for op in ops_in(records, SwapIn))
+    assert value(tally, names.LOST_TOKENS) == sum(op.num_recompute_tokens for op in ops_in(records, Preempt))
+    assert_observed(
+        tally, names.ITERATION_TOKENS, [sum(len(e.token_ids) for e in r.batch) for r in records if r.kind == "step"]
+    )
+    assert tally.histograms[names.ITERATION_TOKENS.name].sum == totals.computed_tokens
+    ended = Counter(s.finish_reason for s in sequences)
+    assert {reason: value(tally, names.SUCCESS, reason) for reason in names.FINISHED} == {
+        reason: ended[reason] for reason in ("stop", "length", "abort")
+    }
+    assert ended["abort"] == 1
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_prompts_count_once_each_when_their_first_token_is_there(name: str) -> None:
+    """However often they are computed again, and however many samples are made of them."""
+    header, records = recorded(name)
+    tally, _, _ = folded(header, records)
+    begun = {op.seq_id for op in ops_in(records, Submit)}
+    prompts = [s for s in figures_of(header, records)[1] if s.seq_id in begun and s.tokens]
+    tokens, cached = sum(len(s.prompt_token_ids) for s in prompts), sum(s.num_cached_tokens for s in prompts)
+    assert value(tally, names.PROMPT_TOKENS) == tokens
+    assert value(tally, names.CACHED_TOKENS) == value(tally, names.BY_SOURCE, "local_cache_hit") == cached
+    assert value(tally, names.BY_SOURCE, "local_compute") == tokens - cached
+    assert value(tally, names.BY_SOURCE, "external_kv_transfer") == 0
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_times_are_those_of_the_figures(name: str) -> None:
+    header, records = recorded(name)
+    tally, _, _ = folded(header, records)
+    done = [s for s in figures_of(header, records)[1] if s.finish_reason in ("stop", "length")]
+    assert_observed(tally, names.TPOT, [s.tpot for s in done if s.tpot is not None])
+    assert_observed(tally, names.QUEUE, [s.queue for s in done if s.queue is not None])
+    assert_observed(tally, names.DECODE, [(s.seconds or 0) - (s.ttft or 0) for s in done])
+    assert_observed(tally, names.PREFILL, [(s.ttft or 0) - (s.queue or 0) for s in done])
+    assert_observed(tally, names.INFERENCE, [(s.seconds or 0) - (s.queue or 0) for s in done])
+    assert_observed(tally, names.REQUEST_GENERATION, [len(s.tokens) for s in done])
+    assert_observed(tally, names.REQUEST_PROMPT, [len(s.prompt_token_ids) for s in done])
+    assert_observed(tally, names.REQUEST_PREEMPTIONS, [s.num_preemptions for s in done])
+    begun = {op.seq_id for op in ops_in(records, Submit)}
+    computed = [len(s.prompt_token_ids) - s.num_cached_tokens if s.seq_id in begun else 0 for s in done]
+    assert_observed(tally, names.REQUEST_COMPUTED, computed)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_tokens_are_timed_from_one_to_the_next(name: str) -> None:
+    """Walked by hand: a fork's time goes on from its parent's last token, so each sample is the first or has a gap."""
+    header, records = recorded(name)
+    tally, _, _ = folded(header, records)
+    arrived: dict[int, float] = {}
+    last: dict[int, float] = {}
+    ttft, gaps, e2e = [], [], []
+    for record in records:
+        at = record.timing.at
+        for op in record.ops:
+            match op:
+                case Submit():
+                    arrived[op.seq_id] = at
+                case Sample() if op.seq_id not in last:
+                    ttft.append(at - arrived[op.seq_id])
+                    last[op.seq_id] = at
+                case Sample():
+                    gaps.append(at - last[op.seq_id])
+                    last[op.seq_id] = at
+                case Finish() if op.reason in ("stop", "length"):
+                    e2e.append(at - arrived[op.seq_id])
+                case Fork():
+                    arrived[op.seq_id] = arrived[op.parent_seq_id]
+                    last |= {op.seq_id: last[op.parent_seq_id]} if op.parent_seq_id in last else {}
+    assert_observed(tally, names.TTFT, ttft)
+    assert_observed(tally, names.ITL, gaps)
+    assert_observed(tally, names.E2E, e2e)
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_who_runs_and_waits_is_what_the_reducer_has_after_each_record(name: str) -> None:
+    header, records = recorded(name)
+    state, fold = initial_state(header), Fold(header, Tally(header.model.max_position))
+    for record in records:
+        apply(state, record)
+        fold.take(record)
+        assert (fold.num_running, fold.num_waiting) == (len(state.running), len(state.waiting)), record.index
+        assert fold.memory == record.memory
+    assert not fold._sequences, "of what has ended nothing is kept"
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_blocks_live_as_long_as_the_log_says(name: str) -> None:
+    """On a clock of one second a step the seconds are the steps of the evictions."""
+    header, records = recorded(name)
+    clock = [retimed(record, float(record.step - (record.kind == "step"))) for record in records]
+    tally, _, _ = folded(header, clock)
+    evictions = ops_in(records, Evict)
+    assert_observed(tally, names.LIFETIME, [op.lifetime_steps for op in evictions])
+    assert_observed(tally, names.IDLE, [op.idle_steps for op in evictions])
+    assert_observed(tally, names.REUSE_GAP, [gap for op in evictions for gap in op.reuse_gap_steps])
+
+
+def test_the_scenarios_have_what_is_counted() -> None:
+    """Else the comparisons above would say nothing."""
+    kinds: Counter[str] = Counter()
+    reuse = 0
+    for name in SCENARIOS:
+        records = recorded(name)[1]
+        kinds.update(type(op).__name__ for record in records for op in record.ops)
+        reuse += sum(len(op.reuse_gap_steps) for op in ops_in(records, Evict))
+    assert all(kinds[kind] for kind in ("Preempt", "Evict", "Share", "Copy", "Fork", "SwapOut", "SwapIn", "Adjust"))
+    assert reuse
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_reasons_are_those_of_the_log(name: str) -> None:
+    header, records = recorded(name)
+    tally, _, _ = folded(header, records)
+    preempted = Counter((op.reason, op.mode) for op in ops_in(records, Preempt))
+    counted = tally.counters[names.PREEMPTIONS.name]
+    assert {labels: count for labels, count in counted.items() if count} == preempted
+    first_looks: dict[int, list[Lookup]] = {}
+    admitted: set[int] = set()
+    for op in (op for record in records for op in record.ops):
+        if isinstance(op, Lookup) and op.seq_id not in admitted:
+            first_looks.setdefault(op.seq_id, []).append(op)
+        elif isinstance(op, Admit | Fork):  # a fork runs from its beginning
+            admitted.add(op.seq_id)
+    missed = Counter(op.reason for looks in first_looks.values() for op in looks if op.reason is not None)
+    assert {labels[0]: count for labels, count in tally.counters[names.MISSES.name].items() if count} == missed
+
+
+def test_a_request_of_two_samples_is_one_request_with_two_sequences() -> None:
+    """The samples of `_drive` and its beams: n of each, and the longest output of each request."""
+    header, records = recorded("roomy")
+    tally, _, ended = folded(header, records)
+    submits = ops_in(records, Submit)
+    assert sorted(request.request_id for request in ended) == sorted(op.request_id for op in submits)
+    kept = [request for request in ended if set(request.reasons) != {"abort"}]
+    assert_observed(tally, names.REQUEST_N, [request.n for request in kept])
+    assert sorted(request.n for request in kept) == [1] * 6 + [2, 2]
+    assert_observed(tally, names.MAX_GENERATION, [request.longest_output for request in kept])
+    adjusted = next(request for request in ended if request.max_tokens == 11)
+    assert adjusted.longest_output == 11
+    for request in kept:
+        assert request.scheduled is not None and request.first_token is not None and request.ended is not None
+        assert request.arrival <= request.scheduled <= request.first_token <= request.ended
+
+
+def test_time_in_a_clients_lane_is_part_of_ttft_and_e2e_but_not_of_the_queue() -> None:
+    """0.25 s among its client's requests; submitted at 1.0, the step from 1.5 to 2.0 samples its only token."""
+    header, records = recorded("roomy")
+    submit = next(record for record in records if ops_of(record, Submit))
+    op = structs.replace(ops_of(submit, Submit)[0], waited=0.25, max_tokens=1)
+    step = next(record for record in records if ops_of(record, Sample))
+    those = [o for o in step.ops if getattr(o, "seq_id", None) == op.seq_id and not isinstance(o, Lookup)]
+    end = Finish(seq_id=op.seq_id, reason="length")
+    came = structs.replace(submit, ops=[op], timing=Timing(at=1.0))
+    timing = Timing(at=2.0, schedule=0.1, prepare=0.1, forward=0.2, sample=0.1)
+    tally, _, _ = folded(header, [came, structs.replace(step, ops=[*those, end], timing=timing)])
+    assert_observed(tally, names.WAITED, [0.25])
+    assert_observed(tally, names.TTFT, [1.25])
+    assert_observed(tally, names.E2E, [1.25])
+    assert_observed(tally, names.QUEUE, [0.5])
+    assert_observed(tally, names.PREFILL, [0.5])
+    assert_observed(tally, names.DECODE, [0.0])
+    assert_observed(tally, names.TPOT, [])  # of one token there is none
+
+
+def test_token_buckets_are_one_two_five() -> None:
+    assert tokens_up_to(100) == (1, 2, 5, 10, 20, 50, 100)
+    assert tokens_up_to(64) == (1, 2, 5, 10, 20, 50)
+    assert tokens_up_to(0) == ()
+
+
+def test_the_protocol_says_of_each_metric_what_it_counts() -> None:
+    text = (Path(app.__file__).parent / "PROTOCOL.md").read_text("utf-8")
+    section = text[text.index("## Metrics") : text.index("## For programs")]
+    said = re.findall(r"`((?:vllm|kvtheater):[a-z0-9_]+)`", section)
+    assert sorted(said) == sorted([*(metric.name for metric in names.METRICS), names.CACHE_CONFIG])
