@@ -26,6 +26,7 @@ from app.openai.call import Call, Choice, Part
 from app.openai.errors import ApiError, of_refusal
 from app.openai.keys import Policy
 from app.openai.lanes import Full, Lanes
+from app.openai.streams import Streams
 from engine.trace.events import Admit, Finish, Fork, Rank, Submit
 from engine.trace.records import StepRecord
 
@@ -61,6 +62,7 @@ class AsyncEngine:
         self._left_waiting = 0  # sequences for which the last step had no room
         self._parts: dict[str, Part] = {}  # by request id; of the hub thread, as what follows
         self._of_sequence: dict[int, tuple[Part, Choice]] = {}
+        self._streams = Streams()
         self._ended: deque[float] = deque(maxlen=1024)  # when requests did
 
     # From any thread
@@ -171,7 +173,7 @@ class AsyncEngine:
     def _deliver(self, record: StepRecord) -> None:
         """What a record says: who was submitted, forked, admitted; tokens; who has ended."""
         ends: list[Finish | Rank] = []
-        woken: dict[Call, None] = {}
+        woken: dict[Call, bool] = {}  # and whether it may not wait
         for op in record.ops:
             if isinstance(op, Submit | Fork):
                 part = self._parts.get(op.request_id)
@@ -179,7 +181,7 @@ class AsyncEngine:
                     self._of_sequence[op.seq_id] = (part, part.add_choice())
                     if part.record is None:
                         part.record = record.index
-                        woken[part.call] = None
+                        woken[part.call] = True
             elif isinstance(op, Admit):
                 found = self._of_sequence.get(op.seq_id)
                 if found is not None and not found[0].is_admitted:
@@ -195,7 +197,7 @@ class AsyncEngine:
                 choice.outputs.append(output)
                 choice.num_tokens += 1
                 part.call.changed[choice] = part
-                woken[part.call] = None
+                woken.setdefault(part.call, choice.num_tokens == 1)
         ranks = [op for op in ends if isinstance(op, Rank)]
         for rank in ranks:
             part = self._parts.get(rank.request_id)
@@ -204,9 +206,8 @@ class AsyncEngine:
         for end in ends:
             if isinstance(end, Finish) and (found := self._of_sequence.pop(end.seq_id, None)) is not None:
                 self._finish(*found, end)
-                woken[found[0].call] = None
-        for call in woken:
-            call.wake()
+                woken[found[0].call] = True
+        self._streams.tell(woken)
 
     def _finish(self, part: Part, choice: Choice, end: Finish) -> None:
         call = part.call

@@ -43,7 +43,7 @@ class SamplingRow:
         object.__setattr__(self, "takes_the_best", params.temperature == 0 and not adjusts)
 
 
-class Sampled(Struct, frozen=True):
+class Sampled(Struct, frozen=True, gc=False):
     """The token chosen for one row, and the most probable ones, best first."""
 
     token_id: int

@@ -38,7 +38,7 @@ RELEASED = -1  # in a block table: the block that stood here was released while 
 Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
 
-class _Op(Struct, frozen=True, kw_only=True, tag_field="type", forbid_unknown_fields=False):
+class _Op(Struct, frozen=True, gc=False, kw_only=True, tag_field="type", forbid_unknown_fields=False):
     """Base of all operations; on the wire a map with a `type` key.
 
     What readers count and show of an operation without knowing its kind stands with it.

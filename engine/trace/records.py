@@ -118,7 +118,7 @@ class Header(Struct, frozen=True, kw_only=True):
     block_groups: list[BlockGroup] = []
 
 
-class BatchEntry(Struct, frozen=True, kw_only=True):
+class BatchEntry(Struct, frozen=True, gc=False, kw_only=True):
     """One sequence's share of a step: the tokens computed for it, in packed order."""
 
     seq_id: Int
@@ -129,7 +129,7 @@ class BatchEntry(Struct, frozen=True, kw_only=True):
     samples: bool  # whether the step ends with a new token for it (a prefill chunk that is not the last does not)
 
 
-class Candidate(Struct, frozen=True):
+class Candidate(Struct, frozen=True, gc=False):
     """A token that could have been chosen."""
 
     token_id: Int
@@ -137,7 +137,7 @@ class Candidate(Struct, frozen=True):
     logprob: float  # natural log, under the raw distribution (before temperature, filters and penalties)
 
 
-class Output(Struct, frozen=True, kw_only=True):
+class Output(Struct, frozen=True, gc=False, kw_only=True):
     """A token chosen in this step."""
 
     seq_id: Int
@@ -148,7 +148,7 @@ class Output(Struct, frozen=True, kw_only=True):
     top: list[Candidate]  # most probable first
 
 
-class PromptLogprob(Struct, frozen=True, kw_only=True):
+class PromptLogprob(Struct, frozen=True, gc=False, kw_only=True):
     """How probable a prompt token was, given those before it; recorded in the step that computed the position before.
 
     Each position from 1 on occurs once in a trace, in order, if the request asked for `prompt_logprobs`.
@@ -161,7 +161,7 @@ class PromptLogprob(Struct, frozen=True, kw_only=True):
     top: list[Candidate]  # most probable first
 
 
-class Timing(Struct, frozen=True, kw_only=True):
+class Timing(Struct, frozen=True, gc=False, kw_only=True):
     """Clock readings, seconds; the only part of a record that differs between two runs of the same inputs."""
 
     at: float  # end of the step, since the trace began
@@ -174,7 +174,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     compiled: bool = False  # the forward pass ran as machine code: whether that is ready in time is the clock's too
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class Memory(Struct, frozen=True, gc=False, kw_only=True):
     """The pool after the record, by `state.memory_figures`. One block id stands for that block in every layer of its
     group; where there are several groups of layers, all figures are sums over them.
     """
@@ -246,7 +246,7 @@ class Memory(Struct, frozen=True, kw_only=True):
         return self.blocks_held * self.block_size - self.tokens_held
 
 
-class Work(Struct, frozen=True, kw_only=True):
+class Work(Struct, frozen=True, gc=False, kw_only=True):
     """Derived from the batch by `accounting.work`; no measurement."""
 
     num_tokens: Int
@@ -256,7 +256,7 @@ class Work(Struct, frozen=True, kw_only=True):
     kv_write_bytes: Int
 
 
-class CacheTensors(Struct, frozen=True, kw_only=True):
+class CacheTensors(Struct, frozen=True, gc=False, kw_only=True):
     """What a step did to the tensors of K and V, counted on them: where their numbers lay before and lie after it."""
 
     copied_bytes: Int  # K and V of earlier tokens that were copied to another place
@@ -264,7 +264,7 @@ class CacheTensors(Struct, frozen=True, kw_only=True):
     storage_bytes: Int  # that the tensors take after the step, filled or not
 
 
-class Objection(Struct, frozen=True, kw_only=True):
+class Objection(Struct, frozen=True, gc=False, kw_only=True):
     """What one guard or check found wrong: which rule is broken, and the numbers that its sentence has."""
 
     rule: str = ""  # see FORMAT.md; "" = one without a name there
@@ -275,7 +275,7 @@ class Objection(Struct, frozen=True, kw_only=True):
     counted: Int | None = None  # what a recount finds
 
 
-class StepRecord(Struct, frozen=True, kw_only=True):
+class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
     """One entry of the log. `submit`, `abort` and `adjust` came in from outside; `step` is one pass of the engine."""
 
     index: Int  # position in the log, from 0

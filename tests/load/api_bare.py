@@ -1,0 +1,38 @@
+"""The same work without a server: an engine that writes no log, always with as many requests under way.
+
+Usage: python -m tests.load.api_bare CLIENTS
+Reads lines "SECONDS" and answers each with one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.model.loader import load_model
+from tests.load.api_prompts import MAX_TOKENS, PROMPTS
+
+
+def main() -> None:
+    clients = int(sys.argv[1])
+    model = load_model("bundled")
+    config = EngineConfig(max_num_seqs=clients, num_blocks=int(sys.argv[2]), enforce_eager=True, num_logprobs=0)
+    sampling = SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True)
+    with Engine(model, config, keep_log=False) as engine:
+        number = 0
+        for line in sys.stdin:
+            tokens, began = 0, time.monotonic()
+            end = began + float(line)
+            while time.monotonic() < end:
+                while engine.num_unfinished < clients:
+                    engine.add_request(PROMPTS[number * 7 % len(PROMPTS)], sampling)
+                    number += 1
+                tokens += len(engine.step().outputs)
+            print(json.dumps({"tokens": tokens, "seconds": time.monotonic() - began}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

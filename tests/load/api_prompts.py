@@ -1,0 +1,10 @@
+"""What the load asks for: beginnings of stories and poems, some of which share their beginnings."""
+
+from __future__ import annotations
+
+MAX_TOKENS = 64
+PROMPTS = [
+    f"{beginning} {rest}"
+    for beginning in ("Once upon a time there was a king", "春江潮水连海平，海上明月共潮生。", "The little house stood")
+    for rest in ("lived", "had a daughter", "滟滟随波千万里", "何处", "in the wood", "went out")
+]
