@@ -35,6 +35,7 @@ from app.recordings.library import open_library
 from app.security import Guard
 from app.settings import ServerSettings
 from app.theaters import Theaters
+from app.transport.access_log import AccessLog
 from app.transport.server import Transport
 
 
@@ -42,14 +43,16 @@ def _answer_error(error: Exception) -> Response:
     return openai.answer_error(error) if is_api(flask.request.path) else api.answer_error(error)
 
 
-def create_app(models: Models, settings: ServerSettings, shown: Sequence[Path] = ()) -> Flask:
+def create_app(
+    models: Models, settings: ServerSettings, shown: Sequence[Path] = (), access_log: AccessLog | None = None
+) -> Flask:
     """The application for these models. Close `app.extensions["kvtheater"]`, its Theaters, at the end.
 
-    `shown`: trace files to show beside those of the library.
+    `shown`: trace files to show beside those of the library. `access_log`: where each request is noted.
     """
     app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))
     app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
-    transport = Transport(app, settings.limits, settings.max_message_bytes)
+    transport = Transport(app, settings.limits, settings.max_message_bytes, access_log)
     library = open_library(settings, shown)
     emit = transport.clients.emit
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)

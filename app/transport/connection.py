@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import gevent
 from gevent.pywsgi import WSGIHandler
 
+from app.transport.access_log import ACCESS, AccessLog
 from app.transport.limits import Limits
 
 CONNECTION = "kvtheater.connection"  # in a request's environment: its HttpConnection
@@ -48,12 +49,15 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
 
     limits: ClassVar[Limits]
     heads: ClassVar[WaitingHeads]
+    access_log: ClassVar[AccessLog | None]
 
     def __init__(self, sock: Any, address: Any, server: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
         sock.settimeout(self.limits.stall_seconds)
         self._timer: Any = None
+        self._asked: dict[str, Any] | None = None  # the request's environment; None: its head is not here
+        self._is_taken_over = False
         super().__init__(sock, address, server)
 
     def handle(self) -> None:
@@ -63,6 +67,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
 
     def read_requestline(self) -> str:
         self.heads.add(self)
+        self._asked = None
         self._within(self.limits.idle_seconds)
         if self.rfile.peek(1):
             self._within(self.limits.head_seconds)
@@ -88,11 +93,14 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
     def get_environ(self) -> dict[str, Any]:
         environ: dict[str, Any] = super().get_environ()
         environ[CONNECTION] = self
+        environ[ACCESS] = {}
+        self._asked = environ
         return environ
 
     def taken_over(self) -> tuple[Any, Any]:
         """The socket and its reader, handed over to another protocol."""
         self.close_connection = True
+        self._is_taken_over = True
         return self.socket, self.rfile
 
     def give_up(self) -> None:
@@ -118,7 +126,20 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         return status[:3], f"HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n".encode()
 
     def log_request(self) -> None:
-        pass
+        """gevent's hook, at the end of each request."""
+        if self.access_log is None:
+            return
+        said = self.status[:3] if self.status else ""
+        gone = bool(self.status) and not said.isdigit()  # "socket error" is there then, and the code is negative
+        status = int(said) if said.isdigit() else abs(self.code) if gone and self.headers_sent else None
+        self.access_log.note(
+            self._asked,
+            began=self.time_start,
+            seconds=self.time_finish - self.time_start,
+            status=101 if self._is_taken_over else status,
+            num_bytes=self.response_length,
+            gone=gone,
+        )
 
     def handle_error(self, kind: Any, error: Any, traceback: Any) -> None:
         if isinstance(error, (OSError, gevent.GreenletExit)):  # the client went away or does not read; the server ends

@@ -15,6 +15,7 @@ from gevent.pool import Pool
 from gevent.pywsgi import WSGIServer
 from gevent.socket import socket as GreenSocket
 
+from app.transport.access_log import AccessLog
 from app.transport.clients import Clients
 from app.transport.connection import HttpConnection, WaitingHeads
 from app.transport.hub import Hub, Workers
@@ -29,9 +30,10 @@ WORKERS_SECONDS = 0.5  # at the end: for what is still computed
 class Transport:
     """Hub, clients and workers of one application."""
 
-    def __init__(self, app: Flask, limits: Limits, max_message_bytes: int) -> None:
+    def __init__(self, app: Flask, limits: Limits, max_message_bytes: int, access_log: AccessLog | None = None) -> None:
         """Puts itself in front of `app`."""
         self.limits = limits
+        self._access_log = access_log
         self.hub = Hub()
         self._on_workers = OnWorkers(app.wsgi_app, self.hub, limits)
         app.wsgi_app = self._on_workers  # type: ignore[method-assign]
@@ -62,7 +64,9 @@ class Transport:
         self.clients.begin(events)
         self._on_workers.begin(requests)
         connection = type(
-            "Connection", (HttpConnection,), {"limits": limits, "heads": WaitingHeads(limits.waiting_heads)}
+            "Connection",
+            (HttpConnection,),
+            {"limits": limits, "heads": WaitingHeads(limits.waiting_heads), "access_log": self._access_log},
         )
         listening = GreenSocket(bound.family, bound.type, bound.proto, fileno=bound.detach())
         pool = Pool(min(limits.connections, _descriptors() - DESCRIPTORS))
