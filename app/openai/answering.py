@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -18,11 +18,19 @@ class Answering(LateAnswer):
     """Waits for what the log says of the call. Who stops reading loses the call, and nobody else anything."""
 
     def __init__(
-        self, call: Call, engine: AsyncEngine, token_bytes: told.TokenBytes, address: str, deadline: float | None
+        self,
+        call: Call,
+        engine: AsyncEngine,
+        token_bytes: told.TokenBytes,
+        address: str,
+        deadline: float | None,
+        said: Callable[..., object],
     ) -> None:
-        """`address`: of the page, for a link to the call's first step; `deadline`: seconds."""
+        """`address`: of the page, for a link to the call's first step; `deadline`: seconds; `said`: is told at the end,
+        by name, what came of it, for the access log.
+        """
         self._call, self._engine, self._token_bytes, self._address = call, engine, token_bytes, address
-        self._deadline = deadline
+        self._deadline, self._said = deadline, said
         self._until = None if deadline is None else time.monotonic() + deadline
         self._body = b""  # of an answer that is told whole
 
@@ -63,7 +71,13 @@ class Answering(LateAnswer):
         self._call.wake()
 
     def close(self) -> None:
-        self._engine.leave(self._call)
+        call = self._call
+        self._said(
+            prompt_tokens=call.num_prompt_tokens,
+            cached_tokens=call.num_cached_tokens,
+            completion_tokens=call.num_output_tokens,
+        )
+        self._engine.leave(call)
 
     def _wait(self) -> None:
         try:

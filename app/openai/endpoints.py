@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import flask
@@ -20,11 +21,12 @@ from app.openai.bodies import ChatBody, CompletionBody, DetokenizeBody, Tokenize
 from app.openai.call import Call
 from app.openai.errors import ApiError, api_error
 from app.openai.keys import ApiKeys, Policy
-from app.openai.paths import ACCESS, THEATER
+from app.openai.paths import THEATER
 from app.openai.theaters import ApiTheaters
 from app.routing import Route, json_answer
 from app.security import bearer
 from app.served import Served
+from app.transport.access_log import tell
 
 MOST_BYTES = 8 * 1024 * 1024  # of a body
 MOST_TOKENS = 1 << 20  # in one request to detokenize
@@ -182,9 +184,10 @@ def _answer(
         served = here.theaters.of_model(body.model)
     theater, engine = served
     call = Call(asked, policy.name, found.facts.name, theater.theater_id)
-    request.environ[ACCESS] = {"request_id": call.id, "model": call.model, "client": policy.name}
+    said = partial(tell, request.environ)
+    said(client=policy.name, request_id=call.id, model=call.model, theater=call.theater_id)
     engine.ask(call, policy)
-    late = Answering(call, engine, found.token_bytes, request.host_url, policy.deadline)
+    late = Answering(call, engine, found.token_bytes, request.host_url, policy.deadline, said)
     return Response(late, direct_passthrough=True)
 
 

@@ -6,7 +6,6 @@ PREFIX = "/v1/"
 ALIVE = frozenset({"/health", "/ping"})  # that a load balancer asks for, without a key
 PATHS = frozenset({"/tokenize", "/detokenize", "/version", "/metrics"}) | ALIVE
 THEATER = "X-KVTheater-Theater"  # the theater that is to answer, or that did
-ACCESS = "kvtheater.access"  # in a request's environment: what its line in the access log says besides
 
 
 def is_api(path: str) -> bool:

@@ -23,9 +23,7 @@ from urllib.parse import urlsplit
 
 ACCESS = "kvtheater.access"  # in a request's environment: a dict that its line takes fields from
 # client: the name of its key. A number of tokens is that of the whole request.
-FIELDS = (
-    "client", "request_id", "model", "theater", "prompt_tokens", "cached_tokens", "completion_tokens", "finish_reason"
-)  # fmt: skip
+FIELDS = ("client", "request_id", "model", "theater", "prompt_tokens", "cached_tokens", "completion_tokens")
 STANDARD_OUTPUT = "-"
 MAX_WAITING = 10_000  # lines; where the file takes them no faster, later ones are lost, and the next one says how many
 MAX_TEXT = 200  # characters of a field

@@ -17,6 +17,8 @@ import pytest
 import requests
 
 from app.models import Models
+from app.openai.keys import Policy, digest
+from app.openai.settings import ApiSettings
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -32,17 +34,17 @@ FOR_EACH = {"time", "method", "path", "status", "bytes", "seconds"}
 class Logged:
     """A server with an access log, and its lines."""
 
-    def __init__(self, file: Path, token: str | None = None) -> None:
+    def __init__(self, file: Path, token: str | None = None, api: ApiSettings | None = None) -> None:
         self.file = file
         self.log = AccessLog.open(str(file), secret=("/j/",))
-        app = create_app(Models(Served(FakeModel())), ServerSettings(token=token), access_log=self.log)
+        app = create_app(Models(Served(FakeModel())), ServerSettings(token=token, api=api), access_log=self.log)
 
         @app.route("/v1/told", methods=["POST"])
         def told() -> str:
             from flask import request
 
             tell(request.environ, client="grader", request_id="cmpl-1", prompt_tokens=3, model="x" * 500)
-            tell(request.environ, api_key="sk-secret", prompt="the text", cached_tokens=True, finish_reason=None)
+            tell(request.environ, api_key="sk-secret", prompt="the text", cached_tokens=True, theater=None)
             return "done"
 
         self.listener = Listener(app, bind("127.0.0.1", 0))
@@ -92,6 +94,28 @@ def test_an_endpoint_adds_what_it_knows_and_no_more(logged: Logged) -> None:
     assert (told["client"], told["request_id"], told["prompt_tokens"]) == ("grader", "cmpl-1", 3)
     assert told["model"] == "x" * 200
     assert set(plain) == FOR_EACH
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_to_a_model_says_whose_it_was_and_its_tokens(tmp_path: Path, stream: bool) -> None:
+    key = "sk-grader-secret"
+    api = ApiSettings(keys={digest(key): Policy(name="grader")})
+    server = Logged(tmp_path / "access.jsonl", api=api)
+    try:
+        body = {"model": "fake", "prompt": "abcde", "max_tokens": 3, "stream": stream}
+        answer = requests.post(f"{server.url}/v1/completions", json=body, headers={"Authorization": f"Bearer {key}"})
+        assert answer.status_code == 200, answer.text
+        assert requests.post(f"{server.url}/v1/completions", json=body).status_code == 401
+        told, refused = server.wait_for_lines(2)
+        known = {"client", "request_id", "model", "theater", "prompt_tokens", "cached_tokens", "completion_tokens"}
+        assert set(told) == FOR_EACH | known
+        assert (told["client"], told["model"]) == ("grader", "fake")
+        assert (told["prompt_tokens"], told["cached_tokens"], told["completion_tokens"]) == (5, 0, 3)
+        assert told["request_id"] == answer.headers["X-Request-Id"]
+        assert set(refused) == FOR_EACH
+        assert "secret" not in server.file.read_text("utf-8")
+    finally:
+        server.close()
 
 
 def test_secrets_are_in_no_line(tmp_path: Path) -> None:
