@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import flask
 from flask import Flask, Response
@@ -23,7 +24,7 @@ from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
 from app.metrics import endpoint as metrics_endpoint
-from app.metrics.observer import Metrics
+from app.metrics.observer import SPANS, Metrics
 from app.models import Models
 from app.openai import endpoints as openai
 from app.openai.keys import ApiKeys
@@ -38,17 +39,25 @@ from app.theaters import Theaters
 from app.transport.access_log import AccessLog
 from app.transport.server import Transport
 
+if TYPE_CHECKING:
+    from app.metrics.spans import RequestSpans
+
 
 def _answer_error(error: Exception) -> Response:
     return openai.answer_error(error) if is_api(flask.request.path) else api.answer_error(error)
 
 
 def create_app(
-    models: Models, settings: ServerSettings, shown: Sequence[Path] = (), access_log: AccessLog | None = None
+    models: Models,
+    settings: ServerSettings,
+    shown: Sequence[Path] = (),
+    access_log: AccessLog | None = None,
+    spans: RequestSpans | None = None,
 ) -> Flask:
     """The application for these models. Close `app.extensions["kvtheater"]`, its Theaters, at the end.
 
-    `shown`: trace files to show beside those of the library. `access_log`: where each request is noted.
+    `shown`: trace files to show beside those of the library. `access_log`: where each request is noted;
+    `spans`: is told of each request to a model that has ended.
     """
     app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))
     app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
@@ -56,7 +65,8 @@ def create_app(
     library = open_library(settings, shown)
     emit = transport.clients.emit
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
-    metrics = Metrics()
+    metrics = Metrics(spans.take if spans else None)
+    app.extensions[SPANS] = spans
     theaters = Theaters(models, settings, emit, library, runs, metrics.observe)
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport

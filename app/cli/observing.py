@@ -1,14 +1,16 @@
-"""How a server is watched from outside: its access log."""
+"""How a server is watched from outside: its access log, and spans of its requests."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from app.cli.options import UserError
 
 if TYPE_CHECKING:
+    from app.metrics.spans import RequestSpans
     from app.transport.access_log import AccessLog
 
 
@@ -18,6 +20,12 @@ def add_observing_options(group: Any) -> None:
         "--access-log",
         metavar="FILE",
         help="add a line of JSON for each HTTP request to this file; - is the standard output (default: none)",
+    )
+    group.add_argument(
+        "--otlp-traces-endpoint",
+        metavar="URL",
+        help="send a span for each request to this OpenTelemetry receiver, as http://localhost:4318 (needs "
+        "kvtheater[otlp]; default: none)",
     )
 
 
@@ -36,3 +44,31 @@ def access_log(arguments: argparse.Namespace) -> contextlib.AbstractContextManag
         return AccessLog.open(arguments.access_log, secret=(JOIN,))
     except OSError as error:
         raise UserError(f"--access-log {arguments.access_log}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def request_spans(arguments: argparse.Namespace) -> Iterator[RequestSpans | None]:
+    """Spans to the receiver that is asked for; at the end the last ones are sent.
+
+    Raises:
+        UserError: it is no address, or a package is missing.
+    """
+    endpoint = arguments.otlp_traces_endpoint
+    if endpoint is None:
+        yield None
+        return
+    try:
+        from app.metrics.otlp import spans_to
+
+        spans = spans_to(endpoint)
+    except ImportError as error:
+        raise UserError(
+            f"--otlp-traces-endpoint needs a package that is not there ({error.name}): pip install 'kvtheater[otlp]', "
+            "or opentelemetry-exporter-otlp-proto-grpc to speak gRPC"
+        ) from error
+    except ValueError as error:
+        raise UserError(f"--otlp-traces-endpoint: {error}") from error
+    try:
+        yield spans
+    finally:
+        spans.close()

@@ -11,7 +11,7 @@ from typing import Any
 from app.cli.api_options import add_api_options, api_settings
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
 from app.cli.loading_thread import LoadingThread
-from app.cli.observing import access_log, add_observing_options
+from app.cli.observing import access_log, add_observing_options, request_spans
 from app.cli.options import UserError, add_command, add_engine_options, add_model_options, engine_config
 from app.models import Models, served_name
 from app.served import Served
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         class_store=arguments.class_store,
         api=api_settings(arguments),
     )
-    with bound_socket(arguments) as bound, access_log(arguments) as log:
+    with bound_socket(arguments) as bound, access_log(arguments) as log, request_spans(arguments) as spans:
         from app.server import create_app
 
         served = Served.loading(first)
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         at_hand = [name for name in SHIPPED if name not in (first, *others)]
         named = [Served.unloaded(name, "named") for name in others]
         more = [*named, *(Served.unloaded(name, "at_hand") for name in at_hand)]
-        app = create_app(Models(served, more, loading, loading.most_bytes), settings, access_log=log)
+        app = create_app(Models(served, more, loading, loading.most_bytes), settings, access_log=log, spans=spans)
         what = f"{first}, being opened"
         view = {"teach": "1"} if arguments.is_class else {}
         if not serve_until_stopped(

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from werkzeug.exceptions import HTTPException
 
 from app import __version__, routing
+from app.metrics.observer import SPANS
 from app.models import Models
 from app.openai import asked as asking
 from app.openai.answering import Answering
@@ -186,6 +187,9 @@ def _answer(
     call = Call(asked, policy.name, found.facts.name, theater.theater_id)
     said = partial(tell, request.environ)
     said(client=policy.name, request_id=call.id, model=call.model, theater=call.theater_id)
+    spans = flask.current_app.extensions[SPANS]
+    for part in call.parts if spans else ():
+        spans.expect(part.request_id, request.headers)
     engine.ask(call, policy)
     late = Answering(call, engine, found.token_bytes, request.host_url, policy.deadline, said)
     return Response(late, direct_passthrough=True)

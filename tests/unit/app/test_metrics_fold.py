@@ -6,8 +6,6 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
-from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,37 +17,17 @@ from app.metrics import names
 from app.metrics.buckets import tokens_up_to
 from app.metrics.fold import Fold
 from app.metrics.names import Metric
-from app.metrics.requests import RequestTimes
 from app.metrics.tally import Tally
 from engine.trace.apply import apply
 from engine.trace.events import Admit, Copy, Evict, Finish, Fork, Lookup, Preempt, Sample, Submit, SwapIn
-from engine.trace.figures import RunFigures, RunReading, SequenceFigures, step_seconds
+from engine.trace.figures import RunFigures, RunReading, SequenceFigures
 from engine.trace.records import Header, StepRecord, Timing
 from engine.trace.state import initial_state
-from tests.unit.engine.runs import CONFIGS, POLICIES, log_of, ops_of, run
+from tests.unit.app.metrics_runs import folded, recorded, retimed
+from tests.unit.engine.runs import CONFIGS, POLICIES, ops_of
 
 T = TypeVar("T")
 SCENARIOS = [*CONFIGS, *POLICIES]  # arrivals, an abort, samples, beams, something adjusted, under each configuration
-
-
-@cache
-def recorded(name: str) -> tuple[Header, list[StepRecord]]:
-    """The run, on a clock that only goes while the engine works: what the figures call seconds."""
-    with run(name) as engine:
-        log = log_of(engine)
-        records = [log.record(i) for i in range(len(log))]
-    ends = accumulate(step_seconds(record.timing) for record in records)
-    return log.header, [retimed(record, end) for record, end in zip(records, ends, strict=True)]
-
-
-def retimed(record: StepRecord, at: float) -> StepRecord:
-    return structs.replace(record, timing=structs.replace(record.timing, at=at))
-
-
-def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestTimes]]:
-    tally = Tally(header.model.max_position)
-    fold = Fold(header, tally)
-    return tally, fold, [request for record in records for request in fold.take(record)]
 
 
 def figures_of(header: Header, records: list[StepRecord]) -> tuple[RunFigures, list[SequenceFigures]]:

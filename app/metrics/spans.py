@@ -1,0 +1,128 @@
+"""Spans for OpenTelemetry: each request that ends is one, from the times that the fold has of it.
+
+    llm_request        kind SERVER, from the arrival to the end; attributes as vLLM has them (0.32, tracing/utils.py)
+    │                  and two of the semantic conventions beside them; an event `preempted` each time
+    ├─ kvtheater_lane  where it waited among its client's other requests
+    ├─ vllm_queue      in the engine's queue     the names of vllm-project/vllm#44402
+    ├─ vllm_prefill    to the first token
+    └─ vllm_decode     to the last token of the last sequence
+
+Nothing of a prompt or an output is in them. Only who wants spans needs the package `opentelemetry-sdk`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.trace import SpanKind, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+from opentelemetry.util.types import AttributeValue
+
+from app import __version__
+from app.metrics.requests import RequestTimes
+from engine.trace.records import StepRecord
+
+NANO = 10**9
+CLOSE_SECONDS = 3.0
+MAX_EXPECTED = 4096  # requests of which a caller's trace is remembered until they end
+
+
+def provider() -> TracerProvider:
+    """Ours, beside any other of the process. The service is kvtheater, unless OTEL_SERVICE_NAME says otherwise."""
+    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "kvtheater"}
+    return TracerProvider(resource=Resource.create({**named, SERVICE_VERSION: __version__}), shutdown_on_exit=False)
+
+
+class RequestSpans:
+    """Makes the spans of each request that ends."""
+
+    def __init__(self, made_by: TracerProvider) -> None:
+        self._provider = made_by
+        self._tracer = made_by.get_tracer("kvtheater", __version__)
+        self._expected: OrderedDict[str, Context] = OrderedDict()
+
+    def expect(self, request_id: str, headers: Mapping[str, str]) -> None:
+        """Its spans will be part of the trace that its caller's `traceparent` names, if it has one. From any thread."""
+        if "traceparent" not in headers:
+            return
+        carrier = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
+        self._expected[request_id] = TraceContextTextMapPropagator().extract(carrier)
+        while len(self._expected) > MAX_EXPECTED:
+            self._expected.popitem(last=False)
+
+    def take(self, request: RequestTimes, record: StepRecord) -> None:
+        """A request that ended in this record, which was appended just now."""
+        began = time.time_ns() - _nano(record.timing.at)  # of the trace, since 1970
+        ended = record.timing.at if request.ended is None else request.ended
+        span = self._tracer.start_span(
+            "llm_request",
+            context=self._expected.pop(request.request_id, None),
+            kind=SpanKind.SERVER,
+            start_time=began + _nano(request.arrival),
+            attributes=dict(_attributes(request, ended)),
+        )
+        for one in request.preemptions:
+            span.add_event("preempted", {"reason": one.reason, "mode": one.mode}, timestamp=began + _nano(one.at))
+        inside = set_span_in_context(span)
+        for name, start, end in _phases(request, ended):
+            child = self._tracer.start_span(name, context=inside, start_time=began + _nano(start))
+            child.end(began + _nano(end))
+        span.end(began + _nano(ended))
+
+    def close(self) -> None:
+        """Export what is left, for a moment at most: a receiver that is not there keeps nobody."""
+        ending = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
+        ending.start()
+        ending.join(CLOSE_SECONDS)
+
+
+def _nano(seconds: float) -> int:
+    return round(seconds * NANO)
+
+
+def _phases(request: RequestTimes, ended: float) -> Iterator[tuple[str, float, float]]:
+    """(name, beginning, end) of those that it came to; an aborted one's last phase ends with it."""
+    if request.queued > request.arrival:
+        yield "kvtheater_lane", request.arrival, request.queued
+    if request.scheduled is None:
+        yield "vllm_queue", request.queued, ended
+        return
+    scheduled = max(request.queued, request.scheduled)
+    yield "vllm_queue", request.queued, scheduled
+    if request.first_token is None or request.last_token is None:
+        yield "vllm_prefill", scheduled, ended
+        return
+    yield "vllm_prefill", scheduled, request.first_token
+    yield "vllm_decode", request.first_token, request.last_token
+
+
+def _attributes(request: RequestTimes, ended: float) -> Iterator[tuple[str, AttributeValue]]:
+    yield "gen_ai.request.id", request.request_id
+    yield "gen_ai.response.model", request.model_name
+    yield "gen_ai.request.n", request.n
+    yield "gen_ai.request.max_tokens", request.max_tokens
+    for name in ("temperature", "top_p"):
+        value = request.sampling.get(name)
+        if isinstance(value, int | float):
+            yield f"gen_ai.request.{name}", float(value)
+    yield "gen_ai.usage.num_sequences", request.num_sequences
+    yield "gen_ai.usage.prompt_tokens", request.num_prompt_tokens
+    yield "gen_ai.usage.completion_tokens", request.num_output_tokens
+    yield "gen_ai.usage.cache_read.input_tokens", request.num_cached_tokens
+    yield "gen_ai.response.finish_reasons", request.reasons
+    yield "gen_ai.latency.e2e", ended - request.arrival
+    scheduled, first, last = request.scheduled, request.first_token, request.last_token
+    if scheduled is not None:
+        yield "gen_ai.latency.time_in_queue", max(0.0, scheduled - request.queued)
+    if scheduled is not None and first is not None and last is not None:
+        yield "gen_ai.latency.time_to_first_token", first - request.arrival
+        yield "gen_ai.latency.time_in_model_prefill", first - scheduled
+        yield "gen_ai.latency.time_in_model_decode", last - first
+        yield "gen_ai.latency.time_in_model_inference", last - scheduled

@@ -1,0 +1,35 @@
+"""Runs of a small model, folded into counts; shared by several tests."""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import accumulate
+
+from msgspec import structs
+
+from app.metrics.fold import Fold
+from app.metrics.requests import RequestTimes
+from app.metrics.tally import Tally
+from engine.trace.figures import step_seconds
+from engine.trace.records import Header, StepRecord
+from tests.unit.engine.runs import log_of, run
+
+
+@cache
+def recorded(name: str) -> tuple[Header, list[StepRecord]]:
+    """The run, on a clock that only goes while the engine works: what the figures call seconds."""
+    with run(name) as engine:
+        log = log_of(engine)
+        records = [log.record(i) for i in range(len(log))]
+    ends = accumulate(step_seconds(record.timing) for record in records)
+    return log.header, [retimed(record, end) for record, end in zip(records, ends, strict=True)]
+
+
+def retimed(record: StepRecord, at: float) -> StepRecord:
+    return structs.replace(record, timing=structs.replace(record.timing, at=at))
+
+
+def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestTimes]]:
+    tally = Tally(header.model.max_position)
+    fold = Fold(header, tally)
+    return tally, fold, [request for record in records for request in fold.take(record)]

@@ -1,0 +1,196 @@
+"""The spans of a request are its times: made by the real tracer, kept in memory."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
+
+from app.metrics import otlp
+from app.metrics.requests import Preempted, RequestTimes
+from app.metrics.spans import MAX_EXPECTED, RequestSpans, provider
+from engine.trace.records import Memory, StepRecord, Timing
+from tests.unit.app.metrics_runs import folded, recorded
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Kept:
+    """Spans, and what came out of them."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        made_by = provider()
+        made_by.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.spans = RequestSpans(made_by)
+
+    @property
+    def all(self) -> tuple[ReadableSpan, ...]:
+        return self._exporter.get_finished_spans()
+
+    @property
+    def root(self) -> ReadableSpan:
+        (root,) = (span for span in self.all if span.name == "llm_request")
+        return root
+
+    def seconds(self) -> dict[str, tuple[float, float]]:
+        """When each began and ended, since the request arrived."""
+        assert self.root.start_time is not None
+        return {
+            span.name: ((span.start_time or 0) / 1e9 - began, (span.end_time or 0) / 1e9 - began)
+            for began in [self.root.start_time / 1e9]
+            for span in self.all
+        }
+
+
+@pytest.fixture
+def kept() -> Kept:
+    return Kept()
+
+
+def request(**fields: object) -> RequestTimes:
+    """Arrived at 10, queued at 10.25, scheduled at 10.5, first token at 11, last at 13."""
+    found = RequestTimes(
+        request_id="cmpl-1", model_name="bundled", arrival=10.0, queued=10.25, num_prompt_tokens=7, max_tokens=16,
+        sampling={"n": 2, "temperature": 0.5, "top_p": 1.0, "stop": ["x"]}, scheduled=10.5, first_token=11.0,
+        last_token=13.0, ended=13.0, num_cached_tokens=4, num_output_tokens=9, num_sequences=2,
+        reasons=["stop", "length"],
+    )  # fmt: skip
+    for name, value in fields.items():
+        setattr(found, name, value)
+    return found
+
+
+def record(at: float) -> StepRecord:
+    memory = Memory.counted(
+        num_blocks=1, block_size=1, blocks_held=0, blocks_cached=0, tokens_held=0, tokens_logical=0,
+        kv_bytes_per_token=1,
+    )  # fmt: skip
+    return StepRecord(index=0, kind="step", step=1, timing=Timing(at=at), memory=memory)
+
+
+def test_a_request_is_a_span_with_its_phases_inside(kept: Kept) -> None:
+    before = time.time()
+    kept.spans.take(request(), record(13.5))
+    root = kept.root
+    assert root.kind == SpanKind.SERVER and root.context is not None
+    for span in kept.all:
+        assert span is root or (span.parent is not None and span.parent.span_id == root.context.span_id)
+    expected = {
+        "kvtheater_lane": (0, 0.25),
+        "vllm_queue": (0.25, 0.5),
+        "vllm_prefill": (0.5, 1),
+        "vllm_decode": (1, 3),
+        "llm_request": (0, 3),
+    }
+    assert kept.seconds() == {name: pytest.approx(times) for name, times in expected.items()}
+    assert root.end_time is not None
+    assert before - 0.5 - 0.01 <= root.end_time / 1e9 <= time.time() - 0.5 + 0.01, "the record was appended just now"
+
+
+def test_attributes_have_vllms_names_and_no_text(kept: Kept) -> None:
+    kept.spans.take(request(), record(13.5))
+    assert dict(kept.root.attributes or {}) == {
+        "gen_ai.request.id": "cmpl-1",
+        "gen_ai.response.model": "bundled",
+        "gen_ai.request.n": 2,
+        "gen_ai.request.max_tokens": 16,
+        "gen_ai.request.temperature": 0.5,
+        "gen_ai.request.top_p": 1.0,
+        "gen_ai.usage.num_sequences": 2,
+        "gen_ai.usage.prompt_tokens": 7,
+        "gen_ai.usage.completion_tokens": 9,
+        "gen_ai.usage.cache_read.input_tokens": 4,
+        "gen_ai.response.finish_reasons": ("stop", "length"),
+        "gen_ai.latency.e2e": 3.0,
+        "gen_ai.latency.time_in_queue": 0.25,
+        "gen_ai.latency.time_to_first_token": 1.0,
+        "gen_ai.latency.time_in_model_prefill": 0.5,
+        "gen_ai.latency.time_in_model_decode": 2.0,
+        "gen_ai.latency.time_in_model_inference": 2.5,
+    }
+    assert kept.root.resource.attributes["service.name"] == "kvtheater"
+
+
+@pytest.mark.parametrize(
+    ("came_to", "phases"),
+    [
+        ({"scheduled": None, "first_token": None, "last_token": None}, ["vllm_queue"]),
+        ({"first_token": None, "last_token": None}, ["vllm_queue", "vllm_prefill"]),
+    ],
+)
+def test_an_aborted_requests_last_phase_ends_with_it(kept: Kept, came_to: dict[str, None], phases: list[str]) -> None:
+    kept.spans.take(request(**came_to, arrival=10.25, ended=12.0, reasons=["abort"]), record(12.0))
+    assert [span.name for span in kept.all if span.name != "llm_request"] == phases
+    assert kept.seconds()[phases[-1]][1] == pytest.approx(1.75)
+    assert "gen_ai.latency.time_to_first_token" not in dict(kept.root.attributes or {})
+
+
+def test_preemptions_are_events_at_their_time(kept: Kept) -> None:
+    kept.spans.take(request(preemptions=[Preempted(12.0, "last_admitted", "swap")]), record(13.0))
+    (event,) = kept.root.events
+    assert event.name == "preempted"
+    assert dict(event.attributes or {}) == {"reason": "last_admitted", "mode": "swap"}
+    assert kept.root.start_time is not None and (event.timestamp - kept.root.start_time) / 1e9 == pytest.approx(2)
+
+
+def test_a_callers_trace_goes_on(kept: Kept) -> None:
+    """Of the request that it names; what is remembered is bounded, and forgotten with the request."""
+    kept.spans.expect("cmpl-1", {"traceparent": PARENT})
+    kept.spans.expect("cmpl-2", {})
+    kept.spans.take(request(), record(13.0))
+    root = kept.root
+    assert root.context is not None and root.parent is not None
+    assert f"{root.context.trace_id:032x}" == PARENT[3:35] and f"{root.parent.span_id:016x}" == PARENT[36:52]
+    for i in range(MAX_EXPECTED + 5):
+        kept.spans.expect(f"never-{i}", {"traceparent": PARENT})
+    assert len(kept.spans._expected) == MAX_EXPECTED
+
+
+@pytest.mark.parametrize("name", ["preempting", "swapping"])
+def test_a_run_gives_a_tree_for_each_request(kept: Kept, name: str) -> None:
+    """Each child lies within its parent; preemptions are as many as the log has; tokens add up to what was sampled."""
+    header, records = recorded(name)
+    _, _, ended = folded(header, records)
+    for one in ended:
+        kept.spans.take(one, records[-1])
+    roots = {span.context.span_id: span for span in kept.all if span.name == "llm_request" and span.context}
+    assert len(roots) == len(ended)
+    for span in kept.all:
+        assert span.start_time is not None and span.end_time is not None and span.start_time <= span.end_time
+        if span.parent is not None:
+            root = roots[span.parent.span_id]
+            assert (root.start_time or 0) <= span.start_time and span.end_time <= (root.end_time or 0) + 1
+    preempted = sum(type(op).__name__ == "Preempt" for r in records for op in r.ops)
+    assert sum(len(root.events) for root in roots.values()) == preempted > 0
+    sampled = sum(type(op).__name__ == "Sample" for r in records for op in r.ops)
+    tokens = [dict(root.attributes or {})["gen_ai.usage.completion_tokens"] for root in roots.values()]
+    assert sum(count for count in tokens if isinstance(count, int)) == sampled
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "whole"),
+    [
+        ("http://localhost:4318", "http://localhost:4318/v1/traces"),
+        ("http://localhost:4318/", "http://localhost:4318/v1/traces"),
+        ("https://collector/otlp/v1/traces", "https://collector/otlp/v1/traces"),
+    ],
+)
+def test_an_address_without_a_path_gets_otlps(endpoint: str, whole: str) -> None:
+    assert vars(otlp.exporter(endpoint))["_endpoint"] == whole
+
+
+@pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://localhost", "http://", ""])
+def test_what_is_no_address_is_said(endpoint: str) -> None:
+    with pytest.raises(ValueError, match="no address"):
+        otlp.exporter(endpoint)
+
+
+def test_an_unknown_protocol_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(otlp.PROTOCOL, "carrier/pigeon")
+    with pytest.raises(ValueError, match="carrier/pigeon"):
+        otlp.exporter("http://localhost:4318")
