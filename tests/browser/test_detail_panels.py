@@ -29,7 +29,7 @@ def test_a_folder_and_a_line_make_a_panel(open_page: OpenPage) -> None:
     page.route("**/panels/echo/panel.js", lambda route: route.fulfill(body=PANEL, content_type="text/javascript"))
     page.goto(page.url.split("?")[0] + "?detail=echo")
     expect(page.locator("#echo")).to_have_text("here it is")
-    expect(page.get_by_role("tab")).to_have_count(9)
+    expect(page.get_by_role("tab")).to_have_count(10)
     page.locator("#detail-echo").press("ArrowRight")  # from the last tab to the first
     expect(page.locator("#detail-attention")).to_have_attribute("aria-selected", "true")
 

@@ -2,7 +2,7 @@
 
 import { effect, signal } from "../../vendor/signals/signals.js";
 import { isPhone } from "../kit/screen.js";
-import { asTheModelSees, command, focusOn, submit } from "../net/commands.js";
+import { command, focusOn, submit, tokensOf } from "../net/commands.js";
 import { draft, draftIsSent, markSent } from "../state/prompts.js";
 import { differing } from "../state/run_settings.js";
 import { optionSetting, settings } from "../state/settings.js";
@@ -180,7 +180,7 @@ export function followDraft() {
     clearTimeout(timer);
     if (!connected || !/[\u2e80-\u{10ffff}][,?!]/u.test(text)) return void (rewritten.value = false);
     timer = setTimeout(async () => {
-      const seen = await asTheModelSees(text);
+      const seen = (await tokensOf(text))?.text ?? null;
       if (draft.peek() === text) rewritten.value = seen !== null && seen !== text;
     }, 200);
   });

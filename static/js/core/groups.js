@@ -32,6 +32,27 @@ export const heldIn = (table) => table.filter((id) => id !== RELEASED);
  */
 export const heldBy = (sequence) => sequence.block_tables.flatMap(heldIn);
 
+/** @typedef {import("./state_parts.js").State} State */
+/** @type {WeakMap<object, Map<number, number[]>>} state -> its owners */
+const owners = new WeakMap();
+
+/**
+ * The sequences whose tables have each block, by its id.
+ * @param {State} state
+ */
+export function ownersByBlock(state) {
+  let found = owners.get(state);
+  if (found) return found;
+  owners.set(state, (found = new Map()));
+  for (const sequence of state.sequences.values())
+    for (const id of heldBy(sequence)) {
+      const those = found.get(id);
+      if (those) those.push(sequence.seq_id);
+      else found.set(id, [sequence.seq_id]);
+    }
+  return found;
+}
+
 /**
  * The block groups of a run, the one that sees most first. A log that names none has one, of all layers.
  * @param {Header} header @returns {Group[]}

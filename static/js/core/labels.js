@@ -48,6 +48,21 @@ export function labelText(label) {
 }
 
 /**
+ * Labels side by side as one text; a character that is there in all its parts is one.
+ * @param {Label[]} labels
+ */
+export function labelsText(labels) {
+  let text = "";
+  for (let i = 0; i < labels.length; ) {
+    const { char, part, of } = labels[i];
+    const isWhole = char !== null && part === 1 && labels[i + of - 1]?.char === char && labels[i + of - 1].part === of;
+    text += isWhole ? char : labels[i].of ? `⟨${labelText(labels[i])}⟩` : labels[i].text;
+    i += isWhole ? of : 1;
+  }
+  return text;
+}
+
+/**
  * Text of a run of tokens; bytes of unfinished characters at its end are left out.
  * @param {Uint8Array[]} tokenBytes
  */

@@ -3,7 +3,7 @@
 import { onShow } from "../state/run.js";
 import { wantedSampling } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
-import { connection, ownIsShown, whileBusy } from "../state/store.js";
+import { connection, log, modelFacts, ownIsShown, whileBusy } from "../state/store.js";
 import { session } from "./session.js";
 
 /**
@@ -76,17 +76,34 @@ export function focusOn(layer) {
   }, FOCUS_DELAY);
 }
 
+/** @typedef {import("../core/wire.js").Tokenized} Tokenized */
+
 /**
- * How the model will see `text`; null when the server does not say.
+ * Whether the server can make tokens of a text for the run that is shown: its model is at hand.
+ *
+ * @returns {boolean}
+ */
+export function canTokenize() {
+  const { header } = log.value ?? {};
+  if (!header || !["live", "replay"].includes(connection.value) || !session.client?.connected) return false;
+  if (ownIsShown.value && connection.value === "live") return true;
+  const { model, tokenizer } = modelFacts.value ?? {};
+  return model?.name === header.model.name && tokenizer?.vocab_size === header.tokenizer.vocab_size;
+}
+
+/**
+ * The tokens of `text` for the model of the run that is shown, or else the server's first; null when the server does
+ * not say.
  *
  * @param {string} text
- * @returns {Promise<string | null>}
+ * @returns {Promise<Tokenized | null>}
  */
-export async function asTheModelSees(text) {
-  const { client } = session;
+export async function tokensOf(text) {
+  const { client, run } = session;
   if (!client?.connected) return null;
+  const theater = run && !run.isRecording && ownIsShown.peek() ? run.theater : null;
   try {
-    return (await client.ask("tokenize", { text })).text;
+    return await client.ask("tokenize", { text, theater });
   } catch {
     return null;
   }

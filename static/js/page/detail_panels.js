@@ -16,6 +16,7 @@ import { Panel as Attention } from "../panels/attention/panel.js";
 export const DETAIL_PANELS = [
   { name: "attention", component: Attention, needsArrays: true }, // shown first: its code comes with the page
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js")) },
+  { name: "prefix", component: lazyPanel(() => import("../panels/prefix/panel.js"), "prefix") },
   { name: "requests", component: lazyPanel(() => import("../panels/requests/panel.js"), "requests") },
   { name: "time", component: lazyPanel(() => import("../panels/time/panel.js"), "time") },
   { name: "race", component: lazyPanel(() => import("../panels/race/panel.js"), "race"), needs: "files" },

@@ -2,7 +2,7 @@
 // painters.
 
 import { computed } from "../../../vendor/signals/signals.js";
-import { groupOfLayer, heldBy } from "../../core/groups.js";
+import { groupOfLayer, ownersByBlock } from "../../core/groups.js";
 import { slotOf } from "../../core/metrics.js";
 import { attentionRow } from "../../core/sequence_view.js";
 import { phase, phasesNow } from "../../state/moment.js";
@@ -16,25 +16,6 @@ import { motionsOf, movingQueues, progressOf } from "./pool_motion.js";
  * @typedef {import("./pool_motion.js").Motions} Motions
  * @typedef {{before: State, after: State, motions: Motions}} Scene
  */
-
-/** @type {WeakMap<State, Map<number, number[]>>} */
-const owners = new WeakMap();
-
-/**
- * block id -> ids of the sequences whose table has it.
- *
- * @param {State} now
- */
-export function ownersOf(now) {
-  const known = owners.get(now);
-  if (known) return known;
-  /** @type {Map<number, number[]>} */
-  const found = new Map();
-  for (const seq of now.sequences.values())
-    for (const id of heldBy(seq)) found.set(id, [...(found.get(id) ?? []), seq.seq_id]);
-  owners.set(now, found);
-  return found;
-}
 
 /** The record drawn as motions; null before there is a log. */
 export const scene = computed(() => {
@@ -62,7 +43,7 @@ export const watchMotions = () => [...phasesThatMove.value].map(phase);
 export function lookAt({ before, after, motions }, id, progress) {
   const moves = motions.get(id);
   const from = moves ? before : after;
-  const look = restingLook(from.blocks[id], ownersOf(from).get(id) ?? [], from.block_size);
+  const look = restingLook(from.blocks[id], ownersByBlock(from).get(id) ?? [], from.block_size);
   return moves ? movingLook(look, moves, progress) : look;
 }
 

@@ -1,13 +1,12 @@
 // Blocks and slots in words: what a pointer, a keyboard or a screen reader learns of them.
 
-import { groupOf } from "../../core/groups.js";
+import { groupOf, ownersByBlock } from "../../core/groups.js";
 import { labelText } from "../../core/labels.js";
 import { drawnIndex, looksBack, sequenceView } from "../../state/store.js";
 import { hashText } from "../../tell/chain.js";
 import { groupName } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { labelAt } from "./pool_paint.js";
-import { ownersOf } from "./pool_scene.js";
 
 /**
  * @typedef {import("../../state/store.js").State} State
@@ -29,7 +28,7 @@ export function describeBlock(now, block, places) {
   if (block.ref_count > 0)
     lines.push(
       t("pool.block.held", {
-        owners: (ownersOf(now).get(block.block_id) ?? []).map((id) => t("sequence.name", { id })).join(", "),
+        owners: (ownersByBlock(now).get(block.block_id) ?? []).map((id) => t("sequence.name", { id })).join(", "),
         n: block.ref_count,
         filled: block.token_ids.length,
         size: now.block_size,

@@ -1,7 +1,8 @@
 // The table of requests. Only the rows in sight are in the document, however many there are: rows are equally high.
 
-import { useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { useLayoutEffect } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
+import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
@@ -17,78 +18,28 @@ import { columnsFor, nextOrder, orderOf } from "./columns.js";
 const ROW = 24; // px
 const THUMB = 44; // px, where a finger points
 const NARROW = 560; // px: a phone
-const MORE = 4; // rows beyond the edges, so that scrolling shows no gap
 
 /** @param {{rows: readonly Row[], open: (seq: number) => void}} props `rows` in their order */
 export function Table({ rows, open }) {
   const [box, size] = useBox();
-  const [top, setTop] = useState(0); // the first row in sight
-  const [cursor, setCursor] = useState(0); // the row that the keyboard is at
-  const wantsFocus = useRef(false);
   const columns = columnsFor(size.width || innerWidth);
   const high = size.width && size.width < NARROW ? THUMB : ROW;
-  const page = Math.max(1, Math.floor(size.height / high) - 1);
-  const first = Math.max(0, Math.min(top - MORE, rows.length - page - 2 * MORE));
-  const last = Math.min(rows.length, top + page + MORE + 1);
-  const stop = Math.max(first, Math.min(cursor, last - 1));
-
+  const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });
+  const { first, last } = list;
   const [find, sort] = [settings.find.value, settings.sort.value];
-  useLayoutEffect(() => {
-    if (box.current) box.current.scrollTop = 0; // another order, or other rows: from their beginning
-    setTop(0);
-    setCursor(0);
-  }, [find, sort]);
-
-  useLayoutEffect(() => {
-    if (!wantsFocus.current) return;
-    /** @type {HTMLElement | null | undefined} */
-    const button = box.current?.querySelector(`[data-row="${cursor}"]`);
-    if (!button) return; // it comes with the next drawing
-    wantsFocus.current = false;
-    button.focus({ preventScroll: true });
-  });
-
-  /** @param {number} row */
-  const goTo = (row) => {
-    const to = Math.max(0, Math.min(row, rows.length - 1));
-    const scroller = box.current;
-    wantsFocus.current = true;
-    setCursor(to);
-    if (!scroller) return;
-    const above = to * high;
-    const room = scroller.clientHeight - high; // the head stays
-    if (above < scroller.scrollTop) scroller.scrollTop = above;
-    else if (above + high > scroller.scrollTop + room) scroller.scrollTop = above + high - room;
-    setTop(Math.floor(scroller.scrollTop / high));
-  };
-  /** @param {KeyboardEvent} event */
-  const move = (event) => {
-    const ways = {
-      ArrowUp: stop - 1,
-      ArrowDown: stop + 1,
-      PageUp: stop - page,
-      PageDown: stop + page,
-      Home: 0,
-      End: rows.length - 1,
-    };
-    const to = /** @type {Record<string, number>} */ (ways)[event.key];
-    if (to === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();
-    goTo(to);
-  };
+  useLayoutEffect(list.toTop, [find, sort]); // another order, or other rows: from their beginning
 
   return html`<div class="requests-scroll" ref=${box}
-    onScroll=${() => setTop(Math.floor((box.current?.scrollTop ?? 0) / high))}>
+    onScroll=${list.scrolled}>
     <table class="requests-table num" aria-label=${t("requests.table")} aria-rowcount=${rows.length + 1}>
       <thead>
         <tr aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.name} column=${column} />`)}</tr>
       </thead>
-      <tbody data-arrows onKeyDown=${move}>
+      <tbody data-arrows onKeyDown=${list.move}>
         <${Space} rows=${first} high=${high} />
         ${rows.slice(first, last).map(
           (row, i) => html`<${Line} key=${row.seq} ...${{ row, columns, high, open }} at=${first + i}
-            focusable=${first + i === stop} />`,
+            focusable=${first + i === list.stop} />`,
         )}
         <${Space} rows=${rows.length - last} high=${high} />
       </tbody>

@@ -1,0 +1,94 @@
+// What the prefix cache of a run ever had: contents by their hash, as the `cache` operations name them, and where they
+// were evicted. A fold over records that goes on where it stopped. Pure.
+
+/**
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {{record: number, block: number, seq: number | null}} Eviction `seq`: for which the block was taken
+ * @typedef {object} Content of one block, named by everything from the beginning of its sequence on
+ * @property {string} hash hexadecimal
+ * @property {string | null} parent hash of the content before it; null: a sequence begins with it
+ * @property {string | null} salt of the sequence that it was computed for; the hash covers it
+ * @property {number} logical how many blocks come before it
+ * @property {number[]} tokens ids
+ * @property {number} seq the sequence that it was computed for first
+ * @property {number} record in which that was
+ * @property {Eviction[]} evictions ascending
+ */
+
+/** @type {WeakMap<Uint8Array, string>} the same bytes stay the same object from state to state */
+const written = new WeakMap();
+
+/** A hash as text, to be a key. @param {Uint8Array} hash */
+export function hashKey(hash) {
+  let found = written.get(hash);
+  if (found === undefined) {
+    found = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    written.set(hash, found);
+  }
+  return found;
+}
+
+export class Contents {
+  length = 0;
+  /** @type {Map<string, Content>} */
+  byHash = new Map();
+  /** @type {Map<string, string>} what comes before and the tokens -> the hash */
+  #byTokens = new Map();
+  /** @type {Map<number, string | null>} by sequence */
+  #salts = new Map();
+
+  /** @param {StepRecord} record */
+  append({ index, ops = [] }) {
+    for (const op of ops) {
+      if (op.type === "submit") this.#salts.set(op.seq_id, op.cache_salt ?? null);
+      else if (op.type === "fork") this.#salts.set(op.seq_id, this.#salts.get(op.parent_seq_id) ?? null);
+      else if (op.type === "cache") this.#add(op, index);
+      else if (op.type === "evict")
+        this.byHash
+          .get(hashKey(op.block_hash))
+          ?.evictions.push({ record: index, block: op.block_id, seq: op.seq_id ?? null });
+    }
+    this.length += 1;
+  }
+
+  /** @param {import("./trace.js").Cache} op @param {number} record */
+  #add({ seq_id: seq, logical, block_hash, parent_hash, token_ids: tokens }, record) {
+    const hash = hashKey(block_hash);
+    if (this.byHash.has(hash)) return;
+    const parent = parent_hash && hashKey(parent_hash);
+    const salt = this.#salts.get(seq) ?? null;
+    this.byHash.set(hash, { hash, parent, salt, logical, tokens, seq, record, evictions: [] });
+    this.#byTokens.set(placeOf(parent, salt, tokens), hash);
+  }
+
+  /**
+   * The content with these tokens after `parent`, or at the beginning under `salt`; undefined: there never was one.
+   * @param {string | null} parent @param {string | null} salt @param {number[]} tokens
+   */
+  after(parent, salt, tokens) {
+    return this.byHash.get(this.#byTokens.get(placeOf(parent, salt, tokens)) ?? "");
+  }
+
+  /** The salt that a sequence came with. @param {number} seq */
+  saltOf(seq) {
+    return this.#salts.get(seq) ?? null;
+  }
+}
+
+/** Only the first block of a sequence has its salt in its hash. */
+const placeOf = (
+  /** @type {string | null} */ parent,
+  /** @type {string | null} */ salt,
+  /** @type {number[]} */ tokens,
+) => (parent === null ? JSON.stringify([salt, ...tokens]) : `${parent},${tokens.join(",")}`);
+
+/** @type {WeakMap<object, Contents>} */
+const read = new WeakMap();
+
+/** The contents of a log as far as it is here. @param {{records: StepRecord[]}} log */
+export function contentsOf(log) {
+  let found = read.get(log);
+  if (!found) read.set(log, (found = new Contents()));
+  while (found.length < log.records.length) found.append(log.records[found.length]);
+  return found;
+}

@@ -1,0 +1,97 @@
+// The prefix tree as rows to read: contents that follow each other without a fork and are held alike are one branch,
+// which opens into its blocks. Pure.
+
+/**
+ * @typedef {import("./prefix_tree.js").Node} Node
+ * @typedef {object} Branch
+ * @property {string} id hash of its first content
+ * @property {Node[]} nodes at least one
+ * @property {Branch[]} children
+ * @typedef {object} Row
+ * @property {string} id
+ * @property {Branch} branch
+ * @property {Node[]} nodes those of the branch, or the one that this row is for
+ * @property {boolean} single whether it is one block of a branch that is opened out
+ * @property {number} level from 1 on
+ * @property {number} place among those of its level below the same row, from 1 on
+ * @property {number} of how many these are
+ * @property {number} parent the row above it in the tree, by its place in the list; -1: none
+ * @property {boolean | null} open whether what goes on from it is shown, or where nothing does, its blocks one by one;
+ *   null: it is one block, and the last
+ */
+
+/** @param {Node[]} nodes that follow the same beginning @returns {Branch[]} */
+export function branchesOf(nodes) {
+  /** @type {Branch[]} */
+  const roots = [];
+  /** @type {{from: Node[], into: Branch[]}[]} a walk without recursion: a beginning may be thousands of blocks long */
+  const open = [{ from: nodes, into: roots }];
+  for (let next = open.pop(); next; next = open.pop())
+    for (const first of next.from) {
+      const chain = [first];
+      for (let last = first; last.children.length === 1 && alike(last, last.children[0]); )
+        chain.push((last = last.children[0]));
+      /** @type {Branch} */
+      const branch = { id: first.hash, nodes: chain, children: [] };
+      next.into.push(branch);
+      open.push({ from: chain[chain.length - 1].children, into: branch.children });
+    }
+  return roots;
+}
+
+/** Whether two that follow each other are held by as many, and found alike. @param {Node} a @param {Node} b */
+const alike = (a, b) =>
+  a.kind === b.kind && a.refs === b.refs && a.findable === b.findable && a.blocks.length === b.blocks.length;
+
+/**
+ * The rows of branches, top to bottom.
+ * @param {Branch[]} branches
+ * @param {ReadonlySet<string>} closed branches whose children are put away
+ * @param {ReadonlySet<string>} opened branches that are shown block by block
+ * @returns {Row[]}
+ */
+export function rowsOf(branches, closed, opened) {
+  /** @type {Row[]} */
+  const rows = [];
+  /** @type {{branch: Branch, level: number, place: number, of: number, parent: number}[]} */
+  const open = [];
+  /** @param {Branch[]} list @param {number} level @param {number} parent @param {number} before @param {number} of */
+  const enter = (list, level, parent, before, of) => {
+    for (let i = list.length - 1; i >= 0; i--) open.push({ branch: list[i], level, place: before + i + 1, of, parent });
+  };
+  enter(branches, 1, -1, 0, branches.length);
+  for (let next = open.pop(); next; next = open.pop()) {
+    const { branch, level, place, of, parent } = next;
+    const singles = opened.has(branch.id) && branch.nodes.length > 1 ? branch.nodes : [];
+    const forks = branch.children.length > 0;
+    const shut = forks && closed.has(branch.id);
+    const at = rows.length;
+    rows.push({
+      id: branch.id,
+      branch,
+      nodes: branch.nodes,
+      single: false,
+      level,
+      place,
+      of,
+      parent,
+      open: forks ? !shut : branch.nodes.length > 1 ? singles.length > 0 : null,
+    });
+    if (shut) continue;
+    singles.forEach((node, i) =>
+      rows.push({
+        id: `${node.hash}.`,
+        branch,
+        nodes: [node],
+        single: true,
+        level: level + 1,
+        place: i + 1,
+        of: singles.length + branch.children.length,
+        parent: at,
+        open: null,
+      }),
+    );
+    enter(branch.children, level + 1, at, singles.length, singles.length + branch.children.length);
+  }
+  return rows;
+}

@@ -1,0 +1,145 @@
+// What the prefix cache has now, as a tree: contents that follow the same beginning are branches of it. Pure.
+//
+//   春江潮水 ── 连海平， ── 海上明月      held by two, then by one
+//            └─ 向东流，                  nobody holds it: found again until its block is taken
+
+import { contentsOf, hashKey } from "./cached_contents.js";
+import { blockSize } from "./header.js";
+
+/**
+ * @typedef {import("./state_parts.js").State} State
+ * @typedef {import("./state_parts.js").Block} Block
+ * @typedef {import("./groups.js").Group} Group
+ * @typedef {{records: import("./trace.js").StepRecord[], header: import("./trace.js").Header}} Log
+ * @typedef {"held" | "reusable" | "gone"} Kind held by a sequence; free, and found again until its block is taken;
+ *   evicted, and here only for what follows it
+ * @typedef {object} Node one content
+ * @property {string} hash
+ * @property {import("./cached_contents.js").Content} content
+ * @property {Node | null} parent
+ * @property {Node[]} children in the order in which they were computed first
+ * @property {Block[]} blocks that have it: one, but for copies and for other groups of layers
+ * @property {Kind} kind
+ * @property {number} refs the most owners that a block of it has
+ * @property {boolean} findable whether a prompt can hit it: nothing that comes before it is missing
+ * @typedef {{roots: Node[], byHash: Map<string, Node>, held: number, reusable: number}} Tree `held` and `reusable`:
+ *   blocks with a hash
+ */
+
+/**
+ * The prefix cache of `state`, a state of `log`.
+ * @param {Log} log @param {State} state @returns {Tree}
+ */
+export function prefixTree(log, state) {
+  const contents = contentsOf(log);
+  /** @type {Tree} */
+  const tree = { roots: [], byHash: new Map(), held: 0, reusable: 0 };
+  for (const block of state.blocks) {
+    if (block.block_hash === null) continue;
+    nodeOf(tree, contents, hashKey(block.block_hash))?.blocks.push(block);
+    tree[block.ref_count > 0 ? "held" : "reusable"] += 1;
+  }
+  for (const node of tree.byHash.values()) {
+    const { blocks } = node;
+    node.refs = Math.max(0, ...blocks.map((block) => block.ref_count));
+    node.kind = node.refs > 0 ? "held" : blocks.length ? "reusable" : "gone";
+    (node.parent?.children ?? tree.roots).push(node);
+  }
+  const older = (/** @type {Node} */ a, /** @type {Node} */ b) =>
+    a.content.record - b.content.record || a.content.seq - b.content.seq;
+  const { block_groups: groups } = state;
+  const size = blockSize(log.header);
+  /** @type {Map<Node, boolean[]>} by group: whether everything is there that it keeps of the beginning */
+  const begun = new Map();
+  const ways = tree.roots.sort(older).slice();
+  for (let node = ways.pop(); node; node = ways.pop()) {
+    const before = begun.get(/** @type {Node} of a root: null, which is none */ (node.parent));
+    const own = groups.map((group, g) => (before?.[g] ?? true) && (!isKept(node, group, size) || has(node, group)));
+    begun.set(node, own);
+    node.findable = own.every(Boolean) && groups.every((group) => seesAll(node, group, size));
+    ways.push(...node.children.sort(older));
+  }
+  return tree;
+}
+
+/**
+ * The node of a content, made with those before it where it is new. Undefined: the log never said that it was cached.
+ * @param {Tree} tree @param {import("./cached_contents.js").Contents} contents @param {string} hash
+ * @returns {Node | undefined}
+ */
+function nodeOf(tree, contents, hash) {
+  const made = [];
+  let found = tree.byHash.get(hash);
+  for (let next = hash; !found; ) {
+    const content = contents.byHash.get(next);
+    if (!content) return undefined;
+    made.push(content);
+    if (content.parent === null) break;
+    next = content.parent;
+    found = tree.byHash.get(next);
+  }
+  for (const content of made.reverse()) {
+    /** @type {Node} */
+    const node = {
+      hash: content.hash,
+      content,
+      parent: found ?? null,
+      children: [],
+      blocks: [],
+      kind: "gone",
+      refs: 0,
+      findable: false,
+    };
+    tree.byHash.set(content.hash, (found = node));
+  }
+  return found;
+}
+
+/** @param {Node} node @param {Group} group */
+const has = (node, { first_block: first, num_blocks: count }) =>
+  node.blocks.some(({ block_id: id }) => id >= first && id < first + count);
+
+/**
+ * Where the blocks begin that the next query after `count` of them sees, beside the sinks': `Retention` in
+ * engine/cache/reach.py.
+ * @param {number} count @param {Group} group @param {number} size slots of a block
+ */
+function seenFrom(count, { window, sinks }, size) {
+  if (window === null) return 0;
+  const hidden = Math.floor(Math.max(0, count * size - Math.max(window, 2) + 1) / size);
+  return Math.max(Math.ceil(sinks / size), hidden);
+}
+
+/** Whether a group needs a block for every hit that goes beyond it: under a window only the sinks are. */
+const isKept = (/** @type {Node} */ { content }, /** @type {Group} */ { window, sinks }, /** @type {number} */ size) =>
+  window === null || content.logical < Math.ceil(sinks / size);
+
+/**
+ * Whether a group has the blocks up to `node` that the next query after it sees in its window.
+ * @param {Node} node @param {Group} group @param {number} size
+ */
+function seesAll(node, group, size) {
+  if (group.window === null) return true;
+  const from = seenFrom(node.content.logical + 1, group, size);
+  for (let at = /** @type {Node | null} */ (node); at && at.content.logical >= from; at = at.parent)
+    if (!has(at, group)) return false;
+  return true;
+}
+
+/**
+ * The first content up to `node` that some group lacks for a hit that ends with it; null: none.
+ * @param {Node} node one that is not findable @param {Group[]} groups @param {number} size
+ */
+export function missingUpTo(node, groups, size) {
+  /** @type {Node[]} */
+  const way = [];
+  for (let at = /** @type {Node | null} */ (node); at; at = at.parent) way.push(at);
+  way.reverse();
+  const lacks = (/** @type {Group} */ group) =>
+    way.find((at, i) => (isKept(at, group, size) || i >= seenFrom(way.length, group, size)) && !has(at, group));
+  for (const group of groups) {
+    const found = lacks(group);
+    if (found) return found.content;
+  }
+  return null;
+}

@@ -1,0 +1,127 @@
+// "Who would hit": a prompt that is written, or one of the run's, asked of the cache as it is shown.
+
+import { computed, signal } from "../../../vendor/signals/signals.js";
+import { jumpTo } from "../../control/playback.js";
+import { contentsOf } from "../../core/cached_contents.js";
+import { joinText, visible } from "../../core/labels.js";
+import { wouldHit } from "../../core/prefix_hit.js";
+import { prefixTree } from "../../core/prefix_tree.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { canTokenize, tokensOf } from "../../net/commands.js";
+import { log, numRecords, state } from "../../state/store.js";
+import { grouped, sentences, t } from "../../tell/words.js";
+
+const WAIT = 250; // ms without a letter before the server is asked
+const MOST_REQUESTS = 200; // the newest ones, of which one is chosen
+const PROMPT_TEXT = 28; // characters of a prompt beside its request's name
+
+/** @typedef {import("../../core/prefix_hit.js").Hit} Hit */
+
+/**
+ * What is asked about: a sequence of the run, or a text with its tokens (null while they are on their way).
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<
+ *   {seq: number} | {text: string, tokens: number[] | null} | null>}
+ */
+export const asked = signal(null);
+
+/** The prefix cache as it is drawn. */
+export const tree = computed(() => (log.value && state.value ? prefixTree(log.value, state.value) : null));
+
+/**
+ * What the cache has of it; null while nothing is asked.
+ *
+ * @type {import("../../../vendor/signals/signals.js").ReadonlySignal<Hit | null>}
+ */
+export const answer = computed(() => {
+  const [now, at, cache, about] = [log.value, state.value, tree.value, asked.value];
+  if (!now || !at || !cache || !about) return null;
+  if (!("seq" in about)) return about.tokens && wouldHit(now, cache, at, about.tokens);
+  const sequence = now.tail.sequences.get(about.seq);
+  if (!sequence) return null;
+  const prompt = sequence.token_ids.slice(0, sequence.num_prompt_tokens);
+  return wouldHit(now, cache, at, prompt, contentsOf(now).saltOf(about.seq));
+});
+
+/** @type {ReturnType<typeof setTimeout> | undefined} */
+let timer;
+
+/** Ask about a text; the server makes tokens of it. @param {string} text */
+function write(text) {
+  clearTimeout(timer);
+  if (!text) return void (asked.value = null);
+  asked.value = { text, tokens: null };
+  timer = setTimeout(async () => {
+    const found = await tokensOf(text);
+    const now = asked.peek();
+    if (found && now && "text" in now && now.text === text) asked.value = { text, tokens: found.token_ids };
+  }, WAIT);
+}
+
+/** The text of a prompt, short. @param {{token_bytes: Uint8Array[], num_prompt_tokens: number}} sequence */
+function promptText({ token_bytes: bytes, num_prompt_tokens: count }) {
+  const text = [...visible(joinText(bytes.slice(0, Math.min(count, PROMPT_TEXT))))];
+  return text.length > PROMPT_TEXT ? `${text.slice(0, PROMPT_TEXT).join("")}…` : text.join("");
+}
+
+export function Ask() {
+  numRecords.value; // the log grows in place
+  const about = asked.value;
+  const all = [...(log.value?.tail.sequences.values() ?? [])].filter((one) => one.parent_seq_id === null);
+  const chosen = about && "seq" in about ? about.seq : null;
+  const offered = all.slice(-MOST_REQUESTS).reverse();
+  return html`<div class="prefix-ask">
+    ${
+      canTokenize()
+        ? html`<input type="search" id="prefix-text" aria-label=${t("prefix.ask.text")}
+          placeholder=${t("prefix.ask.text")} value=${about && "text" in about ? about.text : ""}
+          onInput=${withValue(write)} />`
+        : null
+    }
+    <select id="prefix-request" aria-label=${t("prefix.ask.request")} title=${t("prefix.ask.request")}
+      onChange=${withValue((id) => (asked.value = id === "" ? null : { seq: Number(id) }))}>
+      <option value="" selected=${chosen === null}>${t("prefix.ask.request")}</option>
+      ${offered.map(
+        (one) => html`<option key=${one.seq_id} value=${one.seq_id} selected=${one.seq_id === chosen}
+          >${one.request_id}: ${promptText(one)}</option>`,
+      )}
+    </select>
+  </div>`;
+}
+
+/** The answer in a sentence, with the way to what it names. */
+export function Answer() {
+  const hit = answer.value;
+  const waits = asked.value && "text" in asked.value && asked.value.tokens === null;
+  return html`<p class="prefix-answer num" role="status" id="prefix-answer">${
+    hit
+      ? html`${sentences([countText(hit), endText(hit)])} <${Fidelity} kind="derived" formula=${t("prefix.formula")} />
+        ${
+          hit.eviction
+            ? html` <button class="link" onClick=${() => jumpTo(hit.eviction?.record ?? 0)}
+            >${t("prefix.go", { record: grouped(hit.eviction.record + 1) })}</button>`
+            : null
+        }`
+      : waits
+        ? t("prefix.asking")
+        : null
+  }</p>`;
+}
+
+/** @param {Hit} hit */
+const countText = ({ way, tokens, of, most }) =>
+  t("prefix.answer", { n: grouped(way.length), most: grouped(most), tokens: grouped(tokens), of: grouped(of) });
+
+/** Why no more. @param {Hit} hit */
+function endText({ end, eviction, shared, way }) {
+  if (end === "evicted" && eviction)
+    return t(eviction.seq === null ? "prefix.end.evicted" : "prefix.end.evicted_for", {
+      block: eviction.block,
+      record: grouped(eviction.record + 1),
+      name: t("sequence.name", { id: eviction.seq }),
+    });
+  if (end === "differs") return t("prefix.end.differs", { n: shared });
+  return t(`prefix.end.${end === "nothing" && way.length ? "nothing_more" : end}`);
+}

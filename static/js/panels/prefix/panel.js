@@ -1,0 +1,29 @@
+// The prefix cache of the run as it is drawn: what is cached, what is shared, what would hit.
+
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { Term } from "../../kit/term.js";
+import { log, state } from "../../state/store.js";
+import { grouped, t } from "../../tell/words.js";
+import { Answer, Ask, tree } from "./ask.js";
+import { Tree } from "./tree.js";
+
+export function Panel() {
+  const [now, cache, at] = [log.value, tree.value, state.value];
+  if (!now || !cache || !at) return html`<p class="hint">${t("prefix.empty", { size: "B" })}</p>`;
+  if (now.header.engine.enable_prefix_caching === false && !cache.byHash.size)
+    return html`<p class="hint">${t("prefix.off")}</p>`;
+  return html`<div class="prefix" id="prefix">
+    <header class="prefix-head">
+      <h3 class="panel-title"><${Term} id="prefix_cache">${t("prefix.title")}<//> <${Fidelity} kind="captured" /></h3>
+      <span class="hint num">${t("prefix.sum", {
+        held: grouped(cache.held),
+        reusable: grouped(cache.reusable),
+        n: cache.held + cache.reusable,
+      })}</span>
+      <${Ask} />
+    </header>
+    <${Answer} />
+    ${cache.byHash.size ? html`<${Tree} />` : html`<p class="hint">${t("prefix.empty", { size: at.block_size })}</p>`}
+  </div>`;
+}

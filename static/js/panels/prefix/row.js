@@ -1,0 +1,119 @@
+// A row of the prefix tree: how deep it is, its text, a cell for each block, who holds it, when it was used last.
+
+import { html } from "../../kit/html.js";
+import { Swatch } from "../../kit/swatch.js";
+import { hideTip, showTip } from "../../kit/tooltip.js";
+import { connected, hovered, log, select, selected } from "../../state/store.js";
+import { grouped, langOf, t } from "../../tell/words.js";
+import { blockIds, heldUntil, hitsOf, idsText, nextOut, ownersIn, piecesOf, rowLines } from "./row_facts.js";
+
+/**
+ * @typedef {import("../../core/prefix_branches.js").Row} Row
+ * @typedef {import("../../core/prefix_tree.js").Node} Node
+ * @typedef {import("../../state/store.js").State} State
+ */
+
+const INDENT = 14; // px a level
+const DEEPEST = 12; // levels that are indented; what is deeper says its level
+const MOST_CELLS = 48; // blocks of a row that have a cell each; of a longer one a cell stands for several
+const MOST_SWATCHES = 3;
+
+/**
+ * @param {{
+ *   row: Row, at: number, high: number, state: State, hits: number, isEnd: boolean, way: ReadonlySet<string>,
+ *   focusable: boolean, fold: (row: Row, open: boolean) => void, act: (row: Row) => void,
+ * }} props `at`: its place in the list; `hits`: how many of its contents are on the `way` of a prompt, which `isEnd`
+ *   here
+ */
+export function TreeRow({ row, at, high, state, hits, isEnd, way, focusable, fold, act }) {
+  const now = log.value;
+  if (!now) return null;
+  const { nodes, level, open, single } = row;
+  const [{ kind, findable }] = nodes;
+  const lines = () => rowLines(now, state, row, hits);
+  const pieces = piecesOf(state, nodes);
+  const text = pieces.map((piece) => piece.text).join("");
+  const held = blockIds(nodes).includes(selected.value?.block ?? -1);
+  const pointed = blockIds(nodes).some((id) => connected.value?.blocks.has(id));
+  /** @param {Event} event */
+  const point = (event) => {
+    const element = /** @type {HTMLElement} */ (event.target);
+    const block = element.closest("[data-block]")?.getAttribute("data-block") ?? nodes[0].blocks[0]?.block_id;
+    hovered.value = block === undefined ? null : { block: Number(block) };
+    showTip(/** @type {Element} */ (event.currentTarget), [...lines(), keysText(row)]);
+  };
+  /** @param {Event} event */
+  const click = (event) => {
+    const element = /** @type {HTMLElement} */ (event.target);
+    const block = element.closest("[data-block]")?.getAttribute("data-block");
+    if (block) return select({ block: Number(block) });
+    if (element.closest("[data-fold]") && open !== null) return fold(row, !open);
+    return act(row);
+  };
+  const classes = [
+    "prefix-row",
+    kind,
+    ...(single ? ["single"] : []),
+    ...(hits ? ["hit"] : []),
+    ...(isEnd ? ["end"] : []),
+  ];
+  if (held) classes.push("shown");
+  if (pointed) classes.push("pointed");
+  if (!findable) classes.push("unfindable");
+  return html`<div role="treeitem" class=${classes.join(" ")} data-row=${at} tabindex=${focusable ? 0 : -1}
+    aria-level=${level} aria-posinset=${row.place} aria-setsize=${row.of} aria-expanded=${open ?? undefined}
+    aria-selected=${held} aria-description=${lines().join("; ")}
+    style=${{ top: `${at * high}px`, height: `${high}px`, "--deep": `${INDENT * Math.min(level - 1, DEEPEST)}px` }}
+    onClick=${click} onPointerOver=${point} onFocus=${point}
+    onBlur=${() => ((hovered.value = null), hideTip())}>
+    <span class="prefix-text" lang=${langOf(text)}><i class="prefix-fold" data-fold aria-hidden="true">${
+      open === null ? "" : open ? "▾" : "▸"
+    }</i>${
+      level > DEEPEST + 1 ? html`<small>${level}</small>` : null
+    }${pieces.map((piece) => html`<span class=${piece.prompt ? "prompt" : "generated"}>${piece.text}</span>`)}</span>
+    <span class="prefix-cells" aria-hidden="true"><${Cells} nodes=${nodes} way=${way} state=${state} /></span>
+    <span class="prefix-ids" aria-hidden="true">${idsText(nodes)}</span>
+    <span class="prefix-count" aria-hidden="true">${grouped(nodes.length * state.block_size)}</span>
+    <span class="prefix-held" aria-hidden="true"><${Standing} state=${state} nodes=${nodes} /></span>
+    <span class="prefix-hits" aria-hidden="true">${hitsOf(nodes) ? grouped(hitsOf(nodes)) : "·"}</span>
+    <span class="prefix-last" aria-hidden="true">${lastUse(now, state, nodes)}</span>
+  </div>`;
+}
+
+/** What keys do on a row. @param {Row} row */
+const keysText = ({ nodes }) => (nodes.length > 1 ? t("prefix.opens") : null);
+
+/** @param {import("../../core/log.js").TraceLog} now @param {State} state @param {Node[]} nodes */
+function lastUse(now, state, nodes) {
+  const [{ kind }] = nodes;
+  if (kind !== "reusable") return kind === "held" ? t("prefix.in_use") : "–";
+  const until = heldUntil(now, state, nodes);
+  return until < 0 ? "–" : t("prefix.record", { record: grouped(until + 1) });
+}
+
+/** Who holds it; else that it can be found again, and when it goes. @param {{state: State, nodes: Node[]}} props */
+function Standing({ state, nodes }) {
+  const [{ kind, findable }] = nodes;
+  if (kind === "gone") return t("prefix.gone");
+  if (kind === "reusable")
+    return findable ? t("prefix.reusable", { place: grouped(nextOut(state, nodes) ?? 0) }) : t("prefix.lost");
+  const owners = ownersIn(state, nodes);
+  return html`${owners.slice(0, MOST_SWATCHES).map((id) => html`<${Swatch} key=${id} id=${id} />`)}${
+    owners.length === 1 ? t("sequence.name", { id: owners[0] }) : `× ${nodes[0].refs}`
+  }`;
+}
+
+/**
+ * A cell a block, in the colours of who holds it; dashed when nobody does.
+ *
+ * @param {{nodes: Node[], way: ReadonlySet<string>, state: State}} props
+ */
+function Cells({ nodes, way, state }) {
+  const step = Math.ceil(nodes.length / MOST_CELLS);
+  const shown = nodes.filter((_, i) => i % step === 0);
+  return shown.map((node) => {
+    const owners = ownersIn(state, [node]).slice(0, MOST_SWATCHES);
+    return html`<i key=${node.hash} class=${`prefix-cell ${node.kind}${way.has(node.hash) ? " hit" : ""}`}
+      data-block=${node.blocks[0]?.block_id}>${owners.map((id) => html`<b class=${`seq-${id % 8}`}></b>`)}</i>`;
+  });
+}
