@@ -86,14 +86,16 @@ class AsyncEngine:
     # On the engine thread
 
     def tend(self, engine: EngineLike, may_enter: bool) -> None:
-        while self._arrived:
-            self._take_in(engine, *self._arrived.popleft())
         while self._leaving:
             part = self._leaving.popleft()
             if not self._lanes.remove(part.call.client, part):
                 engine.abort(part.request_id)
-        if may_enter and len(self._lanes):
+        if may_enter:
             self._let_in(engine)
+        while self._arrived:
+            self._take_in(engine, *self._arrived.popleft())
+            if may_enter:  # after each, or a lane would be full of what there is room for
+                self._let_in(engine)
 
     def took(self, record: StepRecord) -> None:
         self._has_stepped = self._has_stepped or record.kind == "step"
@@ -132,6 +134,8 @@ class AsyncEngine:
             self._call_hub(partial(self._register, call))
 
     def _let_in(self, engine: EngineLike) -> None:
+        if not len(self._lanes):
+            return
         running, waiting = engine.queue_lengths()
         if self._has_stepped:
             self._has_stepped, self._left_waiting = False, waiting

@@ -6,6 +6,8 @@ from msgspec import Struct
 
 from engine.options.table import table_of
 
+LONGEST = 80  # characters of a wrong value in a sentence
+
 
 def out_of_range(settings: Struct) -> str | None:
     """What is wrong with the first value that its option does not admit, one sentence; None: all are in range."""
@@ -17,7 +19,9 @@ def out_of_range(settings: Struct) -> str | None:
         if beside is not None and getattr(settings, beside) is None:
             return f"{name} means something only beside {beside}: set {beside} too"
         if not row.option.admits(value):
-            return f"{name} must be {row.option.range_text()}, not {value!r}"
+            shown = repr(value)
+            shown = shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"
+            return f"{name} must be {row.option.range_text()}, not {shown}"
     return None
 
 

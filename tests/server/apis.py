@@ -1,0 +1,86 @@
+"""A server with the API on the bundled model, in this process, for tests that look at both sides of it."""
+
+from __future__ import annotations
+
+import functools
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+from openai import OpenAI
+
+from app.live_model import load
+from app.models import Models
+from app.openai.settings import ApiSettings
+from app.openai.theaters import Served as ServedTheater
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.config import EngineConfig
+from engine.trace.records import StepRecord
+
+CONFIG = EngineConfig(block_size=4, num_blocks=256, max_num_seqs=8, enforce_eager=True)
+
+
+@functools.cache
+def bundled() -> Any:
+    return load("bundled", "auto", "cpu", ServerSettings(), lambda stage: None)
+
+
+class Api:
+    """The server, its address, and what it has inside."""
+
+    def __init__(self, api: ApiSettings, config: EngineConfig = CONFIG, **settings: Any) -> None:
+        model = bundled()
+        self.app = create_app(Models(Served(model)), ServerSettings(config=config, api=api, **settings))
+        self.listener = Listener(self.app, bind("127.0.0.1", 0))
+        self.port = self.listener.port
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    def client(self, key: str = "test", **more: Any) -> OpenAI:
+        return OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60, **more)
+
+    @property
+    def served(self) -> ServedTheater:
+        """The API's theater and its engine."""
+        found: ServedTheater = self.app.extensions["kvtheater.api"].of_model(None)
+        return found
+
+    def records(self) -> list[StepRecord]:
+        with self.served.theater.run.reading() as log:
+            return [log.record(i) for i in range(len(log))]
+
+    def held(self) -> int:
+        """Blocks that sequences hold now."""
+        with self.served.theater.run.reading() as log:
+            return log.record(len(log) - 1).memory.blocks_held if len(log) else 0
+
+    def post(self, path: str = "/v1/completions", **body: Any) -> requests.Response:
+        return requests.post(self.url + path, json=body, timeout=60)
+
+    def send(self, data: bytes, path: str = "/v1/completions", **headers: str) -> requests.Response:
+        return requests.post(self.url + path, data=data, headers=headers, timeout=60)
+
+    def open(self, **body: Any) -> socket.socket:
+        """A request whose answer nobody reads yet."""
+        data = json.dumps(body).encode()
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(data)}\r\n\r\n"
+        connection.sendall(head.encode() + data)
+        return connection
+
+    def close(self) -> None:
+        self.listener.close()
+
+
+@contextmanager
+def served_api(api: ApiSettings | None = None, **settings: Any) -> Iterator[Api]:
+    found = Api(api or ApiSettings(), **settings)
+    try:
+        yield found
+    finally:
+        found.close()

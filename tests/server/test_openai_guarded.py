@@ -1,0 +1,252 @@
+"""What the API withstands: hostile bodies, floods, keys, secrets, failures. After each the next request works."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import requests
+from msgspec.structs import replace
+
+from app.openai.keys import ANONYMOUS, Policy, digest, read_keys
+from app.openai.settings import ApiSettings
+from engine.trace.check import check
+from engine.trace.events import Submit
+from tests.server.apis import CONFIG, Api, served_api
+from tests.server.conftest import wait_for
+
+STORY = "Once upon a time"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    with served_api() as found:
+        yield found
+
+
+def works(api: Api) -> None:
+    assert api.post(prompt=STORY, max_tokens=2).json()["choices"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"{", b"null", b"[" * 200_000, b'{"prompt": "\xff\xfe"}', b'{"prompt": "x", "temperature": NaN}',
+        b'{"prompt": "x", "n": -1}', b'{"prompt": "x", "max_tokens": 1e400}', 
+        b'{"prompt": "' + b"a" * 3_000_000 + b'"}',
+        json.dumps({"prompt": "x", "stop": ["s"] * 10_000}).encode(),
+        json.dumps({"prompt": "x", "logit_bias": {str(i): 1 for i in range(10_000)}}).encode(),
+        json.dumps({"prompt": [[1] * 3] * 10_000}).encode(),
+        json.dumps({"prompt": [10**8]}).encode(),
+        json.dumps({"prompt": ""}).encode(),
+        json.dumps({"prompt": "\ud800"}).encode(),
+    ],
+)  # fmt: skip
+def test_a_hostile_body_is_refused_in_one_sentence_and_the_next_request_works(api: Api, data: bytes) -> None:
+    answer = api.send(data)
+    error = answer.json()["error"]
+    assert answer.status_code in (400, 413), answer.text
+    assert error["type"] == "invalid_request_error" and error["message"] and "\n" not in error["message"]
+    assert len(error["message"]) < 400
+    works(api)
+
+
+def test_fifty_megabytes_are_refused_before_they_are_read(api: Api) -> None:
+    connection = socket.create_connection(("127.0.0.1", api.port), timeout=30)
+    head = "POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 52428800\r\n\r\n"
+    connection.sendall(head.encode() + b'{"prompt": "')
+    answer = connection.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 413") and b"invalid_request_error" in answer + connection.recv(4096)
+    connection.close()
+    works(api)
+
+
+def test_a_body_that_comes_slowly_holds_nobody_up(api: Api) -> None:
+    connections = []
+    for _ in range(40):
+        connection = socket.create_connection(("127.0.0.1", api.port), timeout=30)
+        connection.sendall(b'POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 900\r\n\r\n{"pro')
+        connections.append(connection)
+    works(api)
+    for connection in connections:
+        connection.close()
+
+
+def test_methods_and_addresses_that_are_not_there_are_answered_in_the_apis_shape(api: Api) -> None:
+    for answer in (requests.get(f"{api.url}/v1/completions"), requests.delete(f"{api.url}/v1/models/bundled")):
+        assert answer.status_code in (404, 405) and set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_another_sites_page_cannot_ask(api: Api) -> None:
+    answer = api.send(b"{}", Origin="http://elsewhere.example")
+    assert answer.status_code == 403 and answer.json()["error"]["type"] == "permission_error"
+
+
+def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not() -> None:
+    with served_api(
+        ApiSettings(default=Policy(name=ANONYMOUS, max_waiting=3)), config=replace(CONFIG, max_num_seqs=1)
+    ) as api:
+        asked = {"prompt": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}
+        held = [api.open(**asked) for _ in range(20)]
+        wait_for(lambda: api.served.engine.status()["waiting"].get(ANONYMOUS) == 3, "a full lane")
+        refused = api.post(prompt="x", max_tokens=1)
+        assert refused.status_code == 429 and 1 <= int(refused.headers["Retry-After"]) <= 60
+        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        for connection in held:
+            connection.close()
+        wait_for(lambda: api.served.engine.num_active == 0, "all of them to be gone")
+        works(api)
+
+
+def test_one_clients_many_do_not_starve_anothers_one() -> None:
+    with served_api(config=replace(CONFIG, max_num_seqs=2)) as api:
+        asked = {"prompt": STORY, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
+        ended: list[float] = []
+
+        def greedy() -> None:
+            requests.post(f"{api.url}/v1/completions", json=asked, headers={"Authorization": "Bearer g"}, timeout=120)
+            ended.append(time.monotonic())
+
+        threads = [threading.Thread(target=greedy) for _ in range(40)]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: sum(api.served.engine.status()["waiting"].values()) > 25, "a long lane")
+        requests.post(f"{api.url}/v1/completions", json=asked, headers={"Authorization": "Bearer m"}, timeout=120)
+        modest = time.monotonic()
+        for thread in threads:
+            thread.join()
+        assert sum(at > modest for at in ended) > 15, "it did not wait for all that came before it"
+
+
+def test_a_deadline_ends_a_request_and_gives_its_blocks_back() -> None:
+    with served_api(ApiSettings(default=Policy(name=ANONYMOUS, deadline=0.3))) as api:
+        late = api.post(prompt=STORY, max_tokens=1000, ignore_eos=True)
+        assert late.status_code == 408 and "deadline" in late.json()["error"]["message"]
+        stream = api.post(prompt=STORY, max_tokens=1000, ignore_eos=True, stream=True)
+        assert stream.status_code == 200 and stream.text.rstrip().rsplit("data: ", 1)[1].startswith('{"error"')
+        wait_for(lambda: api.held() == 0 and api.served.engine.num_active == 0)
+        works(api)
+
+
+def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path) -> None:
+    default = Policy(name=ANONYMOUS)
+    file = tmp_path / "keys.toml"
+    file.write_text(
+        f'[alice]\nsha256 = "{digest("alice-key")}"\nmax_tokens = 5\n[bob]\nsha256 = "{digest("bob-key")}"\n'
+    )
+    keys = read_keys(file, default)
+    with served_api(ApiSettings(keys=keys), token="the-token", host="0.0.0.0") as api:
+        ask = {"prompt": STORY, "max_tokens": 6}
+
+        def status(key: str, path: str = "/v1/completions") -> int:
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            return requests.post(api.url + path, json=ask, headers=headers, timeout=60).status_code
+
+        assert (status("bob-key"), status("alice-key"), status("nobody"), status("")) == (200, 400, 401, 401)
+        assert requests.get(f"{api.url}/", headers={"Authorization": "Bearer bob-key"}).status_code == 401
+        assert requests.get(f"{api.url}/api/theaters", headers={"Authorization": "Bearer bob-key"}).status_code == 401
+        assert requests.get(f"{api.url}/v1/models").json()["error"]["code"] == "invalid_api_key"
+        assert requests.get(f"{api.url}/metrics", headers={"Authorization": "Bearer the-token"}).status_code == 200
+        clients = [op.client for record in api.records() for op in record.ops if isinstance(op, Submit)]
+        assert clients == ["bob"]
+
+
+def test_a_file_of_keys_that_is_wrong_says_where(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    for text, words in [
+        ("[a]\nsha256 = 'xyz'", "sha256 of a"),
+        ("[a]", "sha256"),
+        ("[a]\nsha256='x'\nwhat=1", "what"),
+        ("[", "keys.toml"),
+    ]:
+        file.write_text(text)
+        with pytest.raises(ValueError, match=words):
+            read_keys(file, Policy(name=ANONYMOUS))
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_keys(tmp_path / "nowhere.toml", Policy(name=ANONYMOUS))
+
+
+def test_private_means_that_nothing_said_is_anywhere(tmp_path: Path) -> None:
+    words = "the marmalade of the archbishop"
+    with served_api(ApiSettings(is_private=True), data_dir=tmp_path) as api:
+        answers = [
+            api.post(
+                prompt=f"Once {words}", max_tokens=20, temperature=0, ignore_eos=True, logprobs=3, stop=["zyx"]
+            ).json()
+            for _ in range(2)
+        ]
+        assert answers[0]["choices"][0]["text"] and answers[0]["choices"][0]["logprobs"]["tokens"], (
+            "its client is told all"
+        )
+        assert answers[1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+        theater = api.served.theater
+        with theater.run.reading() as log:
+            assert log.num_captures == 0
+            told = b"".join([log.header_bytes, *(log.record_bytes(i) for i in range(len(log)))])
+            ids = {id for i in range(len(log)) for entry in log.record(i).batch for id in entry.token_ids}
+            assert ids == {0} and any(log.record(i).memory.blocks_held for i in range(len(log)))
+        shown = requests.get(f"{api.url}/api/theaters").content + requests.get(f"{api.url}/metrics").content
+        trace = requests.get(f"{api.url}/api/theaters/{theater.theater_id}/trace").content
+        shown += trace
+        file = tmp_path / "private.kvtrace"
+        file.write_bytes(trace)
+        assert list(check(file)) == [], "what is left is a whole trace"
+        said = answers[0]["choices"][0]["text"]
+        for secret in (words.encode(), b"marmalade", b"zyx", said.encode(), said[:12].encode()):
+            assert secret not in told and secret not in shown
+
+
+def test_a_run_is_not_begun_anew_under_its_clients(api: Api) -> None:
+    connection = api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True)
+    wait_for(lambda: api.served.engine.num_active == 1)
+    theater = api.served.theater
+    with pytest.raises(Exception, match="1 requests of the API are under way"):
+        theater.reset()
+    connection.close()
+    wait_for(lambda: api.served.engine.num_active == 0)
+    epoch = theater.run.epoch
+    theater.reset()
+    works(api)
+    assert theater.run.epoch == epoch + 1
+
+
+def test_a_step_that_fails_ends_its_batch_with_an_error_and_others_go_on(api: Api) -> None:
+    theater = api.served.theater
+    works(api)
+    engine = theater.run.engine
+    runner = engine._engine._runner  # type: ignore[attr-defined]
+    execute = runner.execute
+    failed = threading.Event()
+
+    def fail(*given: object, **more: object) -> object:
+        failed.set()
+        runner.execute = execute
+        raise RuntimeError("the device caught\nfire")
+
+    runner.execute = fail
+    answer = api.post(prompt=STORY, max_tokens=5)
+    assert failed.is_set() and answer.status_code == 500
+    assert answer.json()["error"]["message"] == "the step failed: RuntimeError" and api.held() == 0
+    works(api)
+    assert theater.status()["mode"] == "running"
+
+
+def test_a_log_that_has_become_long_begins_anew_and_no_request_is_lost() -> None:
+    with served_api(max_log_bytes=200_000) as api:
+        epochs = set()
+        for _ in range(40):
+            answer = api.post(prompt=STORY, max_tokens=60, temperature=0, ignore_eos=True)
+            assert answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] == 60
+            epochs.add(api.served.theater.run.epoch)
+        assert len(epochs) > 1 and api.served.theater.status()["notice"]
+
+
+def test_nothing_is_captured_unless_somebody_looks(api: Api) -> None:
+    works(api)
+    with api.served.theater.run.reading() as log:
+        assert log.num_captures == 0 and len(log) > 2

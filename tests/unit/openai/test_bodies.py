@@ -1,0 +1,140 @@
+"""Bodies: what is taken, what is let pass, and what is refused in one sentence that names the field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.openai import asked
+from app.openai.bodies import HARMLESS, NEUTRAL, ChatBody, CompletionBody, read
+from app.openai.errors import ApiError
+from tests.server.fake import FakeModel
+
+MODEL = FakeModel()
+
+
+def completion(**fields: Any) -> asked.Asked:
+    return asked.completion(read(json.dumps({"prompt": "hello"} | fields).encode(), CompletionBody), MODEL)
+
+
+def chat(**fields: Any) -> asked.Asked:
+    body = {"messages": [{"role": "user", "content": "hello"}]} | fields
+    return asked.chat(read(json.dumps(body).encode(), ChatBody), MODEL)
+
+
+def test_the_four_forms_of_a_prompt() -> None:
+    forms: list[Any] = ["ab", [97, 98], ["ab", "c"], [[97, 98], [99]]]
+    ids = [[prompt.token_ids for prompt in completion(prompt=form).prompts] for form in forms]
+    assert ids == [[[97, 98]], [[97, 98]], [[97, 98], [99]], [[97, 98], [99]]]
+
+
+def test_defaults_are_openais_and_not_the_engines() -> None:
+    assert completion().sampling.temperature == chat().sampling.temperature == 1.0
+    assert completion().sampling.max_tokens == 16 and chat().sampling.max_tokens is None
+    assert chat(max_completion_tokens=7).sampling.max_tokens == chat(max_tokens=7).sampling.max_tokens == 7
+
+
+@pytest.mark.parametrize("name", sorted(HARMLESS))
+def test_what_is_harmless_passes_whatever_it_says(name: str) -> None:
+    for value in (1, "x", [1], {"a": None}, True, None):
+        completion(**{name: value})
+
+
+@pytest.mark.parametrize("name", sorted(NEUTRAL))
+def test_what_is_not_implemented_passes_only_when_it_asks_for_nothing(name: str) -> None:
+    for value in (*NEUTRAL[name], None):
+        chat(**{name: value})
+    with pytest.raises(ApiError) as refused:
+        chat(**{name: {"something": "else"}})
+    assert refused.value.param == name and refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"temperature": -1}, "temperature", "between 0 and 100"),
+        ({"temperature": "hot"}, "temperature", "expected `float | null`, got `str`"),
+        ({"max_tokens": 1.5}, "max_tokens", "expected `int | null`"),
+        ({"max_tokens": True}, "max_tokens", "got `bool`"),
+        ({"max_tokens": 0}, "max_tokens", "at least 1"),
+        ({"max_tokens": 10**30}, "max_tokens", "expected"),
+        ({"n": 0}, "n", "between 1 and 128"),
+        ({"n": 2, "temperature": 0}, "n", "set a temperature"),
+        ({"top_p": 0}, "top_p", "over 0"),
+        ({"stop": ["x"] * 10_000}, "stop", "10000 strings; 16 are taken"),
+        ({"stop": [""]}, "stop", "none empty"),
+        ({"logit_bias": {"x": 1}}, "logit_bias", "token ids as its names"),
+        ({"logit_bias": {"1": 101}}, "logit_bias", "between -100 and 100"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "needs stream: true"),
+        ({"stream": True, "stream_options": {"what": 1}}, "stream_options", "unknown field `what`"),
+        ({"prompt": []}, "prompt", "empty list"),
+        ({"prompt": ["a", [1]]}, "prompt", "mixes"),
+        ({"prompt": ["a"] * 65}, "prompt", "65 prompts"),
+        ({"prompt": 3}, "prompt", "expected `str | array`"),
+        ({"prompt": [-1]}, "prompt", ">= 0"),
+        ({"best_of": 1, "n": 2}, "best_of", "at least n"),
+        ({"best_of": 3, "stream": True}, "best_of", "cannot be streamed"),
+        ({"logprobs": 21}, "logprobs", "between 0 and 20"),
+        ({"seed": 2**60}, "seed", "between"),
+        ({"cache_salt": ""}, "cache_salt", "length >= 1"),
+        ({"unheard_of": 1}, "unheard_of", "knows no field 'unheard_of'"),
+    ],
+)
+def test_a_completion_is_refused_by_the_fields_name(fields: dict[str, Any], param: str, words: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        completion(**fields)
+    message = refused.value.message
+    assert refused.value.param == param and words in message and "\n" not in message and refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
+        ({"messages": [{"role": "user"}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"logprobs": 3}, "logprobs"),
+        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens"),
+    ],
+)
+def test_a_conversation_is_refused_by_the_fields_name(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        chat(**fields)
+    assert refused.value.param == param and refused.value.status == 400
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b'"x"',
+        b'{"prompt": "\xff"}',
+        b'{"prompt": NaN}',
+        b"[" * 100_000,
+        b'{"prompt": Infinity}',
+    ],
+)
+def test_what_is_no_json_object_is_refused_in_a_sentence(data: bytes) -> None:
+    with pytest.raises(ApiError) as refused:
+        read(data, CompletionBody)
+    assert refused.value.status == 400 and len(refused.value.message) < 300 and "\n" not in refused.value.message
+
+
+def test_parts_of_a_message_are_joined_and_a_developer_is_the_system() -> None:
+    parts = [{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}]
+    (prompt,) = chat(messages=[{"role": "developer", "content": parts}, {"role": "user", "content": "d"}]).prompts
+    assert bytes(prompt.token_ids) == b"abc\nd"
+
+
+def test_a_prompt_that_is_only_scored_asks_the_engine_for_one_token() -> None:
+    found = completion(echo=True, max_tokens=0, logprobs=3)
+    assert found.only_echo and found.sampling.max_tokens == 1 and found.sampling.prompt_logprobs == 3
+    assert found.prompt_logprobs is None
