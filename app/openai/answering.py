@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterator
 
@@ -39,7 +40,7 @@ class Answering(LateAnswer):
         while not call.is_done and not (call.asked.stream and call.first_record is not None):
             self._wait()
         if call.is_gone:
-            raise ConnectionAbortedError
+            raise ConnectionAbortedError(errno.ECONNABORTED, "the client has left")  # gevent looks at the number
         if call.error is not None:
             self._body = call.error.body()
             return call.error.status_line, [*call.error.headers(), *self._about()]

@@ -58,6 +58,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         self._timer: Any = None
         self._asked: dict[str, Any] | None = None  # the request's environment; None: its head is not here
         self._is_taken_over = False
+        self.is_left = False  # by its client, in the middle of an answer
         super().__init__(sock, address, server)
 
     def handle(self) -> None:
@@ -138,7 +139,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             seconds=self.time_finish - self.time_start,
             status=101 if self._is_taken_over else status,
             num_bytes=self.response_length,
-            gone=gone,
+            gone=gone or self.is_left,
         )
 
     def handle_error(self, kind: Any, error: Any, traceback: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import gevent
 from gevent.socket import wait_read
 
-from app.transport.connection import CONNECTION
+from app.transport.connection import CONNECTION, HttpConnection
 
 
 class LateAnswer:
@@ -39,14 +39,15 @@ def watch(environ: dict[str, Any], gone: Callable[[], None]) -> Any:
     It ends by itself when the client sends more: a request in advance, which waits for its turn.
     """
     connection = environ.get(CONNECTION)
-    return None if connection is None else gevent.spawn(_watch, connection.socket, gone)
+    return None if connection is None else gevent.spawn(_watch, connection, gone)
 
 
-def _watch(sock: Any, gone: Callable[[], None]) -> None:
+def _watch(connection: HttpConnection, gone: Callable[[], None]) -> None:
     try:
-        wait_read(sock.fileno())
-        left = not sock.recv(1, socket.MSG_PEEK)
+        wait_read(connection.socket.fileno())
+        left = not connection.socket.recv(1, socket.MSG_PEEK)
     except OSError:
         left = True
     if left:
+        connection.is_left = True
         gone()

@@ -37,7 +37,8 @@ class Logged:
     def __init__(self, file: Path, token: str | None = None, api: ApiSettings | None = None) -> None:
         self.file = file
         self.log = AccessLog.open(str(file), secret=("/j/",))
-        app = create_app(Models(Served(FakeModel())), ServerSettings(token=token, api=api), access_log=self.log)
+        self.model = FakeModel()
+        app = create_app(Models(Served(self.model)), ServerSettings(token=token, api=api), access_log=self.log)
 
         @app.route("/v1/told", methods=["POST"])
         def told() -> str:
@@ -157,6 +158,38 @@ def test_a_client_that_leaves_is_said_to_have_left(logged: Logged) -> None:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # no polite goodbye
     (line,) = logged.wait_for_lines(1)
     assert (line["status"], line["gone"]) == (200, True)
+
+
+def test_a_client_that_leaves_a_stream_is_said_to_have_left(tmp_path: Path) -> None:
+    """Nothing has to be sent to it before that is noticed."""
+    server = Logged(tmp_path / "access.jsonl", api=ApiSettings())
+    server.model.step_seconds = 0.02
+    try:
+        body = {"model": "fake", "prompt": "abcde", "max_tokens": 900, "stream": True}
+        with requests.post(f"{server.url}/v1/completions", json=body, stream=True) as answer:
+            next(answer.iter_content(8))
+        (line,) = server.wait_for_lines(1)
+        assert (line["status"], line["gone"], line["prompt_tokens"]) == (200, True, 5)
+        assert 0 < line["completion_tokens"] < 900
+    finally:
+        server.close()
+
+
+def test_a_client_that_leaves_before_an_answer_began_has_no_status(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """And it is no mistake of the server's: nothing is said in its terminal."""
+    server = Logged(tmp_path / "access.jsonl", api=ApiSettings())
+    server.model.step_seconds = 0.02
+    try:
+        body = {"model": "fake", "prompt": "abcde", "max_tokens": 900}
+        with pytest.raises(requests.Timeout):
+            requests.post(f"{server.url}/v1/completions", json=body, timeout=0.3)
+        (line,) = server.wait_for_lines(1)
+        assert (line["status"], line["gone"]) == (None, True)
+        assert capfd.readouterr().err == ""
+    finally:
+        server.close()
 
 
 def test_a_web_socket_is_one_line_when_it_ends(logged: Logged) -> None:
