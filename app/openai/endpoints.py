@@ -177,6 +177,8 @@ def _answer(
     body: CompletionBody | ChatBody,
     make: Callable[[Any], Asked],
 ) -> Response:
+    if body.model is None:
+        raise ApiError(f"model is missing; this server has {', '.join(m.name for m in here.models.all())}", "model")
     theater_id = request.headers.get(THEATER) or body.theater
     served = here.theaters.named(theater_id, body.model) if theater_id else None
     found = here.theaters.model(served.theater.model_name if served else body.model)

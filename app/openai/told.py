@@ -80,7 +80,7 @@ def _whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: Toke
     text = "".join(output.text for output in choice.outputs)
     said: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
     if call.asked.kind == "chat":
-        said["message"] = {"role": "assistant", "content": text, "refusal": None}
+        said["message"] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
         said["logprobs"] = _chat_logprobs(call, choice.outputs)
     else:
         echoed = _echo(call, part, token_bytes)

@@ -38,6 +38,7 @@ async def client(port: int, number: int, end: float, leaves: float, rng: random.
         assert reader is not None
         body = json.dumps(
             {
+                "model": "bundled",
                 "prompt": PROMPTS[rng.randrange(len(PROMPTS))],
                 "max_tokens": MAX_TOKENS,
                 "temperature": 0,

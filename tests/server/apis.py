@@ -60,14 +60,14 @@ class Api:
             return log.record(len(log) - 1).memory.blocks_held if len(log) else 0
 
     def post(self, path: str = "/v1/completions", **body: Any) -> requests.Response:
-        return requests.post(self.url + path, json=body, timeout=60)
+        return requests.post(self.url + path, json={"model": "bundled"} | body, timeout=60)
 
     def send(self, data: bytes, path: str = "/v1/completions", **headers: str) -> requests.Response:
         return requests.post(self.url + path, data=data, headers=headers, timeout=60)
 
     def open(self, **body: Any) -> socket.socket:
         """A request whose answer nobody reads yet."""
-        data = json.dumps(body).encode()
+        data = json.dumps({"model": "bundled"} | body).encode()
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
         head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(data)}\r\n\r\n"
         connection.sendall(head.encode() + data)

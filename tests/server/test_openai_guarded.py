@@ -105,7 +105,7 @@ def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not() -> No
 
 def test_one_clients_many_do_not_starve_anothers_one() -> None:
     with served_api(config=replace(CONFIG, max_num_seqs=2)) as api:
-        asked = {"prompt": STORY, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
+        asked = {"model": "bundled", "prompt": STORY, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
         ended: list[float] = []
 
         def greedy() -> None:
@@ -141,7 +141,7 @@ def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path
     )
     keys = read_keys(file, default)
     with served_api(ApiSettings(keys=keys), token="the-token", host="0.0.0.0") as api:
-        ask = {"prompt": STORY, "max_tokens": 6}
+        ask = {"model": "bundled", "prompt": STORY, "max_tokens": 6}
 
         def status(key: str, path: str = "/v1/completions") -> int:
             headers = {"Authorization": f"Bearer {key}"} if key else {}
