@@ -56,6 +56,7 @@ class ModelAnswer(TypedDict):
     presets: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Preset, "words": PRESET_WORDS})]]
     museum: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Exhibit, "words": EXHIBIT_WORDS})]]
     machine: Machine | None
+    api: str | None  # the theater that answers OpenAI's clients on the first model; None: they are not answered
     limits: Limits
 
 

@@ -13,6 +13,7 @@ from app.api_answers import ListedModel, ModelAnswer, ModelsAnswer
 from app.engine_face import ServedModel
 from app.errors import AppError
 from app.models import Models
+from app.openai.theaters import ApiTheaters
 from app.page_options import page_tables
 from app.routing import Route, json_answer
 from app.scenes.museum import EXHIBITS
@@ -30,6 +31,7 @@ class Here(NamedTuple):
     theaters: Theaters
     models: Models
     settings: ServerSettings
+    api: ApiTheaters | None  # None: OpenAI's clients are not answered
 
 
 def model_facts(here: Here, request: Request) -> Response:
@@ -58,6 +60,7 @@ def _model_facts(here: Here, model: ServedModel | None) -> Response:
         "presets": [told("presets", preset) for preset in PRESETS],
         "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
         "machine": model.machine if model else None,
+        "api": here.api.of_model(None).theater.theater_id if model and here.api else None,
         "limits": {
             "max_theaters": here.settings.max_theaters,
             "max_prompts": here.settings.max_prompts,
@@ -103,6 +106,8 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: Theaters, models: Models, settings: ServerSettings) -> flask.Blueprint:
+def blueprint(
+    theaters: Theaters, models: Models, settings: ServerSettings, api: ApiTheaters | None = None
+) -> flask.Blueprint:
     """What a server computes with, under /api."""
-    return routing.blueprint("models", "/api", Here(theaters, models, settings), ROUTES)
+    return routing.blueprint("models", "/api", Here(theaters, models, settings, api), ROUTES)

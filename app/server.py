@@ -93,12 +93,12 @@ def create_app(
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
-    app.register_blueprint(api_models.blueprint(theaters, models, settings))
+    answering = ApiTheaters(theaters, models, settings, settings.api, transport.hub) if settings.api else None
+    if answering is not None and settings.api is not None:
+        app.extensions["kvtheater.api"] = answering
+        app.register_blueprint(openai.blueprint(answering, models, ApiKeys(settings.api.keys, settings.api.default)))
+    app.register_blueprint(api_models.blueprint(theaters, models, settings, answering))
     app.register_blueprint(api.blueprint(theaters, models))
-    if settings.api is not None:
-        api_theaters = ApiTheaters(theaters, models, settings, settings.api, transport.hub)
-        app.extensions["kvtheater.api"] = api_theaters
-        app.register_blueprint(openai.blueprint(api_theaters, models, ApiKeys(settings.api.keys, settings.api.default)))
     app.register_blueprint(metrics_endpoint.blueprint(metrics))
     app.register_error_handler(Exception, _answer_error)
 

@@ -1,8 +1,8 @@
 """Bodies made from OpenAI's own schema, right and wrong ones, sent to the API: none may make it fail.
 
 Usage: python -m tests.load.api_schema URL CASES [SEED]
-The schema is the one that llm-comply brings; requests and answers are checked by Schemathesis: no 5xx, and the type of
-what comes back.
+The schema is the one that llm-comply brings; Schemathesis makes them and looks for a 5xx. (The schema knows no streams of
+completions, so the types of answers are left to the tests with OpenAI's client.)
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def main() -> int:
             file = Path(folder) / "openai.json"
             file.write_text(json.dumps(restricted(json.loads(text), "bundled", only_implemented)))
             arguments = ["run", str(file), "--url", f"{url}/v1", "--max-examples", str(cases // 4), "--seed", seed]
-            arguments += ["--checks", "not_a_server_error,content_type_conformance", "--phases", "examples,fuzzing"]
+            arguments += ["--checks", "not_a_server_error", "--phases", "examples,fuzzing"]
             arguments += ["--generation-database", "none", "--request-timeout", "60", "--suppress-health-check", "all"]
             program = str(Path(sys.executable).parent / "schemathesis")
             failed |= subprocess.run([program, *arguments], check=False).returncode

@@ -129,7 +129,8 @@ def test_n_are_forks_of_one_prompt(api: Api) -> None:
 
 
 def test_n_streams_are_told_apart_and_each_ends_once(api: Api) -> None:
-    texts, ends = {}, {}
+    texts: dict[int, str] = {}
+    ends: dict[int, int] = {}
     stream = api.client().completions.create(
         model="bundled", prompt=[STORY, POEM], n=2, max_tokens=6, seed=4, temperature=1, stream=True
     )

@@ -614,6 +614,7 @@ export interface Mine {
 }
 
 export interface ModelAnswer {
+  api: string | null;
   config: EngineConfig;
   kv_bytes_per_token: number | null;
   limits: Limits;

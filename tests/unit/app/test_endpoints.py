@@ -86,7 +86,7 @@ def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, messa
 def test_without_a_model():
     theaters: Any = SimpleNamespace(all=list)
     without, live = [
-        api_models.Here(theaters, Models(Served(model)), ServerSettings()) for model in (None, FakeModel())
+        api_models.Here(theaters, Models(Served(model)), ServerSettings(), None) for model in (None, FakeModel())
     ]
     facts = value(api_models.model_facts(without, asked("/")))
     assert facts["live"] is False and facts["model"] is None and facts["config"]["strategy"] == "paged"

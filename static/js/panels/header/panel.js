@@ -11,7 +11,7 @@ import { startOpen, told } from "../../state/classroom.js";
 import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
-import { connection, isLoading, log, modelFacts, serverModel, toast, viewIndex } from "../../state/store.js";
+import { connection, isLoading, log, modelFacts, serverModel, status, toast, viewIndex } from "../../state/store.js";
 import { countText, t } from "../../tell/words.js";
 import { ExportButton } from "./export_button.js";
 import { FaultBadge } from "./fault_badge.js";
@@ -73,8 +73,20 @@ const Links = () => html`<span class="header-links" role="toolbar" aria-label=${
               "header.teach",
             )}</button>`
       }
+      <${ApiLink} />
       ${isEmbedded || isSite ? null : html`<a class="tool header-bench" href="bench">${t("header.bench")}</a>`}
     </span>`;
+
+/** The run that answers OpenAI's clients, with how many it has under way where this page shows it. */
+function ApiLink() {
+  const api = modelFacts.value?.api;
+  if (!api) return null;
+  const here = settings.theater.value === api;
+  const active = (here && status.value?.api?.active) || 0;
+  const target = `?theater=${encodeURIComponent(api)}&distance=bench&detail=requests`;
+  return html`<a class=${`tool header-bench header-api${here ? " here" : ""}`} id="link-api" href=${target}
+    aria-current=${here ? "page" : undefined} title=${t("header.api.why")}>API${active ? ` · ${active}` : ""}</a>`;
+}
 
 /** @param {{header: import("../../core/trace.js").Header}} props */
 function Facts({ header }) {
