@@ -122,3 +122,21 @@ def test_on_a_phone_rows_are_thumb_sized_and_no_wider_than_it(open_page: OpenPag
     box = page.locator("[role=treeitem]").first.bounding_box()
     assert box is not None and box["height"] >= 44
     assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+
+
+def test_a_private_log_has_a_tree_without_texts(open_page: OpenPage, tmp_path: Path) -> None:
+    path = tmp_path / "private.kvtrace"
+    model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
+    with Engine(model, EngineConfig(block_size=4, num_blocks=64, private=True), log_path=path) as engine:
+        for i in range(2):
+            prompt = [*range(3, 15), 20 + i, 5, 6, 7, 8]
+            engine.add_request(prompt, SamplingParams(max_tokens=2, ignore_eos=True), f"r{i}")
+        while engine.has_unfinished():
+            engine.step()
+    page = open_page("/?detail=prefix&lang=en")
+    drop_recording(page, path)
+    expect(page.locator("#detail-panel")).to_contain_text("This log is private")
+    expect(page.locator("#prefix-request")).to_have_count(0)
+    found = rows(page)
+    assert [level for level, _ in found] == ["1", "2", "2"]
+    assert [text.lstrip("▾▸ ") for _, text in found] == ["positions 0–11", "positions 12–15", "positions 12–15"]

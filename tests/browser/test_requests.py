@@ -27,14 +27,13 @@ REQUESTS = 40
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty requests, two at a time, nothing captured."""
+    """Forty requests of three clients, two at a time, nothing captured."""
     path = tmp_path_factory.mktemp("many") / "many.kvtrace"
     model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
     with Engine(model, EngineConfig(block_size=4, num_blocks=32, max_num_seqs=2), log_path=path) as engine:
         for i in range(REQUESTS):
-            engine.add_request(
-                list(range(3, 5 + i % 7)), SamplingParams(max_tokens=3 + i % 5, ignore_eos=True), f"r{i}"
-            )
+            params = SamplingParams(max_tokens=3 + i % 5, ignore_eos=True)
+            engine.add_request(list(range(3, 5 + i % 7)), params, f"r{i}", client=f"key-{i % 3}", waited=i / 1000)
         while engine.has_unfinished():
             engine.step()
     return path
@@ -92,6 +91,40 @@ def test_the_table_is_sorted_and_searched_and_the_link_says_how(open_page: OpenP
     assert in_address(page)["find"] == "r1" and in_address(page)["sort"] == "-output"
     page.fill("#requests-find", "nobody")
     expect(page.locator(".requests-scroll")).to_contain_text("No request has “nobody” in its name")
+
+
+def test_the_requests_of_one_client_and_the_rows_to_keep(open_page: OpenPage, many: Path) -> None:
+    page = open_page("/?detail=requests&lang=en")
+    drop_recording(page, many)
+    page.select_option("#requests-client", "key-1")
+    expect(page.locator(".requests-head [role=status]")).to_contain_text("13 of 40")
+    assert names(page)[:3] == ["r1", "r4", "r7"]
+    assert in_address(page)["client"] == "key-1"
+    with page.expect_download() as kept:
+        page.click("#requests-csv")
+    lines = kept.value.path().read_text(encoding="utf-8").splitlines()
+    head, first = lines[0].split(","), lines[1].split(",")
+    assert len(lines) == 1 + 13
+    row = dict(zip(head, first, strict=True))
+    assert (row["request_id"], row["client"], row["prompt_tokens"]) == ("r1", "key-1", "3")
+    assert (row["output_tokens"], row["lane_seconds"], row["end"]) == ("4", "0.001", "length")
+    page.select_option("#requests-only", "preempted")
+    expect(page.locator(".requests-scroll")).to_contain_text("No request was preempted more than once")
+    expect(page.locator(".requests-rule")).to_contain_text("Preempted twice or more")
+
+
+def test_a_point_of_a_bar_leads_to_its_record(open_page: OpenPage, many: Path) -> None:
+    page = open_page("/?detail=requests&lang=en")
+    drop_recording(page, many)
+    page.click("#requests-timeline")
+    expect(page.locator(".bar-legend")).to_contain_text("preempted")
+    page.locator("th[data-column='bar'] button").click()  # each on its own clock: what it waited begins at the left
+    bar = page.locator("tr[data-seq='9'] .request-bar")
+    bar.hover(position={"x": 2, "y": 12})
+    expect(page.locator("#tooltip")).to_contain_text("waiting")
+    bar.click(position={"x": 2, "y": 12})
+    shows(page, 9)  # the record of its submission
+    assert in_address(page)["seq"] == "9"
 
 
 def test_only_the_rows_in_sight_are_there_and_the_keyboard_reaches_all(open_page: OpenPage, many: Path) -> None:

@@ -4,14 +4,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { lanesOf } from "../../static/js/core/lanes.js";
+import { barOf, phaseSeconds } from "../../static/js/core/request_phases.js";
 import { foundRows, mostPreempted, requestFigures } from "../../static/js/core/requests.js";
 import { storyOf } from "../../static/js/core/stories.js";
-import { columnsFor, nextOrder, orderOf } from "../../static/js/panels/requests/columns.js";
+import { columnsFor, layoutFor, nextOrder, orderOf } from "../../static/js/panels/requests/columns.js";
+import { csvOfRows } from "../../static/js/panels/requests/csv.js";
 import { tellMoment, tellWaiting } from "../../static/js/tell/stories.js";
 import { speak } from "./words.mjs";
 
 const HEADER = { engine: { block_size: 4, max_num_seqs: 1, max_num_batched_tokens: 8, strategy: "paged" } };
-const submit = (id, request, n) => ({
+const submit = (id, request, n, more = {}) => ({
+  ...more,
   type: "submit",
   seq_id: id,
   request_id: request,
@@ -25,7 +29,7 @@ const defer = { type: "defer", seq_id: 1, reason: "max_num_seqs", needed: 1, ava
 
 /** r10 runs and is preempted, r9 waits for its place and still waits when the log ends; r9's second one never comes. */
 const RECORDS = [
-  { kind: "submit", step: 0, ops: [submit(0, "r10", 5), submit(1, "r9", 3)] },
+  { kind: "submit", step: 0, ops: [submit(0, "r10", 5, { client: "key-a", waited: 2.5 }), submit(1, "r9", 3)] },
   {
     kind: "step",
     step: 1,
@@ -70,9 +74,17 @@ test("a row has what operations and times say of a sequence", () => {
     prompt: 5,
     output: 3,
     hit: 4,
+    client: "key-a",
+    lane: 2.5,
+    missed: null,
     queue: 0,
     ttft: 4,
     tpot: (4 + 1 + 1 + 1 - 4) / 2, // three tokens, the first after 4 seconds and the last after 7
+    prefill: 4 + 1, // its prompt, and what the preemption had lost
+    decode: 1,
+    away: 1, // the step that preempted it
+    begin: 0,
+    until: 4 + 1 + 1 + 1,
     preempted: 1,
     lost: 6 - 4,
     slow: 1,
@@ -126,6 +138,66 @@ test("rows are found by a part of their request's name or their sequence's numbe
   );
 });
 
+test("rows are of one client, or only those that were preempted more than once", () => {
+  const { rows } = requestFigures(log);
+  const seqs = (more) => foundRows(rows, "", "seq", false, more).map(({ seq }) => seq);
+  assert.deepEqual(seqs({ client: "key-a" }), [0]);
+  assert.deepEqual(seqs({ only: "preempted" }), []); // once is not more than once
+  const twice = [{ ...rows[0], preempted: 2 }, rows[1]];
+  assert.deepEqual(
+    foundRows(twice, "", "seq", false, { only: "preempted" }).map(({ seq }) => seq),
+    [0],
+  );
+});
+
+test("a prefix was there a minute ago when the block at which the hit ended was evicted at most 60 s before", () => {
+  const at = (seconds) => ({ at: seconds });
+  const lookup = (seq, evicted_in, reason = "evicted") => ({
+    ...{ type: "lookup", seq_id: seq, verdict: "miss", num_tokens: 5, num_hit_tokens: 0, block_ids: [] },
+    ...{ reason, evicted_in },
+  });
+  const missing = (seconds, op) => {
+    const records = [
+      { kind: "submit", step: 0, ops: [submit(0, "r0", 5)], timing: at(0) },
+      { kind: "step", step: 1, ops: [], timing: at(10) }, // here the block goes
+      { kind: "step", step: 2, ops: [op], timing: at(10 + seconds) },
+    ].map((record, index) => ({ ...record, index }));
+    const { rows } = requestFigures({ header: HEADER, records });
+    return [rows[0].missed, foundRows(rows, "", "seq", false, { only: "missed" }).length];
+  };
+  assert.deepEqual(missing(60, lookup(0, 1)), [60, 1]);
+  assert.deepEqual(missing(60.5, lookup(0, 1)), [60.5, 0]);
+  assert.deepEqual(missing(5, lookup(0, 1, "differs")), [null, 0]);
+  assert.deepEqual(missing(5, lookup(0, null)), [null, 0]);
+});
+
+test("a request's time is a bar of its phases, in pixels of the engine's clock", () => {
+  const lane = (seq) => lanesOf(log).byId.get(seq);
+  const bar = (seq, ...scale) => barOf(log, lane(seq), ...scale).map(({ phase, x, width }) => [phase, x, width]);
+  assert.deepEqual(bar(0, 0, 7, 70), [
+    ["prefill", 0, 40],
+    ["decode", 40, 10],
+    ["preempted", 50, 10],
+    ["prefill", 60, 10],
+  ]);
+  assert.deepEqual(bar(1, 0, 7, 70), [["waiting", 0, 70]]);
+  assert.deepEqual(bar(0, 0, 7, 3.5).length <= 4, true); // half a pixel a second: no more segments than pixels
+  for (const seq of [0, 1]) {
+    const { waiting, prefill, decode, preempted, begin, until } = phaseSeconds(log, lane(seq));
+    assert.equal(waiting + prefill + decode + preempted, until - begin);
+  }
+});
+
+test("the table to keep has every figure of the rows shown, and no formula", () => {
+  const [row] = requestFigures(log).rows;
+  const [head, line] = csvOfRows([{ ...row, client: "=1+1" }]).split("\r\n");
+  const cells = Object.fromEntries(head.split(",").map((name, i) => [name, line.split(",")[i]]));
+  assert.deepEqual(
+    [cells.request_id, cells.client, cells.lane_seconds, cells.cached_tokens, cells.tpot_seconds, cells.end],
+    ["r10", "'=1+1", "2.5", "4", "1.5", "running"],
+  );
+});
+
 test("pressing a column's head goes through its orders and back to the order of arrival", () => {
   assert.equal(nextOrder(null, "ttft"), "-ttft");
   assert.equal(nextOrder("-ttft", "ttft"), "ttft");
@@ -136,12 +208,25 @@ test("pressing a column's head goes through its orders and back to the order of 
 });
 
 test("where there is no room for all columns, those stay that tell requests apart", () => {
-  assert.equal(columnsFor(2000).length, 11);
+  assert.equal(columnsFor(2000).length, 17);
   for (const width of [340, 500, 640]) {
     const found = columnsFor(width);
     assert.ok(found.reduce((sum, column) => sum + column.width, 0) <= width);
     for (const name of ["request", "ttft", "preempted"]) assert.ok(found.some((column) => column.name === name));
   }
+});
+
+test("beside the bar there are as many columns as have room; a client and its lane only where the log says them", () => {
+  const { rows } = requestFigures(log);
+  for (const width of [362, 600, 900, 1600])
+    for (const timeline of [false, true]) {
+      const { columns, bar } = layoutFor(width, timeline, rows);
+      assert.ok(columns.reduce((sum, column) => sum + column.width, 0) + bar <= width);
+      assert.equal(bar >= 120, timeline || width >= 480);
+    }
+  const names = (of) => layoutFor(2000, false, of).columns.map(({ name }) => name);
+  assert.ok(names(rows).includes("client") && names(rows).includes("lane"));
+  assert.ok(!names([rows[1]]).includes("client") && !names([rows[1]]).includes("lane"));
 });
 
 test("a story is told with what came before each turn", () => {

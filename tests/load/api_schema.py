@@ -70,7 +70,7 @@ def main() -> int:
             arguments += ["--checks", "not_a_server_error", "--phases", "examples,fuzzing"]
             arguments += ["--generation-database", "none", "--request-timeout", "60", "--suppress-health-check", "all"]
             program = str(Path(sys.executable).parent / "schemathesis")
-            failed |= subprocess.run([program, *arguments], check=False).returncode
+            failed |= subprocess.run([program, *arguments], check=False, cwd=folder).returncode
     return failed
 
 

@@ -1,6 +1,7 @@
 // One scenario: what to look for, its headlines, its charts, where they were measured, all figures.
 
 import { html } from "../kit/html.js";
+import { saveText } from "../kit/save.js";
 import { inLanguage, t } from "../tell/words.js";
 import { Charts } from "./charts.js";
 import { Findings } from "./findings.js";
@@ -120,7 +121,7 @@ function Machines({ all, labels }) {
     ${all.map(({ id, record }) => {
       const file = `${record.scenario.id}-${id}.json`;
       const label = `${t("bench.save.json")}: ${labels.get(id)}`;
-      const saving = () => save(JSON.stringify(record, null, 1), "application/json", file);
+      const saving = () => saveText(JSON.stringify(record, null, 1), file, "application/json");
       return html`<div key=${id}>
         ${all.length > 1 ? html`<p class="bench-cell-name">${labels.get(id)}</p>` : null}
         <p class=${wasBusy(record) ? "num bench-busy" : "num"}>${whereParts(record).join(" · ")}</p>
@@ -134,7 +135,7 @@ function Machines({ all, labels }) {
 /** @param {Parts} props */
 function Tables({ all, labels }) {
   const saving = t("bench.save.csv");
-  const csv = () => save(csvOf(all), "text/csv", `${all[0].record.scenario.id}.csv`);
+  const csv = () => saveText(csvOf(all), `${all[0].record.scenario.id}.csv`);
   const lost = all.flatMap(({ record }) =>
     failures(record).map((failure) => html`<${Lost} record=${record} ...${failure} />`),
   );
@@ -161,18 +162,4 @@ function Tables({ all, labels }) {
 function Lost({ record, variant, why, at }) {
   const places = axisPoints(record).filter((where) => at.includes(where.at));
   return html`<li><b>${variantTitle(record, variant)}</b> (${places.map(atText).join("; ")}): ${why}</li>`;
-}
-
-/**
- * @param {string} text
- * @param {string} type
- * @param {string} name
- */
-function save(text, type, name) {
-  const made = Object.assign(document.createElement("a"), {
-    href: URL.createObjectURL(new Blob([text], { type })),
-    download: name,
-  });
-  made.click();
-  URL.revokeObjectURL(made.href);
 }

@@ -56,6 +56,9 @@ function clockOf(log) {
   return clock;
 }
 
+/** Engine time at the end of record `index`, seconds; 0 before the first. @param {Log} log @param {number} index */
+export const engineTime = (log, index) => clockOf(log).at[index] ?? 0;
+
 /**
  * Times of a sequence, seconds of engine time; null while not defined.
  * @typedef {object} SequenceTimes

@@ -1,11 +1,15 @@
 // What an engineer asks of a run: a row of figures for each sequence, the slowest steps, who was preempted most.
 // engine/trace/explain.py has the same figures; a test holds both to the same numbers. Pure.
 
+import { lanesOf } from "./lanes.js";
 import { stepSeconds, timesOf } from "./metrics.js";
+import { phaseSeconds } from "./request_phases.js";
 import { allStories, lostTokens } from "./stories.js";
 
 /** A step is slow when it took more than so many times the median of the run's steps. */
 export const SLOW = 2;
+/** A prefix was there a minute ago that was evicted so many seconds before, or fewer. */
+export const MINUTE = 60;
 const FEW = 5; // steps, and sequences, of the short lists
 
 /**
@@ -14,32 +18,45 @@ const FEW = 5; // steps, and sequences, of the short lists
  * @typedef {object} Row of one sequence
  * @property {number} seq
  * @property {string} request
+ * @property {string | null} client who sent it; null: the log does not say
+ * @property {number} lane seconds that it waited among its client's requests before it was submitted
  * @property {number} prompt tokens
  * @property {number} output tokens chosen; a fork's begin with those of its parent
  * @property {number} hit tokens found in the prefix cache at its first admission
  * @property {number | null} queue seconds, see `timesOf`
  * @property {number | null} ttft seconds
  * @property {number | null} tpot seconds
+ * @property {number} prefill seconds of steps that computed its prompt, or again what a preemption had lost
+ * @property {number} decode seconds of steps that each computed one of its tokens
+ * @property {number} away seconds from its preemptions until it was admitted again
+ * @property {number} begin when it was submitted, seconds of engine time
+ * @property {number} until when it ended, or the log does
+ * @property {number | null} missed seconds, by the records' clock, from the eviction of the block at which its hit
+ *   ended to its lookup; null: that block was not evicted, or too long ago for the engine to remember
  * @property {number} preempted times
  * @property {number} lost tokens computed again after preemptions
  * @property {number} slow slow steps that computed something of it
  * @property {End} end how it ended, else its status
  * @typedef {{record: number, step: number, seconds: number, prefill: number, decode: number, seqs: number}} SlowStep
  * @typedef {{records: StepRecord[]}} Log
+ * @typedef {Pick<Row, "request" | "client" | "lane" | "prompt" | "hit" | "missed" | "preempted" | "end">} Said
  */
 
 /** What operations alone say of the sequences; grows with the log. */
 class Counts {
   length = 0;
-  /** @type {Map<number, Pick<Row, "request" | "prompt" | "hit" | "preempted" | "end">>} by sequence */
+  /** @type {Map<number, Said>} by sequence */
   bySeq = new Map();
   /** @type {number[]} records that are steps */
   steps = [];
   /** @type {number[]} what each of them took */
   seconds = [];
+  /** @type {number[]} when each record ended, seconds since the trace began */
+  #at = [];
 
   /** @param {StepRecord} record */
   append(record) {
+    this.#at.push(record.timing.at);
     for (const op of record.ops ?? []) this.#read(op);
     if (record.kind === "step") {
       this.steps.push(this.length);
@@ -48,18 +65,29 @@ class Counts {
     this.length += 1;
   }
 
+  /**
+   * Seconds since the block was evicted at which a lookup ended; null: it was not, as far as the log says.
+   * @param {import("./trace.js").Lookup} op
+   */
+  #sinceEviction({ reason, evicted_in: evicted }) {
+    const then = reason === "evicted" && evicted !== null && evicted !== undefined ? this.#at[evicted] : undefined;
+    return then === undefined ? null : Math.max(0, this.#at[this.#at.length - 1] - then);
+  }
+
   /** @param {import("./trace.js").Op} op */
   #read(op) {
     if (op.type === "submit") {
-      const { request_id: request, prompt_token_ids: prompt } = op;
-      this.bySeq.set(op.seq_id, { request, prompt: prompt.length, hit: 0, preempted: 0, end: "waiting" });
+      const { request_id: request, prompt_token_ids: prompt, client = null, waited: lane = 0 } = op;
+      const said = { request, client, lane, prompt: prompt.length, hit: 0, missed: null, preempted: 0 };
+      this.bySeq.set(op.seq_id, { ...said, end: "waiting" });
     } else if (op.type === "fork") {
       const parent = this.bySeq.get(op.parent_seq_id);
       if (parent) this.bySeq.set(op.seq_id, { ...parent, preempted: 0 });
     }
     const row = "seq_id" in op ? this.bySeq.get(Number(op.seq_id)) : undefined;
     if (!row) return;
-    if (op.type === "admit") {
+    if (op.type === "lookup" && row.end === "waiting") row.missed = this.#sinceEviction(op);
+    else if (op.type === "admit") {
       if (!op.resumed) row.hit = op.num_cached_tokens;
       row.end = "running";
     } else if (op.type === "preempt") {
@@ -99,6 +127,7 @@ export function requestFigures(log, arriving = false) {
   for (const record of slow)
     for (const { seq_id: seq } of log.records[record].batch ?? []) slowSteps.set(seq, (slowSteps.get(seq) ?? 0) + 1);
   const last = log.records.length - 1;
+  const lanes = lanesOf(log);
   found = {
     counts,
     length: counts.length,
@@ -106,8 +135,11 @@ export function requestFigures(log, arriving = false) {
       const row = counts.bySeq.get(story.seq);
       if (!row) return [];
       const { queue, ttft, tpot, num_output_tokens: output } = timesOf(log, story.seq, last);
+      const lane = lanes.byId.get(story.seq);
+      if (!lane) return [];
+      const { prefill, decode, preempted: away, begin, until } = phaseSeconds(log, lane);
       const more = { lost: lostTokens(story), slow: slowSteps.get(story.seq) ?? 0 };
-      return [{ seq: story.seq, ...row, output, queue, ttft, tpot, ...more }];
+      return [{ seq: story.seq, ...row, output, queue, ttft, tpot, prefill, decode, away, begin, until, ...more }];
     }),
     slowest: largest(seconds).map((i) => slowStep(log.records[steps[i]], seconds[i])),
     numSlow: slow.length,
@@ -154,13 +186,31 @@ export const mostPreempted = (rows) =>
     .slice(0, FEW);
 
 /**
- * The rows whose request's name has `text` in it (a number also finds the sequence of that number), in the order of a
- * column, smallest first or, `down`, largest first; what is not known comes last.
- * @param {readonly Row[]} rows @param {string} text @param {keyof Row} column @param {boolean} down
+ * What rows may be asked to be, by name.
+ * @satisfies {Record<string, (row: Row) => boolean>}
  */
-export function foundRows(rows, text, column, down) {
+export const ONLY = {
+  preempted: (/** @type {Row} */ row) => row.preempted > 1,
+  missed: (/** @type {Row} */ row) => row.missed !== null && row.missed <= MINUTE,
+};
+
+/** @typedef {keyof typeof ONLY} Only */
+
+/**
+ * The rows whose request's name has `text` in it (a number also finds the sequence of that number), in the order of a
+ * column, smallest first or, `down`, largest first; what is not known comes last. Of one `client`, and `only` those
+ * that are so, where they are given.
+ * @param {readonly Row[]} rows @param {string} text @param {keyof Row} column @param {boolean} down
+ * @param {{only?: Only | null, client?: string | null}} [more]
+ */
+export function foundRows(rows, text, column, down, { only = null, client = null } = {}) {
   const wanted = text.trim().toLowerCase();
-  const found = rows.filter((row) => row.request.toLowerCase().includes(wanted) || String(row.seq) === wanted);
+  const found = rows.filter(
+    (row) =>
+      (row.request.toLowerCase().includes(wanted) || String(row.seq) === wanted) &&
+      (client === null || row.client === client) &&
+      (only === null || ONLY[only](row)),
+  );
   return found.sort((a, b) => {
     const [one, other] = [a[column], b[column]];
     if (one === null || other === null) return Number(one === null) - Number(other === null) || a.seq - b.seq;

@@ -48,7 +48,8 @@ import { ENGINE, SAMPLING } from "./options.js";
  *   telling: "plain" | "expert",
  *   motion: boolean, slo: string, after: number,
  *   lanes: "strategies" | "caches" | "models", as_model: string, find: string | null, sort: string | null,
- *   lesson: string | null, class: string | null, teach: boolean,
+ *   only: "preempted" | "missed" | null, client: string | null, lesson: string | null, class: string | null,
+ *   teach: boolean,
  * }} OwnValues
  * @typedef {{[K in Exclude<keyof EngineConfig, keyof OwnValues>]: EngineConfig[K] | null}} EngineValues
  * @typedef {SamplingParams} Params
@@ -71,6 +72,8 @@ const text = { parse: (value) => value || undefined, write: String };
 const order = { parse: (value) => (/^-?[a-z_]+$/.test(value) ? value : undefined), write: String };
 /** @type {SettingType} */
 const word = { parse: (value) => (/^[a-z_]+$/.test(value) ? value : undefined), write: String };
+/** @type {SettingType} */
+const modelId = { parse: (id) => (/^[a-z0-9.-]+$/.test(id) ? id : undefined), write: String };
 /** @type {SettingType} */
 const flag = {
   parse: (text) => (text === "1" || text === "0" ? text === "1" : undefined),
@@ -114,8 +117,7 @@ export const TABLE = {
   teach: { type: flag, initial: false }, // a class is wanted as soon as there is a run
   model: { type: text, initial: null }, // of the server's models the one that runs are on; null = its first
   step: { type: integer, initial: null, place: true }, // record shown; null = the newest
-  // sub-step of the record, as far as which it is shown; null = whole
-  sub: { type: integer, initial: null, place: true },
+  sub: { type: integer, initial: null, place: true }, // as far as which sub-step it is shown; null = whole
   seq: { type: integer, initial: null, place: true }, // sequence on stage; null = follow the batch
   layer: { type: integer, initial: null, place: true }, // null = the one that the model is best explained with
   head: { type: integer, initial: null, place: true },
@@ -126,8 +128,7 @@ export const TABLE = {
   priority: { type: integer, initial: 0 }, // of the prompts to come; lower is first
   after: { type: integer, initial: 0 }, // steps that a prompt waits outside before it is submitted
   ...optionRows(SAMPLING),
-  // from how far one looks: one picture and one sentence; stage and pool, for a room or beside a lesson; everything;
-  // or a class's presenter's own screen
+  // how far one looks from: one picture and sentence; stage and pool, for a room or a lesson; everything; a presenter's
   distance: { type: oneOf("look", "room", "bench", "learn", "desk"), initial: "bench", place: true },
   lesson: { type: text, initial: null, place: true }, // null: the list of them
   region: {
@@ -142,26 +143,25 @@ export const TABLE = {
   // of the compare panel: a theater or recording; null = the run on stage
   run_a: { type: text, initial: null, place: true },
   run_b: { type: text, initial: null, place: true },
-  // of the requests panel: what their names are searched for; the column that orders them, a minus before it: downwards
+  // of the requests panel: what their names are searched for; the column that orders them, a minus before it:
+  // downwards; which of them (core/requests.js), and whose
   find: { type: text, initial: null },
   sort: { type: order, initial: null },
+  only: { type: oneOf("preempted", "missed"), initial: null },
+  client: { type: text, initial: null },
   // the objective that they are held to: an application, or milliseconds
   slo: { type: { parse: (value) => (sloOf(value) ? value : undefined), write: String }, initial: "chat" },
   // of the memory region: the model that the live tokens are counted as
-  as_model: {
-    type: { parse: (id) => (/^[a-z0-9.-]+$/.test(id) ? id : undefined), write: String },
-    initial: "llama-2-7b",
-  },
+  as_model: { type: modelId, initial: "llama-2-7b" },
   // of the race: strategies of this engine, implementations of a cache, or models
   lanes: { type: oneOf("strategies", "caches", "models"), initial: "strategies", place: true },
   // of the time panel
   chart: { type: oneOf("latency", "sequences", "memory", "roofline", "flow"), initial: "latency", place: true },
   overview: { type: oneOf("matrix", "row"), initial: "matrix" }, // what each small picture of a layer and head shows
-  // beside the heads, where there is room for one
-  answer: { type: oneOf("candidates", "softmax", "output"), initial: "candidates" },
+  answer: { type: oneOf("candidates", "softmax", "output"), initial: "candidates" }, // beside the heads
   detail_large: { type: flag, initial: false }, // the detail region takes most of the stage's room
   select: { type: text, initial: null, place: true }, // what is held, as state/selection.js writes it
-  telling: { type: oneOf("plain", "expert"), initial: "plain", remember: true }, // whom the sentences are for
+  telling: { type: oneOf("plain", "expert"), initial: "plain", remember: true }, // whom sentences are for
   motion: { type: flag, initial: true },
 };
 

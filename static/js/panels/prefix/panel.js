@@ -6,6 +6,7 @@ import { Term } from "../../kit/term.js";
 import { log, state } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { Answer, Ask, tree } from "./ask.js";
+import { isPrivate } from "./row_facts.js";
 import { Tree } from "./tree.js";
 
 export function Panel() {
@@ -21,9 +22,9 @@ export function Panel() {
         reusable: grouped(cache.reusable),
         n: cache.held + cache.reusable,
       })}</span>
-      <${Ask} />
+      ${isPrivate() ? html`<span class="hint">${t("prefix.private")}</span>` : html`<${Ask} />`}
     </header>
-    <${Answer} />
+    ${isPrivate() ? null : html`<${Answer} />`}
     ${cache.byHash.size ? html`<${Tree} />` : html`<p class="hint">${t("prefix.empty", { size: at.block_size })}</p>`}
   </div>`;
 }

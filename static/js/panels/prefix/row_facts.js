@@ -3,8 +3,12 @@
 import { ownersByBlock } from "../../core/groups.js";
 import { blockHistory } from "../../core/history.js";
 import { labelsText, tokenLabels } from "../../core/labels.js";
+import { log } from "../../state/store.js";
 import { hashText } from "../../tell/chain.js";
 import { grouped, t } from "../../tell/words.js";
+
+/** Whether the log has neither texts nor token ids: only counts, blocks and times. */
+export const isPrivate = () => log.value?.header.engine.private === true;
 
 const FEW = 3; // runs of block ids that are named
 const MOST_TEXT = 160; // tokens of a row whose text is made: more are not seen
@@ -26,6 +30,10 @@ const MOST_TEXT = 160; // tokens of a row whose text is made: more are not seen
  */
 export function piecesOf(state, nodes) {
   const size = state.block_size;
+  if (isPrivate()) {
+    const from = nodes[0].content.logical * size;
+    return [{ text: t("prefix.positions", { from, to: from + nodes.length * size - 1 }), prompt: true }];
+  }
   const few = nodes.slice(0, Math.ceil(MOST_TEXT / size));
   /** @type {{labels: import("../../core/labels.js").Label[], prompt: boolean}[]} */
   const runs = [];
@@ -74,13 +82,13 @@ export const hitsOf = (nodes) => Math.max(0, ...nodes.flatMap(({ blocks }) => bl
 /**
  * The last record that held one of the row's blocks, which nobody holds now; -1: none did.
  *
- * @param {TraceLog} log
+ * @param {TraceLog} now
  * @param {State} state
  * @param {Node[]} nodes
  */
-export function heldUntil(log, state, nodes) {
+export function heldUntil(now, state, nodes) {
   const left = blockIds(nodes).map(
-    (id) => blockHistory(log, id, state.index).findLast(({ op }) => "to" in op && op.to !== null)?.record ?? -1,
+    (id) => blockHistory(now, id, state.index).findLast(({ op }) => "to" in op && op.to !== null)?.record ?? -1,
   );
   return Math.max(-1, ...left);
 }
@@ -112,12 +120,12 @@ export function standingText(state, nodes) {
 /**
  * A row in words, a line each.
  *
- * @param {TraceLog} log
+ * @param {TraceLog} now
  * @param {State} state
  * @param {Row} row
  * @param {number} hits its contents that the prompt asked about would hit
  */
-export function rowLines(log, state, { nodes }, hits) {
+export function rowLines(now, state, { nodes }, hits) {
   const tokens = nodes.length * state.block_size;
   const lines = [
     t(nodes.length === 1 ? "prefix.said.block" : "prefix.said.blocks", {
@@ -130,13 +138,14 @@ export function rowLines(log, state, { nodes }, hits) {
   const count = hitsOf(nodes);
   if (count) lines.push(t("prefix.said.hits", { n: count }));
   if (nodes[0].kind === "reusable") {
-    const until = heldUntil(log, state, nodes);
+    const until = heldUntil(now, state, nodes);
     if (until >= 0) lines.push(t("prefix.said.until", { record: grouped(until + 1) }));
   }
   const [{ blocks, content }] = nodes;
   if (nodes.length === 1 && blocks[0]?.block_hash)
     lines.push(t("prefix.said.hash", { hash: hashText(blocks[0].block_hash) }));
-  if (content.salt !== null && !content.parent) lines.push(t("prefix.said.salt", { salt: content.salt }));
+  if (content.salt !== null && !content.parent && !isPrivate())
+    lines.push(t("prefix.said.salt", { salt: content.salt }));
   if (hits) lines.push(t(hits < nodes.length ? "prefix.said.hit_some" : "prefix.said.hit", { n: hits }));
   return lines;
 }

@@ -6,7 +6,7 @@ import { grouped, secondsText, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row
- * @typedef {Exclude<keyof Row, "seq">} ColumnName
+ * @typedef {Exclude<keyof Row, "seq" | "begin" | "until">} ColumnName
  * @typedef {{name: ColumnName, width: number, text: (row: Row) => import("../../kit/html.js").Children}} Column
  *   `width`: px
  */
@@ -24,29 +24,65 @@ const some = (name) => (row) => (row[name] ? grouped(row[name]) : "·");
 /** @type {(name: "queue" | "ttft" | "tpot") => (row: Row) => string} */
 const seconds = (name) => (row) => secondsText(row[name]);
 
+/** @type {(name: "lane" | "prefill" | "decode" | "away") => (row: Row) => string} */
+const spent = (name) => (row) => (row[name] ? secondsText(row[name]) : "·");
+
 /** @type {Column[]} */
 const COLUMNS = [
   { name: "request", width: 104, text: nameOf },
+  { name: "client", width: 84, text: (row) => row.client ?? "·" },
   { name: "prompt", width: 54, text: count("prompt") },
   { name: "output", width: 54, text: count("output") },
   { name: "hit", width: 46, text: some("hit") },
+  { name: "missed", width: 62, text: (row) => (row.missed === null ? "·" : secondsText(row.missed)) },
+  { name: "lane", width: 58, text: spent("lane") },
   { name: "queue", width: 62, text: seconds("queue") },
+  { name: "prefill", width: 58, text: spent("prefill") },
+  { name: "decode", width: 58, text: spent("decode") },
   { name: "ttft", width: 62, text: seconds("ttft") },
   { name: "tpot", width: 62, text: seconds("tpot") },
   { name: "preempted", width: 72, text: some("preempted") },
+  { name: "away", width: 58, text: spent("away") },
   { name: "lost", width: 48, text: some("lost") },
   { name: "slow", width: 44, text: some("slow") },
   { name: "end", width: 72, text: (row) => t(`story.end.${row.end}`) },
 ];
-/** What goes first where there is no room for all: the story of a request has it, too. @type {ColumnName[]} */
-const LESS = ["end", "slow", "prompt", "queue", "lost", "tpot", "hit", "output"];
+/** What goes first where there is no room for all: the story of a request has it, too. */
+const LESS = /** @type {ColumnName[]} */ (
+  "slow missed end lost decode prefill away prompt lane queue tpot hit output client".split(" ")
+);
+/** What stays beside a bar of the request's time that is as wide as can be. @type {ColumnName[]} */
+const BESIDE = ["request", "client", "ttft", "preempted"];
+const BAR = { least: 120, share: 0.3, room: 480 }; // px, of the width, px of the table from which on there is one
+
+/**
+ * The columns that fit into `width` px beside the bar of each request's time, and how wide that is: 0 where it has no
+ * room. `timeline`: the bar comes first.
+ * @param {number} width
+ * @param {boolean} [timeline]
+ * @param {readonly Row[]} [rows] what none of them has gets no column
+ * @returns {{columns: Column[], bar: number}}
+ */
+export function layoutFor(width, timeline = false, rows = []) {
+  const told = COLUMNS.filter(({ name }) => !(name === "client" || name === "lane") || rows.some((row) => row[name]));
+  if (!timeline) {
+    const bar = width < BAR.room ? 0 : Math.max(BAR.least, Math.round(BAR.share * width));
+    return { columns: columnsFor(width - bar, told), bar };
+  }
+  const columns = columnsFor(
+    width - Math.max(BAR.least, width / 2),
+    told.filter(({ name }) => BESIDE.includes(name)),
+  );
+  return { columns, bar: width - columns.reduce((sum, column) => sum + column.width, 0) };
+}
 
 /**
  * The columns that fit into `width` px.
  * @param {number} width
+ * @param {Column[]} [columns]
  */
-export function columnsFor(width) {
-  let found = COLUMNS;
+export function columnsFor(width, columns = COLUMNS) {
+  let found = columns;
   const wide = () => found.reduce((sum, column) => sum + column.width, 0);
   for (const less of LESS) if (wide() > width) found = found.filter((column) => column.name !== less);
   return found;
@@ -70,6 +106,6 @@ export function orderOf(text) {
  * @param {ColumnName} name
  */
 export function nextOrder(text, name) {
-  const ways = name === "request" || name === "end" ? [name, `-${name}`] : [`-${name}`, name];
+  const ways = name === "request" || name === "client" || name === "end" ? [name, `-${name}`] : [`-${name}`, name];
   return [...ways, null][(ways.indexOf(text ?? "") + 1) % 3];
 }

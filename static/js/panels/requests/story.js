@@ -40,10 +40,15 @@ export function Story({ row, close }) {
 /** The row in words, whatever columns there is room for. @param {Row} row */
 function figuresText(row) {
   const said = [
+    ...(row.client === null ? [] : [t("requests.said.client", { client: row.client })]),
+    ...(row.lane ? [t("requests.said.lane", { time: secondsText(row.lane) })] : []),
     t("requests.said.tokens", { prompt: grouped(row.prompt), output: grouped(row.output), hit: grouped(row.hit) }),
     ...(row.queue === null ? [] : [t("requests.said.queue", { time: secondsText(row.queue) })]),
     ...(row.ttft === null ? [] : [`TTFT ${secondsText(row.ttft)}`]),
     ...(row.tpot === null ? [] : [`TPOT ${secondsText(row.tpot)}`]),
+    t("requests.said.phases", { prefill: secondsText(row.prefill), decode: secondsText(row.decode) }),
+    ...(row.away ? [t("requests.said.away", { time: secondsText(row.away) })] : []),
+    ...(row.missed === null ? [] : [t("requests.said.missed", { time: secondsText(row.missed) })]),
     ...(row.preempted ? [t("requests.said.preempted", { n: row.preempted, lost: grouped(row.lost) })] : []),
     ...(row.slow ? [t("requests.said.slow", { n: row.slow })] : []),
   ];

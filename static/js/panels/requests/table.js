@@ -1,14 +1,16 @@
 // The table of requests. Only the rows in sight are in the document, however many there are: rows are equally high.
 
-import { useLayoutEffect } from "../../../vendor/preact/hooks.js";
+import { useLayoutEffect, useMemo } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
-import { t } from "../../tell/words.js";
-import { columnsFor, nextOrder, orderOf } from "./columns.js";
+import { secondsText, t } from "../../tell/words.js";
+import { areShort, Bar, scaleOf } from "./bar.js";
+import { layoutFor, nextOrder, orderOf } from "./columns.js";
+import { ownStart, timeline } from "./shown.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row
@@ -18,34 +20,61 @@ import { columnsFor, nextOrder, orderOf } from "./columns.js";
 const ROW = 24; // px
 const THUMB = 44; // px, where a finger points
 const NARROW = 560; // px: a phone
+const GAP = 8; // px before a bar
 
-/** @param {{rows: readonly Row[], open: (seq: number) => void}} props `rows` in their order */
-export function Table({ rows, open }) {
+/**
+ * @param {{rows: readonly Row[], all: readonly Row[], open: (seq: number) => void}} props `rows`: those that are shown,
+ *   in their order
+ */
+export function Table({ rows, all, open }) {
   const [box, size] = useBox();
-  const columns = columnsFor(size.width || innerWidth);
+  const { columns, bar } = layoutFor(size.width || innerWidth, timeline.value, all);
+  const scale = useMemo(() => scaleOf(rows, ownStart.value ?? areShort(rows)), [rows, ownStart.value]);
   const high = size.width && size.width < NARROW ? THUMB : ROW;
   const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });
   const { first, last } = list;
-  const [find, sort] = [settings.find.value, settings.sort.value];
-  useLayoutEffect(list.toTop, [find, sort]); // another order, or other rows: from their beginning
+  const { find, sort, only, client } = settings;
+  useLayoutEffect(list.toTop, [find.value, sort.value, only.value, client.value]); // other rows: from their beginning
 
   return html`<div class="requests-scroll" ref=${box}
     onScroll=${list.scrolled}>
     <table class="requests-table num" aria-label=${t("requests.table")} aria-rowcount=${rows.length + 1}>
       <thead>
-        <tr aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.name} column=${column} />`)}</tr>
+        <tr aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.name} column=${column} />`)}${
+          bar ? html`<${BarHead} scale=${scale} width=${bar} />` : null
+        }</tr>
       </thead>
       <tbody data-arrows onKeyDown=${list.move}>
         <${Space} rows=${first} high=${high} />
         ${rows.slice(first, last).map(
-          (row, i) => html`<${Line} key=${row.seq} ...${{ row, columns, high, open }} at=${first + i}
+          (row, i) => html`<${Line} key=${row.seq} ...${{ row, columns, high, open, scale, bar }} at=${first + i}
             focusable=${first + i === list.stop} />`,
         )}
         <${Space} rows=${rows.length - last} high=${high} />
       </tbody>
     </table>
-    ${rows.length ? null : html`<p class="hint">${t("requests.not_found", { text: settings.find.value })}</p>`}
+    ${rows.length ? null : html`<p class="hint">${noneText()}</p>`}
   </div>`;
+}
+
+/** Why there is no row. */
+const noneText = () =>
+  settings.only.value
+    ? t(`requests.none.${settings.only.value}`)
+    : t("requests.not_found", { text: settings.find.value ?? "" });
+
+/**
+ * From when to when the bars go, and that each may begin with its own request.
+ *
+ * @param {{scale: import("./bar.js").Scale, width: number}} props
+ */
+function BarHead({ scale: { from, to, own }, width }) {
+  return html`<th scope="col" data-column="bar" style=${{ width: `${width}px` }}>
+    <span class="bar-scale"><span>${secondsText(from)}</span>
+      <button aria-pressed=${own} onClick=${() => (ownStart.value = !own)} ...${tips(() => [t("requests.tip.own")])}
+        >${t(own ? "requests.own" : "requests.whole")}</button>
+      <span>${secondsText(to)}</span></span>
+  </th>`;
 }
 
 /** The rows that are not in the document. @param {{rows: number, high: number}} props */
@@ -70,9 +99,10 @@ function Head({ column: { name, width } }) {
 /**
  * @param {{
  *   row: Row, at: number, columns: Column[], high: number, open: (seq: number) => void, focusable: boolean,
- * }} props `at`: its place in the order
+ *   scale: import("./bar.js").Scale, bar: number,
+ * }} props `at`: its place in the order; `bar`: px, 0: none
  */
-function Line({ row, at, columns, high, open, focusable }) {
+function Line({ row, at, columns, high, open, focusable, scale, bar }) {
   const [name, ...figures] = columns;
   const shown = row.seq === (settings.seq.value ?? shownSeq.value);
   return html`<tr class=${shown ? "shown" : ""} aria-rowindex=${at + 2} data-seq=${row.seq}
@@ -81,5 +111,11 @@ function Line({ row, at, columns, high, open, focusable }) {
       aria-label=${t("requests.open", { request: row.request, name: t("sequence.name", { id: row.seq }) })}
       >${name.text(row)}</button></th>
     ${figures.map((column) => html`<td key=${column.name} data-column=${column.name}>${column.text(row)}</td>`)}
+    ${
+      bar
+        ? html`<td data-column="bar"><${Bar} row=${row} scale=${scale} width=${bar - GAP}
+          high=${Math.min(high, ROW)} /></td>`
+        : null
+    }
   </tr>`;
 }

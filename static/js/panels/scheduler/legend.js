@@ -4,9 +4,10 @@ import { lanesOf } from "../../core/lanes.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
+import { paintRun } from "../../kit/lane_run.js";
 import { log, numRecords } from "../../state/store.js";
 import { t } from "../../tell/words.js";
-import { paintMark, paintRun } from "./marks.js";
+import { paintMark } from "./marks.js";
 
 const KINDS = ["waiting", "prefill", "again", "decode", "idle", "preempted", "swapped"];
 

@@ -2,11 +2,12 @@
 
 import { marksIn, runFrom } from "../../core/lanes.js";
 import { alpha, colours } from "../../kit/colour.js";
+import { paintRun } from "../../kit/lane_run.js";
 import { sequencePattern } from "../../kit/texture.js";
 import { t } from "../../tell/words.js";
 import { paintBudgets } from "./budgets.js";
 import { AXIS, GUTTER, labelEvery } from "./geometry.js";
-import { paintMark, paintRun } from "./marks.js";
+import { paintMark } from "./marks.js";
 
 const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
 

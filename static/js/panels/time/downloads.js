@@ -4,6 +4,7 @@ import { csvOf } from "../../core/series.js";
 import { colours } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { baseLayout, loadPlotly } from "../../kit/plotly.js";
+import { saveText } from "../../kit/save.js";
 import { isEmbedded } from "../../state/embedded.js";
 import { t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
@@ -45,18 +46,5 @@ export function Downloads({ name, at, rows }) {
   return html`<div
     class="chart-downloads">${
       isEmbedded ? null : [button("PNG", () => picture("png")), button("SVG", () => picture("svg"))]
-    }${button("CSV", () => save(csvOf(rows), `${file}.csv`))}</div>`;
-}
-
-/**
- * @param {string} text
- * @param {string} name of the file
- */
-function save(text, name) {
-  const link = Object.assign(document.createElement("a"), {
-    href: URL.createObjectURL(new Blob([text], { type: "text/csv" })),
-    download: name,
-  });
-  link.click();
-  URL.revokeObjectURL(link.href);
+    }${button("CSV", () => saveText(csvOf(rows), `${file}.csv`))}</div>`;
 }

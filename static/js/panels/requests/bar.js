@@ -1,0 +1,124 @@
+// A request's time as a bar: queued, prefill, decode, preempted. A point of it leads to its record.
+
+import { jumpTo } from "../../control/playback.js";
+import { lanesOf } from "../../core/lanes.js";
+import { engineTime } from "../../core/metrics.js";
+import { barOf } from "../../core/request_phases.js";
+import { prepare, usePainter } from "../../kit/canvas.js";
+import { colours, themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { paintRun } from "../../kit/lane_run.js";
+import { pointIn } from "../../kit/pointer.js";
+import { hideTip, tipAt } from "../../kit/tooltip.js";
+import { settings } from "../../state/settings.js";
+import { log, numRecords, viewIndex } from "../../state/store.js";
+import { grouped, secondsText, t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("../../core/requests.js").Row} Row
+ * @typedef {import("../../core/request_phases.js").Segment} Segment
+ * @typedef {{from: number, to: number, own: boolean}} Scale seconds of engine time at the bar's ends; `own`: since the
+ *   request was submitted
+ */
+
+const SHORT = 0.04; // of the run
+const PHASES = /** @type {const} */ (["waiting", "prefill", "decode", "preempted"]);
+
+/**
+ * What the bars of `rows` show: the run from the first that came to the last that ended, or, `own`, as long as the
+ * longest took.
+ *
+ * @param {readonly Row[]} rows
+ * @param {boolean} own
+ * @returns {Scale}
+ */
+export function scaleOf(rows, own) {
+  let [from, to] = [own || !rows.length ? 0 : Infinity, 0];
+  for (const { begin, until } of rows) {
+    if (!own) from = Math.min(from, begin);
+    to = Math.max(to, own ? until - begin : until);
+  }
+  return { from, to, own };
+}
+
+/** Whether the bars of rows would be but dots on the run's clock: of a long run each request is a short part. */
+export function areShort(/** @type {readonly Row[]} */ rows) {
+  const { from, to } = scaleOf(rows, false);
+  const mean = rows.reduce((sum, { begin, until }) => sum + until - begin, 0) / rows.length;
+  return mean < SHORT * (to - from);
+}
+
+/** @param {{row: Row, scale: Scale, width: number, high: number}} props px */
+export function Bar({ row, scale, width, high }) {
+  const now = log.value;
+  const lane = now && lanesOf(now).byId.get(row.seq);
+  const from = scale.from + (scale.own ? row.begin : 0);
+  const to = scale.to + (scale.own ? row.begin : 0);
+  const ref = usePainter(
+    () => [themeVersion.value, numRecords.value, viewIndex.value],
+    (box) => {
+      const canvas = box.querySelector("canvas");
+      if (!canvas || !now || !lane) return;
+      const c = prepare(canvas, width, high);
+      const palette = colours();
+      for (const { phase, x, width: wide } of barOf(now, lane, from, to, width))
+        paintRun(c, palette, { kind: phase, tokens: "" }, x, 2, Math.max(1, wide), {
+          cell: Math.max(1, wide),
+          row: high - 4,
+        });
+      const shown = ((engineTime(now, viewIndex.peek()) - from) / (to - from)) * width;
+      if (!(shown >= 0 && shown <= width)) return;
+      c.fillStyle = palette.focus;
+      c.fillRect(Math.min(shown, width - 1.5), 0, 1.5, high);
+    },
+  );
+  /** @param {MouseEvent} event */
+  const at = (event) => {
+    if (!now || !lane) return null;
+    const { x } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
+    return barOf(now, lane, from, to, width).findLast((segment) => segment.x <= x) ?? null;
+  };
+  /** @param {PointerEvent} event */
+  const point = (event) => {
+    const segment = at(event);
+    if (segment && now) tipAt(event.clientX, event.clientY, [segmentText(now, segment)]);
+  };
+  /** @param {MouseEvent} event */
+  const go = (event) => {
+    const segment = at(event);
+    if (!segment) return;
+    event.stopPropagation();
+    settings.seq.value = row.seq;
+    jumpTo(segment.from);
+  };
+  return html`<span class="request-bar" ref=${ref} style=${{ width: `${width}px`, height: `${high}px` }}
+    onPointerMove=${point} onPointerLeave=${hideTip} onClick=${go}><canvas aria-hidden="true"></canvas></span>`;
+}
+
+/** @param {import("../../core/metrics.js").Log} now @param {Segment} segment */
+function segmentText(now, { phase, from, to }) {
+  const seconds = engineTime(now, to) - engineTime(now, from - 1);
+  return t("requests.segment", {
+    phase: t(`lanes.${phase}`),
+    seconds: secondsText(seconds),
+    from: grouped(from + 1),
+    to: grouped(to + 1),
+  });
+}
+
+/** What the kinds look like. */
+export const Legend = () =>
+  html`<ul class="bar-legend">${PHASES.map((kind) => html`<${Key} key=${kind} kind=${kind} />`)}</ul>`;
+
+/** @param {{kind: string}} props */
+function Key({ kind }) {
+  const ref = usePainter(
+    () => [themeVersion.value],
+    (box) => {
+      const canvas = box.querySelector("canvas");
+      if (canvas) paintRun(prepare(canvas, 16, 14), colours(), { kind, tokens: "" }, 0, -1, 16, { cell: 16, row: 16 });
+    },
+  );
+  return html`<li><span class="lanes-key" ref=${ref}><canvas aria-hidden="true"></canvas></span>
+    ${t(`lanes.${kind}`)}</li>`;
+}

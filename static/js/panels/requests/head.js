@@ -1,0 +1,87 @@
+// What stands above the table of requests: which of them are shown, how their time is, and the table to keep.
+
+import { MINUTE, ONLY } from "../../core/requests.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { saveText } from "../../kit/save.js";
+import { settings } from "../../state/settings.js";
+import { log } from "../../state/store.js";
+import { grouped, t } from "../../tell/words.js";
+import { Legend } from "./bar.js";
+import { csvOfRows } from "./csv.js";
+import { timeline } from "./shown.js";
+
+/**
+ * @typedef {import("../../core/requests.js").Row} Row
+ * @typedef {"table" | "story" | "lists"} View what is in front, where not all has room
+ */
+
+const NAMES = /** @type {(keyof typeof ONLY)[]} */ (Object.keys(ONLY));
+const VIEWS = /** @type {const} */ (["table", "timeline", "lists"]);
+
+/**
+ * @param {{found: readonly Row[], all: readonly Row[], wide: boolean, shown: View, show: (view: View) => void}} props
+ *   `found`: the rows that are shown
+ */
+export function Head({ found, all, wide, shown, show }) {
+  const clients = [...new Set(all.flatMap(({ client }) => client ?? []))].sort();
+  const isTable = wide || shown === "table";
+  return html`<header class="requests-head">
+    <input type="search" id="requests-find" value=${settings.find.value ?? ""} placeholder=${t("requests.find")}
+      aria-label=${t("requests.find")} onInput=${withValue((text) => (settings.find.value = text || null))} />
+    ${
+      clients.length
+        ? html`<select id="requests-client" aria-label=${t("requests.whose")} title=${t("requests.whose")}
+          onChange=${withValue((name) => (settings.client.value = name || null))}>
+          <option value="" selected=${settings.client.value === null}>${t("requests.whose.all")}</option>
+          ${clients.map(
+            (name) =>
+              html`<option key=${name} value=${name} selected=${name === settings.client.value}>${name}</option>`,
+          )}
+        </select>`
+        : null
+    }
+    <select id="requests-only" aria-label=${t("requests.only")} title=${t("requests.only.rule", { seconds: MINUTE })}
+      onChange=${withValue((name) => (settings.only.value = NAMES.find((one) => one === name) ?? null))}>
+      <option value="" selected=${settings.only.value === null}>${t("requests.only.all")}</option>
+      ${NAMES.map(
+        (name) => html`<option key=${name} value=${name} selected=${name === settings.only.value}
+          >${t(`requests.only.${name}`)}</option>`,
+      )}
+    </select>
+    <span class="hint num" role="status">${
+      found.length === all.length
+        ? t("requests.all", { n: grouped(all.length), count: all.length })
+        : t("requests.found", { n: grouped(found.length), all: grouped(all.length) })
+    } <${Fidelity} kind="derived" formula=${t("requests.formula")} /></span>
+    ${
+      isTable
+        ? html`<button class="link" id="requests-csv" disabled=${!found.length} title=${t("requests.csv")}
+            aria-label=${t("requests.csv")} onClick=${() => keep(found)}>CSV</button>`
+        : null
+    }
+    <span class="segmented-small" role="group" aria-label=${t("requests.view")}>
+      ${(wide ? VIEWS.slice(0, 2) : VIEWS).map(
+        (name) => html`<button key=${name} id=${`requests-${name}`} title=${t(`requests.view.${name}.tip`)}
+          aria-pressed=${name === (isTable ? (timeline.value ? "timeline" : "table") : shown)}
+          onClick=${() => turnTo(name, show)}>${t(`requests.view.${name}`)}</button>`,
+      )}
+    </span>
+    ${isTable && settings.only.value ? html`<p class="requests-rule">${ruleText()}</p>` : null}
+    ${isTable && timeline.value ? html`<${Legend} />` : null}
+  </header>`;
+}
+
+/** @param {typeof VIEWS[number]} name @param {(view: View) => void} show */
+function turnTo(name, show) {
+  if (name === "lists") return show(name);
+  timeline.value = name === "timeline";
+  return show("table");
+}
+
+/** The rule by which rows are chosen. */
+const ruleText = () => t(`requests.only.${settings.only.value}.rule`, { seconds: MINUTE });
+
+/** @param {readonly Row[]} rows */
+const keep = (rows) => saveText(csvOfRows(rows), `requests-${(log.peek()?.header.created ?? "").slice(0, 10)}.csv`);
