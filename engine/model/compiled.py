@@ -42,6 +42,7 @@ from engine.model.native import native_kernels
 from engine.model.packed_linears import OPTIONS as SHIMS
 from engine.model.packed_linears import pack_linears
 from engine.model.served_check import check_compiled
+from engine.model.tracing_thread import keep_tracing_to_its_thread
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     """
     if model.device.type not in OPTIONS:
         raise ValueError("only models on the CPU or on a CUDA device are compiled")
+    keep_tracing_to_its_thread()
     kernels = native_kernels() if model.device.type == "cpu" else None
     weights = MergedWeights()
     one, many = [_prepare(exported, model, weights) for exported in _export(model)]

@@ -1,0 +1,42 @@
+"""A thread that serves while another one traces never meets the tracer."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+from torch import nn
+from torch.fx import Tracer, symbolic_trace
+
+from engine.model.tracing_thread import keep_tracing_to_its_thread
+
+
+def test_modules_are_themselves_on_every_other_thread() -> None:
+    keep_tracing_to_its_thread()
+    keep_tracing_to_its_thread()
+    inside, done = threading.Event(), threading.Event()
+
+    class Slow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+
+        def forward(self, x: Any) -> Any:
+            inside.set()
+            assert done.wait(10)
+            return self.linear(x)
+
+    graphs: list[Any] = []
+    thread = threading.Thread(target=lambda: graphs.append(Tracer().trace(Slow())))
+    thread.start()
+    assert inside.wait(10)
+    served = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    try:
+        assert served(torch.ones(1, 2)).shape == (1, 3)
+    finally:
+        done.set()
+        thread.join()
+    calls = [node for graph in graphs for node in graph.nodes if node.op == "call_module"]
+    assert [node.target for node in calls] == ["linear"], "and the graph holds what was traced, nothing else"
+    assert symbolic_trace(served).code
