@@ -1,8 +1,8 @@
 """Bodies made from OpenAI's own schema, right and wrong ones, sent to the API: none may make it fail.
 
 Usage: python -m tests.load.api_schema URL CASES [SEED]
-The schema is the one that llm-comply brings; Schemathesis makes bodies of it and looks for a 5xx. (It knows no streams of
-completions, so the types of answers are left to the tests with OpenAI's client.)
+The schema is the one that llm-comply brings; Schemathesis makes bodies of it and looks for a 5xx. (It knows no streams
+of completions, so the types of answers are left to the tests with OpenAI's client.)
 """
 
 from __future__ import annotations
