@@ -149,7 +149,7 @@ class FakeEngine:
                 Output(seq_id=request.seq_id, token_id=token, token_bytes=text, text=text.decode(), logprob=0.0, top=[])
             )
             if len(request.tokens) - request.num_prompt_tokens >= request.max_tokens:
-                self._finish(request, "length", ops)
+                free[:0] = self._finish(request, "length", ops)
         self.steps += 1
         return self._append("step", ops, batch, outputs)
 
@@ -199,11 +199,14 @@ class FakeEngine:
     def close(self) -> None:
         self.log.close()
 
-    def _finish(self, request: FakeRequest, reason, ops: list[Op]) -> None:
-        while request.blocks:
-            ops.append(Free(seq_id=request.seq_id, block_id=request.blocks.pop(), to="front"))
+    def _finish(self, request: FakeRequest, reason, ops: list[Op]) -> list[int]:
+        """Returns its blocks as they lie at the head of the free queue now."""
+        blocks, request.blocks = request.blocks, []
+        for block in reversed(blocks):
+            ops.append(Free(seq_id=request.seq_id, block_id=block, to="front"))
         ops.append(Finish(seq_id=request.seq_id, reason=reason))
         del self.requests[request.seq_id]
+        return blocks
 
     def _append(self, kind, ops, batch=(), outputs=()) -> StepRecord:
         index = len(self.log)

@@ -47,6 +47,7 @@ def test_a_guest_reaches_what_a_followers_page_needs_and_nothing_else(room: Room
         "/api/recordings",
         "/bench",
         "/api/machine",
+        "/metrics",
         "/api/lessons",
         "/static/../pyproject.toml",
     ):
