@@ -90,6 +90,7 @@ def _add_gauges(families: dict[str, Metric], model: str, folds: list[Fold]) -> N
         (names.WAITING, ()): waiting,
         (names.WAITING_BY_REASON, ("capacity",)): waiting,
         (names.WAITING_BY_REASON, ("deferred",)): 0,
+        **{(names.SLEEP_STATE, (state,)): state == "awake" for state in names.AWAKE},
         (names.KV_USAGE, ()): _share(memories, lambda memory: memory.blocks_held),
         (names.KV_USAGE_WITH_CACHED, ()): _share(memories, lambda memory: memory.blocks_held + memory.blocks_cached),
         (names.KV_TOKEN_USAGE, ()): sum(memory.tokens_held for memory in memories) / slots if slots else 0.0,

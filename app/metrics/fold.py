@@ -68,6 +68,10 @@ class Fold:
                     take(op)
             if record.kind == "step":
                 self._tally.observe(names.ITERATION_TOKENS, sum(len(entry.token_ids) for entry in record.batch))
+            if (work := record.work) is not None:
+                self._tally.add(names.FLOPS, work.flops)
+                self._tally.add(names.READ_BYTES, work.weight_bytes + work.kv_read_bytes)
+                self._tally.add(names.WRITE_BYTES, work.kv_write_bytes)
             self.memory = record.memory
         ended, self._ended = self._ended, []
         return ended
@@ -91,6 +95,7 @@ class Fold:
         if op.verdict in ("hit", "miss", "too_short"):
             self._tally.add(names.QUERIES, op.num_tokens)
             self._tally.add(names.HITS, op.num_hit_tokens)
+            self._tally.add(names.CACHED_BY_SOURCE, op.num_hit_tokens, "device")
         if op.reason is not None:
             self._tally.add(names.MISSES, 1, op.reason)
 
@@ -177,8 +182,9 @@ class Fold:
         self.num_running -= sequence.runs
         self.num_waiting -= not sequence.runs
         if op.reason != "dropped":  # a beam that others beat is no output
-            request.reasons.append(op.reason)
-            self._tally.add(names.SUCCESS, 1, op.reason)
+            failed = op.reason == "abort" and op.detail  # nobody asked for it
+            request.reasons.append("error" if failed else op.reason)
+            self._tally.add(names.SUCCESS, 1, request.reasons[-1])
         if op.reason in ("stop", "length"):
             self._completed(sequence)
         if not request.num_alive:

@@ -16,7 +16,9 @@ from engine.trace.events import LookupReason, PreemptionMode, PreemptReason
 
 LABELS = ("model_name", "engine")
 ENGINE = "0"
-FINISHED = ("stop", "length", "abort")
+FINISHED = ("stop", "length", "abort", "error")  # error: the step failed, where the log has an abort with its cause
+SOURCES = ("device", "host", "p2p", "disk", "external_unspecified")  # vLLM's, of what was cached
+AWAKE = ("awake", "weights_offloaded", "discard_all")
 TOKENS: Literal["tokens"] = "tokens"  # buckets that depend on the model's longest sequence
 
 
@@ -55,6 +57,12 @@ WAITING_BY_REASON = _gauge(
     ("reason",),
     _each("capacity", "deferred"),
 )
+SLEEP_STATE = _gauge(
+    "vllm:engine_sleep_state",
+    "awake is 1, the others 0: a model that was let go is read again when it is asked for.",
+    ("sleep_state",),
+    _each(*AWAKE),
+)
 KV_USAGE = _gauge("vllm:kv_cache_usage_perc", "Share of the blocks that sequences hold, 0 to 1.")
 KV_TOKEN_USAGE = _gauge(
     "kvtheater:kv_cache_token_usage_perc",
@@ -74,12 +82,21 @@ BY_SOURCE = _counter(
     _each("local_compute", "local_cache_hit", "external_kv_transfer"),
 )
 CACHED_TOKENS = _counter("vllm:prompt_tokens_cached", "Of these, tokens that the prefix cache had.")
+CACHED_BY_SOURCE = _counter(
+    "vllm:prompt_tokens_cached_by_source",
+    "Tokens of vllm:prefix_cache_hits by where they were: device = the pool; no other tier is asked.",
+    ("source",),
+    _each(*SOURCES),
+)
 RECOMPUTED = _counter(
     "vllm:prompt_tokens_recomputed",
     "As vLLM counted it: 1 for a prompt of which all but the last token was cached.",
 )
 GENERATION_TOKENS = _counter("vllm:generation_tokens", "Tokens that were sampled.")
 SUCCESS = _counter("vllm:request_success", "Sequences that finished.", ("finished_reason",), _each(*FINISHED))
+FLOPS = _counter("vllm:estimated_flops_per_gpu", "Floating point operations of all steps, by formula.")
+READ_BYTES = _counter("vllm:estimated_read_bytes_per_gpu", "Weights and KV cache that the steps read, by formula.")
+WRITE_BYTES = _counter("vllm:estimated_write_bytes_per_gpu", "KV cache that the steps wrote, by formula.")
 NUM_PREEMPTIONS = _counter("vllm:num_preemptions", "Preemptions.")
 QUERIES = _counter("vllm:prefix_cache_queries", "Tokens for which the prefix cache was asked, at first admissions.")
 HITS = _counter("vllm:prefix_cache_hits", "Of these, tokens that were cached.")

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.trace import SpanKind, set_span_in_context
+from opentelemetry.trace import SpanKind, StatusCode, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from opentelemetry.util.types import AttributeValue
 
@@ -74,6 +74,8 @@ class RequestSpans:
         for name, start, end in _phases(request, ended):
             child = self._tracer.start_span(name, context=inside, start_time=began + _nano(start))
             child.end(began + _nano(end))
+        if "error" in request.reasons:
+            span.set_status(StatusCode.ERROR)
         span.end(began + _nano(ended))
 
     def close(self) -> None:

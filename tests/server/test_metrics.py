@@ -47,6 +47,7 @@ BOARD = {
     "Cached prompt tokens": ["vllm:prompt_tokens_cached_total", "vllm:prompt_tokens_total"],
     "Preemptions / s": ["vllm:num_preemptions_total"],
     "Waiting for capacity": ["vllm:num_requests_waiting_by_reason"],
+    "Status": ["vllm:engine_sleep_state"],
 }
 
 
@@ -245,7 +246,10 @@ def test_they_add_up_when_a_third_of_the_clients_leave(make_server: Callable[...
     ends = Counter(op.reason for op in ops if isinstance(op, Finish))
     samples = scraped(server.url)
     assert {r: total(samples, "vllm:request_success_total", finished_reason=r) for r in names.FINISHED} == {
-        r: ends[r] for r in ("stop", "length", "abort")
+        "stop": ends["stop"],
+        "length": ends["length"],
+        "abort": ends["abort"],
+        "error": 0,
     }
     assert sum(ends.values()) == sum(isinstance(op, Submit) for op in ops) and ends["length"] >= 30
     assert ends["abort"], "else nobody left in time"

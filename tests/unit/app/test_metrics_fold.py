@@ -18,13 +18,14 @@ from app.metrics.buckets import tokens_up_to
 from app.metrics.fold import Fold
 from app.metrics.names import Metric
 from app.metrics.tally import Tally
+from engine.engine import Engine
 from engine.trace.apply import apply
 from engine.trace.events import Admit, Copy, Evict, Finish, Fork, Lookup, Preempt, Sample, Submit, SwapIn
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures
 from engine.trace.records import Header, StepRecord, Timing
 from engine.trace.state import initial_state
 from tests.unit.app.metrics_runs import folded, recorded, retimed
-from tests.unit.engine.runs import CONFIGS, POLICIES, ops_of
+from tests.unit.engine.runs import CONFIGS, GREEDY, POLICIES, log_of, ops_of, tiny_llama
 
 T = TypeVar("T")
 SCENARIOS = [*CONFIGS, *POLICIES]  # arrivals, an abort, samples, beams, something adjusted, under each configuration
@@ -76,8 +77,14 @@ def test_counts_are_those_of_the_figures(name: str) -> None:
     assert tally.histograms[names.ITERATION_TOKENS.name].sum == totals.computed_tokens
     ended = Counter(s.finish_reason for s in sequences)
     assert {reason: value(tally, names.SUCCESS, reason) for reason in names.FINISHED} == {
-        reason: ended[reason] for reason in ("stop", "length", "abort")
+        "stop": ended["stop"],
+        "length": ended["length"],
+        "abort": 1,
+        "error": 0,
     }
+    assert value(tally, names.FLOPS) == totals.flops > 0
+    assert value(tally, names.READ_BYTES) + value(tally, names.WRITE_BYTES) == totals.bytes_moved
+    assert value(tally, names.CACHED_BY_SOURCE, "device") == totals.hit_tokens
     assert ended["abort"] == 1
 
 
@@ -232,6 +239,26 @@ def test_time_in_a_clients_lane_is_part_of_ttft_and_e2e_but_not_of_the_queue() -
     assert_observed(tally, names.PREFILL, [0.5])
     assert_observed(tally, names.DECODE, [0.0])
     assert_observed(tally, names.TPOT, [])  # of one token there is none
+
+
+def test_a_step_that_fails_ends_its_requests_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two requests run when the device gives up; the engine ends them, and neither had asked for that."""
+    with Engine(tiny_llama(), CONFIGS["roomy"]) as engine:
+        for prompt in ([5, 6, 7], [8, 9]):
+            engine.add_request(prompt, GREEDY)
+        engine.step()
+        monkeypatch.setattr(engine._runner, "execute", fails)
+        with pytest.raises(RuntimeError):
+            engine.step()
+        log = log_of(engine)
+        tally, fold, ended = folded(log.header, [log.record(i) for i in range(len(log))])
+    assert (value(tally, names.SUCCESS, "error"), value(tally, names.SUCCESS, "abort")) == (2, 0)
+    assert fold.num_running == 0 and len(ended) == 2
+    assert_observed(tally, names.E2E, [])
+
+
+def fails(*_: object) -> None:
+    raise RuntimeError("the device is gone")
 
 
 def test_token_buckets_are_one_two_five() -> None:

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from opentelemetry.trace import SpanKind
+from opentelemetry.trace import SpanKind, StatusCode
 
 from app.metrics import otlp
 from app.metrics.requests import Preempted, RequestTimes
@@ -128,6 +128,11 @@ def test_an_aborted_requests_last_phase_ends_with_it(kept: Kept, came_to: dict[s
     assert [span.name for span in kept.all if span.name != "llm_request"] == phases
     assert kept.seconds()[phases[-1]][1] == pytest.approx(1.75)
     assert "gen_ai.latency.time_to_first_token" not in dict(kept.root.attributes or {})
+
+
+def test_a_failed_request_is_marked_as_one(kept: Kept) -> None:
+    kept.spans.take(request(reasons=["error"]), record(13.0))
+    assert kept.root.status.status_code == StatusCode.ERROR
 
 
 def test_preemptions_are_events_at_their_time(kept: Kept) -> None:
