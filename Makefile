@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test test-fast processors lint types browser bench bench-guard soak fuzz clean
+.PHONY: run test test-fast processors lint types browser redis bench bench-guard soak fuzz clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -34,7 +34,7 @@ run: $(VENV)/.run
 	$(BIN)/kvtheater serve $(ARGS)
 
 # two workers, a file each (tests/conftest.py); ARGS="-n 0" runs in one process
-test: $(VENV)/.test node_modules/.installed browser
+test: $(VENV)/.test node_modules/.installed browser redis
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/biome check .
@@ -54,6 +54,9 @@ processors: $(VENV)/.test
 
 browser: $(VENV)/.test
 	@sh tools/get_chromium.sh $(BIN)
+
+redis:
+	@sh tools/get_redis.sh
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

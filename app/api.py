@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 import flask
 import msgspec
 from flask import Request, Response
-from werkzeug.exceptions import HTTPException
 
 from app import __version__, routing
 from app.api_answers import HealthAnswer, ListedTheater, TheatersAnswer
-from app.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
+from app.errors import AppError
 from app.fork_compare import Comparisons
 from app.layer_bytes import layer_bytes
 from app.models import Models
@@ -175,24 +174,6 @@ ROUTES = [
 def blueprint(theaters: Theaters, models: Models) -> flask.Blueprint:
     """The endpoints under /api."""
     return routing.blueprint("api", "/api", Here(theaters, models, Comparisons(theaters)), ROUTES)
-
-
-def answer_error(error: Exception) -> Response:
-    """The error handler of the application: JSON for every error."""
-    if isinstance(error, HTTPException):
-        status = error.code or 500
-        code = "not_found" if status == 404 else "bad_request" if status < 500 else "internal"
-        message = error.description or error.name
-    elif refusal := refusal_of(error):
-        code, message, status = refusal.code, refusal.message, HTTP_STATUS[refusal.code]
-    else:
-        flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
-        code, message, status = "internal", "the server made a mistake; its terminal says more", 500
-    response = json_answer({"error": {"code": code, "message": message}})
-    response.status_code = status
-    if code == "loading":
-        response.headers["Retry-After"] = str(RETRY_AFTER)
-    return response
 
 
 def _run(here: Here, request: Request, theater_id: str) -> OpenLog:

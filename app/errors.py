@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import tempfile
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec.structs import asdict
@@ -44,17 +45,26 @@ RETRY_AFTER = 2  # seconds: when to ask again for what is `loading`
 class AppError(Exception):
     """A refusal with its code; the message is one sentence for a person."""
 
-    def __init__(self, code: Code, message: str, objection: Objection | None = None) -> None:
-        """`objection`: what a guard of the engine said, for a page to word it."""
+    def __init__(
+        self, code: Code, message: str, objection: Objection | None = None, said: Mapping[str, str] | None = None
+    ) -> None:
+        """`objection`: what a guard of the engine said, for a page to word it. `said`: the message in other languages,
+        by their codes.
+        """
         super().__init__(message)
         self.code: Code = code
         self.message = message
         self.objection = objection
+        self.said = said
 
     def as_map(self) -> dict[str, Any]:
         """As it travels, over sockets and HTTP alike."""
         error: dict[str, Any] = {"code": self.code, "message": self.message}
-        return {"error": {**error, "objection": asdict(self.objection)} if self.objection else error}
+        if self.objection:
+            error["objection"] = asdict(self.objection)
+        if self.said:
+            error["said"] = dict(self.said)
+        return {"error": error}
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that has ended

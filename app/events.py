@@ -18,6 +18,7 @@ from app.classroom import bounds
 from app.classroom.access import OWNER, PASS, Access, Person, guest
 from app.classroom.classrooms import Classrooms
 from app.classroom.events import CLASS_EVENTS, ClassEvents
+from app.classroom.refusing import refusal
 from app.closing import Closing
 from app.engine_face import ServedModel
 from app.errors import AppError, one_sentence, refusal_of
@@ -306,7 +307,7 @@ class Events:
             AppError: `refused`.
         """
         if self._classrooms.asks(message.theater):
-            raise AppError("refused", "the class is being asked this: show what it said, and the lesson goes on")
+            raise refusal("refused", "poll.asked")
 
     def _watched(self, sid: str, message: messages.OfTheater) -> Watched:
         """What somebody may look at."""

@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import flask
 from flask import Response
+from werkzeug.exceptions import HTTPException
 
+from app.errors import HTTP_STATUS, RETRY_AFTER, AppError, Code, refusal_of
 from app.plain import to_json
 
 Endpoint = Callable[..., Response]  # (here, request, **parts of the path)
@@ -43,4 +45,22 @@ def json_answer(value: Any) -> Response:
     """The value as JSON, in the form of `plain.to_json`, which no cache keeps."""
     response = Response(to_json(value), mimetype="application/json")
     response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def answer_error(error: Exception) -> Response:
+    """The error handler of the application: JSON for every error."""
+    if isinstance(error, HTTPException):
+        status = error.code or 500
+        code: Code = "not_found" if status == 404 else "bad_request" if status < 500 else "internal"
+        refusal = AppError(code, error.description or error.name)
+    elif found := refusal_of(error):
+        refusal, status = found, HTTP_STATUS[found.code]
+    else:
+        flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
+        refusal, status = AppError("internal", "the server made a mistake; its terminal says more"), 500
+    response = json_answer(refusal.as_map())
+    response.status_code = status
+    if refusal.code == "loading":
+        response.headers["Retry-After"] = str(RETRY_AFTER)
     return response

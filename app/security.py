@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from app.classroom.access import OWNER, PASS
-from app.classroom.classrooms import Classrooms
+from app.classroom.access import OWNER, PASS, Person, Shown
+from app.classroom.codes import Pass
 from app.errors import HTTP_STATUS, AppError
 from app.openai.errors import of_refusal
 from app.openai.keys import digest
 from app.openai.paths import ALIVE, is_api
-from app.settings import ServerSettings, is_loopback
+from app.settings import is_loopback
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -32,6 +32,7 @@ WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 COOKIE = "kvtheater_token"
 PASS_COOKIE = "kvtheater_class"
+SHOWN = "kvtheater.shown"  # in a request's environment: what was shown, a Shown
 JOIN = "/j/"
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
 GUEST_FOLDERS = ("/static/", "/vendor/", "/words/")
@@ -64,12 +65,25 @@ SECURITY_HEADERS = [
 class Guard:
     """WSGI middleware around the whole application."""
 
-    def __init__(self, app: WSGI, settings: ServerSettings, classrooms: Classrooms) -> None:
-        self._app = app
-        self._classrooms = classrooms
-        self._token = settings.token
-        self._api_keys = settings.api.keys if settings.api is not None else {}
-        self._host = settings.host.strip("[]").lower()
+    def __init__(
+        self,
+        app: WSGI,
+        host: str | None,
+        who: Callable[[Shown], Person],
+        api_keys: Container[str] = (),
+        is_elsewhere: Callable[[str], bool] = lambda path: False,
+    ) -> None:
+        """Put it in front of `app`.
+
+        Args:
+            app: what answers.
+            host: what is listened on, where everybody who can reach it is an owner; None: where a token is asked for.
+            who: says who shows this. Called on the hub thread, where it may wait as greenlets do.
+            api_keys: digests of the keys to the interface for programs, if it asks for one.
+            is_elsewhere: which addresses are answered by another process, behind its own guard.
+        """
+        self._app, self._who, self._api_keys, self._is_elsewhere = app, who, api_keys, is_elsewhere
+        self._host = None if host is None else host.strip("[]").lower()
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
@@ -80,11 +94,13 @@ class Guard:
         try:
             self._check_site(environ)
             _check_handshake(environ)
-            redirect = self._check_token(environ)
+            path = str(environ.get("PATH_INFO", "/"))
+            way = None if self._is_elsewhere(path) else self._check_token(environ, path)
         except AppError as error:
             return _answer_error(error, start, str(environ.get("PATH_INFO", "")))
-        if redirect is not None:
-            cookie = f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Lax"
+        if way is not None:
+            redirect, token = way
+            cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Lax"
             start("303 See Other", [("Location", redirect), ("Set-Cookie", cookie), ("Content-Length", "0")])
             return [b""]
         return self._app(environ, start)
@@ -93,7 +109,7 @@ class Guard:
         host = environ.get("HTTP_HOST", "")
         name = _host_name(host)
         # With a token the name does not matter: another site's page cannot have the cookie, which belongs to ours.
-        if self._token is None and not (is_loopback(name) or name == self._host):
+        if self._host is not None and not (is_loopback(name) or name == self._host):
             raise AppError("forbidden", f"this server does not answer to the name {name[:80]!r}")
         if not _asked_from_here(environ):
             raise AppError("forbidden", "requests from another site's page are refused; open the address itself")
@@ -101,30 +117,21 @@ class Guard:
         if origin and _netloc(origin) != host.lower():
             raise AppError("forbidden", "requests from another site's page are refused")
 
-    def _check_token(self, environ: Environ) -> str | None:
-        """Check the token. Returns where to go instead, without it, when a page was opened with it in its address."""
-        path = str(environ.get("PATH_INFO", "/"))
-        environ[PASS] = self._classrooms.known(_cookie(environ, PASS_COOKIE))
-        environ[OWNER] = self._token is None
+    def _check_token(self, environ: Environ, path: str) -> tuple[str, str] | None:
+        """Check who asks. Returns where to go instead, and the token, when a page was opened with it in its address."""
         if self._api_keys and is_api(path):
-            if digest(bearer(environ)) in self._api_keys or (self._token is None and path in ALIVE):
+            if digest(bearer(environ)) in self._api_keys or (self._host is not None and path in ALIVE):
                 return None
-            if self._token is None:
+            if self._host is not None:
                 raise AppError("token_required", "this server asks for an API key")
-        if self._token is None:
-            return None
         query = parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
-        given = dict(query).get("token")
-        if given is not None and self._matches(given):
-            environ[OWNER] = True
+        if (given := dict(query).get("token")) and self._host is None and self._is_owners(environ, given):
             if environ["REQUEST_METHOD"] != "GET" or path.startswith(FOR_PROGRAMS):
                 return None
             rest = urlencode([(k, v) for k, v in query if k != "token"])
-            return (
-                "/" + quote(path.lstrip("/"), encoding="latin-1") + (f"?{rest}" if rest else "")
-            )  # one slash: never another site's address
-        if self._matches(_cookie(environ, COOKIE)) or self._matches(bearer(environ)):
-            environ[OWNER] = True
+            # one slash: never another site's address
+            return "/" + quote(path.lstrip("/"), encoding="latin-1") + (f"?{rest}" if rest else ""), given
+        if self._is_owners(environ, _cookie(environ, COOKIE), bearer(environ)):
             return None
         if _is_door(path) or (environ[PASS] and _is_for_guests(environ["REQUEST_METHOD"], path)):
             return None
@@ -132,9 +139,22 @@ class Guard:
             "token_required", "this server needs its token: open the address that it printed, with ?token= at the end"
         )
 
-    def _matches(self, given: str) -> bool:
-        assert self._token is not None
-        return hmac.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+    def _is_owners(self, environ: Environ, *tokens: str) -> bool:
+        """Note who asks, who shows these, and whether it is an owner."""
+        environ[SHOWN] = shown = Shown(tuple(filter(None, tokens)), _cookie(environ, PASS_COOKIE))
+        environ[OWNER], environ[PASS] = self._who(shown)
+        return bool(environ[OWNER])
+
+
+def recognizer(token: str | None, known: Callable[[str], Pass | None]) -> Callable[[Shown], Person]:
+    """Who shows what, for a server with this token; None: everybody is an owner. `known`: whose pass a text is."""
+    wanted = token and token.encode()
+
+    def who(shown: Shown) -> Person:
+        matches = [hmac.compare_digest(given.encode("utf-8", "replace"), wanted) for given in shown.tokens if wanted]
+        return Person(wanted is None or any(matches), known(shown.ticket))
+
+    return who
 
 
 def _asked_from_here(environ: Environ) -> bool:
@@ -147,6 +167,13 @@ def _asked_from_here(environ: Environ) -> bool:
     visit = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("HTTP_SEC_FETCH_DEST") == "document"
     path = str(environ.get("PATH_INFO", ""))
     return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and (path in PAGES or _is_door(path))
+
+
+def address_of(environ: Environ) -> str:
+    """The address of who asks. A proxy on this machine is believed when it says for whom it does."""
+    peer = str(environ.get("REMOTE_ADDR", ""))
+    named = str(environ.get("HTTP_X_FORWARDED_FOR", "")).rpartition(",")[2].strip()
+    return named[:64] if named and is_loopback(peer) else peer
 
 
 def _host_name(host: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import flask
 from flask import Flask, Response
 
-from app import api, api_models, assets, bench_page, events, pages, words
+from app import api, api_models, assets, bench_page, events, pages, routing, words
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.classroom import exports
@@ -33,7 +33,8 @@ from app.openai.theaters import ApiTheaters
 from app.paths import static_dir, templates_dir
 from app.recordings import endpoints
 from app.recordings.library import open_library
-from app.security import Guard
+from app.relay.relays import Relays
+from app.security import Guard, recognizer
 from app.settings import ServerSettings
 from app.theaters import Theaters
 from app.transport.access_log import AccessLog
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def _answer_error(error: Exception) -> Response:
-    return openai.answer_error(error) if is_api(flask.request.path) else api.answer_error(error)
+    return openai.answer_error(error) if is_api(flask.request.path) else routing.answer_error(error)
 
 
 def create_app(
@@ -58,6 +59,9 @@ def create_app(
 
     `shown`: trace files to show beside those of the library. `access_log`: where each request is noted;
     `spans`: is told of each request to a model that has ended.
+
+    Raises:
+        BusError: there is no such message queue as the settings name.
     """
     app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))
     app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
@@ -102,5 +106,11 @@ def create_app(
     app.register_blueprint(metrics_endpoint.blueprint(metrics))
     app.register_error_handler(Exception, _answer_error)
 
-    app.wsgi_app = Guard(assets.StaticFiles(app.wsgi_app, static_dir()), settings, classrooms)  # type: ignore[method-assign]
+    recognize = recognizer(settings.token, classrooms.known)
+    if settings.message_queue is not None:
+        app.extensions["kvtheater.relays"] = Relays(settings.message_queue, transport.hub, transport.clients, recognize)
+    host = settings.host if settings.token is None else None
+    keys = settings.api.keys if settings.api is not None else {}
+    files = assets.StaticFiles(app.wsgi_app, static_dir())
+    app.wsgi_app = Guard(files, host, recognize, keys)  # type: ignore[method-assign]
     return app

@@ -7,6 +7,8 @@ import socket
 
 from flask import Flask
 
+from app.relay.relays import Relays
+
 DEFAULT_PORT = 8765
 PORTS_TO_TRY = 20
 
@@ -58,7 +60,11 @@ class Listener:
         self._ending = app.extensions["kvtheater.ending"]
         self._theaters = app.extensions["kvtheater"]
         self._transport = app.extensions["kvtheater.transport"]
+        self._relays: Relays | None = app.extensions.get("kvtheater.relays")
+        host = bound.getsockname()[0]
         self._thread = self._transport.start(app, bound)
+        if self._relays is not None:
+            self._relays.start(_address(host, self.port))
 
     def close(self) -> int:
         """Accept no more connections, close the theaters and delete their logs, then end the connections.
@@ -69,6 +75,14 @@ class Listener:
         for end in self._ending:
             end()
         left: int = self._theaters.close()
+        if self._relays is not None:
+            self._relays.stop()
         self._transport.stop()
         self._thread.join()
         return left
+
+
+def _address(host: str, port: int) -> str:
+    """Where this machine reaches a server that listens on the address."""
+    here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{here}]:{port}" if ":" in here else f"http://{here}:{port}"

@@ -30,6 +30,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     max_model_bytes: int | None = None  # weights of all models that are loaded; None: half of the device's memory
     max_log_bytes: int = 512 * MIB  # above it a theater keeps no more captures, above twice that no more records
 
+    message_queue: str | None = None  # a Redis, by which web workers hold sockets for this process; None: no workers
+
     data_dir: Path | None = None  # where recordings are kept, in a folder of it; None: nothing is kept
     api: ApiSettings | None = None  # None: OpenAI's clients are not answered
     class_store: str | None = None  # a database for classes that are kept; None: a file in data_dir
@@ -47,6 +49,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.token is None and not is_loopback(self.host):
             raise ValueError(f"listening on {self.host} needs a token, because it is not the loopback interface")
+        if self.token is None and self.message_queue is not None:
+            raise ValueError("web workers need a token: others reach them")
 
 
 def is_loopback(host: str) -> bool:

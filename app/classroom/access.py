@@ -11,11 +11,13 @@ import threading
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.codes import Pass
+from app.classroom.refusing import refusal
 from app.classroom.seats import Seat
-from app.errors import AppError
 
 # what a request's environment says of who asks: app/security.py writes it
 OWNER = "kvtheater.owner"  # bool
@@ -26,6 +28,13 @@ def guest(environ: Mapping[str, Any]) -> Pass | None:
     """Whose connection a request begins, if a guest's: such a one has so many (`Limits.sessions_of_one`)."""
     found: Pass | None = environ.get(PASS)
     return None if environ.get(OWNER) else found
+
+
+class Shown(Struct, array_like=True, frozen=True):
+    """What a browser shows of who it is: whatever may be the server's token, and a pass to a class."""
+
+    tokens: tuple[str, ...]
+    ticket: str
 
 
 class Person(NamedTuple):
@@ -66,7 +75,7 @@ class Access:
             AppError: `forbidden`.
         """
         if not self.person(sid).is_owner:
-            raise AppError("forbidden", "followers of a class cannot do this")
+            raise refusal("forbidden", "class.follower")
 
     def drive(self, sid: str, theater_id: str) -> None:
         """Command a run.
@@ -77,15 +86,15 @@ class Access:
         found = self._classrooms.of_theater(theater_id)
         if found is not None:
             if not found.may_drive(sid):
-                driver = found.driver_name
-                said = f"{driver} drives now" if driver else "the presenter drives"
-                raise AppError("forbidden", f"this run is the class's, and {said}")
+                if driver := found.driver_name:
+                    raise refusal("forbidden", "drive.other", name=driver)
+                raise refusal("forbidden", "drive.presenter")
             return
         owner = self._labs.get(theater_id)
         person = self.person(sid)
         if person.is_owner or (owner is not None and owner == person.seat):
             return
-        raise AppError("forbidden", "this run is not yours")
+        raise refusal("forbidden", "drive.not_yours")
 
     def watch(self, sid: str, theater_id: str) -> None:
         """Look at a run.
@@ -101,11 +110,11 @@ class Access:
                 return
             found = self._classrooms.get(person.seat.class_id)
             if found.is_over:
-                raise AppError("forbidden", "your class is over")
+                raise refusal("forbidden", "class.yours_over")
             found.seat(person.seat.seat)  # a seat that was taken away sees nothing more
             if theater_id in found.theaters:
                 return
-        raise AppError("forbidden", "your class has not been shown this run")
+        raise refusal("forbidden", "class.not_shown")
 
     def seat(self, sid: str) -> tuple[Classroom, Seat]:
         """The follower at a connection.
@@ -124,7 +133,7 @@ class Access:
         """
         person = self.person(sid)
         if person.seat is None:
-            raise AppError("forbidden", "you are in no class: come in with its code")
+            raise refusal("forbidden", "seat.no_class")
         return self._classrooms.get(person.seat.class_id), person.seat.seat
 
     def presents(self, sid: str, class_id: str) -> Classroom:
@@ -135,7 +144,7 @@ class Access:
         """
         found = self._classrooms.get(class_id)
         if sid not in found.presenters:
-            raise AppError("forbidden", "only the presenter of this class can do this")
+            raise refusal("forbidden", "class.presenter")
         return found
 
     def lab(self, theater_id: str, of: Pass | None) -> None:

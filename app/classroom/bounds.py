@@ -9,6 +9,7 @@ from collections.abc import Callable
 from app import messages
 from app.classroom.access import Access
 from app.classroom.codes import Pass
+from app.classroom.refusing import refusal
 from app.errors import AppError
 from app.pool_bytes import pool_bytes
 from app.theater import Theater
@@ -43,7 +44,7 @@ class Commands:
         with self._lock:
             mine, all_of_them = self._under_way.get(seat, 0), sum(self._under_way.values())
             if mine >= MOST_OF_ONE or all_of_them >= MOST_COMMANDS:
-                raise AppError("busy", "your run has enough to do: ask again when it has done that")
+                raise refusal("busy", "lab.busy")
             self._under_way[seat] = mine + 1
         return functools.partial(self._give, seat)
 
@@ -57,19 +58,19 @@ class Commands:
 def check_text(text: str) -> None:
     """Raises AppError: `refused`."""
     if len(text.encode("utf-8", "replace")) > MOST_PROMPT_BYTES:
-        raise AppError("refused", f"in a class a text has at most {MOST_PROMPT_BYTES} bytes of UTF-8")
+        raise refusal("refused", "lab.text", n=MOST_PROMPT_BYTES)
 
 
 def check_submit(message: messages.Submit, sampling: SamplingParams) -> None:
     """Raises AppError: `refused`."""
     if len(message.prompts) > MOST_PROMPTS:
-        raise AppError("refused", f"in a class {MOST_PROMPTS} prompts are taken at once")
+        raise refusal("refused", "lab.prompts", n=MOST_PROMPTS)
     for prompt in message.prompts:
         check_text(prompt.text)
     if sampling.max_tokens is None or sampling.max_tokens > MOST_TOKENS:
-        raise AppError("refused", f"in a class an answer has at most {MOST_TOKENS} tokens: set max_tokens")
+        raise refusal("refused", "lab.tokens", n=MOST_TOKENS)
     if sampling.num_sequences > MOST_SEQUENCES:
-        raise AppError("refused", f"in a class a prompt has at most {MOST_SEQUENCES} sequences")
+        raise refusal("refused", "lab.sequences", n=MOST_SEQUENCES)
 
 
 def check_configure(theater: Theater, config: EngineConfig, model: str | None) -> None:
@@ -79,7 +80,7 @@ def check_configure(theater: Theater, config: EngineConfig, model: str | None) -
         AppError: `refused`.
     """
     if model not in (None, theater.model_name):
-        raise AppError("refused", "in a class a run stays on the class's model")
+        raise refusal("refused", "lab.model")
     facts = theater.model.facts
     try:
         wanted = pool_bytes(config, facts)
@@ -87,4 +88,4 @@ def check_configure(theater: Theater, config: EngineConfig, model: str | None) -
     except ConfigError as error:
         raise AppError("refused", str(error)) from error
     if wanted > most:
-        raise AppError("refused", f"in a class a pool has at most the {most} bytes of the class's run, not {wanted}")
+        raise refusal("refused", "lab.pool", most=most, wanted=wanted)

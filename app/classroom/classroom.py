@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from app.classroom.codes import Secret, new_code
 from app.classroom.lab_places import LabPlaces
 from app.classroom.polls import Answer, Kind, LessonQuestion, Phase, Poll
+from app.classroom.refusing import refusal
 from app.classroom.seats import Seat, checked_name, invented_name
 from app.classroom.told import ClassDesk, ClassTold, LessonAt, Mine, Names, SeatTold, Wish
 from app.errors import AppError
@@ -97,7 +98,7 @@ class Classroom:
         """
         found = self._seats.get(key)
         if found is None:
-            raise AppError("refused", "you are not in this class: come in with its code")
+            raise refusal("refused", "seat.none")
         return found
 
     def present(self, sid: str) -> None:
@@ -115,7 +116,7 @@ class Classroom:
         with self._lock:
             self._check_open()
             if key in self._sent_away:
-                raise AppError("refused", "the presenter has taken your seat away")
+                raise refusal("refused", "seat.taken_away")
             seat = self._seats.get(key)
             if seat is None:
                 if len(self._seats) >= MOST_SEATS:
@@ -144,11 +145,11 @@ class Classroom:
     def rename(self, seat: Seat, name: str) -> None:
         """Raises AppError: no name, one that somebody has, or names are not wanted here."""
         if self.names == "none":
-            raise AppError("refused", "this class has no names")
+            raise refusal("refused", "name.none")
         wanted = checked_name(name)
         with self._lock:
             if any(other.name == wanted and other is not seat for other in self._seats.values()):
-                raise AppError("refused", "somebody in this class is called so already")
+                raise refusal("refused", "name.taken")
             seat.name = wanted
         self.news(everybody=self._driver is seat)
 
@@ -265,9 +266,9 @@ class Classroom:
         with self._lock:
             self._check_open()
             if self.poll and self.poll.phase != "shown":
-                raise AppError("refused", "a question is open: show what came of it before the next one")
+                raise refusal("refused", "poll.open")
             if len(self.polls) >= MOST_POLLS:
-                raise AppError("refused", f"a class takes {MOST_POLLS} questions")
+                raise refusal("refused", "poll.most", n=MOST_POLLS)
             poll = Poll(len(self.polls), kind, text, options, lesson, seconds)
             self.polls.append(poll)
         self.news()
@@ -278,7 +279,7 @@ class Classroom:
         with self._lock:
             poll = self.poll
             if poll is None or poll.number != number:
-                raise AppError("refused", "this question is over: your answer of before stands")
+                raise refusal("refused", "poll.over")
             poll.answer(seat.key, in_round, given)
         self.news(everybody=False)
 
@@ -287,7 +288,7 @@ class Classroom:
         with self._lock:
             poll = self.poll
             if poll is None or poll.number != number:
-                raise AppError("refused", "another question is on the wall by now")
+                raise refusal("refused", "poll.other")
             poll.go(to, right)
         self.news()
         return poll
@@ -421,17 +422,17 @@ class Classroom:
         """
         found = next((seat for seat in self._seats.values() if seat.number == number), None)
         if found is None:
-            raise AppError("refused", "nobody sits there any more")
+            raise refusal("refused", "seat.nobody")
         return found
 
     def _check_open(self) -> None:
         if self._over:
-            raise AppError("refused", "this class is over")
+            raise refusal("refused", "class.over")
 
     def _make_room(self) -> None:
         """The one who left longest ago without having answered anything makes room."""
         answered = {key for poll in self.polls for votes in poll.rounds for key in votes}
         idle = [seat for seat in self._seats.values() if not seat.is_here and seat.key not in answered]
         if not idle:
-            raise AppError("refused", f"this class is full: it has {MOST_SEATS} seats")
+            raise refusal("refused", "seat.full", n=MOST_SEATS)
         del self._seats[min(idle, key=lambda seat: seat.left_at).key]

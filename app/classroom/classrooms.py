@@ -12,8 +12,8 @@ from typing import Any
 from app.broadcast import Emit
 from app.classroom.classroom import Classroom
 from app.classroom.codes import BURST, RATE, Allowance, Pass, Passes, as_code
+from app.classroom.refusing import refusal
 from app.classroom.told import Names
-from app.errors import AppError
 
 MOST_CLASSES = 64  # of one server
 EMPTY = 600.0  # seconds without anybody after which a class makes room for another
@@ -56,7 +56,7 @@ class Classrooms:
             if len(self._classes) >= MOST_CLASSES:
                 free = [one for one in self._classes.values() if one.is_over or one.empty_for >= EMPTY]
                 if not free:
-                    raise AppError("refused", f"{MOST_CLASSES} classes are open on this server: end one first")
+                    raise refusal("refused", "class.most", n=MOST_CLASSES)
                 del self._classes[max(free, key=lambda one: (one.is_over, one.empty_for)).id]
             found = Classroom(secrets.token_urlsafe(6), title, names, self._changed)
             self._classes[found.id] = found
@@ -70,7 +70,7 @@ class Classrooms:
         """
         found = self._classes.get(class_id)
         if found is None:
-            raise AppError("not_found", "this class is over, or the server was started anew")
+            raise refusal("not_found", "class.gone")
         return found
 
     def all(self) -> list[Classroom]:
@@ -104,14 +104,14 @@ class Classrooms:
         found = next((one for one in self.all() if not one.is_over and one.code == as_code(code)), None)
         if key:
             if found is None or not secrets.compare_digest(key.encode(), found.key.encode()):
-                raise AppError("not_found", "this link leads to no class: it may be over")
+                raise refusal("not_found", "door.link")
         elif self._guesses.is_empty:
-            raise AppError("busy", "too many wrong codes were tried: scan the QR code, or try again in a minute")
+            raise refusal("busy", "door.guesses")
         elif found is None:
             self._guesses.take()
-            raise AppError("not_found", "there is no class with this code: look at the wall again")
+            raise refusal("not_found", "door.code")
         if not self._coming(address).take():
-            raise AppError("busy", "too many come in from your network at once: try again in a minute")
+            raise refusal("busy", "door.many")
         return self._passes.new(found.id)
 
     def known(self, text: str) -> Pass | None:

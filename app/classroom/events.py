@@ -16,6 +16,7 @@ from app.classroom.classrooms import Classrooms
 from app.classroom.doors import door, origins
 from app.classroom.labs import Labs
 from app.classroom.polls import LessonQuestion
+from app.classroom.refusing import refusal
 from app.classroom.results import results_of
 from app.classroom.seats import Seat
 from app.classroom.store import LONGEST, Store
@@ -60,7 +61,7 @@ class ClassEvents:
         self._access.own(sid)
         found = self._classrooms.get(message.id)
         if found.is_over or not found.secret.fits(message.secret):
-            raise AppError("forbidden", "this is not the presenter's browser, or the class is over")
+            raise refusal("forbidden", "class.not_presenter")
         found.present(sid)
         return self._presenting(found, message.origin)
 
@@ -82,7 +83,7 @@ class ClassEvents:
         found = self._access.presents(sid, message.id)
         today = datetime.date.today()
         if not today <= message.until <= today + LONGEST:
-            raise AppError("bad_request", f"until: a day from today on, within {LONGEST.days // 366} years")
+            raise refusal("bad_request", "class.until", n=LONGEST.days // 366)
         self._store.keep(results_of(found), message.until)
         found.kept(message.until.isoformat())
         return {}
@@ -101,12 +102,12 @@ class ClassEvents:
     def cast(self, sid: str, message: messages.ClassCast) -> Nothing:
         found = self._classrooms.get(message.id)
         if not found.may_drive(sid):
-            raise AppError("forbidden", "somebody else drives this class now")
+            raise refusal("forbidden", "drive.class")
         if message.theater is not None:
             self._theaters.watch(message.theater)  # there is one
             other = self._classrooms.of_theater(message.theater)
             if other is not None and other is not found:
-                raise AppError("refused", "another class has this run on stage")
+                raise refusal("refused", "drive.stage")
             if other is None:
                 self._access.drive(sid, message.theater)
         if found.cast(message.theater, message.view) and message.theater is not None:
@@ -152,9 +153,9 @@ class ClassEvents:
             found.ask("lesson", "", [], self._asked(found), message.seconds)
             return {}
         if not text:
-            raise AppError("bad_request", "text: what do you ask?")
+            raise refusal("bad_request", "poll.text")
         if message.kind == "choice" and (len(options) < 2 or not all(options)):
-            raise AppError("bad_request", "options: a choice has two at least")
+            raise refusal("bad_request", "poll.two")
         found.ask(message.kind, text, options if message.kind == "choice" else [], None, message.seconds)
         return {}
 
@@ -211,7 +212,7 @@ class ClassEvents:
         if sid not in found.presenters:
             attended, seat = self._access.seat(sid)
             if attended is not found or not seat.is_remote:
-                raise AppError("forbidden", "this phone is not the presenter's remote")
+                raise refusal("forbidden", "drive.no_remote")
         pressed: ClassPressed = {"id": found.id, "key": message.key}
         self._emit("class_pressed", pressed, found.driver_sids())
         return {}
@@ -253,7 +254,7 @@ class ClassEvents:
         room = self._lessons.find(found.theater or "")
         course = room.course
         if not isinstance(course.barrier, Ask) or course.question is None or course.is_answered:
-            raise AppError("refused", "the lesson asks nothing now")
+            raise refusal("refused", "poll.lesson_asks_nothing")
         words = worded(course.question, course.language)
         return LessonQuestion(room.theater.theater_id, course.at, course.question.right, *words)
 

@@ -21,6 +21,7 @@ from app.classroom.access import Access
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.codes import Pass
+from app.classroom.refusing import refusal
 from app.classroom.told import LabsWhy
 from app.closing import Closing
 from app.errors import AppError
@@ -121,9 +122,9 @@ class Labs:
             AppError: `refused` when there are none in this class or nothing is on stage; what making a run raises.
         """
         if not found.labs.is_on:
-            raise AppError("refused", "the presenter has not opened labs in this class")
+            raise refusal("refused", "lab.closed")
         if self._stage(found) is None:
-            raise AppError("refused", "no live run is on stage that a lab could be like")
+            raise refusal("refused", "lab.no_stage")
         with self._lock:
             if not found.labs.wait(key):
                 return

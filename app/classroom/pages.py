@@ -13,7 +13,7 @@ from app import routing
 from app.classroom.classrooms import Classrooms
 from app.errors import HTTP_STATUS, AppError
 from app.routing import Route
-from app.security import PASS_COOKIE
+from app.security import PASS_COOKIE, address_of
 
 DAY = 24 * 3600  # seconds for which a browser keeps its seat
 _WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "door.json").read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def typed(here: Here, request: Request) -> Response:
 def come_in(here: Here, request: Request, given: str) -> Response:
     """A browser that has a seat already keeps it, if it is in the same class."""
     try:
-        text = here.classrooms.new_pass(given, request.remote_addr or "")
+        text = here.classrooms.new_pass(given, address_of(request.environ))
     except AppError as error:
         return _door(request, given.partition(".")[0], error)
     had, has = here.classrooms.known(request.cookies.get(PASS_COOKIE, "")), here.classrooms.known(text)

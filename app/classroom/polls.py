@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct
 
+from app.classroom.refusing import refusal
 from app.errors import AppError
 
 Kind = Literal["choice", "number", "slot", "token", "lesson"]
@@ -117,7 +118,7 @@ class Poll:
             AppError: `refused` when the round is over, `bad_request` for what is no answer to it.
         """
         if not self.takes_answers or in_round != len(self.rounds) - 1:
-            raise AppError("refused", "this round is over: your answer of before stands")
+            raise refusal("refused", "poll.round_over")
         self.rounds[-1][seat] = self._checked(given)
 
     def go(self, to: Phase, right: Answer = None) -> None:
@@ -130,7 +131,7 @@ class Poll:
             raise AppError("refused", f"a question that is {self.phase} cannot be {to}")
         if to == "again":
             if len(self.rounds) > 1:
-                raise AppError("refused", "both rounds are over: show what came of them")
+                raise refusal("refused", "poll.rounds")
             self.rounds.append({})
         if to == "shown":
             self.right = None if right is None else self._checked(right)
@@ -183,17 +184,17 @@ class Poll:
             case "choice" | "lesson":
                 if isinstance(given, int) and 0 <= given < self.num_options:
                     return given
-                raise AppError("bad_request", f"there are the answers 0 to {self.num_options - 1}")
+                raise refusal("bad_request", "poll.options", last=self.num_options - 1)
             case "slot":
                 if isinstance(given, int) and 0 <= given <= 2**31:
                     return given
-                raise AppError("bad_request", "a slot is a whole number from 0 on")
+                raise refusal("bad_request", "poll.slot")
             case "number":
                 if isinstance(given, int | float) and math.isfinite(given) and abs(given) <= LARGEST:
                     return float(given)
-                raise AppError("bad_request", f"a number is wanted, of {LARGEST:g} at most")
+                raise refusal("bad_request", "poll.number", most=f"{LARGEST:g}")
             case "token":
                 text = unicodedata.normalize("NFC", given).strip() if isinstance(given, str) else ""
                 if 0 < len(text) <= MOST_CHARACTERS and text.isprintable():
                     return text
-                raise AppError("bad_request", f"a token is wanted, of {MOST_CHARACTERS} characters at most")
+                raise refusal("bad_request", "poll.token", n=MOST_CHARACTERS)

@@ -8,8 +8,8 @@ import time
 import unicodedata
 from pathlib import Path
 
+from app.classroom.refusing import refusal
 from app.classroom.told import Wish
-from app.errors import AppError
 
 LONGEST_NAME = 24  # characters
 LOST_EVERY = 10.0  # seconds between two marks of one seat
@@ -77,5 +77,5 @@ def checked_name(text: str) -> str:
     name = " ".join(unicodedata.normalize("NFC", text).split())
     name = "".join(letter for letter in name if letter.isprintable())
     if not name or len(name) > LONGEST_NAME:
-        raise AppError("bad_request", f"a name has 1 to {LONGEST_NAME} characters")
+        raise refusal("bad_request", "name.length", n=LONGEST_NAME)
     return name

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.api_answers import KeptClass
+from app.classroom.refusing import refusal
 from app.classroom.results import ClassResults
-from app.errors import AppError, one_sentence
+from app.errors import one_sentence
 
 if TYPE_CHECKING:
     from app.classroom.database import Database
@@ -52,7 +53,7 @@ class Store:
             AppError: `refused`, also where nothing can be kept.
         """
         if not self.can_keep:
-            raise AppError("refused", "this server keeps nothing: start it with --data-dir or --class-store")
+            raise refusal("refused", "class.keeps_nothing")
         self._opened().keep(results, until)
 
     def all(self) -> list[KeptClass]:
@@ -69,7 +70,7 @@ class Store:
         found = self._existing()
         results = found.get(class_id) if found else None
         if results is None:
-            raise AppError("not_found", "nothing is kept of this class: it was deleted, or its date has passed")
+            raise refusal("not_found", "class.not_kept")
         return results
 
     def delete(self, class_id: str) -> None:

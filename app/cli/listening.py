@@ -63,7 +63,9 @@ def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSetting
     for name in ("max_recordings", "max_library_mib"):
         if (given := getattr(arguments, name)) < 0:
             raise UserError(f"--{name.replace('_', '-')} must be at least 0, not {given}")
-    token = None if is_loopback(arguments.host) else secrets.token_urlsafe(24)
+    # whoever is in front of a web worker is not on this machine
+    alone = is_loopback(arguments.host) and more.get("message_queue") is None
+    token = None if alone else secrets.token_urlsafe(24)
     return ServerSettings(
         host=arguments.host,
         token=token,
@@ -102,6 +104,20 @@ def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
         raise UserError(str(error)) from error
     with bound:
         yield bound
+
+
+def check_queue(url: str, is_server: bool) -> None:
+    """That there is a message queue, before anything slow.
+
+    Raises:
+        UserError: one sentence.
+    """
+    from app.relay.bus import BusError, check
+
+    try:
+        check(url, is_server)
+    except BusError as error:
+        raise UserError(f"--message-queue: {error}") from error
 
 
 def serve_until_stopped(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.api_options import add_api_options, api_settings
-from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
+from app.cli.listening import add_server_options, bound_socket, check_queue, serve_until_stopped, server_settings
 from app.cli.loading_thread import LoadingThread
 from app.cli.observing import access_log, add_observing_options, request_spans
 from app.cli.options import UserError, add_command, add_engine_options, add_model_options, engine_config
@@ -29,6 +29,8 @@ def add_parser(commands: Any) -> None:
         "  kvtheater serve bundled ./my-model    two models: the page chooses, each run is on one\n"
         "  kvtheater serve --api                 answer OpenAI's clients at /v1, and show what comes of it\n"
         "  kvtheater serve --class               for a class: phones join by a QR code on the page\n"
+        "  kvtheater serve --class --message-queue redis://localhost\n"
+        "                                        for a class on several processes: see kvtheater worker\n"
         "  kvtheater serve --host 0.0.0.0        for others in the network, who need the printed token\n",
     )
     parser.add_argument(
@@ -54,6 +56,12 @@ def add_parser(commands: Any) -> None:
         "folder, made when the first is kept)",
     )
     add_api_options(parser)
+    server.add_argument(
+        "--message-queue",
+        metavar="URL",
+        help="a Redis, redis://HOST:PORT/DATABASE, by which web workers (kvtheater worker) hold the sockets of many "
+        "followers; whoever can reach it can read and say everything",
+    )
     server.add_argument(
         "--max-theaters", type=int, default=ServerSettings().max_theaters, metavar="N", help="(default: %(default)s)"
     )
@@ -88,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
             database_url(arguments.class_store)
         except ValueError as error:
             raise UserError(f"--class-store: {error}") from error
+    if arguments.message_queue is not None:
+        check_queue(arguments.message_queue, is_server=True)
     arguments.host = arguments.host or ("0.0.0.0" if arguments.is_class else "127.0.0.1")
     first, *others = _names(arguments.model)
     settings = server_settings(
@@ -98,6 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
         lessons=arguments.lessons,
         class_store=arguments.class_store,
         api=api_settings(arguments),
+        message_queue=arguments.message_queue,
     )
     with bound_socket(arguments) as bound, access_log(arguments) as log, request_spans(arguments) as spans:
         from app.server import create_app

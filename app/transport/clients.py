@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import flask
 import gevent
-import msgpack
-from engineio.packet import MESSAGE
-from engineio.packet import Packet as EnginePacket
 from flask import Flask
 from flask_socketio import SocketIO
 from socketio import Manager
-from socketio.msgpack_packet import MsgPackPacket
-from socketio.packet import EVENT
 
 from app.transport.hub import Hub, Workers
+from app.transport.intake import Client, Intake
 from app.transport.limits import Limits
 from app.transport.outbox import Ledger, Outbox
+from app.transport.packets import NAMESPACE, RELAYED, Message, Shared, packed_ack, packed_event
 from app.transport.websocket import WebSocket
 
 _silent = logging.getLogger(f"{__name__}.protocol")
 _silent.disabled = True
-NAMESPACE = "/"
-MAX_THINGS = 50_000  # lists, maps and their entries in one message; a focus on everything has a few thousand
 PING_TIMEOUT = 60  # seconds; on a slow line a ping waits behind a batch
 
 Ack = Mapping[str, Any]
+Acknowledged = Callable[[str], None]  # called with the id of who has it
+Sent = Callable[[float], None]  # called with the seconds that it took
 
 
 def _nothing() -> None: ...
@@ -47,66 +43,41 @@ class Answer(NamedTuple):
     then: Callable[[], None] = _nothing  # called when the acknowledgement is on its way, before anything later is sent
 
 
-class Message(MsgPackPacket):  # type: ignore[misc]
-    """A Socket.IO packet. An event's last argument is the size of its message in bytes, for the books."""
-
-    def decode(self, encoded_packet: bytes) -> None:
-        """Raises ValueError or another error for what is no packet, or has more entries than any event."""
-        left = MAX_THINGS
-
-        def counted(things: list[Any]) -> None:
-            nonlocal left
-            left -= 1 + len(things)
-            if left < 0:
-                raise ValueError("too many things")
-
-        def as_list(things: list[Any]) -> list[Any]:
-            counted(things)
-            return things
-
-        def as_map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
-            counted(pairs)
-            return dict(pairs)
-
-        # An empty list is one byte of a message and sixty of memory.
-        bounds = {"max_array_len": MAX_THINGS, "max_map_len": MAX_THINGS}
-        found = msgpack.unpackb(encoded_packet, list_hook=as_list, object_pairs_hook=as_map, **bounds)
-        self.packet_type, self.namespace = found["type"], found["nsp"]
-        self.data, self.id = found.get("data"), found.get("id")
-        if self.packet_type == EVENT:
-            if not isinstance(self.data, list) or not self.data:
-                raise ValueError("an event without a name")
-            self.data.append(len(encoded_packet))
+Handler = Callable[[str, tuple[Any, ...]], Ack | Answer]  # of a client's id and an event's arguments
 
 
-class _Shared(EnginePacket):  # type: ignore[misc]
-    """A packet for clients of both transports. The library's packet would keep the first encoding for all."""
+class Others(Protocol):
+    """Clients that other processes hold. On the hub thread only."""
 
-    def encode(self, b64: bool = False) -> str | bytes:
-        return "b" + base64.b64encode(self.data).decode() if b64 else self.data
+    def has(self, sid: str) -> bool: ...
 
-
-class Client:
-    """What one connected client has under way. On the hub thread only."""
-
-    def __init__(self, outbox: Outbox) -> None:
-        self.outbox = outbox
-        self.events = 0
-        self.bytes = 0
-        self.busy_answers = 0  # since an event was last taken
+    def deliver(
+        self,
+        packed: bytes,
+        sids: Collection[str] | None,
+        number: int | None,
+        acknowledged: Acknowledged | None,
+        sent: Sent | None,
+    ) -> None:
+        """Have a packet sent to these, to all where `sids` is None; `sent` is called in any case."""
 
 
 class Clients:
     """All connected clients, and how to reach them."""
 
-    def __init__(self, app: Flask, hub: Hub, limits: Limits, max_message_bytes: int) -> None:
+    def __init__(
+        self, app: Flask, hub: Hub, limits: Limits, max_message_bytes: int, packets: type[Message] = Message
+    ) -> None:
         """Puts itself in front of `app`."""
         self._hub, self._limits = hub, limits
         self._ids = itertools.count(1)
         self._clients: dict[str, Client] = {}  # by Socket.IO id
-        self._events = self._bytes = 0  # under way, of all
+        self._intake = Intake(limits)
+        self._handlers: dict[str, Handler] = {}
+        self.others: Others | None = None
         self._workers: Workers | None = None
-        self._gone: Callable[[str], None] = lambda _: None
+        self.come: Callable[[str, Mapping[str, Any]], None] = lambda sid, environ: None
+        self.gone: Callable[[str], None] = lambda sid: None
         self._whose: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
         self._to_greet: deque[tuple[float, str]] = deque()  # sessions, and until when each is a client's
         self._watcher: gevent.Greenlet | None = None
@@ -115,7 +86,7 @@ class Clients:
         self._socketio = SocketIO(
             app,
             async_mode="gevent",
-            serializer=Message,
+            serializer=packets,
             client_manager=self._manager,
             manage_session=False,
             cors_allowed_origins=[],  # the guard has looked at the origin already
@@ -149,38 +120,68 @@ class Clients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def on(
-        self, event: str, handle: Callable[[str, tuple[Any, ...]], Ack | Answer], busy: Callable[[str], Ack]
-    ) -> None:
-        """`handle(sid, arguments)` is called on a worker; `busy(why)` is what a client with too much under way gets."""
+    def on(self, event: str, handle: Handler, busy: Callable[[str], Ack]) -> None:
+        """`handle(sid, arguments)` is called on a worker; `busy(why)` is what a client with too much under way gets.
+
+        What comes under a name that nobody handles is `*`'s: the name is its first argument.
+        """
+        self._handlers[event] = handle
 
         def taken(*arguments: Any) -> Ack | None:
             sid = _sid()
-            name = () if event != "*" else arguments[:1]
-            *rest, size = arguments[len(name) :]
+            *rest, size = arguments
             client = self._clients.get(sid)
             if client is None or self._workers is None:
                 return None
-            if why := self._too_much(client, size):
-                client.busy_answers += 1
-                if client.busy_answers > self._limits.busy_answers:
-                    client.outbox.give_up()
+            if why := self._intake.take(client, size):
                 return busy(why)
-            client.busy_answers = 0
-            self._count(client, 1, size)
             try:
-                found = self._workers.do(handle, sid, (*name, *rest))
-                answer = found if isinstance(found, Answer) else Answer(found)
-                ack = self._hub.wait_for(answer.ack) if isinstance(answer.ack, Future) else answer.ack
+                ack, then = self._carried_out(handle, sid, tuple(rest))
                 # The acknowledgement is queued before the greenlet that is started here can run.
-                gevent.get_hub().loop.run_callback(answer.then)
+                gevent.get_hub().loop.run_callback(then)
                 return ack
             finally:
-                self._count(client, -1, -size)
+                self._intake.done(client, size)
                 if sid not in self._clients:
-                    self._gone(sid)  # it went away while it was, say, made a viewer
+                    self.gone(sid)  # it went away while it was, say, made a viewer
 
         self._socketio.on_event(event, taken)
+
+    def carry_out(self, sid: str, message: bytes) -> tuple[bytes | None, Callable[[], None]]:
+        """An event of a client that another process holds: the packet that answers it (None: nobody waits for one), and
+        what is to be called when that is on its way. For a greenlet.
+        """
+        event = Message(encoded_packet=message)
+        name, *arguments, _ = event.data
+        handle = self._handlers.get(name) if isinstance(name, str) else None
+        given = (name, *arguments) if handle is None or name == "*" else tuple(arguments)
+        ack, then = self._carried_out(handle or self._handlers["*"], sid, given)
+        return (None if event.id is None else packed_ack(ack, event.id)), then
+
+    def hand_on(self, take: Callable[[str, bytes, Callable[[], None]], None], busy: Callable[[str], Ack]) -> None:
+        """Have another process carry out all events: `take(sid, message, over)` is called on the hub thread, and calls
+        `over` when the answer was delivered.
+        """
+
+        def taken(message: bytes, number: int | None) -> None:
+            sid, size = _sid(), len(message)
+            client = self._clients.get(sid)
+            if client is None:
+                return
+            if why := self._intake.take(client, size):
+                if number is not None:
+                    self.deliver(packed_ack(busy(why), number), [sid])
+            else:
+                take(sid, message, partial(self._intake.done, client, size))
+
+        self._socketio.on_event(RELAYED, taken)
+
+    def _carried_out(self, handle: Handler, sid: str, arguments: tuple[Any, ...]) -> tuple[Ack, Callable[[], None]]:
+        assert self._workers is not None
+        found = self._workers.do(handle, sid, arguments)
+        answer = found if isinstance(found, Answer) else Answer(found)
+        ack = self._hub.wait_for(answer.ack) if isinstance(answer.ack, Future) else answer.ack
+        return ack, answer.then
 
     def on_come_and_gone(self, come: Callable[[str, Mapping[str, Any]], None], gone: Callable[[str], None]) -> None:
         """`come(sid, environ)` is called on the hub thread when there is a client more, with the environment of the
@@ -201,7 +202,7 @@ class Clients:
                 client.outbox.let_go()
             gone(sid)
 
-        self._gone = gone
+        self.come, self.gone = come, gone
         self._socketio.on_event("connect", came)
         self._socketio.on_event("disconnect", went)
 
@@ -210,8 +211,8 @@ class Clients:
         event: str,
         data: Mapping[str, Any],
         sids: Sequence[str],
-        acknowledged: Callable[[str], None] | None = None,
-        sent: Callable[[float], None] | None = None,
+        acknowledged: Acknowledged | None = None,
+        sent: Sent | None = None,
     ) -> None:
         """Queue an event for clients, from any thread. It is packed once, and all of them are sent the same bytes.
 
@@ -219,48 +220,65 @@ class Clients:
         seconds until it was written to all who can be written to. Both are called on the hub thread.
         """
         number = next(self._ids) if acknowledged else None
-        packed = Message(EVENT, namespace=NAMESPACE, data=[event, data], id=number).encode()
-        packet = _Shared(MESSAGE, packed)
+        packed = packed_event(event, data, number)
         chosen = list(sids)
 
         def queue() -> None:
-            began = time.monotonic()
-            for sid in chosen:
-                engine_sid = self._manager.eio_sid_from_sid(sid, NAMESPACE)
-                if engine_sid is None or sid not in self._clients:
-                    continue  # gone meanwhile
-                if acknowledged and number is not None:
-                    self._manager.expect(sid, number, acknowledged)
-                self._engine.send_packet(engine_sid, packet)
-            if sent is not None:  # called after the callbacks that wake the writers
-                gevent.get_hub().loop.run_callback(lambda: sent(time.monotonic() - began))
+            others = self.others
+            away = {sid for sid in chosen if others.has(sid)} if others else set()
+            if others is None or not away:
+                self.deliver(packed, chosen, number, acknowledged, sent)
+                return
+            slowest = Slowest(2, sent) if sent else None
+            others.deliver(packed, away, number, acknowledged, slowest)
+            self.deliver(packed, [sid for sid in chosen if sid not in away], number, acknowledged, slowest)
 
         self._hub.call(queue)
 
     def emit_to_all(self, event: str, data: Mapping[str, Any]) -> None:
         """Queue an event for every client that is there when its turn comes, from any thread."""
-        self._hub.call(lambda: self.emit(event, data, list(self._clients)))
+        packed = packed_event(event, data, None)
+
+        def queue() -> None:
+            self.deliver(packed, list(self._clients))
+            if self.others is not None:
+                self.others.deliver(packed, None, None, None, None)
+
+        self._hub.call(queue)
+
+    def deliver(
+        self,
+        packed: bytes,
+        sids: Sequence[str],
+        number: int | None = None,
+        acknowledged: Acknowledged | None = None,
+        sent: Sent | None = None,
+    ) -> None:
+        """Queue a packet for those of these clients that are here, as `emit` does. On the hub thread."""
+        packet, began = Shared(packed), time.monotonic()
+        for sid in sids:
+            engine_sid = self._manager.eio_sid_from_sid(sid, NAMESPACE)
+            if engine_sid is None or sid not in self._clients:
+                continue  # gone meanwhile, or elsewhere
+            if acknowledged and number is not None:
+                self._manager.expect(sid, number, acknowledged)
+            self._engine.send_packet(engine_sid, packet)
+        if sent is not None:  # called after the callbacks that wake the writers
+            gevent.get_hub().loop.run_callback(lambda: sent(time.monotonic() - began))
+
+    def drop(self, sid: str) -> None:
+        """End a client's session in a moment: it comes back. On the hub thread."""
+        if engine_sid := self._manager.eio_sid_from_sid(sid, NAMESPACE):
+            gevent.get_hub().loop.run_callback(self._drop, engine_sid)
+
+    def drop_all(self) -> None:
+        """End every session: their clients come back. On the hub thread."""
+        for engine_sid in list(self._engine.sockets):
+            self._drop(engine_sid)
 
     def tell_apart(self, whose: Callable[[Mapping[str, Any]], Hashable | None]) -> None:
         """`whose(environ)`: who begins a session, of whom `Limits.sessions_of_one` are let be; None: anybody."""
         self._whose = whose
-
-    def _too_much(self, client: Client, size: int) -> str | None:
-        """Why an event cannot be taken now."""
-        limits = self._limits
-        if client.outbox.size > limits.busy_bytes:
-            return "answers are waiting to be read by this client; ask again when it has read them"
-        if client.events >= limits.events or client.bytes + size > limits.event_bytes:
-            return f"{client.events} events of this client are under way; wait for their answers"
-        if self._events >= limits.all_events or self._bytes + size > limits.all_event_bytes:
-            return "the server has too much under way; try again in a moment"
-        return None
-
-    def _count(self, client: Client, events: int, size: int) -> None:
-        client.events += events
-        client.bytes += size
-        self._events += events
-        self._bytes += size
 
     def _came(self, engine_sid: str, environ: dict[str, Any]) -> Any:
         """A session begins. One that polls needs no connection to stay: beyond the bound the oldest of these goes."""
@@ -316,6 +334,19 @@ class Clients:
         self._engine.sockets.pop(engine_sid, None)
         if socket.queue.web_socket is not None:
             socket.queue.web_socket.end()
+
+
+class Slowest:
+    """Called once for each of some parts; then tells the longest time."""
+
+    def __init__(self, parts: int, tell: Sent) -> None:
+        self._left, self._tell, self._most = parts, tell, 0.0
+
+    def __call__(self, seconds: float) -> None:
+        self._left -= 1
+        self._most = max(self._most, seconds)
+        if not self._left:
+            self._tell(self._most)
 
 
 class _Manager(Manager):  # type: ignore[misc]

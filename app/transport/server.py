@@ -20,6 +20,7 @@ from app.transport.clients import Clients
 from app.transport.connection import HttpConnection, WaitingHeads
 from app.transport.hub import Hub, Workers
 from app.transport.limits import Limits
+from app.transport.packets import Message
 from app.transport.workers import OnWorkers
 
 DESCRIPTORS = 256  # that the process needs for other things than connections
@@ -30,14 +31,21 @@ WORKERS_SECONDS = 0.5  # at the end: for what is still computed
 class Transport:
     """Hub, clients and workers of one application."""
 
-    def __init__(self, app: Flask, limits: Limits, max_message_bytes: int, access_log: AccessLog | None = None) -> None:
-        """Puts itself in front of `app`."""
+    def __init__(
+        self,
+        app: Flask,
+        limits: Limits,
+        max_message_bytes: int,
+        access_log: AccessLog | None = None,
+        packets: type[Message] = Message,
+    ) -> None:
+        """Puts itself in front of `app`. `packets`: what messages are read as."""
         self.limits = limits
         self._access_log = access_log
         self.hub = Hub()
         self._on_workers = OnWorkers(app.wsgi_app, self.hub, limits)
         app.wsgi_app = self._on_workers  # type: ignore[method-assign]
-        self.clients = Clients(app, self.hub, limits, max_message_bytes)
+        self.clients = Clients(app, self.hub, limits, max_message_bytes, packets)
         self._accepting = threading.Event()
         self._stop_accepting: Any = None
         self._stop: Any = None

@@ -1,13 +1,16 @@
 """A class of five hundred: how long a record takes to its followers, what they cost the run, whether an answer is lost.
 
     python -m tests.load.classroom --followers 500 --rounds 3 [--keep]
+    python -m tests.load.classroom --followers 1000 --workers 2 [--keep]
 
 A server in a process of its own steps the bundled model with captures; followers in this one are real sockets with a
 pass each. A round has three parts: nobody is there; everybody is; everybody is, and some are dropped again and again.
 While they are there the presenter casts a view at each step, and asks questions that each answers with a number of its
 own. Fails when a follower ends without exactly the log's records, or an answer is missing, there twice, or another's.
 
-Server and followers share the processors of this machine: what each takes is measured and part of the record.
+With web workers the followers are evenly on these, a Redis of their own between them and the server.
+
+Server, workers and followers share the processors of this machine: what each takes is measured and part of the record.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import http.client
 import io
 import json
 import random
+import resource
 import statistics
 import sys
 import tempfile
@@ -34,11 +38,12 @@ import socketio
 from engine.trace.log import TraceReader
 from tests.conftest import ROOT
 from tests.load.client import Viewer
-from tests.load.viewers import PROMPT, SAMPLING, SETTLE, Crowd, Server
+from tests.load.viewers import PROMPT, SAMPLING, SETTLE, Crowd, Figures, Process, Server
+from tests.server.redis_server import RedisServer
 
 TOKEN = "load"
 OWNER = {"Authorization": f"Bearer {TOKEN}"}
-RESULTS = ROOT / "engine" / "bench" / "results" / "class_of_500.json"
+RESULTS = ROOT / "engine" / "bench" / "results"
 ENTERED, ANSWERED = 2, 3  # numbers of a follower's acknowledgements
 THINK = 3.0  # seconds within which a question is answered
 ASK_EVERY = 8.0  # seconds
@@ -97,8 +102,9 @@ class Follower(Viewer):
 class ClassCrowd(Crowd):
     """The followers of one class."""
 
-    def __init__(self, server: Server, cookies: list[str]) -> None:
-        self._cookies = cookies
+    def __init__(self, server: Server, ports: list[int], cookies: list[str]) -> None:
+        """`ports`: where their sockets are held, each of them at its own."""
+        self._ports, self._cookies = ports, cookies
         self._thinking: list[tuple[float, Follower]] = []
         super().__init__(server, "", len(cookies))
         self.parts: dict[str, list[float]] = {"steady": [], "drops": []}
@@ -107,9 +113,8 @@ class ClassCrowd(Crowd):
     def _gather(self, theater: str, count: int) -> Sequence[Viewer]:
         found: list[Follower] = []
         for i, cookie in enumerate(self._cookies):
-            follower = Follower(
-                self._server.port, cookie, i, self._thinking, selector=self._selector, keep=partial(self._got, i)
-            )
+            port = self._ports[i % len(self._ports)]
+            follower = Follower(port, cookie, i, self._thinking, selector=self._selector, keep=partial(self._got, i))
             found.append(follower)
         self.followers = found
         return found
@@ -134,6 +139,44 @@ class ClassCrowd(Crowd):
         for viewer in self.viewers:
             viewer.drop()
         self._thinking.clear()
+
+
+class Workers:
+    """The web workers, and the Redis between them and the server."""
+
+    def __init__(self, redis: RedisServer | None, count: int) -> None:
+        self._redis = redis
+        self._workers: list[Process] = []
+        self.ports: list[int] = []
+        for _ in range(count):
+            assert redis is not None
+            command = [sys.executable, "-m", "app", "worker", "--message-queue", redis.url, "--port", "0"]
+            worker = Process(command)
+            self._workers.append(worker)
+            self.ports.append(int(worker.said().rstrip("/\n").rpartition(":")[2]))
+
+    def come(self, path: str) -> None:
+        """Wait until each has found the server."""
+        for port in self.ports:
+            while requests.get(f"http://127.0.0.1:{port}{path}", allow_redirects=False, timeout=60).status_code != 303:
+                time.sleep(0.1)
+
+    def processor_seconds(self) -> float:
+        """Of all together, Redis too."""
+        return sum(one.processor_seconds() for one in self._all())
+
+    def memory(self) -> list[int]:
+        """MiB of each worker, and of Redis at the end."""
+        return [one.facts()["rss"] for one in self._all()]
+
+    def stop(self) -> None:
+        for one in self._workers:
+            one.stop()
+        if self._redis is not None:
+            self._redis.stop()
+
+    def _all(self) -> list[Figures]:
+        return [*self._workers, *([Figures(self._redis.pid)] if self._redis else [])]
 
 
 class Presenter:
@@ -195,13 +238,18 @@ class Presenter:
 class Lesson:
     """The parts of the measurement, and what was seen in them."""
 
-    def __init__(self, server: Server, presenter: Presenter, crowd: ClassCrowd, given: argparse.Namespace) -> None:
-        self._server, self._presenter, self._crowd, self._given = server, presenter, crowd, given
+    def __init__(
+        self, server: Server, workers: Workers, presenter: Presenter, crowd: ClassCrowd, given: argparse.Namespace
+    ) -> None:
+        self._server, self._workers = server, workers
+        self._presenter, self._crowd, self._given = presenter, crowd, given
         self._began = time.monotonic()
         self.windows: dict[str, list[tuple[float, float]]] = {"alone": [], "steady": [], "drops": []}
-        self.memory: list[tuple[int, int]] = []  # seconds, MiB
+        self.memory: list[tuple[int, int]] = []  # seconds, MiB of the server
+        self.workers_memory: list[list[int]] = []  # MiB of each web worker, at the same times
         self.threads = 0
         self.processor: dict[str, list[float]] = {"alone": [], "steady": [], "drops": []}  # cores of the server
+        self.workers_processor: dict[str, list[float]] = {"alone": [], "steady": [], "drops": []}  # with Redis
         self.own: dict[str, list[float]] = {"alone": [], "steady": [], "drops": []}  # cores of the followers
         self.all_answered: list[float] = []  # seconds from asking until all have
 
@@ -219,6 +267,7 @@ class Lesson:
 
     def _part(self, name: str, seconds: float, do: Any) -> None:
         began, server, own = time.monotonic(), self._server.processor_seconds(), time.process_time()
+        workers = self._workers.processor_seconds()
         self._crowd.part = None if name == "alone" else name
         self._crowd.since = None if name == "alone" else began
         do(began + seconds)
@@ -226,6 +275,7 @@ class Lesson:
         now = time.monotonic()
         self.windows[name].append((began, now))
         self.processor[name].append((self._server.processor_seconds() - server) / (now - began))
+        self.workers_processor[name].append((self._workers.processor_seconds() - workers) / (now - began))
         self.own[name].append((time.process_time() - own) / (now - began))
 
     def _attend(self, end: float, drops: bool) -> None:
@@ -250,6 +300,7 @@ class Lesson:
             if not self.memory or now - self._began > self.memory[-1][0] + 5:
                 facts = self._server.facts()
                 self.memory.append((int(now - self._began), facts["rss"]))
+                self.workers_memory.append(self._workers.memory())
                 self.threads = max(self.threads, facts["threads"])
 
     def finish(self) -> tuple[int, list[bytes]]:
@@ -329,30 +380,38 @@ def wrong_answers(rows: list[dict[str, str]], followers: int, polls: int) -> lis
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--followers", type=int, default=500)
+    parser.add_argument("--workers", type=int, default=0, help="web workers that hold them (default: the server does)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--alone", type=float, default=20, help="seconds of the first part (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=40, help="of each of the others (default: %(default)s)")
     parser.add_argument("--speed", type=float, default=2, help="steps a second (default: %(default)s)")
     parser.add_argument("--drops", type=float, default=0.3, help="share dropped each time (default: %(default)s)")
     parser.add_argument("--drop-every", type=float, default=4, help="seconds (default: %(default)s)")
-    parser.add_argument("--keep", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}")
+    parser.add_argument("--keep", action="store_true", help=f"write {RESULTS.relative_to(ROOT)}/class_of_….json")
     return parser.parse_args()
 
 
 def main() -> int:
     given = arguments()
-    server = Server(TOKEN)
-    try:
-        return measure(server, given)
-    finally:
-        server.stop()
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a socket for each follower
+    with tempfile.TemporaryDirectory() as folder:
+        redis = RedisServer(Path(folder)) if given.workers else None
+        server = Server(TOKEN, *([redis.url] if redis else []))
+        workers = Workers(redis, given.workers)
+        try:
+            return measure(server, workers, given)
+        finally:
+            server.stop()
+            workers.stop()
 
 
-def measure(server: Server, given: argparse.Namespace) -> int:
+def measure(server: Server, workers: Workers, given: argparse.Namespace) -> int:
     """Print the figures; 0 when every follower has the log, and every answer is there once."""
     presenter = Presenter(server, given.speed)
-    crowd = ClassCrowd(server, cookies(server, presenter.join, given.followers))
-    lesson = Lesson(server, presenter, crowd, given)
+    workers.come(presenter.join)
+    crowd = ClassCrowd(server, workers.ports or [server.port], cookies(server, presenter.join, given.followers))
+    lesson = Lesson(server, workers, presenter, crowd, given)
     before = server.facts()
     for _ in range(given.rounds):
         lesson.round()
@@ -367,6 +426,7 @@ def measure(server: Server, given: argparse.Namespace) -> int:
         "milliseconds from a record's append to its receipt",
         "asked_steps_a_second": given.speed,
         "followers": given.followers,
+        "web_workers": given.workers,
         "rounds": given.rounds,
         "seconds_a_part": {"alone": given.alone, "steady": given.seconds, "drops": given.seconds},
         "drops": {"share": given.drops, "every_seconds": given.drop_every, "times": crowd.drops},
@@ -387,15 +447,19 @@ def measure(server: Server, given: argparse.Namespace) -> int:
         "steps_a_second": lesson.rates(),
         "step_ms": {name: round(statistics.median(values), 2) for name, values in lesson.steps.items() if values},
         "server_cores": {name: round(statistics.mean(values), 2) for name, values in lesson.processor.items()},
+        "web_workers_and_redis_cores": {
+            name: round(statistics.mean(values), 2) for name, values in lesson.workers_processor.items()
+        },
         "followers_cores": {name: round(statistics.mean(values), 2) for name, values in lesson.own.items()},
         "memory_mib": {"before": before["rss"], "over_time": lesson.memory},
+        "web_workers_memory_mib": lesson.workers_memory,
         "threads": lesson.threads,
         "machine": machine,
     }
     text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
     print(text)
     if given.keep:
-        Path(RESULTS).write_text(text, encoding="utf-8")
+        (RESULTS / f"class_of_{given.followers}.json").write_text(text, encoding="utf-8")
     return 0 if identical == given.followers and not wrong else 1
 
 

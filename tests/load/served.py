@@ -21,12 +21,14 @@ from engine.trace.records import StepRecord
 
 
 def main() -> None:
-    """Serve until SIGTERM, asking for the token that is the argument, if there is one.
+    """Serve until SIGTERM, asking for the token that is the first argument, if there is one; with web workers on the
+    message queue that is the second.
 
     On the standard output: `port N`, then a line `index seconds` (CLOCK_MONOTONIC) a record.
     """
-    token = sys.argv[1] if len(sys.argv) > 1 else None
-    settings = ServerSettings(token=token, config=EngineConfig(block_size=16, max_num_seqs=2, enforce_eager=True))
+    token, queue = [*sys.argv[1:], None, None][:2]
+    config = EngineConfig(block_size=16, max_num_seqs=2, enforce_eager=True)
+    settings = ServerSettings(token=token, message_queue=queue, config=config)
     model = load("bundled", "auto", "cpu", settings, lambda stage: None)
     build = model.build
 

@@ -32,14 +32,52 @@ SAMPLING = {"max_tokens": 200, "ignore_eos": True}
 SETTLE = 30.0  # seconds in which the last records must arrive
 
 
-class Server:
+class Figures:
+    """What the system says of a process."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def facts(self) -> dict[str, int]:
+        """Threads, resident and peak MiB."""
+        with open(f"/proc/{self._pid}/status") as file:
+            found = dict(line.split(":", 1) for line in file)
+        mib = {name: int(found[key].split()[0]) // 1024 for name, key in (("rss", "VmRSS"), ("peak", "VmHWM"))}
+        return {"threads": int(found["Threads"]), **mib}
+
+    def processor_seconds(self) -> float:
+        with open(f"/proc/{self._pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / 100
+
+
+class Process(Figures):
+    """A process that takes part."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        super().__init__(self._process.pid)
+
+    def said(self) -> str:
+        """Its next line."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+    def stop(self) -> float:
+        """Seconds until the process has ended after SIGTERM."""
+        began = time.monotonic()
+        self._process.terminate()
+        self._process.wait(60)
+        return time.monotonic() - began
+
+
+class Server(Process):
     """The process, and what it says of its records."""
 
-    def __init__(self, token: str | None = None) -> None:
-        command = [sys.executable, "-m", "tests.load.served", *([token] if token else [])]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.port = int(self._process.stdout.readline().split()[1])
+    def __init__(self, *arguments: str) -> None:
+        """`arguments`: of tests.load.served."""
+        super().__init__([sys.executable, "-m", "tests.load.served", *arguments])
+        self.port = int(self.said().split()[1])
         self.url = f"http://127.0.0.1:{self.port}"
         self.appended: list[float] = []  # CLOCK_MONOTONIC of each record
         threading.Thread(target=self._listen, daemon=True).start()
@@ -49,25 +87,6 @@ class Server:
             index, at = line.split()
             assert int(index) == len(self.appended)
             self.appended.append(float(at))
-
-    def facts(self) -> dict[str, int]:
-        """Threads, resident and peak MiB, from the system."""
-        with open(f"/proc/{self._process.pid}/status") as file:
-            found = dict(line.split(":", 1) for line in file)
-        mib = {name: int(found[key].split()[0]) // 1024 for name, key in (("rss", "VmRSS"), ("peak", "VmHWM"))}
-        return {"threads": int(found["Threads"]), **mib}
-
-    def processor_seconds(self) -> float:
-        with open(f"/proc/{self._process.pid}/stat") as file:
-            fields = file.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / 100
-
-    def stop(self) -> float:
-        """Seconds until the process has ended after SIGTERM."""
-        began = time.monotonic()
-        self._process.terminate()
-        self._process.wait(60)
-        return time.monotonic() - began
 
 
 class Crowd:

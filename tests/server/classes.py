@@ -47,7 +47,7 @@ class Room:
 
     def get(self, path: str, **headers: str) -> http.client.HTTPResponse:
         """An answer to GET; redirects are not followed."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.listener.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)
         connection.request("GET", path, headers=headers)
         return connection.getresponse()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import socketio
 
 from app.models import Models
@@ -18,13 +19,18 @@ from app.serving import Listener, bind
 from app.settings import ServerSettings
 from engine.config import EngineConfig
 from tests.server.fake import FakeModel
+from tests.server.redis_server import RedisServer
+from tests.server.waiting import wait_for as wait_for
+from tests.server.web_workers import Worker
 
 
 class Client:
     """A viewer that keeps everything it is sent. `hold` makes it slow: it keeps the acknowledgement back."""
 
     def __init__(self, url: str, **connect: Any) -> None:
-        self.io = socketio.Client(serializer="msgpack", reconnection=False)
+        session = requests.Session()  # its polls bear what its first request does, as a browser's do
+        session.headers.update(connect.get("headers", {}))
+        self.io = socketio.Client(serializer="msgpack", reconnection=False, http_session=session)
         self.batches: list[dict[str, Any]] = []
         self.statuses: list[dict[str, Any]] = []
         self.resets: list[dict[str, Any]] = []
@@ -64,7 +70,7 @@ class Client:
         answer = self.ask(event, message, **fields)
         assert answer["ok"] is False, answer
         error: dict[str, Any] = answer["error"]
-        assert set(error) == {"code", "message"}
+        assert set(error) - {"said"} == {"code", "message"}
         assert error["message"] and "\n" not in error["message"] and "Traceback" not in error["message"]
         return error
 
@@ -79,13 +85,6 @@ class Client:
         return got
 
 
-def wait_for(condition: Callable[[], Any], what: str = "it", seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"{what} did not happen within {seconds} s"
-        time.sleep(0.005)
-
-
 class Server:
     """The application, listening."""
 
@@ -95,7 +94,9 @@ class Server:
         self.app = create_app(Models(Served(self.model)), ServerSettings(**settings))
         self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.listener.port}"
+        self.transport = self.app.extensions["kvtheater.transport"]  # that holds its clients
+        self.port = self.listener.port
+        self.url = f"http://127.0.0.1:{self.port}"
         self.clients: list[Client] = []
 
     def client(self, **connect: Any) -> Client:
@@ -110,12 +111,40 @@ class Server:
         self.listener.close()
 
 
+class WorkedServer(Server):
+    """The same, which its clients reach by way of a web worker, HTTP and all."""
+
+    def __init__(self, queue: str, **settings: Any) -> None:
+        super().__init__(message_queue=queue, **settings)
+        self.worker = Worker(queue, limits=settings.get("limits")).linked()
+        self.url, self.port, self.transport = self.worker.url, self.worker.port, self.worker.transport
+
+    def close(self) -> None:
+        super().close()
+        self.worker.close()
+
+
 @pytest.fixture
-def make_server() -> Iterator[Callable[..., Server]]:
+def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    found = RedisServer(tmp_path)
+    yield found
+    found.stop()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module with `BY_WORKERS = True` is tested on the server itself, and by way of a web worker."""
+    if "make_server" in metafunc.fixturenames and getattr(metafunc.module, "BY_WORKERS", False):
+        metafunc.parametrize("make_server", ["itself", "by_worker"], indirect=True)
+
+
+@pytest.fixture
+def make_server(request: pytest.FixtureRequest) -> Iterator[Callable[..., Server]]:
     servers: list[Server] = []
+    by_worker = getattr(request, "param", "itself") == "by_worker"
+    redis: RedisServer | None = request.getfixturevalue("redis_server") if by_worker else None
 
     def make(**settings: Any) -> Server:
-        servers.append(Server(**settings))
+        servers.append(Server(**settings) if redis is None else WorkedServer(redis.database(len(servers)), **settings))
         return servers[-1]
 
     yield make

@@ -133,7 +133,8 @@ def test_the_message_names_the_field(shared):
 def test_two_arguments_and_special_names(shared):
     client, _, url = shared
     assert client.io.call("step", ({}, {}), timeout=10)["error"]["code"] == "bad_request"
-    client.io.emit("connect", {"x": 1})
+    for name in ("connect", "disconnect"):  # would begin or end the client's books
+        assert client.ask(name, {"x": 1})["error"]["message"].startswith("there is no event")
     client.io.emit("message", "x")
     assert client.do("tokenize", text="a")["token_ids"] == [97]
     assert requests.get(f"{url}/api/health").json()["ok"]

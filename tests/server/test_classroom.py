@@ -11,6 +11,8 @@ from app.classroom.bounds import MOST_OF_ONE
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
 
+BY_WORKERS = True
+
 
 @pytest.fixture
 def room(make_server: Callable[..., Server]) -> Room:

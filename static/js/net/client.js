@@ -1,5 +1,7 @@
 // The socket: events as promises, reconnection, errors as sentences. See app/PROTOCOL.md.
 
+import { language } from "../tell/language.js";
+
 const ACK_TIMEOUT = 120_000; // ms; a long prefill on a slow machine is still an answer
 
 /**
@@ -9,13 +11,13 @@ const ACK_TIMEOUT = 120_000; // ms; a long prefill on a slow machine is still an
  */
 
 /**
- * The server said no. `message` is a sentence for a person; `objection`, if there is one, what a guard of the engine
- * said.
+ * The server said no. `message` is a sentence for a person, in the page's language where the server has it in that;
+ * `objection`, if there is one, what a guard of the engine said.
  */
 export class Refusal extends Error {
-  /** @param {{code: string, message: string, objection?: Objection | null}} error */
-  constructor({ code, message, objection = null }) {
-    super(message);
+  /** @param {{code: string, message: string, objection?: Objection | null, said?: Record<string, string>}} error */
+  constructor({ code, message, objection = null, said = {} }) {
+    super(said[language.peek() ?? ""] ?? message);
     this.code = code;
     this.objection = objection;
   }

@@ -1,0 +1,76 @@
+"""`kvtheater worker`: a process that holds sockets for a server on which a class is too large for one."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import threading
+from typing import Any
+
+from app.cli.listening import bound_socket, check_queue
+from app.cli.options import UserError, add_command
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "worker",
+        "hold the sockets of a large class, for a server on the same message queue",
+        "  redis-server --save '' &                                   it needs to keep nothing\n"
+        "  kvtheater serve --class --message-queue redis://localhost\n"
+        "  kvtheater worker --message-queue redis://localhost --port 8801\n"
+        "  kvtheater worker --message-queue redis://localhost --port 8802\n"
+        "\n"
+        "nginx in front sends each browser to the same worker: examples/nginx.conf of the project is one that does\n",
+    )
+    parser.add_argument(
+        "--message-queue", required=True, metavar="URL", help="the server's: redis://HOST:PORT/DATABASE"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    parser.add_argument("--port", type=int, help="0 for any free one (default: 8765, or the next that is free)")
+    parser.add_argument(
+        "--server",
+        metavar="URL",
+        help="where the server answers HTTP (default: as it says, which is right on its own machine)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM, or until the server will not have this worker."""
+    check_queue(arguments.message_queue, is_server=False)
+    if arguments.server is not None and not arguments.server.startswith("http://"):
+        raise UserError(f"--server {arguments.server} is no address: http://HOST:PORT is one")
+    with bound_socket(arguments) as bound:
+        from app.relay.worker import create_worker
+
+        stop = threading.Event()
+        why: list[str] = []
+
+        def refused(reason: str) -> None:
+            why.append(reason)
+            stop.set()
+
+        def stopped(number: int, _: Any) -> None:
+            if stop.is_set():  # asked again, while it was closing
+                os._exit(128 + number)
+            stop.set()
+
+        app = create_worker(arguments.message_queue, refused, arguments.server)
+        host, port = bound.getsockname()[:2]
+        transport, link = app.extensions["kvtheater.transport"], app.extensions["kvtheater.link"]
+        thread = transport.start(app, bound)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stopped)
+        print(f"a web worker: http://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
+        link.start()
+        stop.wait()
+        transport.refuse_more()
+        link.stop()
+        transport.stop()
+        thread.join()
+    if why:
+        raise UserError(why[0])
+    print("stopped", flush=True)
+    return 0

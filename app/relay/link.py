@@ -1,0 +1,262 @@
+"""In a web worker: the link to the engine's process, and what is asked and told on it."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+import gevent
+from gevent.event import AsyncResult
+
+from app import __version__
+from app.classroom.access import Shown
+from app.errors import AppError
+from app.relay import wire
+from app.relay.bus import Bus, server_channel, without_password, worker_channel
+from app.relay.relays import BEAT, FLUSH_SECONDS, SILENCE
+from app.transport.clients import Clients
+from app.transport.hub import Hub
+
+HELLO_AGAIN = 2.0  # seconds without an answer
+REMEMBERED = 60.0  # seconds for which it is known who shows what
+MOST_REMEMBERED = 4096
+ASKED = 10.0  # seconds in which the engine's process says who it is
+GATHERED = 0.005  # seconds for which acknowledgements are gathered
+
+logger = logging.getLogger(__name__)
+
+
+class Link:
+    """One end, on the hub thread; `start` and `stop` are for others."""
+
+    def __init__(self, url: str, hub: Hub, clients: Clients, refused: Callable[[str], None]) -> None:
+        """`refused(why)`: the engine's process will not have this worker.
+
+        Raises:
+            BusError: there is no message queue at `url`.
+        """
+        self._url, self._hub, self._clients, self._refused = url, hub, clients, refused
+        self._name = secrets.token_hex(8)
+        self._to = server_channel(url)
+        self.server: str | None = None  # where the engine's process answers HTTP, as it says
+        self._link = 0
+        self._is_up = self._is_linked = self._has_told = self._stopped = False
+        self._next_in = self._next_out = 0
+        self._heard_at = self._said_at = 0.0
+        self._waiting: list[wire.Up] = []
+        self._numbers = itertools.count(1)
+        self._client_of: dict[str, int] = {}
+        self._sid_of: dict[int, str] = {}
+        self._over: dict[int, Callable[[], None]] = {}  # events that are asked of the engine's process
+        self._who: dict[int, AsyncResult] = {}
+        self._known: dict[Shown, tuple[float, wire.Known]] = {}
+        self._has: dict[int, list[int]] = {}
+        self._bus = Bus(
+            url,
+            worker_channel(url, self._name),
+            heard=lambda data: hub.call(lambda: self._hear(data)),
+            came=lambda: hub.call(self._came_up),
+            lost=lambda why: hub.call(lambda: self._went_down(why)),
+            unheard=lambda _: hub.call(self._is_unheard),
+        )
+
+    def start(self) -> None:
+        self._bus.start()
+        self._hub.call(lambda: gevent.spawn(self._beat) and None)
+
+    def stop(self) -> None:
+        """Say that all clients are gone."""
+
+        def end() -> None:
+            self._stopped = True
+            for sid in list(self._client_of):
+                self.went(sid)
+            self._flush()
+
+        self._hub.ask(end)
+        self._bus.close(FLUSH_SECONDS)
+
+    @property
+    def is_linked(self) -> bool:
+        return self._is_linked
+
+    # What is asked and told
+
+    def who(self, shows: Shown) -> wire.Known:
+        """Who shows this, as the engine's process says. For a greenlet.
+
+        Raises:
+            AppError: `loading`: it cannot be asked now.
+        """
+        at, found = self._known.get(shows, (0.0, None))
+        if found is not None and time.monotonic() < at + REMEMBERED:
+            return found
+        if not self._is_linked:
+            raise away()
+        number, result = next(self._numbers), AsyncResult()
+        self._who[number] = result
+        self._say(wire.Who(number, shows))
+        answer: wire.Known | None = result.wait(ASKED)
+        self._who.pop(number, None)
+        if answer is None:
+            raise away()
+        if answer.is_owner or answer.seat:  # who is nobody yet may be somebody in a moment
+            self._known.pop(shows, None)
+            self._known[shows] = time.monotonic(), answer
+            while len(self._known) > MOST_REMEMBERED:
+                del self._known[next(iter(self._known))]
+        return answer
+
+    def came(self, sid: str, shows: Shown) -> None:
+        """A client is here."""
+        if not self._is_linked:  # it was on its way when the link broke
+            return self._clients.drop(sid)
+        client = self._client_of[sid] = next(self._numbers)
+        self._sid_of[client] = sid
+        self._say(wire.Came(client, shows))
+
+    def went(self, sid: str) -> None:
+        """It is gone."""
+        if client := self._client_of.pop(sid, None):
+            del self._sid_of[client]
+            self._say(wire.Gone(client))
+
+    def ask(self, sid: str, message: bytes, over: Callable[[], None]) -> None:
+        """Have an event carried out. `over` is called when it was, or never will be."""
+        client = self._client_of.get(sid)
+        if client is None:
+            return over()
+        number = next(self._numbers)
+        self._over[number] = over
+        self._say(wire.Asked(client, number, message))
+
+    # The link
+
+    def _came_up(self) -> None:
+        self._is_up = True
+        self._hello()
+
+    def _went_down(self, why: str) -> None:
+        self._is_up = False
+        self._lose(f"the message queue at {without_password(self._url)} is gone ({why})")
+
+    def _is_unheard(self) -> None:
+        self._lose(f"no server listens at {without_password(self._url)}")
+
+    def _hello(self) -> None:
+        self._link += 1
+        self._next_in = self._next_out = 0
+        self._waiting = [wire.Hello(__version__)]
+        self._flush()
+
+    def _lose(self, why: str) -> None:
+        """Nothing is known of what was said: all clients come again, and go on where they are."""
+        if not self._is_linked:
+            if not self._has_told and not self._stopped:
+                logger.warning("%s: this worker waits for it", why)
+                self._has_told = True
+            return
+        self._is_linked, self._has_told, self._said_at = False, True, 0.0
+        logger.warning("%s: this worker takes its clients again when the server is back", why)
+        over, self._over = self._over, {}
+        self._client_of, self._sid_of = {}, {}
+        self._known, self._has, self._waiting = {}, {}, []
+        self._clients.drop_all()
+        for done in over.values():
+            done()
+        for asked in self._who.values():
+            asked.set(None)
+
+    def _hear(self, data: bytes) -> None:
+        frame = wire.read_down(data)
+        if frame is None or frame.link != self._link or self._stopped:
+            return
+        if frame.messages and isinstance(frame.messages[-1], wire.Bye):
+            self._lose("the server has ended, or knows this worker no more")
+            return
+        if frame.index != self._next_in:
+            self._lose("a message was lost")
+            return
+        self._next_in += 1
+        self._heard_at = time.monotonic()
+        for message in frame.messages:
+            self._take(message)
+
+    def _beat(self) -> None:
+        while not self._stopped:
+            now = time.monotonic()
+            if self._is_linked and now - self._heard_at > SILENCE:
+                self._lose("the server says nothing any more")
+            elif self._is_linked and now - self._said_at > BEAT:
+                self._flush()
+            elif self._is_up and not self._is_linked and now - self._said_at > HELLO_AGAIN:
+                self._hello()
+            gevent.sleep(BEAT / 2)
+
+    def _take(self, message: wire.Down) -> None:
+        match message:
+            case wire.Welcome(server):
+                self.server, self._is_linked = server, True
+                if self._has_told:
+                    logger.warning("the server is back")
+                self._has_told = False
+            case wire.Refused(why):
+                self._refused(why)
+            case wire.Known(number):
+                if asked := self._who.get(number):
+                    asked.set(message)
+            case wire.Answered(client, number, packet):
+                if packet is not None and (sid := self._sid_of.get(client)):
+                    self._clients.deliver(packet, [sid])
+                if over := self._over.pop(number, None):
+                    over()
+            case wire.Say():
+                self._deliver(message)
+
+    def _deliver(self, said: wire.Say) -> None:
+        numbers = self._sid_of if said.clients is None else said.clients
+        sids = [sid for client in numbers if (sid := self._sid_of.get(client))]
+        reported, number = said.reported, said.number
+        self._clients.deliver(
+            said.packet,
+            sids,
+            number,
+            None if number is None else lambda sid: self._has_it(number, sid),
+            None if reported is None else lambda seconds: self._say(wire.Wrote(reported, seconds)),
+        )
+
+    def _has_it(self, number: int, sid: str) -> None:
+        """What hundreds acknowledge at once is one message."""
+        if not self._has:
+            gevent.spawn_later(GATHERED, self._tell_who_has)
+        if client := self._client_of.get(sid):
+            self._has.setdefault(number, []).append(client)
+
+    def _tell_who_has(self) -> None:
+        has, self._has = self._has, {}
+        for number, clients in has.items():
+            self._say(wire.Has(number, clients))
+
+    def _say(self, message: wire.Up) -> None:
+        if not self._is_linked:
+            return
+        self._waiting.append(message)
+        if len(self._waiting) == 1:
+            gevent.get_hub().loop.run_callback(self._flush)
+
+    def _flush(self) -> None:
+        """Say what waits, or that this worker is here."""
+        waiting, self._waiting = self._waiting, []
+        frame: Any = wire.UpFrame(self._name, self._link, self._next_out, waiting)
+        self._bus.send(self._to, wire.encode(frame))
+        self._next_out += 1
+        self._said_at = time.monotonic()
+
+
+def away() -> AppError:
+    """What is answered while the engine's process is not there."""
+    return AppError("loading", "the server of this class cannot be reached at the moment; try again in a few seconds")

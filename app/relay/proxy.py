@@ -1,0 +1,78 @@
+"""HTTP that a web worker does not answer itself: asked of the engine's process as it was asked here."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from flask import Request, Response
+
+from app.relay.link import away
+from app.security import address_of
+from app.transport.connection import CONNECTION
+
+SILENCE = 120.0  # seconds in which something of an answer comes
+PIECE = 64 * 1024  # bytes
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+# of one connection, or what the worker's own server says
+OWN = (
+    *("connection", "date", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "server", "te"),
+    *("trailer", "transfer-encoding", "upgrade"),
+)
+
+
+class Proxy:
+    """Asks the engine's process. On worker threads."""
+
+    def __init__(self, server: Callable[[], str | None]) -> None:
+        """`server()`: its address, when it is known."""
+        self._server = server
+
+    def answer(self, request: Request) -> Response:
+        """What it answers, piece by piece.
+
+        Raises:
+            AppError: `loading`, when it does not.
+        """
+        server = self._server()
+        if server is None:
+            raise away()
+        parts = urlsplit(server)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=SILENCE)
+        try:
+            connection.request(request.method, _target(request.environ), _body(request), _asked(request))
+            found = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise away() from error
+        headers = [(name, value) for name, value in found.headers.items() if name.lower() not in OWN]
+        return Response(_pieces(connection, found), found.status, headers, direct_passthrough=True)
+
+
+def _target(environ: dict[str, Any]) -> str:
+    """The path and query as they came, not as something has read them."""
+    target = str(environ[CONNECTION].path)
+    return target if target.startswith("/") else urlsplit(target)._replace(scheme="", netloc="").geturl() or "/"
+
+
+def _asked(request: Request) -> dict[str, str]:
+    """The request's headers, with the address of who asks."""
+    headers = {name: value for name, value in request.headers.items() if name.lower() not in OWN}
+    return {**headers, "X-Forwarded-For": address_of(request.environ), "Connection": "close"}
+
+
+def _body(request: Request) -> Any:
+    """The body, which nobody has read; None where there is none."""
+    if request.content_length is None and "chunked" not in request.headers.get("Transfer-Encoding", ""):
+        return None
+    return iter(lambda: cast(bytes, request.environ["wsgi.input"].read(PIECE)), b"")
+
+
+def _pieces(connection: http.client.HTTPConnection, found: http.client.HTTPResponse) -> Iterator[bytes]:
+    try:
+        while piece := found.read1(PIECE):
+            yield piece
+    finally:
+        connection.close()

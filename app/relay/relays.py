@@ -1,0 +1,277 @@
+"""In the engine's process: the web workers, and their clients as if they were its own."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from collections.abc import Callable, Collection
+
+import gevent
+
+from app import __version__
+from app.classroom.access import OWNER, PASS, Person, Shown
+from app.relay import wire
+from app.relay.bus import Bus, server_channel, without_password, worker_channel
+from app.transport.clients import Acknowledged, Clients, Sent, Slowest
+from app.transport.hub import Hub
+
+BEAT = 1.0  # seconds after which something is said in any case
+SILENCE = 10.0  # seconds without a word after which the other one counts as gone
+MOST_WORKERS = 64
+FLUSH_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class Relays:
+    """All web workers. Everything but `start` and `stop` happens on the hub thread."""
+
+    def __init__(
+        self,
+        url: str,
+        hub: Hub,
+        clients: Clients,
+        recognize: Callable[[Shown], Person],
+    ) -> None:
+        """Raises BusError: there is no message queue at `url`."""
+        self._url, self._hub, self._clients, self._recognize = url, hub, clients, recognize
+        self._here = ""  # where this process answers HTTP
+        self._relays: dict[str, Relay] = {}  # by the worker's name
+        self._whose: dict[str, tuple[Relay, int]] = {}  # by client
+        self._reported = itertools.count(1)
+        self._was_lost = self._stopped = False
+        self._bus = Bus(
+            url,
+            server_channel(url),
+            heard=lambda data: hub.call(lambda: self._hear(data)),
+            came=lambda: hub.call(self._is_back),
+            lost=lambda why: hub.call(lambda: self._is_lost(why)),
+            unheard=lambda channel: hub.call(lambda: self._is_unheard(channel)),
+        )
+        clients.others = self
+
+    def __len__(self) -> int:
+        """How many workers there are."""
+        return len(self._relays)
+
+    def start(self, here: str) -> None:
+        """Let workers come. `here`: the address of this process, for what they do not answer themselves."""
+        self._here = here
+        self._bus.start()
+        self._hub.call(lambda: gevent.spawn(self._beat) and None)
+
+    def stop(self) -> None:
+        """Send the workers away, after what was said before."""
+        self._hub.ask(self._end_all)
+        self._bus.close(FLUSH_SECONDS)
+
+    # As Clients wants it
+
+    def has(self, sid: str) -> bool:
+        return sid in self._whose
+
+    def deliver(
+        self,
+        packed: bytes,
+        sids: Collection[str] | None,
+        number: int | None,
+        acknowledged: Acknowledged | None,
+        sent: Sent | None,
+    ) -> None:
+        """One message to each worker that has some of these clients."""
+        chosen: dict[Relay, list[int] | None] = {}
+        if sids is None:
+            chosen = dict.fromkeys(self._relays.values())
+        for sid in sids or ():
+            if found := self._whose.get(sid):
+                relay, client = found
+                numbers = chosen.setdefault(relay, [])
+                assert numbers is not None
+                numbers.append(client)
+        slowest = Slowest(len(chosen), sent) if sent and chosen else None
+        if sent and not chosen:
+            sent(0.0)
+        for relay, clients in chosen.items():
+            if number is not None and acknowledged is not None:
+                for client in clients or ():
+                    relay.clients[client][number] = acknowledged
+            reported = None
+            if slowest is not None:
+                reported = next(self._reported)
+                relay.reports[reported] = slowest
+            self._say(relay, wire.Say(packed, clients, number, reported))
+
+    # Workers come and go
+
+    def _hear(self, data: bytes) -> None:
+        frame = wire.read_up(data)
+        if frame is None or self._stopped:
+            return
+        relay = self._relays.get(frame.worker)
+        if frame.index == 0 and frame.messages and isinstance(frame.messages[0], wire.Hello):
+            self._begin(frame.worker, frame.link, frame.messages[0])
+            relay = self._relays.get(frame.worker)
+            if relay is None:
+                return
+        elif relay is None or relay.link != frame.link:
+            if relay is None or frame.link > relay.link:  # it was here, before this process began
+                self._publish(frame.worker, frame.link, 0, [wire.Bye()])
+            return
+        if frame.index != relay.next_in:
+            self._end(relay)
+            return
+        relay.next_in += 1
+        relay.heard_at = time.monotonic()
+        for message in frame.messages:
+            self._take(relay, message)
+
+    def _begin(self, worker: str, link: int, hello: wire.Hello) -> None:
+        if before := self._relays.get(worker):
+            self._forget(before)
+        why = ""
+        if hello.version != __version__:
+            why = f"the server is KV Theater {__version__}, and this is {hello.version}: install the same on both"
+        elif len(self._relays) >= MOST_WORKERS:
+            why = f"{MOST_WORKERS} workers are with this server already"
+        if why:
+            self._publish(worker, link, 0, [wire.Refused(why)])
+            return
+        relay = self._relays[worker] = Relay(worker, link)
+        self._say(relay, wire.Welcome(self._here))
+
+    def _end(self, relay: Relay) -> None:
+        """Its link is broken: it begins anew."""
+        self._say(relay, wire.Bye())
+        self._flush(relay)
+        self._forget(relay)
+
+    def _end_all(self) -> None:
+        self._stopped = True
+        for relay in list(self._relays.values()):
+            self._end(relay)
+
+    def _forget(self, relay: Relay) -> None:
+        """It is gone, and its clients with it."""
+        if self._relays.get(relay.worker) is relay:
+            del self._relays[relay.worker]
+        for client in list(relay.clients):
+            self._went(relay, client)
+        reports, relay.reports = relay.reports, {}
+        for report in reports.values():
+            report(0.0)
+
+    def _is_back(self) -> None:
+        if self._was_lost:
+            logger.warning(
+                "the message queue at %s is there again: workers come back by themselves", without_password(self._url)
+            )
+        self._was_lost = False
+
+    def _is_lost(self, why: str) -> None:
+        if not self._stopped and not self._was_lost:
+            logger.warning(
+                "the message queue at %s is gone (%s): who is on a web worker waits until it is back, everybody else "
+                "goes on",
+                without_password(self._url),
+                why,
+            )
+        self._was_lost = True
+        for relay in list(self._relays.values()):
+            self._forget(relay)
+
+    def _is_unheard(self, channel: str) -> None:
+        """A worker that has ended hears nothing any more."""
+        for relay in list(self._relays.values()):
+            if worker_channel(self._url, relay.worker) == channel:
+                self._forget(relay)
+
+    def _beat(self) -> None:
+        while not self._stopped:
+            now = time.monotonic()
+            for relay in list(self._relays.values()):
+                if now - relay.heard_at > SILENCE:
+                    self._end(relay)
+                elif now - relay.said_at > BEAT:
+                    self._flush(relay)
+            gevent.sleep(BEAT / 2)
+
+    # What they say
+
+    def _take(self, relay: Relay, message: wire.Up) -> None:
+        match message:
+            case wire.Asked(client, number, packet):
+                gevent.spawn(self._carry_out, relay, client, number, packet)
+            case wire.Has(number, clients):
+                for client in clients:
+                    acknowledged = relay.clients.get(client, {}).pop(number, None)
+                    if acknowledged is not None:
+                        acknowledged(relay.sid(client))
+            case wire.Wrote(reported, seconds):
+                if report := relay.reports.pop(reported, None):
+                    report(seconds)
+            case wire.Who(number, shows):
+                who = self._recognize(shows)
+                self._say(relay, wire.Known(number, who.is_owner, who.seat and (who.seat.class_id, who.seat.seat)))
+            case wire.Came(client, shows):
+                relay.clients[client] = {}
+                sid = relay.sid(client)
+                self._whose[sid] = relay, client
+                who = self._recognize(shows)
+                self._clients.come(sid, {OWNER: who.is_owner, PASS: who.seat})
+            case wire.Gone(client):
+                self._went(relay, client)
+
+    def _went(self, relay: Relay, client: int) -> None:
+        relay.clients.pop(client, None)
+        sid = relay.sid(client)
+        if self._whose.pop(sid, None):
+            self._clients.gone(sid)
+
+    def _carry_out(self, relay: Relay, client: int, number: int, packet: bytes) -> None:
+        """In a greenlet."""
+        sid = relay.sid(client)
+        try:
+            answer, then = self._clients.carry_out(sid, packet)
+        except Exception:  # the worker has looked through it: this is ours
+            logger.exception("an event of a web worker")
+            answer, then = None, lambda: None
+        self._say(relay, wire.Answered(client, number, answer))
+        then()
+        if sid not in self._whose:
+            self._clients.gone(sid)  # it went away while it was, say, made a viewer
+
+    # What is said to them
+
+    def _say(self, relay: Relay, message: wire.Down) -> None:
+        """What is said in one turn of the hub goes in one frame."""
+        relay.waiting.append(message)
+        if len(relay.waiting) == 1:
+            gevent.get_hub().loop.run_callback(self._flush, relay)
+
+    def _flush(self, relay: Relay) -> None:
+        """Say what waits, or that this process is here."""
+        waiting, relay.waiting = relay.waiting, []
+        if self._relays.get(relay.worker) is relay:
+            self._publish(relay.worker, relay.link, relay.next_out, waiting)
+            relay.next_out += 1
+            relay.said_at = time.monotonic()
+
+    def _publish(self, worker: str, link: int, index: int, messages: list[wire.Down]) -> None:
+        self._bus.send(worker_channel(self._url, worker), wire.encode(wire.DownFrame(link, index, messages)))
+
+
+class Relay:
+    """One web worker, on one link."""
+
+    def __init__(self, worker: str, link: int) -> None:
+        self.worker, self.link = worker, link
+        self.clients: dict[int, dict[int, Acknowledged]] = {}  # by their numbers: what they are to acknowledge
+        self.reports: dict[int, Sent] = {}
+        self.next_in = self.next_out = 0
+        self.heard_at = self.said_at = time.monotonic()
+        self.waiting: list[wire.Down] = []
+
+    def sid(self, client: int) -> str:
+        """The id of a client in this process. A colon is in no id of a client of its own."""
+        return f"{self.worker}:{self.link}:{client}"

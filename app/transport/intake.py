@@ -1,0 +1,55 @@
+"""How much clients may have under way: events that are taken and not answered yet, of each and of all together."""
+
+from __future__ import annotations
+
+from app.transport.limits import Limits
+from app.transport.outbox import Outbox
+
+
+class Client:
+    """What one connected client has under way. On the hub thread only."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self.outbox = outbox
+        self.events = 0
+        self.bytes = 0
+        self.busy_answers = 0  # since an event was last taken
+
+
+class Intake:
+    """The books of what is under way. On the hub thread only."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._events = self._bytes = 0  # of all
+
+    def take(self, client: Client, size: int) -> str | None:
+        """Take an event of so many bytes; else why it cannot be taken now. Who goes on asking is disconnected."""
+        if why := self._too_much(client, size):
+            client.busy_answers += 1
+            if client.busy_answers > self._limits.busy_answers:
+                client.outbox.give_up()
+            return why
+        client.busy_answers = 0
+        self._count(client, 1, size)
+        return None
+
+    def done(self, client: Client, size: int) -> None:
+        """An event that was taken is answered."""
+        self._count(client, -1, -size)
+
+    def _too_much(self, client: Client, size: int) -> str | None:
+        limits = self._limits
+        if client.outbox.size > limits.busy_bytes:
+            return "answers are waiting to be read by this client; ask again when it has read them"
+        if client.events >= limits.events or client.bytes + size > limits.event_bytes:
+            return f"{client.events} events of this client are under way; wait for their answers"
+        if self._events >= limits.all_events or self._bytes + size > limits.all_event_bytes:
+            return "the server has too much under way; try again in a moment"
+        return None
+
+    def _count(self, client: Client, events: int, size: int) -> None:
+        client.events += events
+        client.bytes += size
+        self._events += events
+        self._bytes += size

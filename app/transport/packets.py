@@ -1,0 +1,85 @@
+"""Socket.IO packets as they travel: msgpack, bounded as they are read, packed once for all whom one goes to."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgpack
+from engineio.packet import MESSAGE
+from engineio.packet import Packet as EnginePacket
+from socketio.msgpack_packet import MsgPackPacket
+from socketio.packet import ACK, EVENT
+
+NAMESPACE = "/"
+MAX_THINGS = 50_000  # lists, maps and their entries in one message; a focus on everything has a few thousand
+_NO_EVENTS = ("connect", "disconnect")  # what the library calls handlers for: no client may
+RELAYED = "relayed"  # the name under which an event comes to who does not carry it out
+
+
+class Message(MsgPackPacket):  # type: ignore[misc]
+    """A Socket.IO packet. An event's last argument is the size of its message in bytes, for the books."""
+
+    def decode(self, encoded_packet: bytes) -> None:
+        """Raises ValueError or another error for what is no packet, or has more entries than any event."""
+        left = MAX_THINGS
+
+        def counted(things: list[Any]) -> None:
+            nonlocal left
+            left -= 1 + len(things)
+            if left < 0:
+                raise ValueError("too many things")
+
+        def as_list(things: list[Any]) -> list[Any]:
+            counted(things)
+            return things
+
+        def as_map(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+            counted(pairs)
+            return dict(pairs)
+
+        # An empty list is one byte of a message and sixty of memory.
+        bounds = {"max_array_len": MAX_THINGS, "max_map_len": MAX_THINGS}
+        found = msgpack.unpackb(encoded_packet, list_hook=as_list, object_pairs_hook=as_map, **bounds)
+        self.packet_type, self.namespace = found["type"], found["nsp"]
+        self.data, self.id = found.get("data"), found.get("id")
+        if self.packet_type == EVENT:
+            if not isinstance(self.data, list) or not self.data:
+                raise ValueError("an event without a name")
+            if self.data[0] in _NO_EVENTS:
+                self.data[0] = repr(self.data[0])
+            self.data.append(len(encoded_packet))
+
+
+class Relayed(Message):
+    """A packet for a process that hands events on: an event is looked through here, and read there, from its bytes.
+
+    Its arguments are these bytes, and the number of its acknowledgement (None: nobody waits for one).
+    """
+
+    def decode(self, encoded_packet: bytes) -> None:
+        super().decode(encoded_packet)
+        if self.packet_type == EVENT:
+            self.data, self.id = [RELAYED, bytes(encoded_packet), self.id], None
+
+
+class Shared(EnginePacket):  # type: ignore[misc]
+    """A packet for clients of both transports. The library's packet would keep the first encoding for all."""
+
+    def __init__(self, packed: bytes) -> None:
+        super().__init__(MESSAGE, packed)
+
+    def encode(self, b64: bool = False) -> str | bytes:
+        return "b" + base64.b64encode(self.data).decode() if b64 else self.data
+
+
+def packed_event(event: str, data: Any, number: int | None) -> bytes:
+    """An event; with a number its receivers acknowledge it."""
+    found: bytes = Message(EVENT, namespace=NAMESPACE, data=[event, data], id=number).encode()
+    return found
+
+
+def packed_ack(ack: Any, number: int) -> bytes:
+    """An acknowledgement."""
+    found: bytes = Message(ACK, namespace=NAMESPACE, data=[ack], id=number).encode()
+    return found

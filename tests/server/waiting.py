@@ -1,0 +1,15 @@
+"""Waiting for what happens elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def wait_for(condition: Callable[[], Any], what: str = "it", seconds: float = 10.0) -> None:
+    """Fails when it does not happen in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"{what} did not happen within {seconds} s"
+        time.sleep(0.005)

@@ -1,0 +1,40 @@
+"""What is said to people in a class is said in each language of the page, with the same figures."""
+
+from __future__ import annotations
+
+import re
+from string import Formatter
+
+import pytest
+
+from app.classroom.refusing import TEXTS, refusal
+from app.errors import AppError
+from app.words import languages
+from tests.conftest import ROOT
+
+CODE = "\n".join(path.read_text("utf-8") for path in [*ROOT.glob("app/classroom/*.py"), ROOT / "app/events.py"])
+
+
+def fields(text: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(text) if name}
+
+
+@pytest.mark.parametrize("key", TEXTS)
+def test_each_sentence_is_there_in_each_language_and_is_said(key: str) -> None:
+    texts = TEXTS[key]
+    assert sorted(texts) == languages()
+    assert len({frozenset(fields(text)) for text in texts.values()}) == 1
+    assert all(text.strip() and not text.endswith((".", "。")) for text in texts.values())
+    assert f'"{key}"' in CODE
+
+
+def test_nothing_is_said_that_is_not_there() -> None:
+    keys = re.findall(r'refusal\(\s*"\w+",\s*"([\w.]+)"', CODE)
+    assert set(keys) == TEXTS.keys()
+
+
+def test_it_travels_in_both() -> None:
+    error = refusal("refused", "seat.full", n=1200).as_map()["error"]
+    assert error["message"] == "this class is full: it has 1200 seats"
+    assert list(error["said"]) == ["zh"] and "1200" in error["said"]["zh"]
+    assert "said" not in AppError("refused", "no").as_map()["error"]
