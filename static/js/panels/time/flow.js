@@ -10,6 +10,7 @@ import { tips } from "../../kit/tooltip.js";
 import { PHASES, viewSub } from "../../state/moment.js";
 import { log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
 import { grouped, langOf, probabilityText, secondsText, t } from "../../tell/words.js";
+import { ClientLanes } from "./clients.js";
 
 const FEW_IDS = 4; // of a prompt
 const MOST_TEXT = 24; // characters
@@ -106,10 +107,12 @@ const PARTS = [
 export function EngineFlow() {
   numRecords.value; // the log grows in place
   const flow = log.value && shownSeq.value !== null ? flowOf(log.value, viewIndex.value, shownSeq.value) : null;
-  if (!flow) return html`<p class="hint">${t("time.empty.flow")}</p>`;
+  if (!flow)
+    return html`<div class="flow" id="flow"><${ClientLanes} /><p class="hint">${t("time.empty.flow")}</p></div>`;
   const sub = viewSub.value === null ? null : PHASES[viewSub.value];
   const total = PARTS.reduce((sum, part) => sum + (works(part, flow) ? (part.seconds(flow) ?? 0) : 0), 0);
   return html`<div class="flow" id="flow">
+    <${ClientLanes} />
     <p class="flow-head">
       <${Swatch} id=${shownSeq.value} /> <b>${t("sequence.name", { id: shownSeq.value })}</b>
       <span class="num">${t("time.flow.request", { request: flow.request, record: flow.submittedIn + 1 })}</span>

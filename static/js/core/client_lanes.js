@@ -1,0 +1,98 @@
+// Many clients, one engine: what of each client waits in its lane, is queued, is in the step, was answered in a record.
+// Lanes are in no record while they are waited in; a submission says afterwards how long that was. Pure.
+
+/**
+ * @typedef {import("./log.js").TraceLog} TraceLog
+ * @typedef {{record: number, at: number, since: number, client: string}} Entry a submission: when it was recorded and
+ *   since when it had waited, seconds since the trace began
+ * @typedef {{seq: number, bytes: Uint8Array, end: string | null}} Streamed a token that was chosen in the record, and
+ *   why the sequence ended with it
+ * @typedef {object} ClientRow
+ * @property {string} client
+ * @property {number} lane requests that wait for their turn among the clients
+ * @property {number[]} queued sequences in the engine's queue
+ * @property {number[]} running sequences that have blocks
+ * @property {number} tokens that the step computed of its sequences
+ * @property {Streamed[]} streamed
+ */
+
+class Clients {
+  length = 0;
+  /** @type {Entry[]} in the order of their records */
+  entries = [];
+  /** @type {Map<number, string>} by sequence */
+  bySeq = new Map();
+
+  /** @param {import("./trace.js").StepRecord} record */
+  append({ ops = [], timing }) {
+    for (const op of ops) {
+      if (op.type === "submit" && op.client) {
+        this.bySeq.set(op.seq_id, op.client);
+        const since = timing.at - (op.waited ?? 0);
+        this.entries.push({ record: this.length, at: timing.at, since, client: op.client });
+      } else if (op.type === "fork") {
+        const client = this.bySeq.get(op.parent_seq_id);
+        if (client) this.bySeq.set(op.seq_id, client);
+      }
+    }
+    this.length += 1;
+  }
+}
+
+/** @type {WeakMap<TraceLog, Clients>} */
+const read = new WeakMap();
+
+/** @param {TraceLog} log */
+function clientsOf(log) {
+  let found = read.get(log);
+  if (!found) read.set(log, (found = new Clients()));
+  while (found.length < log.records.length) found.append(log.records[found.length]);
+  return found;
+}
+
+/** Whether the log names who sent its requests. @param {TraceLog} log */
+export const hasClients = (log) => clientsOf(log).entries.length > 0;
+
+/**
+ * The clients that have something in or after record `index`'s step, in the order in which they came. `waiting`: how
+ * many of each wait now, as the server says; null: the record is a past one, and the submissions after it say who
+ * waited then (those that left before their turn are in no log).
+ * @param {TraceLog} log @param {number} index @param {Record<string, number> | null} [waiting]
+ * @returns {ClientRow[]}
+ */
+export function clientsAt(log, index, waiting = null) {
+  const { entries, bySeq } = clientsOf(log);
+  /** @type {Map<string, ClientRow>} */
+  const rows = new Map();
+  const rowOf = (/** @type {string} */ client) => {
+    let row = rows.get(client);
+    if (!row) rows.set(client, (row = { client, lane: 0, queued: [], running: [], tokens: 0, streamed: [] }));
+    return row;
+  };
+  const known = new Set(entries.map(({ client }) => client));
+  for (const client of known) rowOf(client);
+  if (waiting) for (const [client, count] of Object.entries(waiting)) rowOf(client).lane = count;
+  else {
+    const now = log.records[index]?.timing.at ?? 0;
+    for (const { record, since, client } of entries) if (record > index && since <= now) rowOf(client).lane += 1;
+  }
+  const record = log.records[index];
+  const state = log.stateAt(index);
+  const of = (/** @type {number} */ seq) => {
+    const client = bySeq.get(seq);
+    return client === undefined ? undefined : rowOf(client);
+  };
+  for (const seq of state.waiting) of(seq)?.queued.push(seq);
+  for (const seq of state.running) of(seq)?.running.push(seq);
+  for (const { seq_id: seq, token_ids: tokens } of record?.batch ?? []) {
+    const row = of(seq);
+    if (row) row.tokens += tokens.length;
+  }
+  const ends = new Map((record?.ops ?? []).flatMap((op) => (op.type === "finish" ? [[op.seq_id, op.reason]] : [])));
+  for (const { seq_id: seq, token_bytes: bytes } of record?.outputs ?? [])
+    of(seq)?.streamed.push({ seq, bytes, end: ends.get(seq) ?? null });
+  return [...rows.values()].filter(
+    ({ lane, queued, running, tokens, streamed }) =>
+      lane || queued.length || running.length || tokens || streamed.length,
+  );
+}

@@ -1,0 +1,109 @@
+// What vLLM calls AsyncLLMEngine: lanes of clients, one queue, one step for all, a stream for each request.
+
+import { clientsAt, hasClients } from "../../core/client_lanes.js";
+import { labelText, loneLabel } from "../../core/labels.js";
+import { stepSeconds } from "../../core/metrics.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { Swatch } from "../../kit/swatch.js";
+import { tips } from "../../kit/tooltip.js";
+import { settings } from "../../state/settings.js";
+import { connection, following, log, ownIsShown, status, viewIndex } from "../../state/store.js";
+import { grouped, langOf, secondsText, t } from "../../tell/words.js";
+
+/** @typedef {import("../../core/client_lanes.js").ClientRow} ClientRow */
+
+const MOST_CLIENTS = 8; // those with the most to do; how many more there are is said
+const MOST_MARKS = 6; // requests of a lane, and tokens, that have a mark each
+const MOST_SWATCHES = 4; // sequences, which are wider
+
+/** How many of each client wait now, as the server says; null: another moment is looked at, or another run. */
+const waitingNow = () =>
+  connection.value === "live" && following.value && ownIsShown.value ? (status.value?.api?.waiting ?? null) : null;
+
+/** @param {ClientRow} row */
+const load = ({ lane, queued, running }) => lane + queued.length + running.length;
+
+/** The lanes, or nothing in a run that no client's request came to. */
+export function ClientLanes() {
+  const now = log.value;
+  const waiting = waitingNow();
+  if (!now || (!waiting && !hasClients(now))) return null;
+  const index = viewIndex.value;
+  const all = clientsAt(now, index, waiting);
+  const shown = [...all].sort((a, b) => load(b) - load(a)).slice(0, MOST_CLIENTS);
+  const rows = all.filter((row) => shown.includes(row));
+  const record = now.records[index];
+  const isStep = record?.kind === "step";
+  const tokens = rows.reduce((sum, row) => sum + row.tokens, 0);
+  return html`<section class="clients" id="clients" aria-labelledby="clients-title">
+    <h4 class="panel-title" id="clients-title">${t("time.clients")}
+      <${Fidelity} kind=${waiting ? "captured" : "derived"} formula=${t("time.clients.formula")} /></h4>
+    <div class="clients-table" role="table" aria-labelledby="clients-title">
+      <div role="row" class="clients-row clients-names">
+        ${
+          /** @type {const} */ (["lane", "queue", "step", "stream"]).map(
+            (name) => html`<span role="columnheader" key=${name} data-part=${name}><b>${t(`time.clients.${name}`)}</b>
+              <code tabindex="0" ...${tips([t(`time.clients.${name}.tip`), t("time.flow.vllm")])}>${VLLM[name]}</code>
+            </span>`,
+          )
+        }
+      </div>
+      ${rows.map((row) => html`<${Row} key=${row.client} row=${row} />`)}
+    </div>
+    <p class="hint num" role="status">${
+      rows.length
+        ? isStep
+          ? t("time.clients.said", {
+              step: grouped(record.step),
+              clients: rows.filter((row) => row.tokens).length,
+              tokens: grouped(tokens),
+              n: tokens,
+              time: secondsText(stepSeconds(record)),
+            })
+          : t("time.clients.no_step")
+        : t("time.clients.nobody")
+    }${all.length > rows.length ? ` ${t("time.clients.more", { n: all.length - rows.length })}` : ""}</p>
+  </section>`;
+}
+
+const VLLM = {
+  lane: "AsyncLLMEngine.generate",
+  queue: "Scheduler.waiting",
+  step: "EngineCore.step",
+  stream: "RequestOutputCollector",
+};
+
+/** @param {{row: ClientRow}} props */
+function Row({ row: { client, lane, queued, running, tokens, streamed } }) {
+  return html`<div role="row" class="clients-row num">
+    <span role="cell" data-part="lane"><b class="clients-who" title=${client}>${client}</b>
+      <span class="clients-lane" aria-label=${t("time.clients.waits", { n: lane })} role="img">${Array.from(
+        { length: Math.min(lane, MOST_MARKS) },
+        () => html`<i></i>`,
+      )}</span>${lane ? grouped(lane) : "·"}</span>
+    <span role="cell" data-part="queue"><${Marks} seqs=${queued} /></span>
+    <span role="cell" data-part="step" data-works=${tokens > 0}>${
+      tokens
+        ? html`<span class="clients-more">${t("time.clients.tokens", { tokens: grouped(tokens), n: tokens })}</span>`
+        : null
+    }<${Marks} seqs=${running} /></span>
+    <span role="cell" data-part="stream">${streamed.slice(0, MOST_MARKS).map(({ seq, bytes, end }) => {
+      const text = bytes.length ? labelText(loneLabel(bytes)) : t("time.clients.hidden");
+      return html`<button key=${seq} class="clients-token" lang=${langOf(text)}
+          aria-label=${t("time.clients.gets", { name: t("sequence.name", { id: seq }), text })}
+          onClick=${() => (settings.seq.value = seq)}><${Swatch} id=${seq} />${text}${end ? " ∎" : ""}</button>`;
+    })}${streamed.length > MOST_MARKS ? `+${streamed.length - MOST_MARKS}` : streamed.length ? null : "·"}</span>
+  </div>`;
+}
+
+/** @param {{seqs: number[]}} props */
+const Marks = ({ seqs }) =>
+  seqs.length
+    ? html`${seqs.slice(0, MOST_SWATCHES).map((id) => html`<${Swatch} key=${id} id=${id} />`)}<span
+      class="visually-hidden">${t("time.clients.sequences", { n: seqs.length })}</span>${
+        seqs.length > MOST_SWATCHES
+          ? html`<span class="clients-more" aria-hidden="true">+${seqs.length - MOST_SWATCHES}</span>`
+          : null
+      }`
+    : "·";

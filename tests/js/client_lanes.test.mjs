@@ -1,0 +1,67 @@
+// The lanes of clients: who waits where at a record, as the log says afterwards or the server now.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { clientsAt, hasClients } from "../../static/js/core/client_lanes.js";
+import { logOf, reused } from "./histories.mjs";
+import { op } from "./log_builder.mjs";
+
+const submit = (seq, tokens, client, waited, queue_position = 0) => ({
+  kind: "submit",
+  ops: [{ ...op.submit(seq, tokens), client, waited, queue_position }],
+});
+
+/** Records end at 0, 1, 2, 3 s. b's second request is submitted at 3 s after 2.5 s in its lane, a's at 2 s after none. */
+const log = () =>
+  logOf([
+    submit(0, [1, 2, 3], "a", 0),
+    {
+      batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
+      ops: [op.admit(0), op.allocate(0, 0, 0), op.allocate(0, 1, 1), op.write(0, 0, 3), op.sample(0)],
+    },
+    submit(1, [4], "b", 0),
+    submit(2, [5], "b", 2.5, 1),
+  ]);
+
+const brief = (rows) =>
+  rows.map(({ client, lane, queued, running, tokens, streamed }) => [
+    client,
+    lane,
+    queued,
+    running,
+    tokens,
+    streamed.map(({ seq, end }) => [seq, end]),
+  ]);
+
+test("of a past record the later submissions say who waited in a lane", () => {
+  // since 0.5 s: not yet at 0 s, at 1 s and 2 s, and at 3 s it is submitted
+  assert.deepEqual(brief(clientsAt(log(), 0)), [["a", 0, [0], [], 0, []]]);
+  assert.deepEqual(brief(clientsAt(log(), 1)), [
+    ["a", 0, [], [0], 3, [[0, null]]],
+    ["b", 1, [], [], 0, []],
+  ]);
+  assert.deepEqual(brief(clientsAt(log(), 2)), [
+    ["a", 0, [], [0], 0, []],
+    ["b", 1, [1], [], 0, []],
+  ]);
+  assert.deepEqual(brief(clientsAt(log(), 3))[1], ["b", 0, [1, 2], [], 0, []]);
+});
+
+test("of this moment the server says it, also of a client whose first request waits", () => {
+  const rows = clientsAt(log(), 3, { b: 4, c: 1 });
+  assert.deepEqual(
+    rows.map(({ client, lane }) => [client, lane]),
+    [
+      ["a", 0],
+      ["b", 4],
+      ["c", 1],
+    ],
+  );
+});
+
+test("a run whose requests have no sender has no lanes, and who has nothing to do is left out", () => {
+  assert.equal(hasClients(reused()), false);
+  assert.deepEqual(clientsAt(reused(), 1), []);
+  assert.equal(hasClients(log()), true);
+});
