@@ -92,6 +92,14 @@ def models(here: Here, request: Request) -> Response:
     return json_answer(answer)
 
 
+def let_go(here: Here, request: Request, name: str) -> Response:
+    """A model's memory, given back; an idle run of the API's on it goes with it."""
+    if here.api is not None:
+        here.api.leave_model(name)
+    here.models.let_go(name)
+    return models(here, request)
+
+
 def machine(here: Here, request: Request) -> Response:
     """The machine with its roofs, which the first request measures."""
     if not here.models.is_live:
@@ -102,6 +110,7 @@ def machine(here: Here, request: Request) -> Response:
 ROUTES = [
     Route("GET", "/model", model_facts),
     Route("GET", "/models", models),
+    Route("DELETE", "/models/<path:name>", let_go),
     Route("GET", "/machine", machine),
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Cause = Literal["shutdown", "unused", "displaced", "deleted", "grown", "over", "unbuilt", "mistake"]
+Cause = Literal["shutdown", "unused", "displaced", "deleted", "grown", "over", "unbuilt", "let_go", "mistake"]
 
 SENTENCES: dict[Cause, str] = {
     "shutdown": "the server is shutting down",
@@ -13,6 +13,7 @@ SENTENCES: dict[Cause, str] = {
     "deleted": "the recording was deleted",
     "grown": "it has grown",
     "over": "the benchmark is over",
+    "let_go": "somebody let its model go",
     "unbuilt": "it could not be built",
     "mistake": "the server made a mistake in it ({detail}); start another one",
 }

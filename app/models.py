@@ -158,6 +158,26 @@ class Models:
             raise
         return lease
 
+    def let_go(self, name: str) -> None:
+        """Give a model's memory back, until somebody asks for it again.
+
+        Raises:
+            AppError: `not_found`; `refused` when it is the first, in use, being compiled, or not there.
+        """
+        served = self.find(name)
+        with self._changed:
+            if served is self.first:
+                raise AppError("refused", f"{name} is the server's first model, for runs that name none: it stays")
+            if not served.is_there:
+                raise AppError("refused", f"{name} is not in memory")
+            if served.leases:
+                count = f"{served.leases} run{'s are' if served.leases > 1 else ' is'}"
+                raise AppError("refused", f"{count} on {name}: close {'them' if served.leases > 1 else 'it'} first")
+            if served.is_compiling:
+                raise AppError("refused", f"{name} is being compiled; ask again when that is over")
+            served.let_go()
+        gc.collect()  # engines and modules refer to each other
+
     def close(self) -> None:
         """The server ends: who waits for a model is told."""
         with self._changed:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from app.closing import Closing
 from app.engine_face import ServedModel
 from app.errors import AppError
 from app.models import Models
@@ -69,6 +70,14 @@ class ApiTheaters:
                 theater = self._theaters.create_api(self._config, NAME, known)
                 served = self._own[known] = self._serve(theater)
             return served
+
+    def leave_model(self, name: str) -> None:
+        """Close the API's theater on a model, if nothing is under way there."""
+        with self._lock:
+            served = self._own.get(name)
+            if served is not None and not served.engine.num_active and not served.theater.is_working:
+                del self._own[name]
+                self._theaters.remove(served.theater, Closing("let_go"))
 
     def named(self, theater_id: str, model: str | None) -> Served:
         """A theater of the page that a request names.

@@ -315,3 +315,20 @@ def test_what_a_model_takes_is_known_before_it_is_read() -> None:
         expected = weigh(name, "auto", "cpu")
         found = weight_bytes(load_model(name, device="cpu").module)
         assert 0.97 * found <= expected <= found, "norms are kept a second time"
+
+
+def test_a_model_is_let_go_when_somebody_asks_and_nothing_runs_on_it(server: Several, client: Client) -> None:
+    def ask(name: str) -> requests.Response:
+        return requests.delete(f"{server.url}/api/models/{name}")
+
+    theater = client.do("create", model="one")["theater"]
+    refused = ask("one")
+    assert refused.status_code == 422 and refused.json()["error"]["message"] == "1 run is on one: close it first"
+    client.do("configure", theater=theater, config={}, model="two")
+    assert server.listed()["one"]["status"]["state"] == "ready"
+    (one,) = [listed for listed in ask("one").json()["models"] if listed["status"]["name"] == "one"]
+    assert one["status"]["state"] == "unloaded" and one["status"]["bytes"] == 0
+    assert ask("one").json()["error"]["message"] == "one is not in memory"
+    assert "stays" in ask("first").json()["error"]["message"] and ask("none").status_code == 404
+    client.do("create", model="one")
+    assert server.opener.opened == ["one", "two", "one"]

@@ -235,7 +235,7 @@ export interface ClassWish {
 }
 
 export interface Closed {
-  cause: "deleted" | "displaced" | "grown" | "mistake" | "over" | "shutdown" | "unbuilt" | "unused";
+  cause: "deleted" | "displaced" | "grown" | "let_go" | "mistake" | "over" | "shutdown" | "unbuilt" | "unused";
   detail: string;
   reason: string;
   theater: string;

@@ -16,6 +16,9 @@ import { bytesText, countText, grouped, t } from "../../tell/words.js";
 /** What the server said last. */
 const answer = signal(/** @type {Answer | null} */ (null));
 
+/** Why one could not be let go. */
+const kept = signal(/** @type {{name: string, text: string} | null} */ (null));
+
 export function Panel() {
   const said = models.value; // each change of a model is told, and then asked for
   useEffect(() => {
@@ -80,7 +83,14 @@ function Row({ listed }) {
           : null
       }
     </button>
-    <p class="model-why" role="alert">${why}</p>
+    ${
+      status.place !== "first" && status.state === "ready" && !theaters
+        ? html`<button class="small" data-let-go=${status.name} onClick=${() => letGo(status.name)}>${t(
+            "models.let_go",
+          )}</button>`
+        : null
+    }
+    <p class="model-why" role="alert">${why ?? (kept.value?.name === status.name ? kept.value.text : null)}</p>
   </li>`;
 }
 
@@ -103,6 +113,18 @@ function stateOf({ state, stage, stages }, isOn) {
   if (state !== "loading") return t(`models.${state}`);
   const at = stage ? stages.indexOf(stage) : 0;
   return t("models.loading", { i: at + 1, n: stages.length, what: t(`model.${stages[at]}`) });
+}
+
+/** @param {string} name */
+async function letGo(name) {
+  try {
+    const found = await fetch(`api/models/${encodeURIComponent(name)}`, { method: "DELETE" });
+    const said = await found.json();
+    if (found.ok) answer.value = said;
+    kept.value = found.ok ? null : { name, text: said.error.message };
+  } catch (error) {
+    if (!(error instanceof TypeError)) complain(error);
+  }
 }
 
 async function ask() {
