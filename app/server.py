@@ -24,6 +24,7 @@ from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
 from app.metrics import endpoint as metrics_endpoint
+from app.metrics.http import HttpRequests
 from app.metrics.observer import SPANS, Metrics
 from app.models import Models
 from app.openai import endpoints as openai
@@ -38,6 +39,7 @@ from app.security import Guard, recognizer
 from app.settings import ServerSettings
 from app.theaters import Theaters
 from app.transport.access_log import AccessLog
+from app.transport.connection import Noting
 from app.transport.server import Transport
 
 if TYPE_CHECKING:
@@ -65,7 +67,9 @@ def create_app(
     """
     app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))
     app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
-    transport = Transport(app, settings.limits, settings.max_message_bytes, access_log)
+    requests = HttpRequests()
+    noted_by: list[Noting] = [requests] if access_log is None else [requests, access_log]
+    transport = Transport(app, settings.limits, settings.max_message_bytes, noted_by)
     library = open_library(settings, shown)
     emit = transport.clients.emit
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
@@ -103,7 +107,7 @@ def create_app(
         app.register_blueprint(openai.blueprint(answering, models, ApiKeys(settings.api.keys, settings.api.default)))
     app.register_blueprint(api_models.blueprint(theaters, models, settings, answering))
     app.register_blueprint(api.blueprint(theaters, models))
-    app.register_blueprint(metrics_endpoint.blueprint(metrics))
+    app.register_blueprint(metrics_endpoint.blueprint(metrics, requests))
     app.register_error_handler(Exception, _answer_error)
 
     recognize = recognizer(settings.token, classrooms.known)

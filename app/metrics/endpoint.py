@@ -12,6 +12,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from app import routing
 from app.metrics.exposition import registry_of
+from app.metrics.http import HttpRequests
 from app.metrics.observer import Metrics
 from app.routing import Route
 
@@ -28,6 +29,6 @@ def scrape(registry: CollectorRegistry, request: Request) -> Response:
     return Response(encode(registry), content_type=content_type)
 
 
-def blueprint(metrics: Metrics) -> Blueprint:
+def blueprint(metrics: Metrics, requests: HttpRequests) -> Blueprint:
     """The route."""
-    return routing.blueprint("metrics", "", registry_of(metrics), [Route("GET", "/metrics", scrape)])
+    return routing.blueprint("metrics", "", registry_of(metrics, requests), [Route("GET", "/metrics", scrape)])

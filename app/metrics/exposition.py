@@ -9,8 +9,9 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from app.metrics import names
 from app.metrics.fold import Fold
+from app.metrics.http import HttpRequests
 from app.metrics.observer import Metrics
-from app.metrics.tally import Histogram, Tally
+from app.metrics.tally import Tally
 from engine.trace.records import Header, Memory
 
 CONFIG_LABELS = {  # vLLM's label: the setting in a header
@@ -24,12 +25,13 @@ CONFIG_LABELS = {  # vLLM's label: the setting in a header
 }
 
 
-def registry_of(metrics: Metrics) -> CollectorRegistry:
-    """A registry with the models' metrics, and what the process takes (`process_…`)."""
+def registry_of(metrics: Metrics, requests: HttpRequests) -> CollectorRegistry:
+    """A registry with the models' metrics, the HTTP requests, and what the process takes (`process_…`)."""
     from prometheus_client import ProcessCollector
 
     registry = CollectorRegistry()
     registry.register(ModelCollector(metrics))
+    registry.register(requests)
     ProcessCollector(registry=registry)
     return registry
 
@@ -69,16 +71,7 @@ def _add_counts(families: dict[str, Metric], model: str, tally: Tally) -> None:
     for name, histogram in tally.histograms.items():
         family = families[name]
         assert isinstance(family, HistogramMetricFamily)
-        family.add_metric([model, names.ENGINE], _cumulative(histogram), histogram.sum)
-
-
-def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
-    """(upper bound, observations up to it), the last one +Inf."""
-    buckets, so_far = [], 0
-    for bound, count in zip([*histogram.bounds, float("inf")], histogram.counts, strict=True):
-        so_far += count
-        buckets.append(("+Inf" if bound == float("inf") else str(float(bound)), float(so_far)))
-    return buckets
+        family.add_metric([model, names.ENGINE], histogram.cumulative(), histogram.sum)
 
 
 def _add_gauges(families: dict[str, Metric], model: str, folds: list[Fold]) -> None:

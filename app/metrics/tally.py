@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
+from itertools import accumulate
 
 from app.metrics.buckets import Buckets, tokens_up_to
 from app.metrics.names import METRICS, TOKENS, Metric
@@ -27,6 +28,11 @@ class Histogram:
     @property
     def count(self) -> int:
         return sum(self.counts)
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """(upper bound, observations up to it) as Prometheus has them, the last one +Inf."""
+        bounds = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
+        return [(bound, float(upto)) for bound, upto in zip(bounds, accumulate(self.counts), strict=True)]
 
 
 class Tally:

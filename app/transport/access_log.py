@@ -73,10 +73,7 @@ class AccessLog:
         num_bytes: int,
         gone: bool = False,
     ) -> None:
-        """One request, from any thread. `environ` None: its head could not be read. `status` None: no answer began.
-
-        `began`: seconds since 1970. `num_bytes`: sent, the head too. `gone`: the client left before it had all.
-        """
+        """One request (`Noting` says what the arguments are), from any thread."""
         line: dict[str, str | int | float | None] = {
             "time": datetime.fromtimestamp(began, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "method": environ["REQUEST_METHOD"][:MAX_TEXT] if environ else None,

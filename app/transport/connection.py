@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import io
 import socket
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import gevent
 from gevent.pywsgi import WSGIHandler
 
-from app.transport.access_log import ACCESS, AccessLog
+from app.transport.access_log import ACCESS
 from app.transport.limits import Limits
 
 CONNECTION = "kvtheater.connection"  # in a request's environment: its HttpConnection
@@ -23,6 +24,24 @@ class TooSlow(OSError):
 
 class HeadTooLarge(ValueError):
     """The head of a request is over the bound."""
+
+
+class Noting(Protocol):
+    """Is told of each request when it is over, on the hub thread: it must not wait for anything."""
+
+    def note(
+        self,
+        environ: Mapping[str, Any] | None,
+        *,
+        began: float,
+        seconds: float,
+        status: int | None,
+        num_bytes: int,
+        gone: bool,
+    ) -> None:
+        """`environ` None: its head could not be read. `began`: seconds since 1970. `status` None: no answer began, else
+        what it was. `num_bytes`: sent, the head too. `gone`: the client left before it had all.
+        """
 
 
 class WaitingHeads:
@@ -49,7 +68,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
 
     limits: ClassVar[Limits]
     heads: ClassVar[WaitingHeads]
-    access_log: ClassVar[AccessLog | None]
+    noted_by: ClassVar[Sequence[Noting]]
 
     def __init__(self, sock: Any, address: Any, server: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -128,19 +147,18 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
 
     def log_request(self) -> None:
         """gevent's hook, at the end of each request."""
-        if self.access_log is None:
-            return
         said = self.status[:3] if self.status else ""
         gone = bool(self.status) and not said.isdigit()  # "socket error" is there then, and the code is negative
         status = int(said) if said.isdigit() else abs(self.code) if gone and self.headers_sent else None
-        self.access_log.note(
-            self._asked,
-            began=self.time_start,
-            seconds=self.time_finish - self.time_start,
-            status=101 if self._is_taken_over else status,
-            num_bytes=self.response_length,
-            gone=gone or self.is_left,
-        )
+        for one in self.noted_by:
+            one.note(
+                self._asked,
+                began=self.time_start,
+                seconds=self.time_finish - self.time_start,
+                status=101 if self._is_taken_over else status,
+                num_bytes=self.response_length,
+                gone=gone or self.is_left,
+            )
 
     def handle_error(self, kind: Any, error: Any, traceback: Any) -> None:
         if isinstance(error, (OSError, gevent.GreenletExit)):  # the client went away or does not read; the server ends

@@ -6,6 +6,7 @@ import resource
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import gevent
@@ -15,9 +16,8 @@ from gevent.pool import Pool
 from gevent.pywsgi import WSGIServer
 from gevent.socket import socket as GreenSocket
 
-from app.transport.access_log import AccessLog
 from app.transport.clients import Clients
-from app.transport.connection import HttpConnection, WaitingHeads
+from app.transport.connection import HttpConnection, Noting, WaitingHeads
 from app.transport.hub import Hub, Workers
 from app.transport.limits import Limits
 from app.transport.packets import Message
@@ -36,12 +36,12 @@ class Transport:
         app: Flask,
         limits: Limits,
         max_message_bytes: int,
-        access_log: AccessLog | None = None,
+        noted_by: Sequence[Noting] = (),
         packets: type[Message] = Message,
     ) -> None:
         """Puts itself in front of `app`. `packets`: what messages are read as."""
         self.limits = limits
-        self._access_log = access_log
+        self._noted_by = noted_by
         self.hub = Hub()
         self._on_workers = OnWorkers(app.wsgi_app, self.hub, limits)
         app.wsgi_app = self._on_workers  # type: ignore[method-assign]
@@ -74,7 +74,7 @@ class Transport:
         connection = type(
             "Connection",
             (HttpConnection,),
-            {"limits": limits, "heads": WaitingHeads(limits.waiting_heads), "access_log": self._access_log},
+            {"limits": limits, "heads": WaitingHeads(limits.waiting_heads), "noted_by": self._noted_by},
         )
         listening = GreenSocket(bound.family, bound.type, bound.proto, fileno=bound.detach())
         pool = Pool(min(limits.connections, _descriptors() - DESCRIPTORS))

@@ -19,6 +19,7 @@ from prometheus_client.samples import Sample
 
 from app.closing import Closing
 from app.metrics import names
+from app.metrics.http import HttpRequests
 from app.openai.settings import ApiSettings
 from engine.config import EngineConfig
 from engine.trace.events import Finish, Submit
@@ -257,3 +258,44 @@ def test_they_add_up_when_a_third_of_the_clients_leave(make_server: Callable[...
     assert total(samples, "vllm:e2e_request_latency_seconds_count") == ends["length"]
     for gauge in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"):
         assert total(samples, gauge) == 0
+
+
+def test_http_requests_are_counted_by_what_they_asked_for(make_server: Callable[..., Server]) -> None:
+    """vLLM's board takes the 5xx ratio from them. No path of a client's own makes a series."""
+    server = make_server(api=ApiSettings())
+    url = server.url
+    body = {"model": "fake", "prompt": "abc", "max_tokens": 2}
+    for _ in range(2):
+        assert requests.post(f"{url}/v1/completions", json=body, timeout=10).status_code == 200
+    assert requests.post(f"{url}/v1/completions", json={**body, "model": "none"}, timeout=10).status_code == 404
+    for path in ("/api/health", "/api/model", "/nowhere/1", "/nowhere/2", "/health", "/metrics"):
+        requests.get(f"{url}{path}", timeout=10)
+    requests.request("BREW", f"{url}/nowhere/3", timeout=10)
+
+    def counted() -> dict[tuple[str, str, str], float]:
+        return {
+            (s.labels["handler"], s.labels["method"], s.labels["status"]): s.value
+            for s in scraped(url)["http_requests_total"]
+        }
+
+    wait_for(lambda: ("none", "other", "4xx") in counted())  # it is counted when its answer has been sent
+    assert counted() == {
+        ("/v1/completions", "POST", "2xx"): 2,
+        ("/v1/completions", "POST", "4xx"): 1,
+        ("/api/", "GET", "2xx"): 2,
+        ("none", "GET", "4xx"): 2,
+        ("none", "other", "4xx"): 1,
+    }
+    assert total(scraped(url), "http_request_duration_seconds_count", handler="/v1/completions") == 3
+
+
+def test_what_a_server_fails_at_is_a_5xx() -> None:
+    counts = HttpRequests()
+    for status in (500, 503, None):
+        counts.note({"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/completions"}, seconds=0.2, status=status)
+    counts.note(None, seconds=0.0, status=400)
+    counter, durations = counts.collect()
+    assert [(s.labels["status"], s.value) for s in counter.samples] == [("5xx", 2)]
+    assert {s.labels["le"]: s.value for s in durations.samples if "le" in s.labels} == {
+        "0.1": 0, "0.5": 2, "1.0": 2, "+Inf": 2
+    }  # fmt: skip

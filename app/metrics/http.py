@@ -1,0 +1,72 @@
+"""HTTP requests by what they asked for and how they were answered: what vLLM's overview board takes its 5xx ratio from.
+
+Names, labels and buckets are those of prometheus-fastapi-instrumentator as vLLM sets it up (0.32). It is the one count
+here that is of no log: a request that is refused leaves no record.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app.metrics.tally import Histogram
+
+# A path is counted as itself, or as its folder, or as "none", so that nobody can make series by asking.
+API = ("/v1/models", "/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize", "/detokenize")
+PATHS = frozenset({*API, "/", "/bench"})
+FOLDERS = ("/v1/", "/api/", "/static/", "/vendor/", "/words/", "/socket.io/", "/j/")
+UNCOUNTED = frozenset({"/metrics", "/health", "/ping", "/version"})  # what watches a server, as in vLLM
+METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"})
+DURATIONS = (0.1, 0.5, 1.0)  # seconds
+
+
+class HttpRequests(Collector):
+    """Counts the requests of a server, and is asked at each scrape. From any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[tuple[str, str, str], int] = {}  # by handler, method, status
+        self._durations: dict[tuple[str, str], Histogram] = {}  # by handler, method
+
+    def note(self, environ: Mapping[str, Any] | None, *, seconds: float, status: int | None, **_: Any) -> None:
+        """One request. One that could not be read, or whose client left before an answer began, is not counted."""
+        if environ is None or status is None:
+            return
+        path, method = str(environ.get("PATH_INFO", "")), str(environ["REQUEST_METHOD"])
+        if path in UNCOUNTED:
+            return
+        handler = handler_of(path)
+        method = method if method in METHODS else "other"
+        with self._lock:
+            key = (handler, method, f"{status // 100}xx")
+            self._counts[key] = self._counts.get(key, 0) + 1
+            self._durations.setdefault((handler, method), Histogram(DURATIONS)).observe(seconds)
+
+    def collect(self) -> Iterator[Metric]:
+        """As they are now."""
+        counter = CounterMetricFamily(
+            "http_requests", "HTTP requests that were answered.", labels=["handler", "method", "status"]
+        )
+        durations = HistogramMetricFamily(
+            "http_request_duration_seconds",
+            "From a request's head to the end of its answer; of a stream, to its last token.",
+            labels=["handler", "method"],
+        )
+        with self._lock:
+            for labels, count in sorted(self._counts.items()):
+                counter.add_metric(labels, count)
+            for handler, histogram in sorted(self._durations.items()):
+                durations.add_metric(handler, histogram.cumulative(), histogram.sum)
+        yield counter
+        yield durations
+
+
+def handler_of(path: str) -> str:
+    """What a path is counted as."""
+    if path in PATHS:
+        return path
+    return next((folder for folder in FOLDERS if path.startswith(folder)), "none")
