@@ -40,6 +40,7 @@ export function TreeRow({ row, at, high, state, hits, isEnd, way, focusable, fol
     const element = /** @type {HTMLElement} */ (event.target);
     const block = element.closest("[data-block]")?.getAttribute("data-block") ?? nodes[0].blocks[0]?.block_id;
     hovered.value = block === undefined ? null : { block: Number(block) };
+    if (event.type === "focus") return; // who walks by keys sees the rows above, and hears the description
     showTip(/** @type {Element} */ (event.currentTarget), [...lines(), keysText(row)]);
   };
   /** @param {Event} event */
