@@ -325,6 +325,7 @@ class Theater:
         with ExitStack() as ending:  # each of these, even if another one fails
             ending.callback(self._performance.end)
             ending.callback(self._end_recording, "closed", "the theater was closed")
+            ending.callback(self._tell_source)
             ending.callback(self._commands.end)
             try:
                 self._perform()
@@ -333,6 +334,11 @@ class Theater:
                 self.close(Closing("mistake", one_sentence(error)))
                 ending.callback(self._failed, self)
             self._performance.end_jobs(self._commands.gone)
+
+    def _tell_source(self) -> None:
+        """Whoever waits for an answer is told that there will be none."""
+        if self.source is not None and self._commands.gone is not None:
+            self.source.failed(self._commands.gone)
 
     def _begin_anew(self) -> None:
         """The log of a run that clients feed has become long: the next one begins, and with it an empty cache."""

@@ -58,6 +58,7 @@ class AsyncEngine:
         self._lanes: Lanes[Part] = Lanes(most_waiting)  # of the engine thread
         self._arrived: deque[tuple[Call, Policy]] = deque()
         self._leaving: deque[Part] = deque()
+        self._over: AppError | None = None  # why nothing is computed any more
         self._has_stepped = False
         self._left_waiting = 0  # sequences for which the last step had no room
         self._parts: dict[str, Part] = {}  # by request id; of the hub thread, as what follows
@@ -71,6 +72,8 @@ class AsyncEngine:
         """Have it answered: from now on `call` says what comes of it."""
         self._arrived.append((call, policy))
         self._wake()
+        if self._over is not None:  # it ended since: nobody looks at what arrives
+            self.failed(self._over)
 
     @property
     def num_active(self) -> int:
@@ -102,6 +105,8 @@ class AsyncEngine:
         self._call_hub(partial(self._deliver, record))
 
     def failed(self, refusal: AppError) -> None:
+        if refusal.code == "unknown_theater":
+            self._over = refusal
         waiting = self._lanes.clear()
         while self._arrived:
             waiting += self._arrived.popleft()[0].parts

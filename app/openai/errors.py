@@ -18,7 +18,7 @@ TYPES = {
     503: "service_unavailable_error",
 }
 CODES = {"token_required": "invalid_api_key", "too_many_theaters": "rate_limit_exceeded"}
-STATUS = {"refused": 400, "busy": 503}  # where the page's differs
+STATUS = {"refused": 400, "busy": 503, "unknown_theater": 503}  # where the page's differs
 
 
 class ApiError(Exception):

@@ -13,6 +13,7 @@ import pytest
 import requests
 from msgspec.structs import replace
 
+from app.closing import Closing
 from app.openai.keys import ANONYMOUS, Policy, digest, read_keys
 from app.openai.settings import ApiSettings
 from engine.trace.check import check
@@ -252,3 +253,20 @@ def test_nothing_is_captured_unless_somebody_looks(api: Api) -> None:
     works(api)
     with api.served.theater.run.reading() as log:
         assert log.num_captures == 0 and len(log) > 2
+
+
+def test_whoever_waits_when_the_theater_closes_is_told() -> None:
+    with served_api(config=replace(CONFIG, max_num_seqs=1)) as api:
+        streams = [api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True) for _ in range(8)]
+        wait_for(lambda: api.served.engine.num_active == 8)
+        first = api.served
+        api.app.extensions["kvtheater"].remove(first.theater, Closing("unused"))
+        for connection in streams:
+            data = b""
+            while b'{"error"' not in data:
+                piece = connection.recv(1 << 16)
+                assert piece, "an answer, and not only the end of the connection"
+                data += piece
+            connection.close()
+        works(api)
+        assert api.served.theater is not first.theater, "the next request has another one"
