@@ -113,6 +113,22 @@ def test_the_requests_of_one_client_and_the_rows_to_keep(open_page: OpenPage, ma
     expect(page.locator(".requests-rule")).to_contain_text("Preempted twice or more")
 
 
+def test_a_long_name_is_cut_at_its_end_also_when_it_has_the_focus(open_page: OpenPage, tmp_path: Path) -> None:
+    path = tmp_path / "long.kvtrace"
+    model = from_module(tiny_model("llama"), tiny_tokenizer(), "tiny-llama")
+    with Engine(model, EngineConfig(block_size=4, num_blocks=32), log_path=path) as engine:
+        engine.add_request([3, 4, 5], SamplingParams(max_tokens=2, ignore_eos=True), "cmpl-" + "0123456789" * 8)
+        while engine.has_unfinished():
+            engine.step()
+    page = open_page("/?detail=requests")
+    drop_recording(page, path)
+    page.locator(".requests-table tbody button").focus()
+    assert page.evaluate("document.activeElement.parentElement.scrollLeft") == 0
+    name, cell = (page.locator(f".requests-table tbody {what}").bounding_box() for what in ("th button", "th"))
+    assert name is not None and cell is not None
+    assert name["x"] >= cell["x"] and name["x"] + name["width"] <= cell["x"] + cell["width"] + 1
+
+
 def test_a_point_of_a_bar_leads_to_its_record(open_page: OpenPage, many: Path) -> None:
     page = open_page("/?detail=requests&lang=en")
     drop_recording(page, many)
@@ -152,6 +168,19 @@ def test_slow_steps_and_victims_lead_to_their_places(open_page: OpenPage) -> Non
     page.locator("section[aria-labelledby=requests-slowest] button").first.click()
     expect(page.locator("html")).to_have_attribute("data-painted", re.compile(r"^\d+$"))
     assert "step" in in_address(page)
+
+
+def test_without_the_outliers_beside_it_the_table_has_every_figure(open_page: OpenPage, many: Path) -> None:
+    page = open_page("/?detail=requests&lang=en", width=1920, height=1080)
+    drop_recording(page, many)
+    expect(page.locator(".requests-lists")).to_be_visible()
+    expect(page.locator("th[data-column='prefill']")).to_have_count(0)
+    page.click("#requests-lists")
+    expect(page.locator(".requests-lists")).to_have_count(0)
+    for name in ("client", "lane", "queue", "prefill", "decode", "away", "ttft", "tpot", "end", "bar"):
+        expect(page.locator(f"th[data-column='{name}']")).to_be_visible()
+    page.locator(".requests-table tbody button").first.click()
+    expect(page.locator(".request-story")).to_be_visible()
 
 
 def test_goodput_under_an_objective_of_ones_own_and_who_missed_it(open_page: OpenPage) -> None:

@@ -6,7 +6,7 @@ import { grouped, secondsText, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row
- * @typedef {Exclude<keyof Row, "seq" | "begin" | "until">} ColumnName
+ * @typedef {Exclude<keyof Row, "seq" | "until">} ColumnName
  * @typedef {{name: ColumnName, width: number, text: (row: Row) => import("../../kit/html.js").Children}} Column
  *   `width`: px
  */
@@ -31,6 +31,7 @@ const spent = (name) => (row) => (row[name] ? secondsText(row[name]) : "·");
 const COLUMNS = [
   { name: "request", width: 104, text: nameOf },
   { name: "client", width: 84, text: (row) => row.client ?? "·" },
+  { name: "begin", width: 62, text: (row) => secondsText(row.begin) },
   { name: "prompt", width: 54, text: count("prompt") },
   { name: "output", width: 54, text: count("output") },
   { name: "hit", width: 46, text: some("hit") },
@@ -49,11 +50,11 @@ const COLUMNS = [
 ];
 /** What goes first where there is no room for all: the story of a request has it, too. */
 const LESS = /** @type {ColumnName[]} */ (
-  "slow missed end lost decode prefill away prompt lane queue tpot hit output client".split(" ")
+  "slow lost missed end decode prefill away prompt lane queue tpot begin hit output client".split(" ")
 );
 /** What stays beside a bar of the request's time that is as wide as can be. @type {ColumnName[]} */
 const BESIDE = ["request", "client", "ttft", "preempted"];
-const BAR = { least: 120, share: 0.3, room: 480 }; // px, of the width, px of the table from which on there is one
+const BAR = { least: 120, room: 480 }; // px; px of the table from which on there is one
 
 /**
  * The columns that fit into `width` px beside the bar of each request's time, and how wide that is: 0 where it has no
@@ -66,15 +67,19 @@ const BAR = { least: 120, share: 0.3, room: 480 }; // px, of the width, px of th
 export function layoutFor(width, timeline = false, rows = []) {
   const told = COLUMNS.filter(({ name }) => !(name === "client" || name === "lane") || rows.some((row) => row[name]));
   if (!timeline) {
-    const bar = width < BAR.room ? 0 : Math.max(BAR.least, Math.round(BAR.share * width));
-    return { columns: columnsFor(width - bar, told), bar };
+    if (width < BAR.room) return { columns: columnsFor(width, told), bar: 0 };
+    const columns = columnsFor(width - BAR.least, told);
+    return { columns, bar: width - widthOf(columns) };
   }
   const columns = columnsFor(
     width - Math.max(BAR.least, width / 2),
     told.filter(({ name }) => BESIDE.includes(name)),
   );
-  return { columns, bar: width - columns.reduce((sum, column) => sum + column.width, 0) };
+  return { columns, bar: width - widthOf(columns) };
 }
+
+/** @param {Column[]} columns */
+const widthOf = (columns) => columns.reduce((sum, column) => sum + column.width, 0);
 
 /**
  * The columns that fit into `width` px.
@@ -83,8 +88,7 @@ export function layoutFor(width, timeline = false, rows = []) {
  */
 export function columnsFor(width, columns = COLUMNS) {
   let found = columns;
-  const wide = () => found.reduce((sum, column) => sum + column.width, 0);
-  for (const less of LESS) if (wide() > width) found = found.filter((column) => column.name !== less);
+  for (const less of LESS) if (widthOf(found) > width) found = found.filter((column) => column.name !== less);
   return found;
 }
 

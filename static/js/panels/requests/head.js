@@ -10,7 +10,7 @@ import { log } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { Legend } from "./bar.js";
 import { csvOfRows } from "./csv.js";
-import { timeline } from "./shown.js";
+import { aside, timeline } from "./shown.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row
@@ -62,10 +62,10 @@ export function Head({ found, all, wide, shown, show }) {
         : null
     }
     <span class="segmented-small" role="group" aria-label=${t("requests.view")}>
-      ${(wide ? VIEWS.slice(0, 2) : VIEWS).map(
+      ${VIEWS.map(
         (name) => html`<button key=${name} id=${`requests-${name}`} title=${t(`requests.view.${name}.tip`)}
-          aria-pressed=${name === (isTable ? (timeline.value ? "timeline" : "table") : shown)}
-          onClick=${() => turnTo(name, show)}>${t(`requests.view.${name}`)}</button>`,
+          aria-pressed=${isPressed(name, wide, shown)} onClick=${() => turnTo(name, wide, show)}
+          >${t(`requests.view.${name}`)}</button>`,
       )}
     </span>
     ${isTable && settings.only.value ? html`<p class="requests-rule">${ruleText()}</p>` : null}
@@ -73,8 +73,15 @@ export function Head({ found, all, wide, shown, show }) {
   </header>`;
 }
 
-/** @param {typeof VIEWS[number]} name @param {(view: View) => void} show */
-function turnTo(name, show) {
+/** @param {typeof VIEWS[number]} name @param {boolean} wide @param {View} shown */
+function isPressed(name, wide, shown) {
+  if (name === "lists" && wide) return aside.value;
+  return name === (wide || shown === "table" ? (timeline.value ? "timeline" : "table") : shown);
+}
+
+/** @param {typeof VIEWS[number]} name @param {boolean} wide @param {(view: View) => void} show */
+function turnTo(name, wide, show) {
+  if (name === "lists" && wide) return void (aside.value = !aside.value);
   if (name === "lists") return show(name);
   timeline.value = name === "timeline";
   return show("table");

@@ -14,6 +14,7 @@ import { t } from "../../tell/words.js";
 import { orderOf } from "./columns.js";
 import { Head } from "./head.js";
 import { Lists } from "./lists.js";
+import { aside } from "./shown.js";
 import { Story } from "./story.js";
 import { Table } from "./table.js";
 
@@ -59,13 +60,15 @@ export function Panel() {
   const story = row && (shown === "story" || (wide && shown === "table"));
   if (!figures || !rows.length)
     return html`<div class="requests" ref=${box}><p class="hint">${t("requests.empty")}</p></div>`;
-  return html`<div class="requests" id="requests" data-wide=${wide} data-view=${shown} ref=${box}>
+  const lists = wide ? aside.value : shown === "lists";
+  return html`<div class="requests" id="requests" data-wide=${wide && Boolean(story || lists)} data-view=${shown}
+    ref=${box}>
     <${Head} found=${found} all=${rows} wide=${wide} shown=${shown} show=${show} />
     ${wide || shown === "table" ? html`<${Table} rows=${found} all=${rows} open=${open} />` : null}
     ${
       story
         ? html`<${Story} row=${row} close=${() => (view.value = wide ? "lists" : "table")} />`
-        : wide || shown === "lists"
+        : lists
           ? html`<${Lists} figures=${figures} open=${open} />`
           : null
     }

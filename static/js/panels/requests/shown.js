@@ -2,6 +2,8 @@
 
 import { signal } from "../../../vendor/signals/signals.js";
 
+/** Whether the outliers stand beside the table, where there is room: without them it has room for every figure. */
+export const aside = signal(true);
 /** Whether the bars have the room of most figures. */
 export const timeline = signal(false);
 /**
