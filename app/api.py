@@ -55,6 +55,7 @@ def list_theaters(here: Here, request: Request) -> Response:
                     "theater": theater.theater_id,
                     "name": theater.name,
                     "model": theater.model_name,
+                    "is_lab": theater.is_lab,
                     "config": run.config,
                     "status": theater.status(),
                     "summary": run.summary(),

@@ -83,6 +83,7 @@ class ListedTheater(TypedDict):
     theater: str
     name: str
     model: str
+    is_lab: bool  # a follower's own run, in a class
     config: EngineConfig
     status: Status
     summary: Summary  # of its log, as of a recording

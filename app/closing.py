@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Cause = Literal["shutdown", "unused", "displaced", "deleted", "grown", "over", "unbuilt", "let_go", "mistake"]
+Cause = Literal[
+    "shutdown",
+    "unused",
+    "displaced",
+    "deleted",
+    "grown",
+    "over",
+    "unbuilt",
+    "let_go",
+    "mistake",
+    "lab_over",
+    "lab_idle",
+]
 
 SENTENCES: dict[Cause, str] = {
     "shutdown": "the server is shutting down",
@@ -15,6 +27,8 @@ SENTENCES: dict[Cause, str] = {
     "over": "the benchmark is over",
     "let_go": "somebody let its model go",
     "unbuilt": "it could not be built",
+    "lab_over": "its follower needs it no more, or the presenter has ended the followers' runs",
+    "lab_idle": "it was not used for a while, and another follower waited for one",
     "mistake": "the server made a mistake in it ({detail}); start another one",
 }
 

@@ -81,7 +81,8 @@ class Access:
         """Command a run.
 
         Raises:
-            AppError: `forbidden`, when it is somebody else's; `refused`, when another drives the class.
+            AppError: `forbidden`, when it is somebody else's, or another drives the class; `refused`, a lab's, while
+                the class is asked what a lesson asks.
         """
         found = self._classrooms.of_theater(theater_id)
         if found is not None:
@@ -92,7 +93,11 @@ class Access:
             return
         owner = self._labs.get(theater_id)
         person = self.person(sid)
-        if person.is_owner or (owner is not None and owner == person.seat):
+        if person.is_owner:
+            return
+        if owner is not None and owner == person.seat:
+            if self._classrooms.get(owner.class_id).is_asked_by_lesson:  # it could be run to the answer
+                raise refusal("refused", "lab.asked")
             return
         raise refusal("forbidden", "drive.not_yours")
 

@@ -250,6 +250,12 @@ class Classroom:
         """The last question."""
         return self.polls[-1] if self.polls else None
 
+    @property
+    def is_asked_by_lesson(self) -> bool:
+        """Whether a question of a lesson is open, whose answer is the run's: nobody has been shown it."""
+        poll = self.poll
+        return bool(poll and poll.lesson and poll.phase != "shown")
+
     def ask(
         self,
         kind: Kind,

@@ -151,6 +151,7 @@ class ClassEvents:
         text, options = message.text.strip(), [option.strip() for option in message.options]
         if message.kind == "lesson":
             found.ask("lesson", "", [], self._asked(found), message.seconds)
+            self._labs.stand_still(found)
             return {}
         if not text:
             raise refusal("bad_request", "poll.text")

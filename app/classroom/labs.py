@@ -112,7 +112,7 @@ class Labs:
         if is_on:
             self._reckon(found)
         else:
-            self._end(found, found.labs.everybody(), Closing("unused"))
+            self._end(found, found.labs.everybody(), Closing("lab_over"))
         found.news()
 
     def open(self, found: Classroom, key: str) -> None:
@@ -130,12 +130,18 @@ class Labs:
                 return
         self._fill(found, key)
         if not found.labs.is_on:  # they were closed meanwhile
-            self._end(found, [key], Closing("unused"))
+            self._end(found, [key], Closing("lab_over"))
 
     def close(self, found: Classroom, key: str) -> None:
         """A seat needs no lab any more."""
-        self._end(found, [key], Closing("unused"))
+        self._end(found, [key], Closing("lab_over"))
         self._fill(found)
+
+    def stand_still(self, found: Classroom) -> None:
+        """What they compute now may be the answer to what the class is asked."""
+        for _, theater_id in found.labs.runs():
+            if theater := self._theater(theater_id):
+                theater.pause()
 
     def end(self, found: Classroom) -> None:
         """The class is over."""
@@ -185,9 +191,9 @@ class Labs:
                 if key not in seats or (not seats[key].is_here and now - seats[key].left_at >= LEFT_SECONDS):
                     found.labs.leave(key)
             here = [key for key in found.labs.queue() if seats[key].is_here]
-        self._end(found, gone, Closing("unused"))
+        self._end(found, gone, Closing("lab_over"))
         wanted = len(here) - self._num_free(found)
-        self._end(found, [key for _, key in sorted(unused)[: max(0, wanted)]], Closing("displaced"))
+        self._end(found, [key for _, key in sorted(unused)[: max(0, wanted)]], Closing("lab_idle"))
         self._fill(found)
 
     def _num_free(self, found: Classroom) -> int:
@@ -233,7 +239,7 @@ class Labs:
             if found.labs.made(key, theater.theater_id):
                 self._access.lab(theater.theater_id, Pass(found.id, key))
                 return
-        self._theaters.remove(theater, Closing("unused"))  # it was given up meanwhile
+        self._theaters.remove(theater, Closing("lab_over"))  # it was given up meanwhile
 
     def _end(self, found: Classroom, keys: list[str], why: Closing) -> None:
         """Close the labs of these seats, and let those of them that wait go."""

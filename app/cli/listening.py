@@ -182,6 +182,11 @@ def _counted(count: int, what: str) -> str:
 
 def _about_phones(settings: ServerSettings, port: int) -> str:
     """One sentence for the teacher."""
+    if settings.message_queue is not None:
+        return (
+            "this address is yours alone, it holds the token; phones come in where the web workers are: open that "
+            "address with this token, and its QR code leads there"
+        )
     if settings.token is None:
         return "only this machine can reach it: leave --host out, and phones in the same network can join"
     return (

@@ -202,7 +202,7 @@ class Link:
             case wire.Welcome(server):
                 self.server, self._is_linked = server, True
                 if self._has_told:
-                    logger.warning("the server is back")
+                    logger.warning("the server is there")
                 self._has_told = False
             case wire.Refused(why):
                 self._refused(why)

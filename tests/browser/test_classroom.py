@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -389,3 +390,31 @@ def test_the_last_row_can_read_it(open_page: OpenPage) -> None:
       return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     }""")
     assert contrast >= 7
+
+
+def test_a_presenter_whose_class_the_server_does_not_know_is_told_so(wall: Page) -> None:
+    """A server that was started anew: the words are for who presents, not for who looks for a seat."""
+    wall.evaluate(
+        """async () => {
+        const { told } = await import('/static/js/state/classroom.js');
+        const { keep } = await import('/static/js/net/classroom.js');
+        const { session } = await import('/static/js/net/session.js');
+        keep(told.value.id, 'of-before'.repeat(4));
+        session.client.socket.io.engine.close();
+    }"""
+    )
+    expect(wall.locator("#toasts")).to_contain_text("This class is gone")
+    expect(wall.locator("#class-strip")).to_have_count(0)
+    expect(wall).not_to_have_url(re.compile("class="))
+
+
+def test_a_question_on_a_low_wall_lets_nothing_overlap(wall: Page) -> None:
+    wall.set_viewport_size({"width": 1280, "height": 720})
+    ask(wall)
+    inside = """() => {
+      const frame = document.querySelector('.stage').getBoundingClientRect();
+      return [...document.querySelectorAll('.stage > *')].every((one) =>
+        one.getBoundingClientRect().bottom <= frame.bottom + 1);
+    }"""
+    wait_until(wall, f"({inside})()")
+    expect(wall.locator(".region.detail")).to_be_hidden()

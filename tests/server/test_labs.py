@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from app.classroom import labs as module
 from app.classroom.labs import LOG_BYTES, OWN_BYTES
+from app.classroom.polls import LessonQuestion
 from tests.server.classes import OWNER, TOKEN, Member, Room
 from tests.server.conftest import Server, wait_for
 from tests.server.fake import KV_BYTES
@@ -222,6 +224,27 @@ def test_the_classes_run_goes_on_beside_labs_at_full_speed(make_room: Callable[[
     before = lab_steps()
     room.presenter.do("step", theater=room.theater, count=40)
     assert 0 < lab_steps() - before <= 41
+
+
+def test_labs_stand_still_while_the_lesson_asks(make_room: Callable[[int], LabRoom]) -> None:
+    """The same prompts would run to the answer; when it is shown they go on. And a lab says that it is one."""
+    room = make_room(1)
+    one = room.follower()[0]
+    lab = one.do("class_lab", open=True)["lab"]
+    one.do("submit", theater=lab, prompts=[{"text": "abc"}], sampling={"max_tokens": 200})
+    one.do("run", theater=lab, speed=5)
+    found = room.server.app.extensions["kvtheater.classrooms"].get(room.id)
+    found.ask("lesson", "", [], LessonQuestion(room.theater, 0, 0, "Which?", ["This", "That"]))
+    room.server.app.extensions["kvtheater.labs"].stand_still(found)
+    assert room.server.theaters.get(lab).status()["mode"] == "paused"
+    for event, more in (("step", {}), ("run", {"speed": 1}), ("submit", {"prompts": [{"text": "abc"}]})):
+        error = one.refused(event, theater=lab, **more)
+        assert error["code"] == "refused" and "答案" in error["said"]["zh"]
+    found.poll_goes(0, "shown", 0)
+    one.do("step", theater=lab)
+    listed = room.get("/api/theaters", **OWNER)
+    labs = {one["theater"]: one["is_lab"] for one in json.loads(listed.read())["theaters"]}
+    assert labs == {lab: True, room.theater: False}
 
 
 def test_a_lab_that_cannot_be_made_keeps_no_place(

@@ -235,7 +235,7 @@ export interface ClassWish {
 }
 
 export interface Closed {
-  cause: "deleted" | "displaced" | "grown" | "let_go" | "mistake" | "over" | "shutdown" | "unbuilt" | "unused";
+  cause: "deleted" | "displaced" | "grown" | "lab_idle" | "lab_over" | "let_go" | "mistake" | "over" | "shutdown" | "unbuilt" | "unused";
   detail: string;
   reason: string;
   theater: string;
@@ -591,6 +591,7 @@ export interface ListedModel {
 
 export interface ListedTheater {
   config: EngineConfig;
+  is_lab: boolean;
   model: string;
   name: string;
   status: Status;

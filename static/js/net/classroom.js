@@ -4,7 +4,9 @@
 import { batch } from "../../vendor/signals/signals.js";
 import { desk, hear, isLed, mine, presenting, roaming, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
+import { toast } from "../state/store.js";
 import { language } from "../tell/language.js";
+import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
 import { complain } from "./complain.js";
 
@@ -30,6 +32,7 @@ const secrets = {};
  */
 export async function runOfClass(client, own) {
   const id = settings.class.peek() ?? "";
+  const wasPresenter = secretOf(id) !== null;
   try {
     if (await asPresenter(client, id)) return isLed.peek() ? (told.peek()?.theater ?? own) : own;
     const entered = await untilTaken(() => client.ask("class_enter", { language: language.peek() ?? "en" }));
@@ -41,7 +44,9 @@ export async function runOfClass(client, own) {
     return roaming.peek() ? own : (told.peek()?.theater ?? "");
   } catch (error) {
     if (error instanceof NoAnswer) return ""; // the next connect enters
-    complain(error);
+    // who has no secret any more is asked for a seat, and what is said of that is for followers
+    if (wasPresenter && error instanceof Refusal) toast(t("class.gone"), "error");
+    else complain(error);
     leaveClass();
     return own;
   }
