@@ -23,7 +23,7 @@ from engine.trace.limits import Budget, TooMuchError
 from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
 from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
-KEYFRAME_INTERVAL = 64  # records; seeking decodes and folds at most this many
+KEYFRAME_INTERVAL = 64  # records between keyframes, at least
 
 Subscriber = Callable[[StepRecord], None]
 
@@ -221,6 +221,7 @@ class TraceWriter(TraceReader):
         self._end = 0
         self._subscribers: list[Subscriber] = []
         self._redact = redact
+        self._last_keyframe: Frame | None = None
         self._lock = threading.Lock()
         self._ended: OSError | None = None  # why nothing can be written any more
         self._write(codec.MAGIC)
@@ -265,8 +266,9 @@ class TraceWriter(TraceReader):
                 found = self._append("record", payload)
                 if capture is not None:
                     self._captures[record.index] = self._append("capture", codec.encode(capture))
-                if (record.index + 1) % KEYFRAME_INTERVAL == 0:
-                    self._keyframes[record.index] = self._append("keyframe", codec.encode(self._state))
+                if self._wants_keyframe(record.index):
+                    keyframe = self._append("keyframe", codec.encode(self._state))
+                    self._keyframes[record.index] = self._last_keyframe = keyframe
             except BaseException as error:
                 self._take_back(record.index, error)
                 if isinstance(self._ended, LogLimitError):
@@ -277,6 +279,15 @@ class TraceWriter(TraceReader):
             self._whole = self._end
         for subscriber in tuple(self._subscribers):
             subscriber(whole)
+
+    def _wants_keyframe(self, index: int) -> bool:
+        """Every 64th record, as long as what was written since the last one is more than that one takes: a state holds
+        every sequence there ever was, and keyframes of a long log would come to many times its records.
+        """
+        if (index + 1) % KEYFRAME_INTERVAL:
+            return False
+        last = self._last_keyframe
+        return last is None or self._end - (last.offset + last.length) >= last.length
 
     def _take_back(self, index: int, error: BaseException) -> None:
         """Half a record is none: file, index and state are again what they were after the record before."""

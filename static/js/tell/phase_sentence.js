@@ -6,7 +6,7 @@ import { blockSize } from "../core/header.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
 import { givesBack } from "../core/operation_kinds.js";
-import { alsoBlocks, alsoSlot, blocksRead, briefly, each, keysRead, probability } from "./sentence.js";
+import { alsoBlocks, alsoSlot, blocksRead, briefly, chance, each, keysRead, probability } from "./sentence.js";
 import { hasText } from "./words.js";
 
 /**
@@ -250,10 +250,7 @@ function sample(at) {
   else {
     const last = ops.some((op) => op.type === "finish" && op.seq_id === entry.seq_id);
     const token = labelText(labels(at)[end] ?? loneLabel(output.token_bytes));
-    found.push([
-      last ? "sentence.sampled_last" : "sentence.sampled",
-      { token, p: probability(Math.exp(output.logprob)) },
-    ]);
+    found.push([last ? "sentence.sampled_last" : "sentence.sampled", { token, p: chance(at.log, output) }]);
     const other = output.top?.find((candidate) => candidate.token_id !== output.token_id);
     if (other)
       found.push([

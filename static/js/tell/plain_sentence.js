@@ -3,7 +3,7 @@
 
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
-import { blocksRead, briefly, each, keysRead, probability } from "./sentence.js";
+import { blocksRead, briefly, chance, each, keysRead } from "./sentence.js";
 
 /**
  * @typedef {import("../core/telling.js").Part} Part
@@ -91,11 +91,11 @@ function computed(log, index, entry, brief, onlyOne) {
 const part = (key, values) => [key, values];
 
 /** The token that was chosen; none while the prompt is not read to its end. @param {At} at @returns {Part[]} */
-function next({ record, seq, end, alone }) {
+function next({ log, record, seq, end, alone }) {
   const output = record.outputs?.find((one) => one.seq_id === seq.seq_id);
   if (!output) return [];
   const token = labelText(tokenLabels(seq.token_bytes)[end] ?? loneLabel(output.token_bytes));
-  const values = { token, p: probability(Math.exp(output.logprob)), seq_id: seq.seq_id };
+  const values = { token, p: chance(log, output), seq_id: seq.seq_id };
   return [[alone ? "sentence.plain.next" : "sentence.plain.next_of", values]];
 }
 

@@ -119,10 +119,7 @@ function entrySentences(log, index, record, entry) {
     const mine = (/** @type {Op} */ op) => "seq_id" in op && op.seq_id === entry.seq_id;
     const last = record.ops?.some((op) => op.type === "finish" && mine(op));
     const token = labelText(tokenLabels(seq.token_bytes)[end] ?? loneLabel(output.token_bytes));
-    sentences.push([
-      last ? "sentence.sampled_last" : "sentence.sampled",
-      { token, p: probability(Math.exp(output.logprob)) },
-    ]);
+    sentences.push([last ? "sentence.sampled_last" : "sentence.sampled", { token, p: chance(log, output) }]);
     const sampled = briefly(log, index, (op) => op.type === "sample" && mine(op));
     sentences.push(...sampled.filter(([key]) => key.startsWith("op.sample.settled")));
   }
@@ -190,6 +187,14 @@ export function blocksRead(log, context, layers = null) {
     visibleKeys(log.header, farthest, context - 1).map((position) => Math.floor(position / blockSize(log.header))),
   ).size;
 }
+
+/**
+ * How probable a chosen token was; a private log does not say.
+ *
+ * @param {Log} log @param {import("../core/trace.js").Output} output
+ */
+export const chance = (log, output) =>
+  log.header.engine.private === true ? "–" : probability(Math.exp(output.logprob));
 
 /** A probability in words: two decimals, four where that would be 0.00. @param {number} p */
 export const probability = (p) => p.toFixed(p < 0.01 ? 4 : 2);

@@ -64,6 +64,17 @@ def test_the_bytes_of_a_record_are_encoded_once(tmp_path: Path, header: Header, 
     writer.close()
 
 
+def test_keyframes_of_a_long_log_do_not_outgrow_its_records(header: Header) -> None:
+    records = submits(header, 40 * KEYFRAME_INTERVAL)
+    with TraceWriter(header) as writer:
+        for record in records:
+            writer.append(record)
+        written = sum(writer.num_record_bytes(i) for i in range(len(records)))
+        kept = [frame.length for frame in writer._keyframes.values()]
+        assert 3 < len(kept) < 40 and sum(kept) <= 2 * written, "of every 64th they would be 20 times the records"
+        assert writer.state_at(len(records) - 1) == writer.state_now()
+
+
 def test_state_at_agrees_with_and_without_keyframes(tmp_path: Path, header: Header) -> None:
     records = submits(header, 2 * KEYFRAME_INTERVAL + 5)
     writer = TraceWriter(header, tmp_path / "a.kvtrace")

@@ -22,9 +22,9 @@ export function Panel() {
         reusable: grouped(cache.reusable),
         n: cache.held + cache.reusable,
       })}</span>
-      ${isPrivate() ? html`<span class="hint">${t("prefix.private")}</span>` : html`<${Ask} />`}
+      ${isPrivate() ? null : html`<${Ask} />`}
     </header>
-    ${isPrivate() ? null : html`<${Answer} />`}
+    ${isPrivate() ? html`<p class="hint">${t("prefix.private")}</p>` : html`<${Answer} />`}
     ${cache.byHash.size ? html`<${Tree} />` : html`<p class="hint">${t("prefix.empty", { size: at.block_size })}</p>`}
   </div>`;
 }
