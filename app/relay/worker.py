@@ -11,7 +11,7 @@ from app import assets, plotly_asset, routing, words
 from app.classroom.access import Person, Shown, guest
 from app.classroom.codes import Pass
 from app.errors import AppError
-from app.openai.paths import ALIVE, is_api
+from app.openai.paths import PREFIX as FOR_PROGRAMS
 from app.paths import static_dir
 from app.relay.link import Link
 from app.relay.proxy import METHODS, Proxy
@@ -60,7 +60,7 @@ def create_worker(
 
     def asked(path: str = "") -> Response:
         """What the engine's process says."""
-        if is_api(request.path) and request.path not in ALIVE:  # it streams, to programs that need no worker
+        if request.path.startswith(FOR_PROGRAMS):  # it streams, to programs that need no worker
             raise AppError("not_found", f"programs ask the server itself, at {link.server}: this is a web worker")
         return proxy.answer(request)
 
