@@ -25,6 +25,7 @@ class Choice:
         self.outputs: list[Output] = []  # not told yet; of an answer that is told whole, all
         self.num_tokens = 0
         self.num_characters = 0  # told so far, for text offsets
+        self.unfinished = b""  # the beginning of a character, told as a token
         self.is_begun = False  # something of it has been told
         self.finish_reason: str | None = None
         self.is_told = False  # with its finish_reason
@@ -43,6 +44,7 @@ class Part:
         self.is_admitted = False
         self.choices: list[Choice] = []  # in the order of their sequences
         self.unfinished = 0
+        self.of_sequence: dict[int, Choice] = {}  # those that have ended included
         self.ranked: list[Choice] = []  # best first, where more ran than were asked for
         self.prompt_logprobs: list[PromptLogprob] = []
 
@@ -52,8 +54,8 @@ class Part:
         n = self.call.asked.n
         return (self.ranked or self.choices)[:n]
 
-    def add_choice(self) -> Choice:
-        choice = Choice(self.first_index + len(self.choices))
+    def add_choice(self, seq_id: int) -> Choice:
+        choice = self.of_sequence[seq_id] = Choice(self.first_index + len(self.choices))
         self.choices.append(choice)
         self.unfinished += 1
         return choice

@@ -187,7 +187,7 @@ class AsyncEngine:
             if isinstance(op, Submit | Fork):
                 part = self._parts.get(op.request_id)
                 if part is not None:
-                    self._of_sequence[op.seq_id] = (part, part.add_choice())
+                    self._of_sequence[op.seq_id] = (part, part.add_choice(op.seq_id))
                     if part.record is None:
                         part.record = record.index
                         woken[part.call] = True
@@ -211,7 +211,7 @@ class AsyncEngine:
         for rank in ranks:
             part = self._parts.get(rank.request_id)
             if part is not None and part.count > part.call.asked.n:
-                part.ranked = [self._of_sequence[seq_id][1] for seq_id in rank.seq_ids]
+                part.ranked = [part.of_sequence[seq_id] for seq_id in rank.seq_ids]
         for end in ends:
             if isinstance(end, Finish) and (found := self._of_sequence.pop(end.seq_id, None)) is not None:
                 self._finish(*found, end)

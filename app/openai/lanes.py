@@ -36,8 +36,8 @@ class Lanes(Generic[T]):
         return self._count
 
     def waiting(self) -> dict[str, int]:
-        """How many of each client wait, in the order of their turns."""
-        return {client: len(lane) for client, lane in self._lanes.items()}
+        """How many of each client wait, in the order of their turns. Any thread may ask."""
+        return {client: len(lane) for client, lane in tuple(self._lanes.items())}
 
     def put(self, client: str, item: T, most: int, priority: int = 0) -> None:
         """Into the client's lane, which holds `most`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import utf_8_decode
 from collections.abc import Callable
 from typing import Any
 
@@ -169,7 +170,7 @@ def _completion_logprobs(
             figures = (None, None) if one is None else (one.logprob, one.top[:count])
             rows.append((token_bytes(token_id), *figures))
     rows += [(output.token_bytes, output.logprob, output.top[:count]) for output in outputs]
-    at = choice.num_characters if choice else 0
+    at, unfinished = (choice.num_characters, choice.unfinished) if choice else (0, b"")
     told: dict[str, list[Any]] = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
     for token, logprob, top in rows:
         text = label(token)
@@ -178,9 +179,11 @@ def _completion_logprobs(
         best = None if top is None else {label(c.token_bytes): c.logprob for c in top}
         told["top_logprobs"].append(best if best is None or logprob is None else {text: logprob} | best)
         told["text_offset"].append(at)
-        at += len(token.decode("utf-8", "ignore"))
+        unfinished += token
+        characters, used = utf_8_decode(unfinished, "replace", False)  # a character counts where it is complete
+        at, unfinished = at + len(characters), unfinished[used:]
     if choice:
-        choice.num_characters = at
+        choice.num_characters, choice.unfinished = at, unfinished
     return told
 
 

@@ -157,6 +157,29 @@ def test_the_best_of_several_are_those_with_the_highest_probability(api: Api) ->
     assert sums == pytest.approx(every[:2])
 
 
+def test_the_best_of_several_that_end_at_different_steps(api: Api) -> None:
+    found = api.client().completions.create(
+        model="bundled", prompt=STORY, n=2, best_of=6, max_tokens=60, seed=2, temperature=1.2, stop=["e", "s"]
+    )
+    lengths = {choice.finish_reason for choice in found.choices}
+    assert len(found.choices) == 2 and lengths == {"stop"}
+
+
+def test_offsets_are_those_of_the_text_where_characters_are_split_over_tokens(api: Api) -> None:
+    whole = api.client().completions.create(
+        model="bundled", prompt="魑魅魍魉龘靐", echo=True, max_tokens=0, logprobs=0, temperature=0
+    )
+    (choice,) = whole.choices
+    assert (
+        choice.logprobs is not None and choice.logprobs.tokens is not None and choice.logprobs.text_offset is not None
+    )
+    assert any(token.startswith("bytes:") for token in choice.logprobs.tokens), "rare characters are several tokens"
+    for token, at in zip(choice.logprobs.tokens, choice.logprobs.text_offset, strict=True):
+        if not token.startswith("bytes:"):
+            assert choice.text[at : at + len(token)] == token
+    assert choice.logprobs.text_offset[-1] <= len(choice.text) - 1
+
+
 def test_an_echo_with_log_probabilities_scores_the_prompt(api: Api) -> None:
     found = api.client().completions.create(
         model="bundled", prompt=STORY, echo=True, max_tokens=0, logprobs=3, temperature=0
