@@ -361,11 +361,11 @@ class Engine:
         Raises:
             RecomputeError: no such sequence, fewer tokens than asked for, or more than can be computed at once.
         """
+        if self.config.private:
+            raise RecomputeError("this run is private: what its sequences computed is not shown")
         live = self._stage.live.get(seq_id)
         if live is not None:
             token_ids = live.sequence.token_ids
-        elif self.config.private:
-            raise RecomputeError(f"sequence {seq_id} has ended, and the log of this run does not hold its tokens")
         else:  # finished: the log still knows it
             sequence = self.log.state_now().sequences.get(seq_id) if self.log is not None else None
             if sequence is None:

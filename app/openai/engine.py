@@ -10,6 +10,7 @@ The engine's own queue is kept short, so that whose turn it is is decided here, 
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections import deque
@@ -30,6 +31,7 @@ from app.openai.streams import Streams
 from engine.trace.events import Admit, Finish, Fork, Rank, Submit
 from engine.trace.records import StepRecord
 
+logger = logging.getLogger(__name__)
 AHEAD = 4  # requests in the engine's queue beyond those that it has places for
 RATE_SECONDS = 30.0  # requests that ended in the last so many say how fast they end
 LONGEST_RETRY = 60  # seconds
@@ -102,7 +104,7 @@ class AsyncEngine:
 
     def took(self, record: StepRecord) -> None:
         self._has_stepped = self._has_stepped or record.kind == "step"
-        self._call_hub(partial(self._deliver, record))
+        self._call_hub(partial(self._delivered, record))
 
     def failed(self, refusal: AppError) -> None:
         if refusal.code == "unknown_theater":
@@ -178,6 +180,17 @@ class AsyncEngine:
             self._parts[part.request_id] = part
         if call.is_gone:  # meanwhile
             self.leave(call)
+
+    def _delivered(self, record: StepRecord) -> None:
+        """Deliver a record. Nobody waits for ever for one that could not be."""
+        try:
+            self._deliver(record)
+        except Exception:
+            logger.exception("delivering record %d", record.index)
+            for call in {part.call for part in self._parts.values()}:
+                call.fail(ApiError("the server made a mistake; its terminal says more", status=500))
+                self.leave(call)
+                call.is_gone = False  # its client is there, and is told
 
     def _deliver(self, record: StepRecord) -> None:
         """What a record says: who was submitted, forked, admitted; tokens; who has ended."""

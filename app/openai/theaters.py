@@ -54,7 +54,7 @@ class ApiTheaters:
             raise ApiError(
                 f"this server has no model {name[:200]!r}; it has {names}", "model", status=404, code="model_not_found"
             )
-        with self._models.lease(name) as lease:
+        with self._models.lease(name, wait=0) as lease:  # few threads answer requests, and none of them waits
             return lease.model
 
     def of_model(self, name: str | None) -> Served:

@@ -246,6 +246,8 @@ def check_origin(logged: Header, here: Header, same_settings: bool) -> None:
     Raises:
         RerunError: another model, version or configuration.
     """
+    if logged.engine.get("private"):
+        raise RerunError("a private log does not hold what was asked, so it cannot be run again")
     if logged.generator != here.generator:
         raise RerunError(
             f"the run was made by {logged.generator}, which {here.generator} may not do alike: it cannot be run again"

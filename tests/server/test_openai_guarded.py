@@ -14,12 +14,13 @@ import requests
 from msgspec.structs import replace
 
 from app.closing import Closing
+from app.errors import AppError
 from app.openai.keys import ANONYMOUS, Policy, digest, read_keys
 from app.openai.settings import ApiSettings
 from engine.trace.check import check
 from engine.trace.events import Submit
 from tests.server.apis import CONFIG, Api, served_api
-from tests.server.conftest import wait_for
+from tests.server.conftest import Client, wait_for
 
 STORY = "Once upon a time"
 
@@ -270,3 +271,33 @@ def test_whoever_waits_when_the_theater_closes_is_told() -> None:
             connection.close()
         works(api)
         assert api.served.theater is not first.theater, "the next request has another one"
+
+
+def test_a_private_run_is_neither_computed_again_nor_run_again() -> None:
+    with served_api(ApiSettings(is_private=True)) as api:
+        connection = api.open(prompt=STORY, max_tokens=900, ignore_eos=True, stream=True)
+        connection.recv(100)
+        theater = api.served.theater
+        with pytest.raises(AppError, match="this run is private"):
+            theater.recompute(0, 0, None, None)
+        connection.close()
+        viewer = Client(api.url)
+        with theater.run.reading() as log:
+            error = viewer.refused("fork", theater=theater.theater_id, at=len(log), change=None)
+        viewer.io.disconnect()
+        assert "private" in error["message"]
+
+
+def test_a_record_that_cannot_be_delivered_leaves_nobody_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    works(api)
+    engine = api.served.engine
+
+    def broken(record: object) -> None:
+        raise KeyError(3)
+
+    monkeypatch.setattr(engine, "_deliver", broken)
+    answer = api.post(prompt=STORY, max_tokens=4)
+    assert answer.status_code == 500 and "made a mistake" in answer.json()["error"]["message"]
+    monkeypatch.undo()
+    wait_for(lambda: engine.num_active == 0 and api.held() == 0)
+    works(api)
