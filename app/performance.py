@@ -104,6 +104,8 @@ class Performance:
         self._later, self._steps = [], 0
         self._next_epoch += 1
         self._began(run)
+        if self.source is not None:
+            self.source.begun()
         self.run, self.config, self.model = run, config, lease.name
         if old is not None:
             old.retire()

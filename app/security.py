@@ -227,7 +227,9 @@ def _cookie(environ: Environ, name: str) -> str:
 def bearer(environ: Environ) -> str:
     """The key or token that a program sends; "": none."""
     scheme, _, value = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-    return value.strip() if scheme.lower() == "bearer" else ""
+    if scheme.lower() != "bearer":
+        return ""
+    return str(value.strip()).encode("latin-1", "replace").decode("utf-8", "replace")  # as WSGI has a header's bytes
 
 
 def _answer_error(error: AppError, start: StartResponse, path: str) -> list[bytes]:

@@ -29,5 +29,8 @@ class Source(Protocol):
     def took(self, record: StepRecord) -> None:
         """A record was appended to the log."""
 
+    def begun(self) -> None:
+        """A new run has begun; of the old one's requests none was under way."""
+
     def failed(self, refusal: AppError) -> None:
         """The run cannot go on: whoever waits is told."""

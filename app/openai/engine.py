@@ -63,6 +63,7 @@ class AsyncEngine:
         self._over: AppError | None = None  # why nothing is computed any more
         self._has_stepped = False
         self._left_waiting = 0  # sequences for which the last step had no room
+        self._calls: set[Call] = set()  # from `ask` until they are over, or nobody waits for them
         self._parts: dict[str, Part] = {}  # by request id; of the hub thread, as what follows
         self._of_sequence: dict[int, tuple[Part, Choice]] = {}
         self._streams = Streams()
@@ -72,6 +73,7 @@ class AsyncEngine:
 
     def ask(self, call: Call, policy: Policy) -> None:
         """Have it answered: from now on `call` says what comes of it."""
+        self._calls.add(call)
         self._arrived.append((call, policy))
         self._wake()
         if self._over is not None:  # it ended since: nobody looks at what arrives
@@ -79,14 +81,14 @@ class AsyncEngine:
 
     @property
     def num_active(self) -> int:
-        return len(self._parts) + len(self._arrived)
+        return len(self._calls)
 
     @property
     def has_news(self) -> bool:
         return bool(self._arrived or self._leaving or len(self._lanes))
 
     def status(self) -> ApiStatus:
-        return {"waiting": self._lanes.waiting(), "active": len(self._parts)}
+        return {"waiting": self._lanes.waiting(), "active": len(self._calls)}
 
     # On the engine thread
 
@@ -105,6 +107,9 @@ class AsyncEngine:
     def took(self, record: StepRecord) -> None:
         self._has_stepped = self._has_stepped or record.kind == "step"
         self._call_hub(partial(self._delivered, record))
+
+    def begun(self) -> None:
+        self._call_hub(self._of_sequence.clear)  # sequences are counted from 0 again
 
     def failed(self, refusal: AppError) -> None:
         if refusal.code == "unknown_theater":
@@ -169,6 +174,7 @@ class AsyncEngine:
     def leave(self, call: Call) -> None:
         """Nobody waits for it any more: what of it is not over is aborted."""
         call.is_gone = True
+        self._calls.discard(call)
         for part in call.parts:
             if self._parts.pop(part.request_id, None) is not None:
                 self._leaving.append(part)
@@ -243,6 +249,8 @@ class AsyncEngine:
             self._ended.append(time.monotonic())
             if self._parts.pop(part.request_id, None) is not None:
                 call.part_ended()
+            if call.is_done:
+                self._calls.discard(call)
 
     def _fail(self, part: Part, error: ApiError) -> None:
         part.call.fail(error)
@@ -251,7 +259,7 @@ class AsyncEngine:
     def _fail_all(self, error: ApiError, waiting: list[Part]) -> None:
         for part in [*self._parts.values(), *waiting]:
             part.call.fail(error)
-            part.call.wake()
+            self._calls.discard(part.call)
         self._parts.clear()
         self._of_sequence.clear()
 

@@ -18,7 +18,6 @@ from msgspec import Struct
 from app.openai.errors import ApiError
 
 ANONYMOUS = "anonymous"
-MOST_KEY = 512  # characters
 
 
 class Policy(Struct, frozen=True, kw_only=True):
@@ -64,7 +63,6 @@ class ApiKeys:
         Raises:
             ApiError: the server asks for a key, and this is none.
         """
-        key = key[:MOST_KEY]
         if self._known:
             found = self._known.get(digest(key))
             if found is None:

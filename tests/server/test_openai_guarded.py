@@ -139,21 +139,27 @@ def test_a_deadline_ends_a_request_and_gives_its_blocks_back() -> None:
 
 def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path) -> None:
     default = Policy(name=ANONYMOUS)
-    file = tmp_path / "keys.toml"
-    file.write_text(
-        f'[alice]\nsha256 = "{digest("alice-key")}"\nmax_tokens = 5\n[bob]\nsha256 = "{digest("bob-key")}"\n'
-    )
+    file, bob = tmp_path / "keys.toml", "bob-key-é" + "x" * 600
+    file.write_text(f'[alice]\nsha256 = "{digest("alice-key")}"\nmax_tokens = 5\n[bob]\nsha256 = "{digest(bob)}"\n')
     keys = read_keys(file, default)
     with served_api(ApiSettings(keys=keys), token="the-token", host="0.0.0.0") as api:
         ask = {"model": "bundled", "prompt": STORY, "max_tokens": 6}
 
         def status(key: str, path: str = "/v1/completions") -> int:
-            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            headers = {"Authorization": f"Bearer {key}".encode()} if key else {}
             return requests.post(api.url + path, json=ask, headers=headers, timeout=60).status_code
 
-        assert (status("bob-key"), status("alice-key"), status("nobody"), status("")) == (200, 400, 401, 401)
-        assert requests.get(f"{api.url}/", headers={"Authorization": "Bearer bob-key"}).status_code == 401
-        assert requests.get(f"{api.url}/api/theaters", headers={"Authorization": "Bearer bob-key"}).status_code == 401
+        assert (status(bob), status("alice-key"), status("nobody"), status("")) == (
+            200,
+            400,
+            401,
+            401,
+        )
+        assert requests.get(f"{api.url}/", headers={"Authorization": f"Bearer {bob}".encode()}).status_code == 401
+        assert (
+            requests.get(f"{api.url}/api/theaters", headers={"Authorization": f"Bearer {bob}".encode()}).status_code
+            == 401
+        )
         assert requests.get(f"{api.url}/v1/models").json()["error"]["code"] == "invalid_api_key"
         assert requests.get(f"{api.url}/metrics", headers={"Authorization": "Bearer the-token"}).status_code == 200
         clients = [op.client for record in api.records() for op in record.ops if isinstance(op, Submit)]
