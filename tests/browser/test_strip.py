@@ -15,7 +15,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
-from tests.browser.driving import prefill, rests, shows, step
+from tests.browser.driving import prefill, rests, shows, step, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import theater_of
 from tests.tiny_models import tiny_model, tiny_tokenizer
@@ -247,6 +247,7 @@ def test_another_run_is_followed_whatever_was_scrolled_to_before(open_page: Open
     page.locator(".strip-scroll").hover()
     page.mouse.wheel(-100_000, 0)
     expect(page.locator('.token[data-position="0"]')).to_have_count(1)
+    wait_until(page, "document.querySelector('.strip-scroll').scrollLeft === 0")  # the wheel's way is over
     drop_recording(page, long_recording)
     expect(page.locator(f'.token[data-position="{LONG_PROMPT + NUM_DECODED}"]')).to_be_in_viewport()
 

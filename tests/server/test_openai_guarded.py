@@ -253,7 +253,8 @@ def test_a_log_that_has_become_long_begins_anew_and_no_request_is_lost() -> None
             answer = api.post(prompt=STORY, max_tokens=60, temperature=0, ignore_eos=True)
             assert answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] == 60
             epochs.add(api.served.theater.run.epoch)
-        assert len(epochs) > 1 and api.served.theater.status()["notice"]
+        assert len(epochs) > 1
+        wait_for(lambda: api.served.theater.status()["notice"], "a word about it")
 
 
 def test_nothing_is_captured_unless_somebody_looks(api: Api) -> None:
