@@ -19,6 +19,7 @@ from app.classroom.classrooms import Classrooms
 from app.classroom.events import ClassEvents
 from app.classroom.labs import Labs
 from app.classroom.store import Store
+from app.first_use import prepare_types
 from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
@@ -65,6 +66,7 @@ def create_app(
     Raises:
         BusError: there is no such message queue as the settings name.
     """
+    prepare_types()
     app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))
     app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
     requests = HttpRequests()

@@ -11,6 +11,7 @@ from app import assets, plotly_asset, routing, words
 from app.classroom.access import Person, Shown, guest
 from app.classroom.codes import Pass
 from app.errors import AppError
+from app.first_use import prepare_types
 from app.openai.paths import PREFIX as FOR_PROGRAMS
 from app.paths import static_dir
 from app.relay.link import Link
@@ -39,6 +40,7 @@ def create_worker(
     Raises:
         BusError: there is no such message queue.
     """
+    prepare_types()
     app = Flask("kvtheater", static_folder=str(static_dir()))
     transport = Transport(app, limits or Limits(), MAX_MESSAGE_BYTES, packets=Relayed)
     clients = transport.clients

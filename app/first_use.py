@@ -1,0 +1,27 @@
+"""What must be ready before there are threads."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from engine.trace import codec
+
+
+def prepare_types() -> None:
+    """Make every struct type of the program safe to read on several threads (`codec.prepare`).
+
+    A server's threads meet types with whatever request comes first, and nobody must have to think of it for each.
+    """
+    for kind in set(_kinds(Struct)):
+        with contextlib.suppress(TypeError):  # one that nobody reads: its fields have no form on the wire
+            codec.prepare(kind)
+
+
+def _kinds(kind: Any) -> Iterator[Any]:
+    for found in kind.__subclasses__():
+        yield found
+        yield from _kinds(found)
