@@ -81,7 +81,6 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    sys.setswitchinterval(0.0005)
     """Serve until Ctrl-C or SIGTERM. The port answers before the model is there."""
     if arguments.max_theaters < 1:
         raise UserError(f"--max-theaters must be at least 1, not {arguments.max_theaters}")
