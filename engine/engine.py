@@ -20,6 +20,7 @@ from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import EngineConfig, SamplingParams
+from engine.connector.base import KVConnector
 from engine.intake import Intake, RequestError, RequestSpec
 from engine.machine import machine_facts
 from engine.model.batch import SequenceSlice
@@ -66,6 +67,7 @@ class Engine:
         config: settings; resolved against the model.
         log_path: the trace's file; None = a temporary file that disappears with the engine.
         capture: which arrays to record; None = none. May be set between steps.
+        connector: to keys and values outside the pool, this engine's own; None = there are none.
         keep_log: False writes no trace at all (`log` is None): for benchmarks of the bare engine.
 
     Raises:
@@ -80,6 +82,7 @@ class Engine:
         *,
         log_path: Path | None = None,
         capture: CaptureRequest | None = None,
+        connector: KVConnector | None = None,
         keep_log: bool = True,
     ) -> None:
         self.model = model
@@ -114,6 +117,8 @@ class Engine:
             resolved.swap_space,
             bytes_of_groups,
         )
+        self._connector = connector or KVConnector()
+        self._connector.register_kv_caches(self._cache, self._runner.kv_caches, self._ops.append)
         self._scheduler = Scheduler(
             self._cache,
             max_num_seqs=self.config.max_num_seqs,
@@ -124,6 +129,7 @@ class Engine:
             reserve_all=self.config.strategy == "first_fit",
             preemption_mode=self.config.preemption_mode,
             emit=self._ops.append,
+            connector=connector,
         )
         self._stage = OutputStage(model, self.config, self._scheduler, self._ops.append)
         self._num_requests = 0
@@ -142,7 +148,8 @@ class Engine:
         self.close()
 
     def close(self) -> None:
-        """Close the log."""
+        """Close the log, and the connector."""
+        self._connector.close()
         if self.log is not None:
             self.log.close()
 
@@ -308,20 +315,29 @@ class Engine:
         moves = self._cache.take_moves()
         try:
             self._runner.move_blocks(moves)
+            moved = time.perf_counter()
+            transfers = self._connector.build_connector_meta(self._ops)
+            self._connector.start_load_kv(transfers)
+            loaded = time.perf_counter()
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
             result = self._runner.execute(slices, self.capture)
         except Exception as error:
             self._give_up(scheduled, error)
             raise
-        t2 = t1 + result.prepare_seconds
+        t2 = loaded + result.prepare_seconds
         t3 = time.perf_counter()
-        # 4) sample, and what follows from the new tokens
         self._scheduler.commit(scheduled)
+        committed = time.perf_counter()
+        self._connector.wait_for_save(transfers)
+        saved = time.perf_counter()
+        # 4) sample, and what follows from the new tokens
         outputs, prompt_logprobs = self._stage.take(slices, result.logits)
         if self.config.strategy == "none":
             self._scheduler.discard([s for s in self._scheduler.running if s.num_computed_tokens])
         t4 = time.perf_counter()
         self._num_steps += 1
+        if batch and all(entry.phase == "prefill" for entry in batch):
+            self._connector.note_prefill(sum(len(entry.token_ids) for entry in batch), t3 - t2)
         copied = counter.compare(self._runner.cache_tensors(), self._runner.copied_bytes(moves)) if counter else None
         self._drop_caches()
         return self._append_record(
@@ -335,6 +351,7 @@ class Engine:
                 prepare=t2 - t1,
                 forward=t3 - t2,
                 sample=t4 - t3,
+                transfer=(loaded - moved) + (saved - committed),
                 detokenize=self._stage.detokenize_seconds,
                 compiled=self._runner.compiled is not None,
             ),
@@ -455,6 +472,7 @@ class Engine:
             work=work,
             cache_tensors=cache_tensors,
             has_capture=capture is not None,
+            tiers=self._connector.figures(),
             integrity=integrity,
         )
         self._ops.clear()

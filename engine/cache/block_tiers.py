@@ -46,6 +46,38 @@ class BlockTiers:
         """Bytes of one block in the device's tensors of these layers."""
         return sum(pool[0].nbytes for pool in self._pools["device"])
 
+    def take(self, block_ids: Sequence[int]) -> list[memoryview]:
+        """The content of blocks, `bytes_per_block` bytes each: of every tensor, in order, what it has of the block."""
+        if not block_ids:
+            return []
+        pools = self._pools["device"]
+        place = torch.tensor(block_ids, device=pools[0].device) - self._first["device"]
+        parts = [pool.index_select(0, place).reshape(len(block_ids), -1).view(torch.uint8) for pool in pools]
+        rows = torch.cat(parts, dim=1).cpu().numpy()  # [n, bytes_per_block]
+        return [memoryview(row) for row in rows]
+
+    def put(self, contents: Sequence[tuple[int, memoryview]]) -> None:
+        """Give blocks the content that `take` took, perhaps of another engine with the same tensors.
+
+        Raises:
+            ValueError: a content is of another size.
+        """
+        if not contents:
+            return
+        size, block_ids = self.bytes_per_block, [block_id for block_id, _ in contents]
+        wrong = [len(data) for _, data in contents if len(data) != size]
+        if wrong:
+            raise ValueError(f"a block has {size} bytes here, not {wrong[0]}")
+        rows = torch.frombuffer(bytearray(b"".join(data for _, data in contents)), dtype=torch.uint8)
+        rows = rows.reshape(len(contents), size)
+        begin = 0
+        for pool in self._pools["device"]:
+            num_bytes = pool[0].nbytes
+            part = rows[:, begin : begin + num_bytes].contiguous().view(pool.dtype).reshape(-1, *pool.shape[1:])
+            place = torch.tensor(block_ids, device=pool.device) - self._first["device"]
+            pool.index_copy_(0, place, part.to(pool.device))
+            begin += num_bytes
+
     def move(self, moves: BlockMoves) -> None:
         """Carry out every move, kind after kind. Within a kind all sources are read before a destination is written."""
         for (source, target), pairs in zip(MOVES.values(), moves, strict=True):

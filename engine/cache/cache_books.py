@@ -9,6 +9,7 @@ from engine.cache.block_table import BlockTables
 from engine.cache.cache_figures import BlockDemand, Snapshot
 from engine.cache.group_manager import GroupManager
 from engine.cache.guards import MisuseError
+from engine.cache.incoming import Loading
 from engine.cache.prefix_cache import PrefixMatch
 from engine.cache.prefix_index import PrefixIndex, Shelf
 from engine.cache.prefix_memory import Explanation
@@ -65,13 +66,24 @@ class CacheBooks:
         demands = [group.demand_at_most(num_slots, tokens_a_step) for group in self.groups]
         return min(demands, key=lambda demand: demand.available - demand.needed)
 
-    def demand(self, seq_id: int, num_tokens: int, hits: Sequence[Sequence[int]] = ()) -> BlockDemand:
+    def demand(
+        self, seq_id: int, num_tokens: int, hits: Sequence[Sequence[int]] = (), loading: Loading | None = None
+    ) -> BlockDemand:
         """What `allocate` with the same arguments would need: in the first group without room, else in the first one.
 
-        Changes nothing.
+        Of a sequence that is swapped out, what `swap_in` would. Changes nothing.
         """
         tables = self._tables.get(seq_id) or BlockTables.empty(len(self.groups))
-        demands = [group.demand(seq_id, tables, num_tokens, own) for group, own in self._with(hits)]
+        demands = [
+            group.demand(
+                seq_id,
+                tables,
+                num_tokens,
+                own,
+                loading.of(group.index) if loading else group.swap_space.incoming(seq_id),
+            )
+            for group, own in self._with(hits)
+        ]
         return next((demand for demand in demands if not demand.fits), demands[0])
 
     def has_room(self, seq_id: int, num_tokens: int) -> bool:
@@ -96,6 +108,23 @@ class CacheBooks:
 
     def _with(self, hits: Sequence[Sequence[int]]) -> Iterator[tuple[GroupManager, Sequence[int]]]:
         return zip(self.groups, hits or [()] * len(self.groups), strict=True)
+
+    def followed(self, match: PrefixMatch, loading: Loading) -> PrefixMatch:
+        """The match as the beginning of what is loaded after it: without what a query after that does not see."""
+        return match._replace(hits=self.prefixes.followed(match.hits, loading.end))
+
+    def block_hashes(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> list[bytes]:
+        """The hashes of the leading blocks that a lookup may find: whole ones, without the last token."""
+        chain, num_blocks = self.prefixes.chain(seq_id, cache_salt), (len(token_ids) - 1) // self.block_size
+        return [chain.hash_at(logical, token_ids) for logical in range(num_blocks)]
+
+    def group_of(self, block_id: int) -> int:
+        """Which group's pool the block is in."""
+        return next(g.index for g in reversed(self.groups) if block_id >= g.pool.first_block)
+
+    def needed_blocks(self, group: int, num_blocks: int) -> Iterator[int]:
+        """Logical blocks of the first `num_blocks` that a query after them sees in a group of layers."""
+        return self.prefixes.needed(group, num_blocks)
 
     def num_swapped_tokens(self, seq_id: int) -> int:
         """Computed tokens that wait in the CPU store; 0 when the sequence is not swapped out."""

@@ -15,6 +15,7 @@ from engine.cache.block_pool import Block, BlockPool, Eviction
 from engine.cache.block_table import BlockTables, check_tables
 from engine.cache.cache_figures import BlockDemand
 from engine.cache.guards import MisuseError, ensure
+from engine.cache.incoming import NOTHING, Incoming, Source
 from engine.cache.prefix_cache import HashChain
 from engine.cache.prefix_memory import EvictedBlocks, LostBlock
 from engine.cache.swap_space import SwapSpace
@@ -27,6 +28,7 @@ from engine.trace.events import (
     Evict,
     Free,
     FreeReason,
+    Load,
     Op,
     Release,
     Reserve,
@@ -79,10 +81,12 @@ class GroupManager:
             needed = min(needed, self.retention.most_blocks(tokens_a_step, self.block_size))
         return BlockDemand(needed, self.num_blocks)
 
-    def demand(self, seq_id: int, tables: BlockTables, num_tokens: int, hits: Sequence[int]) -> BlockDemand:
+    def demand(
+        self, seq_id: int, tables: BlockTables, num_tokens: int, hits: Sequence[int], incoming: Incoming = NOTHING
+    ) -> BlockDemand:
         """What `take_hits` and `cover` would take from the free queue. Changes nothing."""
         num_new = self._num_blocks_of(num_tokens) - len(tables.block_ids[self.index]) - len(hits)
-        num_new -= len(self.swap_space.released(seq_id))
+        num_new -= incoming.num_released
         num_revived = sum(self.pool.blocks[i].ref_count == 0 for i in hits if i != RELEASED)
         num_copies = len(self.shared_before_write(seq_id, tables, num_tokens))
         if self.one_piece:
@@ -116,24 +120,42 @@ class GroupManager:
         if hits:
             self.tokens_logical += tables.num_tokens(self.index, self.block_size)
 
-    def cover(self, seq_id: int, tables: BlockTables, num_tokens: int, reason: AllocateReason) -> None:
+    def cover(
+        self, seq_id: int, tables: BlockTables, num_tokens: int, reason: AllocateReason, incoming: Incoming = NOTHING
+    ) -> None:
         """Make positions [num_computed, num_tokens) writable: copies of shared blocks, then new blocks.
 
-        A swapped-out sequence gets no block where it had released one. `reason`: of new blocks without content.
+        `incoming`: whose content the caller brings. `reason`: of new blocks without content.
         """
         block_ids = tables.block_ids[self.index]
         for logical in self.shared_before_write(seq_id, tables, num_tokens):
             block_ids[logical] = self._copy_on_write(seq_id, logical, block_ids[logical])
         if self.one_piece and not block_ids:
             self._reserve(seq_id, self._num_blocks_of(num_tokens))
-        swapped, released = self.swap_space.logicals(seq_id), self.swap_space.released(seq_id)
         for logical in range(len(block_ids), self._num_blocks_of(num_tokens)):
-            if logical in released:
+            if incoming.is_released(logical):
                 block_ids.append(RELEASED)
                 continue
-            block = self._allocate(seq_id, logical, "swap_in" if logical in swapped else reason)
+            block = self._allocate(seq_id, logical, incoming.reason if logical in incoming.logicals else reason)
             block_ids.append(block.block_id)
-        tables.num_released[self.index] += len(released)
+        tables.num_released[self.index] += incoming.num_released
+
+    def load(self, seq_id: int, tables: BlockTables, sources: Mapping[int, Source]) -> None:
+        """The blocks that `cover` allocated for content from outside count as full; the caller puts it there."""
+        block_ids = tables.block_ids[self.index]
+        for logical, source in sources.items():
+            block = self.pool.blocks[block_ids[logical]]
+            self.pool.fill(block, self.block_size)
+            self.emit(
+                Load(
+                    seq_id=seq_id,
+                    logical=logical,
+                    block_id=block.block_id,
+                    block_hash=source.block_hash,
+                    medium=source.medium,
+                    num_bytes=self.kv_bytes_per_block,
+                )
+            )
 
     def _reserve(self, seq_id: int, num_blocks: int) -> None:
         hole = self.pool.reserve(num_blocks)

@@ -23,6 +23,7 @@ from engine.cache.block_moves import BlockMoves
 from engine.cache.block_table import BlockTables
 from engine.cache.cache_books import CacheBooks
 from engine.cache.guards import MisuseError
+from engine.cache.incoming import Loading
 from engine.trace.events import AllocateReason, Fork, ForkReason, FreeReason, Write
 
 
@@ -46,22 +47,29 @@ class KVCacheManager(CacheBooks):
             self.prefixes.memory.admitted(seq_id, token_ids, cache_salt)
 
     def allocate(
-        self, seq_id: int, num_tokens: int, reason: AllocateReason, hits: Sequence[Sequence[int]] = ()
+        self,
+        seq_id: int,
+        num_tokens: int,
+        reason: AllocateReason,
+        hits: Sequence[Sequence[int]] = (),
+        loading: Loading | None = None,
     ) -> bool:
         """Make the sequence's tables cover positions [0, num_tokens), writable from num_computed on.
 
         `reason`: what the sequence needs them for, as the trace says it of each new block; copies say theirs.
 
         Hits (of a lookup made just before, for a sequence without blocks) are shared; shared blocks that would be
-        written are replaced by copies, for the caller to carry out (`take_moves`); the rest is allocated.
+        written are replaced by copies, for the caller to carry out (`take_moves`); the rest is allocated. `loading`:
+        blocks after the hits whose content the caller puts there before anything attends; they count as computed.
         False when some group has not enough free blocks; then nothing has changed and nothing was emitted.
         """
-        if hits:
+        if hits or loading:
             self._check_holds_nothing(seq_id)
+        if hits:
             self.prefixes.check_hits(seq_id, num_tokens, hits)
         elif self.has_room(seq_id, num_tokens):
             return True
-        if not self.demand(seq_id, num_tokens, hits).fits:
+        if not self.demand(seq_id, num_tokens, hits, loading).fits:
             return False
         tables = self._tables.setdefault(seq_id, BlockTables.empty(len(self.groups)))
         if hits:
@@ -69,7 +77,15 @@ class KVCacheManager(CacheBooks):
             tables.num_computed += len(hits[0]) * self.block_size
         for group, own in self._with(hits):
             group.take_hits(seq_id, tables, own)
-            group.cover(seq_id, tables, num_tokens, reason)
+            if loading is None:
+                group.cover(seq_id, tables, num_tokens, reason)
+            else:
+                group.cover(seq_id, tables, num_tokens, reason, loading.of(group.index))
+                group.load(seq_id, tables, loading.sources[group.index])
+                group.tokens_logical += (loading.end - loading.first) * self.block_size
+                group.tokens_logical -= loading.of(group.index).num_released * self.block_size
+        if loading is not None:
+            tables.num_computed = loading.end * self.block_size
         return True
 
     def cache_blocks(
@@ -127,7 +143,7 @@ class KVCacheManager(CacheBooks):
         tables = self._tables[seq_id] = BlockTables.empty(len(self.groups))
         tables.num_computed = self.num_swapped_tokens(seq_id)
         for group in self.groups:
-            group.cover(seq_id, tables, num_tokens, "resume")
+            group.cover(seq_id, tables, num_tokens, "resume", group.swap_space.incoming(seq_id))
             swapping.swap_in(group, seq_id, tables)
         return True
 

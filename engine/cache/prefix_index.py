@@ -126,6 +126,18 @@ class PrefixIndex:
                 return shelf.evicted.find(block_hash)
         return shelf.evicted.find(chain.hash_at(logical, token_ids))
 
+    def needed(self, group: int, num_blocks: int) -> Iterator[int]:
+        """Logical blocks of the first `num_blocks` that a query after them sees in that group of layers."""
+        return self._needed(self._shelves[group].retention, num_blocks)
+
+    def followed(self, hits: Sequence[Sequence[int]], num_blocks: int) -> list[list[int]]:
+        """Hits, taken as the beginning of `num_blocks` blocks: without what a query after those does not see."""
+        needed = [set(self.needed(group, num_blocks)) for group in range(len(hits))]
+        return [
+            [block_id if logical in seen else RELEASED for logical, block_id in enumerate(own)]
+            for own, seen in zip(hits, needed, strict=True)
+        ]
+
     def _needed(self, retention: Retention | None, num_blocks: int) -> Iterator[int]:
         """Logical blocks that must be cached for the first `num_blocks` blocks to hit."""
         gone = range(0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.cache.guards import ensure
+from engine.cache.incoming import NOTHING, Incoming
 
 
 @dataclass(slots=True)
@@ -53,15 +53,10 @@ class SwapSpace:
         self._free.extend(table.cpu_block_ids)
         return table
 
-    def logicals(self, seq_id: int) -> Sequence[int]:
-        """Logical blocks that wait here; none for a sequence that is not swapped out."""
+    def incoming(self, seq_id: int) -> Incoming:
+        """The logical blocks that wait here, and between them those that the sequence had released."""
         table = self.tables.get(seq_id)
-        return table.logicals if table else ()
-
-    def released(self, seq_id: int) -> frozenset[int]:
-        """Logical blocks that a swapped-out sequence had released; empty for others."""
-        table = self.tables.get(seq_id)
-        return frozenset(range(table.logicals[-1])).difference(table.logicals) if table else frozenset()
+        return Incoming("swap_in", 0, table.logicals[-1] + 1, frozenset(table.logicals)) if table else NOTHING
 
     def check_integrity(self) -> None:
         """Recount. Raises IntegrityError when a block is lost or held twice."""

@@ -97,7 +97,7 @@ class ModelRunner:
                 blocks = [1] * len(blocks)  # for the shapes; nothing is stored in it
             self.kv_store = KVStore(model.layer_shapes, blocks, block_size, kind, model.device, model.dtype)
             plans = groups or [GroupPlan(list(range(len(model.layer_shapes))), frozenset(), None, num_blocks)]
-            self._tiers = [
+            self.kv_caches = [
                 BlockTiers(self.kv_store, plan.layers, plan.first_block, swap_space, index * swap_space)
                 for index, plan in enumerate(plans)
             ]
@@ -122,7 +122,8 @@ class ModelRunner:
     def copied_bytes(self, moves_of_groups: Sequence[BlockMoves]) -> int:
         """Bytes of the blocks that these moves copy within the device's tensors."""
         return sum(
-            len(moves.copy) * tiers.bytes_per_block for tiers, moves in zip(self._tiers, moves_of_groups, strict=True)
+            len(moves.copy) * cache.bytes_per_block
+            for cache, moves in zip(self.kv_caches, moves_of_groups, strict=True)
         )
 
     def move_blocks(self, moves_of_groups: Sequence[BlockMoves]) -> None:
@@ -130,8 +131,8 @@ class ModelRunner:
         if not any(map(any, moves_of_groups)):
             return
         with torch.inference_mode():
-            for tiers, moves in zip(self._tiers, moves_of_groups, strict=True):
-                tiers.move(moves)
+            for cache, moves in zip(self.kv_caches, moves_of_groups, strict=True):
+                cache.move(moves)
 
     def execute(self, slices: Sequence[SequenceSlice], capture: CaptureRequest | None = None) -> ForwardResult:
         """Compute the tokens of all slices, write their keys and values, return logits where a slice samples.

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 
 from engine.scheduling.cache_protocol import Cache, Demand
 from engine.scheduling.capacity import check_feasible, slots_required
+from engine.scheduling.connector_protocol import Connector, ask_outside
 from engine.scheduling.lookup import look_up, verdict
 from engine.scheduling.preemption import Preemption
 from engine.scheduling.sequence import Sequence
@@ -54,6 +55,7 @@ class Scheduler:
         reserve_all: strategy `first_fit`. Admission takes all blocks that a sequence can ever need; it never grows.
         preemption_mode: what happens to the computed tokens of a preempted sequence.
         emit: receives every operation, in order.
+        connector: what knows of keys and values outside the pool.
     """
 
     def __init__(
@@ -68,8 +70,10 @@ class Scheduler:
         reserve_all: bool = False,
         preemption_mode: PreemptionMode = "recompute",
         emit: Callable[[Op], None],
+        connector: Connector | None = None,
     ) -> None:
         self._cache = cache
+        self._connector = connector
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
         self._splits = enable_chunked_prefill and not recompute_all
@@ -209,6 +213,8 @@ class Scheduler:
 
     def finish(self, sequence: Sequence, reason: FinishReason, detail: str = "") -> None:
         """A waiting or running sequence is done; its blocks are freed. Not between `schedule` and `commit`."""
+        if self._connector is not None:
+            self._connector.request_finished(sequence, self._cache.block_tables(sequence.seq_id))
         if sequence.status == "running":
             self._running.remove(sequence)
             self._cache.free(sequence.seq_id, "finish")
@@ -290,21 +296,27 @@ class Scheduler:
             return self._defer(sequence, "max_num_seqs", 1 + sequence.num_forks, places)
         if self._cache.num_swapped_tokens(sequence.seq_id):
             return self._admit_swapped(sequence, step)
-        match = look_up(self._cache, sequence)
-        num_missing = sequence.num_tokens - match.num_tokens
+        outside = ask_outside(self._connector, self._cache, sequence, look_up(self._cache, sequence))
+        match, loading = outside.match, outside.loading
+        num_missing = sequence.num_tokens - outside.end
         num_tokens = self._num_schedulable(num_missing, step)
         if num_tokens == 0:
             return self._defer(sequence, "token_budget", 1 if self._splits else num_missing, max(step.budget, 0))
-        end = match.num_tokens + num_tokens
+        end = outside.end + num_tokens
         covered = slots_required(sequence.num_prompt_tokens, sequence.max_tokens) if self._reserve_all else end
-        demand = self._cache.demand(sequence.seq_id, covered, match.hits)
+        demand = self._cache.demand(sequence.seq_id, covered, match.hits, loading)
         if demand.needed > demand.available:
             return self._defer_for_blocks(sequence, demand)
         self._emit(verdict(self._cache, sequence, match))
+        if outside.operation is not None:
+            self._emit(outside.operation)
         reason: AllocateReason = "resume" if sequence.status == "preempted" else "admission"
-        self._run(sequence, step, num_cached_tokens=match.num_tokens)
-        allocated = self._cache.allocate(sequence.seq_id, covered, reason, match.hits)
+        self._run(sequence, step, num_cached_tokens=match.num_tokens, num_external_tokens=outside.num_tokens)
+        allocated = self._cache.allocate(sequence.seq_id, covered, reason, match.hits, loading)
         assert allocated, "demand said that it fits"
+        if self._connector is not None:
+            tables = self._cache.block_tables(sequence.seq_id)
+            self._connector.update_state_after_alloc(sequence, tables, outside.num_tokens)
         self._cache_blocks(sequence, end)
         step.add(sequence, num_tokens)
         return True
@@ -328,7 +340,14 @@ class Scheduler:
             step.add(sequence, num_tokens)
         return True
 
-    def _run(self, sequence: Sequence, step: Step, num_cached_tokens: int = 0, num_swapped_tokens: int = 0) -> None:
+    def _run(
+        self,
+        sequence: Sequence,
+        step: Step,
+        num_cached_tokens: int = 0,
+        num_swapped_tokens: int = 0,
+        num_external_tokens: int = 0,
+    ) -> None:
         """waiting -> running."""
         self._emit(
             Admit(
@@ -336,6 +355,7 @@ class Scheduler:
                 num_cached_tokens=num_cached_tokens,
                 resumed=sequence.status == "preempted",
                 num_swapped_tokens=num_swapped_tokens,
+                num_external_tokens=num_external_tokens,
             )
         )
         self._waiting.remove(sequence)
@@ -343,7 +363,7 @@ class Scheduler:
         self._cache.remember(sequence.seq_id, sequence.token_ids, sequence.cache_salt)
         sequence.status = "running"
         sequence.num_cached_tokens = num_cached_tokens
-        sequence.num_computed_tokens = num_cached_tokens + num_swapped_tokens
+        sequence.num_computed_tokens = num_cached_tokens + num_swapped_tokens + num_external_tokens
         step.admitted = True
 
     # 4) beams that wait for each other
@@ -371,15 +391,15 @@ class Scheduler:
 
     def _demand_of(self, sequence: Sequence) -> Demand:
         """Blocks for the largest piece of a waiting sequence that one step could take."""
-        num_swapped, hits = self._cache.num_swapped_tokens(sequence.seq_id), ()
+        num_swapped, hits, loading = self._cache.num_swapped_tokens(sequence.seq_id), (), None
         start = num_swapped
         if not num_swapped:
-            match = look_up(self._cache, sequence)
-            start, hits = match.num_tokens, match.hits
+            outside = ask_outside(self._connector, self._cache, sequence, look_up(self._cache, sequence))
+            start, hits, loading = outside.end, outside.match.hits, outside.loading
         num_tokens = sequence.num_tokens - start
         if self._splits:
             num_tokens = min(num_tokens, self._max_num_batched_tokens)
-        return self._cache.demand(sequence.seq_id, start + num_tokens, hits)
+        return self._cache.demand(sequence.seq_id, start + num_tokens, hits, loading)
 
     def _cache_blocks(self, sequence: Sequence, num_tokens: int) -> None:
         self._cache.cache_blocks(sequence.seq_id, sequence.token_ids, num_tokens, sequence.cache_salt)

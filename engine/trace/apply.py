@@ -22,6 +22,7 @@ from engine.trace.events import (
     Finish,
     Fork,
     Free,
+    Load,
     Lookup,
     Op,
     Preempt,
@@ -138,7 +139,7 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             state.waiting.remove(op.seq_id)
             state.running.append(op.seq_id)
             sequence.status = "running"
-            computed = op.num_cached_tokens + op.num_swapped_tokens
+            computed = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
             _possible(sequence, op.num_cached_tokens)
             _possible(sequence, computed)
             sequence.num_cached_tokens, sequence.num_computed_tokens = op.num_cached_tokens, computed
@@ -159,7 +160,8 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             block.allocated_by, block.allocated_in = op.seq_id, index
             block.num_hits, block.last_hit_in = 0, None
             sequence = state.sequences[op.seq_id]
-            set_table(sequence, group, op.logical, op.block_id, bool(sequence.cpu_block_table), budget)
+            has_gaps = bool(sequence.cpu_block_table) or op.reason == "load"
+            set_table(sequence, group, op.logical, op.block_id, has_gaps, budget)
         case Evict():
             block = block_of(state, op.block_id)
             expect(block.block_hash == op.block_hash, f"block {op.block_id} does not carry that hash")
@@ -237,6 +239,14 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             budget.spend(UNITS_PER_SLOT * len(cpu_block_of(state, op.cpu_block_id).token_ids))
             block_of(state, op.block_id).token_ids = cpu_block_of(state, op.cpu_block_id).token_ids
             free_cpu_block(state, sequence, op.cpu_block_id)
+        case Load():
+            sequence, block, size = state.sequences[op.seq_id], block_of(state, op.block_id), state.block_size
+            entry_of(state, op.seq_id, op.block_id, op.logical)
+            content = sequence.token_ids[op.logical * size : (op.logical + 1) * size]
+            expect(len(content) == size, f"sequence {op.seq_id} has no full block {op.logical}")
+            expect(not block.token_ids, f"block {op.block_id} has content already")
+            budget.spend(UNITS_PER_SLOT * size)
+            block.token_ids = content
         case Drop():
             free_cpu_block(state, state.sequences[op.seq_id], op.cpu_block_id)
         case Discard():

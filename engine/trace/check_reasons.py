@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.trace.events import Admit, Allocate, Copy, Discard, Finish, Free, FreeReason, Op, Preempt, SwapIn
+from engine.trace.events import Admit, Allocate, Copy, Discard, Finish, Free, FreeReason, Load, Op, Preempt, SwapIn
 from engine.trace.records import StepRecord
 
 
@@ -27,8 +27,9 @@ def _before(ops: list[Op]) -> Iterator[tuple[int, str]]:
 
 
 def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
-    """What must follow: the copy or swap_in that fills the block, the operation that ends the holding of blocks."""
+    """What must follow: what fills the block from elsewhere, the operation that ends the holding of blocks."""
     filled: set[int] = set()  # blocks that a swap_in fills further on
+    loaded: set[int] = set()  # blocks that a load fills further on
     ends: dict[int, FreeReason] = {}  # by sequence: what its next operation of that kind says
     following: Op | None = None
     for place, op in reversed(list(enumerate(ops))):
@@ -36,15 +37,19 @@ def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
             ends[ending[0]] = ending[1]
         elif isinstance(op, SwapIn):
             filled.add(op.block_id)
+        elif isinstance(op, Load):
+            loaded.add(op.block_id)
         elif isinstance(op, Free) and op.reason is not None and ends.get(op.seq_id) != op.reason:
             kind = "preempt by swap" if op.reason == "swap" else op.reason
             yield place, f"free: the reason is {op.reason}, and no {kind} of sequence {op.seq_id} follows"
         elif isinstance(op, Allocate):
             copied = isinstance(following, Copy) and following.dst == op.block_id
-            for reason, follows in (("copy", copied), ("swap_in", op.block_id in filled)):
+            fills = (("copy", copied), ("swap_in", op.block_id in filled), ("load", op.block_id in loaded))
+            for reason, follows in fills:
                 if op.reason is not None and (op.reason == reason) != follows:
                     yield place, f"allocate: the reason is {op.reason}, and {'a' if follows else 'no'} {reason} follows"
             filled.discard(op.block_id)
+            loaded.discard(op.block_id)
         following = op
 
 

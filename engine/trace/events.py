@@ -30,10 +30,12 @@ LookupReason = Literal[
 ForkReason = Literal["sample", "beam"]
 PreemptionMode = Literal["recompute", "swap"]
 PreemptReason = Literal["last_admitted", "worst_priority", "deadlock"]
-AllocateReason = Literal["admission", "resume", "chunk", "append", "recompute", "copy", "swap_in"]
+AllocateReason = Literal["admission", "resume", "chunk", "append", "recompute", "copy", "swap_in", "load"]
 FreeReason = Literal["finish", "preempt", "swap", "discard"]
 QueueEnd = Literal["front", "back"]
 ReleaseReason = Literal["window", "policy"]
+Medium = Literal["cpu", "disk"]
+ExternalVerdict = Literal["load", "compute", "miss"]
 RELEASED = -1  # in a block table: the block that stood here was released while the sequence runs
 Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
@@ -48,7 +50,7 @@ class _Op(Struct, frozen=True, gc=False, kw_only=True, tag_field="type", forbid_
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that it moves between the pool and the CPU store."""
+        """Bytes that it moves between the pool and what is outside it."""
         return 0
 
 
@@ -111,16 +113,38 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     evicted_for: Int | None = None  # seq_id
 
 
-class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
-    """waiting -> running. Tokens that need no computation: those whose blocks hit, those that come back by `swap_in`.
+class LookupExternal(_Op, frozen=True, kw_only=True, tag="lookup_external"):
+    """The store outside the pool was asked for the blocks that follow those that hit (a connector, as vLLM names it).
 
-    What is swapped in is not looked up: one of the two is 0.
+    `load`: what it has is loaded, because that takes less time than computing it. `compute`: it is there, and computing
+    it is faster. `miss`: it has nothing that would help. The two times are estimates from what loading and prefill took
+    on this machine so far, and clock readings as such; None: not measured yet, and then what is there is loaded.
+
+    `media[i]` says where block i after the hits lies: of a block with content in several groups of layers the slowest.
+    """
+
+    seq_id: Int
+    verdict: ExternalVerdict
+    num_tokens: Int  # asked for: after the hits, whole blocks, without the last token
+    num_found_tokens: Int  # of these, there
+    media: list[Medium] = []  # of each block found
+    num_bytes: Int = 0  # that loading them moves
+    load_seconds: float | None = None
+    compute_seconds: float | None = None
+
+
+class Admit(_Op, frozen=True, kw_only=True, tag="admit"):
+    """waiting -> running. Tokens that need no computation: those whose blocks hit, those that come back by `swap_in`,
+    those whose blocks come from outside the pool by `load`.
+
+    What is swapped in is not looked up: either its number is 0, or the two others are.
     """
 
     seq_id: Int
     num_cached_tokens: Int
     resumed: bool  # admitted again after a preemption
     num_swapped_tokens: Int = 0
+    num_external_tokens: Int = 0  # they follow those that hit
 
 
 class Defer(_Op, frozen=True, kw_only=True, tag="defer"):
@@ -164,6 +188,7 @@ class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
     `recompute`   strategy `none` computes all tokens again in every step
     `copy`        the sequence is about to write to a block that others hold too; `copy` follows
     `swap_in`     content comes back from the CPU store; `swap_in` follows
+    `load`        content comes from outside the pool; `load` follows
     """
 
     holds: ClassVar[int] = 1
@@ -300,6 +325,40 @@ class SwapIn(_Swap, frozen=True, kw_only=True, tag="swap_in"):
     shown: ClassVar[str] = "swap in block {block_id}"
 
 
+class Load(BlockOp, frozen=True, kw_only=True, tag="load"):
+    """The content of a full block comes from outside the pool, where a `store` had put it, perhaps of another run.
+
+    It goes into the block that was just allocated for it; the store keeps its copy.
+    """
+
+    shown: ClassVar[str] = "load block {block_id} from {medium}"
+
+    logical: Int
+    block_id: Int
+    block_hash: bytes
+    medium: Medium
+    num_bytes: Int  # moved: the whole block, all layers of its group
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.num_bytes
+
+
+class Store(_Op, frozen=True, kw_only=True, tag="store"):
+    """A full block's content was copied to the store outside the pool, which had it not; the pool keeps its block."""
+
+    shown: ClassVar[str] = "store block {block_id} in {medium}"
+
+    block_id: Int
+    block_hash: bytes
+    medium: Medium  # the fastest tier that takes it; slower ones have it from there
+    num_bytes: Int
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.num_bytes
+
+
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
     """running -> waiting. The `swap_out` and `free` operations of its blocks come before.
 
@@ -391,6 +450,7 @@ class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
 Op = (
     Submit
     | Lookup
+    | LookupExternal
     | Admit
     | Defer
     | Reserve
@@ -406,6 +466,8 @@ Op = (
     | Adjust
     | SwapOut
     | SwapIn
+    | Load
+    | Store
     | Preempt
     | Discard
     | Drop

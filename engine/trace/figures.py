@@ -30,6 +30,8 @@ from engine.trace.events import (
     Sample,
     Share,
     Submit,
+    SwapIn,
+    SwapOut,
 )
 from engine.trace.geometry import TraceStateError, geometry, group_index
 from engine.trace.limits import UNITS_PER_SLOT, Budget, TooMuchError
@@ -241,7 +243,8 @@ class RunReading:
         totals = self._totals
         if isinstance(op, BlockOp):
             self._hold(op.seq_id, op.holds)
-            totals.swapped_bytes += op.moved_bytes
+        if isinstance(op, SwapOut | SwapIn):
+            totals.swapped_bytes += op.num_bytes
         match op:
             case Submit():
                 request = (op.request_id, self._named[op.request_id])

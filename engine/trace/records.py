@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from msgspec import Struct
 
-from engine.trace.events import Op
+from engine.trace.events import Medium, Op
 from engine.trace.limits import Int
 
 FORMAT = "kvtrace"
@@ -169,6 +169,7 @@ class Timing(Struct, frozen=True, gc=False, kw_only=True):
     prepare: float = 0.0
     forward: float = 0.0
     sample: float = 0.0
+    transfer: float = 0.0  # of `prepare` and `sample`: content that moved between the pool and what is outside it
     tokenize: float = 0.0  # a submission: of texts into token ids, before it was made
     detokenize: float = 0.0  # of `sample`: of the chosen ids into text, with the look for stop strings
     compiled: bool = False  # the forward pass ran as machine code: whether that is ready in time is the clock's too
@@ -246,6 +247,17 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
         return self.blocks_held * self.block_size - self.tokens_held
 
 
+class TierFigures(Struct, frozen=True, gc=False, kw_only=True):
+    """What a tier outside the pool holds after the record. Several runs may share it, so no log says it all."""
+
+    medium: Medium
+    num_blocks: Int
+    num_bytes: Int
+    max_bytes: Int
+    num_dropped: Int = 0  # blocks that could not be kept or read, since the store was opened
+    last_drop: str = ""  # why the last of them
+
+
 class Work(Struct, frozen=True, gc=False, kw_only=True):
     """Derived from the batch by `accounting.work`; no measurement."""
 
@@ -289,6 +301,7 @@ class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
     memory: Memory
     work: Work | None = None
     cache_tensors: CacheTensors | None = None  # None: nobody counted (`count_copies`)
+    tiers: list[TierFigures] = []  # outside the pool, the fastest first
     has_capture: bool = False
     # What guards and checks found wrong in a run with a fault put in on purpose; empty = nothing. Old logs: only text.
     integrity: list[Objection] | str = ""

@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from msgspec.structs import replace
 
-from engine.trace.events import Adjust, Cache, Choose, Evict, Finish, Op, Sample, Setting, Submit
+from engine.trace.events import Adjust, Cache, Choose, Evict, Finish, Load, Op, Sample, Setting, Store, Submit
 from engine.trace.records import BatchEntry, Output, StepRecord
 
 HIDDEN = 0  # stands for every token id
@@ -51,7 +51,7 @@ class Redaction:
                 parent_hash=None if op.parent_hash is None else self._hidden(op.parent_hash),
                 token_ids=[HIDDEN] * len(op.token_ids),
             )
-        if isinstance(op, Evict):
+        if isinstance(op, Evict | Load | Store):
             return replace(op, block_hash=self._hidden(op.block_hash))
         if isinstance(op, Sample):
             return replace(op, token_id=HIDDEN, sampled_token_id=None)

@@ -25,7 +25,7 @@ export const STRUCTS = {
   ],
   Admit: [
     {"seq_id": "int", "num_cached_tokens": "int", "resumed": "bool"},
-    {"num_swapped_tokens": "int"},
+    {"num_swapped_tokens": "int", "num_external_tokens": "int"},
   ],
   Allocate: [
     {"seq_id": "int", "block_id": "int", "logical": "int"},
@@ -33,7 +33,16 @@ export const STRUCTS = {
       "reason": {
         "either": [
           {
-            "one": ["admission", "append", "chunk", "copy", "recompute", "resume", "swap_in"],
+            "one": [
+              "admission",
+              "append",
+              "chunk",
+              "copy",
+              "load",
+              "recompute",
+              "resume",
+              "swap_in",
+            ],
           },
           "null",
         ],
@@ -167,6 +176,17 @@ export const STRUCTS = {
     },
     {"out": {"either": ["array", "null"]}},
   ],
+  Load: [
+    {
+      "seq_id": "int",
+      "logical": "int",
+      "block_id": "int",
+      "block_hash": "bytes",
+      "medium": {"one": ["cpu", "disk"]},
+      "num_bytes": "int",
+    },
+    {},
+  ],
   Lookup: [
     {
       "seq_id": "int",
@@ -198,6 +218,20 @@ export const STRUCTS = {
       "lost_block_id": {"either": ["int", "null"]},
       "evicted_in": {"either": ["int", "null"]},
       "evicted_for": {"either": ["int", "null"]},
+    },
+  ],
+  LookupExternal: [
+    {
+      "seq_id": "int",
+      "verdict": {"one": ["compute", "load", "miss"]},
+      "num_tokens": "int",
+      "num_found_tokens": "int",
+    },
+    {
+      "media": {"list": {"one": ["cpu", "disk"]}},
+      "num_bytes": "int",
+      "load_seconds": {"either": ["float", "null"]},
+      "compute_seconds": {"either": ["float", "null"]},
     },
   ],
   Machine: [
@@ -352,6 +386,7 @@ export const STRUCTS = {
           "tagged": {
             "submit": "Submit",
             "lookup": "Lookup",
+            "lookup_external": "LookupExternal",
             "admit": "Admit",
             "defer": "Defer",
             "reserve": "Reserve",
@@ -367,6 +402,8 @@ export const STRUCTS = {
             "adjust": "Adjust",
             "swap_out": "SwapOut",
             "swap_in": "SwapIn",
+            "load": "Load",
+            "store": "Store",
             "preempt": "Preempt",
             "discard": "Discard",
             "drop": "Drop",
@@ -382,9 +419,19 @@ export const STRUCTS = {
       "prompt_logprobs": {"list": "PromptLogprob"},
       "work": {"either": ["Work", "null"]},
       "cache_tensors": {"either": ["CacheTensors", "null"]},
+      "tiers": {"list": "TierFigures"},
       "has_capture": "bool",
       "integrity": {"either": [{"list": "Objection"}, "str"]},
     },
+  ],
+  Store: [
+    {
+      "block_id": "int",
+      "block_hash": "bytes",
+      "medium": {"one": ["cpu", "disk"]},
+      "num_bytes": "int",
+    },
+    {},
   ],
   Submit: [
     {
@@ -435,6 +482,15 @@ export const STRUCTS = {
     },
     {},
   ],
+  TierFigures: [
+    {
+      "medium": {"one": ["cpu", "disk"]},
+      "num_blocks": "int",
+      "num_bytes": "int",
+      "max_bytes": "int",
+    },
+    {"num_dropped": "int", "last_drop": "str"},
+  ],
   Timing: [
     {"at": "float"},
     {
@@ -442,6 +498,7 @@ export const STRUCTS = {
       "prepare": "float",
       "forward": "float",
       "sample": "float",
+      "transfer": "float",
       "tokenize": "float",
       "detokenize": "float",
       "compiled": "bool",

@@ -14,13 +14,22 @@ export interface Admit {
   num_cached_tokens: number;
   resumed: boolean;
   num_swapped_tokens?: number;
+  num_external_tokens?: number;
 }
 
 export interface Allocate {
   seq_id: number;
   block_id: number;
   logical: number;
-  reason?: "admission" | "append" | "chunk" | "copy" | "recompute" | "resume" | "swap_in" | null;
+  reason?: 
+    | "admission"
+    | "append"
+    | "chunk"
+    | "copy"
+    | "load"
+    | "recompute"
+    | "resume"
+    | "swap_in" | null;
 }
 
 export interface AttentionRows {
@@ -175,6 +184,15 @@ export interface LayerCapture {
   out?: NdArray | null;
 }
 
+export interface Load {
+  seq_id: number;
+  logical: number;
+  block_id: number;
+  block_hash: Uint8Array;
+  medium: "cpu" | "disk";
+  num_bytes: number;
+}
+
 export interface Lookup {
   seq_id: number;
   verdict: "disabled" | "hit" | "miss" | "skipped" | "too_short";
@@ -195,6 +213,17 @@ export interface Lookup {
   lost_block_id?: number | null;
   evicted_in?: number | null;
   evicted_for?: number | null;
+}
+
+export interface LookupExternal {
+  seq_id: number;
+  verdict: "compute" | "load" | "miss";
+  num_tokens: number;
+  num_found_tokens: number;
+  media?: ("cpu" | "disk")[];
+  num_bytes?: number;
+  load_seconds?: number | null;
+  compute_seconds?: number | null;
 }
 
 export interface Machine {
@@ -342,8 +371,16 @@ export interface StepRecord {
   prompt_logprobs?: PromptLogprob[];
   work?: Work | null;
   cache_tensors?: CacheTensors | null;
+  tiers?: TierFigures[];
   has_capture?: boolean;
   integrity?: Objection[] | string;
+}
+
+export interface Store {
+  block_id: number;
+  block_hash: Uint8Array;
+  medium: "cpu" | "disk";
+  num_bytes: number;
 }
 
 export interface Submit {
@@ -376,12 +413,22 @@ export interface SwapOut {
   num_bytes: number;
 }
 
+export interface TierFigures {
+  medium: "cpu" | "disk";
+  num_blocks: number;
+  num_bytes: number;
+  max_bytes: number;
+  num_dropped?: number;
+  last_drop?: string;
+}
+
 export interface Timing {
   at: number;
   schedule?: number;
   prepare?: number;
   forward?: number;
   sample?: number;
+  transfer?: number;
   tokenize?: number;
   detokenize?: number;
   compiled?: boolean;
@@ -410,6 +457,7 @@ export interface Write {
 export type Op =
   | (Submit & { type: "submit" })
   | (Lookup & { type: "lookup" })
+  | (LookupExternal & { type: "lookup_external" })
   | (Admit & { type: "admit" })
   | (Defer & { type: "defer" })
   | (Reserve & { type: "reserve" })
@@ -425,6 +473,8 @@ export type Op =
   | (Adjust & { type: "adjust" })
   | (SwapOut & { type: "swap_out" })
   | (SwapIn & { type: "swap_in" })
+  | (Load & { type: "load" })
+  | (Store & { type: "store" })
   | (Preempt & { type: "preempt" })
   | (Discard & { type: "discard" })
   | (Drop & { type: "drop" })

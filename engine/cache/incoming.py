@@ -1,0 +1,51 @@
+"""Content that comes into the pool from outside it: which logical blocks of a sequence, and for what reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from engine.trace.events import AllocateReason, Medium
+
+
+class Source(NamedTuple):
+    """Where the content of one block lies outside the pool."""
+
+    block_hash: bytes
+    medium: Medium
+
+
+class Incoming(NamedTuple):
+    """Of one group of layers: the blocks of `logicals`, all within [begin, end), get their content from outside.
+
+    The others in that range get no block, because no later query of the sequence sees them: they are RELEASED.
+    """
+
+    reason: AllocateReason  # of the blocks in `logicals`
+    begin: int
+    end: int
+    logicals: frozenset[int]
+
+    @property
+    def num_released(self) -> int:
+        """Table entries without a block."""
+        return self.end - self.begin - len(self.logicals)
+
+    def is_released(self, logical: int) -> bool:
+        """Whether the entry gets no block."""
+        return self.begin <= logical < self.end and logical not in self.logicals
+
+
+NOTHING = Incoming("admission", 0, 0, frozenset())
+
+
+class Loading(NamedTuple):
+    """What a sequence that is about to be admitted loads: blocks [first, end), in every group those that it needs."""
+
+    first: int  # logical: the number of blocks that hit
+    end: int
+    sources: Sequence[Mapping[int, Source]]  # of each group: by logical block
+
+    def of(self, group: int) -> Incoming:
+        """The blocks of one group."""
+        return Incoming("load", self.first, self.end, frozenset(self.sources[group]))

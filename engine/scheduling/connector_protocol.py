@@ -1,0 +1,58 @@
+"""What the scheduler asks of a connector, by vLLM's names; `engine.connector` has them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+from engine.scheduling.cache_protocol import Cache, Match
+from engine.scheduling.sequence import Sequence
+from engine.trace.events import LookupExternal
+
+
+class Connector(Protocol):
+    """Knows of keys and values outside the pool. None of these methods changes a block."""
+
+    def get_num_new_matched_tokens(self, request: Sequence, num_computed_tokens: int) -> tuple[int | None, bool]:
+        """How many tokens after the first `num_computed_tokens` it has, whole blocks, and whether they come later than
+        this step (then the request waits for them). None: it does not know yet; ask again at the next step.
+        """
+
+    def matched(self, request: Sequence) -> tuple[Any, LookupExternal | None]:
+        """Of the last answer for this request: what the cache's `allocate` takes as `loading` (None: nothing is
+        loaded), and what the trace says of it (None: nothing was asked).
+        """
+
+    def update_state_after_alloc(
+        self, request: Sequence, block_tables: list[list[int]], num_external_tokens: int
+    ) -> None:
+        """The request has its blocks: its tables, of each group, with those of the external tokens among them."""
+
+    def request_finished(self, request: Sequence, block_tables: list[list[int]]) -> tuple[bool, Any]:
+        """The request is about to give up its blocks. Whether it must keep them for now, and what its answer says of
+        them.
+        """
+
+
+class External(NamedTuple):
+    """What of a waiting sequence is outside the pool, after the blocks that hit."""
+
+    match: Match  # of the pool, as the beginning of all that is there
+    num_tokens: int  # that will be loaded
+    loading: Any
+    operation: LookupExternal | None
+
+    @property
+    def end(self) -> int:
+        """Leading tokens that need no computation."""
+        return self.match.num_tokens + self.num_tokens
+
+
+def ask_outside(connector: Connector | None, cache: Cache, sequence: Sequence, match: Match) -> External:
+    """Ask the connector, where there is one, what it has of the sequence after `match`."""
+    if connector is None or match.verdict in ("disabled", "skipped"):
+        return External(match, 0, None, None)
+    count, _ = connector.get_num_new_matched_tokens(sequence, match.num_tokens)
+    loading, operation = connector.matched(sequence)
+    if not count:
+        return External(match, 0, None, operation)
+    return External(cache.followed(match, loading), count, loading, operation)
