@@ -9,6 +9,9 @@ from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike, Re
 from app.pool_bytes import pool_bytes
 from app.settings import MIB
 from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.connector.base import KVConnector
+from engine.connector.offloading import OffloadingConnector, may_offload
+from engine.connector.tiers.tiers import Tiers
 from engine.intake import RequestSpec
 from engine.lab.change import Change
 from engine.lab.faults import make_engine
@@ -26,12 +29,21 @@ SMALL_BUDGET = 128 * 1024  # bytes of arrays a step, of a log that travels: of a
 class LiveEngine:
     """An `Engine` with captures on."""
 
-    def __init__(self, model: LoadedModel, config: EngineConfig, path: Path | None, is_small: bool = False) -> None:
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        path: Path | None,
+        is_small: bool = False,
+        connector: KVConnector | None = None,
+    ) -> None:
         self._is_float32 = model.facts.dtype == "float32"
         self._is_small = is_small
         self._captures = self._is_watched = True
         self._focus: tuple[list[int] | None, list[int] | None] = (None, None)
-        self._engine = make_engine(model, config, log_path=path, capture=self._observing(None, None))
+        self._engine = make_engine(
+            model, config, log_path=path, capture=self._observing(None, None), connector=connector
+        )
         assert self._engine.log is not None  # keep_log
         self.log: TraceWriter = self._engine.log
 
@@ -124,12 +136,17 @@ def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -
         )
 
 
-def engine_builder(model: LoadedModel, max_pool_bytes: int, is_small: bool = False) -> BuildEngine:
-    """Builds engines on `model`, within the limits. `is_small`: whose logs travel, as those of recorded lessons."""
+def engine_builder(
+    model: LoadedModel, max_pool_bytes: int, is_small: bool = False, tiers: Tiers | None = None
+) -> BuildEngine:
+    """Builds engines on `model`, within the limits. `is_small`: whose logs travel, as those of recorded lessons.
+    `tiers`: where they keep full blocks outside their pools.
+    """
 
     def build(config: EngineConfig, path: Path | None) -> LiveEngine:
         check_limits(model.facts, config, max_pool_bytes)
-        return LiveEngine(model, config, path, is_small)
+        connector = OffloadingConnector(tiers, model, config) if tiers and may_offload(config) else None
+        return LiveEngine(model, config, path, is_small, connector)
 
     return build
 

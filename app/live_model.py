@@ -11,6 +11,7 @@ from app.live_engine import check_limits, engine_builder
 from app.settings import ServerSettings
 from engine.accounting.memory import kv_bytes_per_token
 from engine.config import EngineConfig
+from engine.connector.tiers.tiers import Tiers
 from engine.machine import free_device_bytes, machine_facts, measure_roofs, memory_bytes
 from engine.model.compiled import Compilation, compile_in_background
 from engine.model.loaded import LoadedModel
@@ -25,7 +26,10 @@ from engine.trace.records import Machine, ModelFacts, TokenizerFacts
 class LiveModel:
     """Implements `ServedModel`."""
 
-    def __init__(self, model: LoadedModel, is_shipped: bool, settings: ServerSettings) -> None:
+    def __init__(
+        self, model: LoadedModel, is_shipped: bool, settings: ServerSettings, tiers: Tiers | None = None
+    ) -> None:
+        """`tiers`: where its runs keep full blocks outside their pools."""
         self._model = model
         self._is_shipped = is_shipped
         self.facts: ModelFacts = model.facts
@@ -34,7 +38,7 @@ class LiveModel:
         )
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.num_bytes: int = weight_bytes(model.module)
-        self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes)
+        self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes, tiers=tiers)
         self.build_small: BuildEngine = engine_builder(model, settings.max_pool_bytes, is_small=True)
         self._max_pool_bytes = settings.max_pool_bytes
         self._compilation: Compilation | None = None
@@ -102,14 +106,20 @@ class LiveModel:
 
 
 def load(
-    name_or_path: str, dtype: str, device: str, settings: ServerSettings, telling: Callable[[Stage], object]
+    name_or_path: str,
+    dtype: str,
+    device: str,
+    settings: ServerSettings,
+    telling: Callable[[Stage], object],
+    tiers: Tiers | None = None,
 ) -> LiveModel:
-    """Load a model to serve it. `telling` is called with what is done next.
+    """Load a model to serve it. `telling` is called with what is done next; `tiers`: see `LiveModel`.
 
     Raises:
         ModelError: one sentence.
     """
-    return LiveModel(load_model(name_or_path, dtype, device, telling=telling), name_or_path in SHIPPED, settings)
+    model = load_model(name_or_path, dtype, device, telling=telling)
+    return LiveModel(model, name_or_path in SHIPPED, settings, tiers)
 
 
 def weigh(name_or_path: str, dtype: str, device: str) -> int:

@@ -153,6 +153,11 @@ class Engine:
         if self.log is not None:
             self.log.close()
 
+    def disconnect(self) -> None:
+        """From now on nothing comes from outside the pool, and nothing goes there."""
+        self._connector.close()
+        self._connector = self._scheduler.connector = KVConnector()
+
     def add_request(
         self,
         prompt: str | list[int],

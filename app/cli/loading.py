@@ -14,6 +14,7 @@ from engine.model.stages import IN_WORDS, Stage
 
 if TYPE_CHECKING:
     from app.live_model import LiveModel
+    from engine.connector.tiers.tiers import Tiers
 
 
 def load(
@@ -23,9 +24,10 @@ def load(
     settings: ServerSettings,
     aloud: bool | None = None,
     telling: Callable[[Stage], object] = lambda stage: None,
+    tiers: Tiers | None = None,
 ) -> LiveModel:
     """The model. What is done is told at once, `aloud` or, if that is None, where somebody sits at a terminal; and to
-    `telling`.
+    `telling`. `tiers`: where its runs keep full blocks outside their pools.
 
     Raises:
         UserError: it cannot be opened, and why.
@@ -48,7 +50,7 @@ def load(
     from app import live_model
 
     try:
-        return live_model.load(name, dtype, device, settings, tell)
+        return live_model.load(name, dtype, device, settings, tell, tiers)
     except ValueError as error:  # ModelError
         raise UserError(str(error)) from error
 

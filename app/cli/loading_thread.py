@@ -17,6 +17,7 @@ from app.settings import ServerSettings
 
 if TYPE_CHECKING:
     from app.live_model import LiveModel
+    from engine.connector.tiers.tiers import Tiers
 
 
 class LoadingThread:
@@ -24,9 +25,11 @@ class LoadingThread:
     its `Served`, and in the terminal.
     """
 
-    def __init__(self, arguments: argparse.Namespace, settings: ServerSettings, first: Served) -> None:
-        """`arguments.model`: names and folders, the first one first."""
-        self._arguments, self._settings, self._first = arguments, settings, first
+    def __init__(
+        self, arguments: argparse.Namespace, settings: ServerSettings, first: Served, tiers: Tiers | None = None
+    ) -> None:
+        """`arguments.model`: names and folders, the first one first. `tiers`: where all of them keep full blocks."""
+        self._arguments, self._settings, self._first, self._tiers = arguments, settings, first, tiers
         self._sources = {served_name(given): given for given in arguments.model}
         self._thread: threading.Thread | None = None
         self._compiled: weakref.WeakSet[LiveModel] = weakref.WeakSet()  # or on the way; what is let go must be free
@@ -91,7 +94,7 @@ class LoadingThread:
     def _read(self, served: Served) -> LiveModel:
         given = self._arguments
         name = self._sources.get(served.name, served.name)
-        return load(name, given.dtype, given.device, self._settings, True, served.begin)
+        return load(name, given.dtype, given.device, self._settings, True, served.begin, self._tiers)
 
     def _have(self, served: Served, model: LiveModel, is_compiled: bool) -> None:
         served.have(model)

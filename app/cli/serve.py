@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.api_options import add_api_options, api_settings
+from app.cli.kv_offload import add_kv_offload_options, kv_offload
 from app.cli.listening import add_server_options, bound_socket, check_queue, serve_until_stopped, server_settings
 from app.cli.loading_thread import LoadingThread
 from app.cli.observing import access_log, add_observing_options, request_spans
@@ -56,6 +57,7 @@ def add_parser(commands: Any) -> None:
         "folder, made when the first is kept)",
     )
     add_api_options(parser)
+    add_kv_offload_options(parser)
     server.add_argument(
         "--message-queue",
         metavar="URL",
@@ -109,11 +111,16 @@ def run(arguments: argparse.Namespace) -> int:
         api=api_settings(arguments),
         message_queue=arguments.message_queue,
     )
-    with bound_socket(arguments) as bound, access_log(arguments) as log, request_spans(arguments) as spans:
+    with (
+        bound_socket(arguments) as bound,
+        access_log(arguments) as log,
+        request_spans(arguments) as spans,
+        kv_offload(arguments) as tiers,
+    ):
         from app.server import create_app
 
         served = Served.loading(first)
-        loading = LoadingThread(arguments, settings, served)
+        loading = LoadingThread(arguments, settings, served, tiers)
         at_hand = [name for name in SHIPPED if name not in (first, *others)]
         named = [Served.unloaded(name, "named") for name in others]
         more = [*named, *(Served.unloaded(name, "at_hand") for name in at_hand)]

@@ -56,7 +56,7 @@ class BlockTiers:
         rows = torch.cat(parts, dim=1).cpu().numpy()  # [n, bytes_per_block]
         return [memoryview(row) for row in rows]
 
-    def put(self, contents: Sequence[tuple[int, memoryview]]) -> None:
+    def put(self, contents: Sequence[tuple[int, bytes]]) -> None:
         """Give blocks the content that `take` took, perhaps of another engine with the same tensors.
 
         Raises:

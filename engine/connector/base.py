@@ -42,7 +42,7 @@ class Books(Protocol):
 class KVConnectorMetadata(NamedTuple):
     """What one step has to do; lists of (group, block id, ...)."""
 
-    loads: list[tuple[int, int, memoryview]]  # and the content
+    loads: list[tuple[int, int, bytes]]  # and the content
     saves: list[tuple[int, int, bytes]]  # and the block's hash
 
 

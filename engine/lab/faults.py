@@ -20,6 +20,7 @@ from engine.cache.block_table import BlockTables
 from engine.cache.guards import IntegrityError, objection_of
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import EngineConfig, FaultName
+from engine.connector.base import KVConnector
 from engine.engine import Engine
 from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput
@@ -38,11 +39,12 @@ def make_engine(
     *,
     log_path: Path | None = None,
     capture: CaptureRequest | None = None,
+    connector: KVConnector | None = None,
     keep_log: bool = True,
 ) -> Engine:
     """An engine with the fault that `config.fault` names, a healthy one for None. Arguments and errors: `Engine`'s."""
     kind = Engine if config.fault is None else FaultyEngine
-    return kind(model, config, log_path=log_path, capture=capture, keep_log=keep_log)
+    return kind(model, config, log_path=log_path, capture=capture, connector=connector, keep_log=keep_log)
 
 
 class FaultyEngine(Engine):

@@ -27,7 +27,7 @@ from engine.engine import Engine
 from engine.intake import RequestError, RequestSpec
 from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
 from engine.trace.compare import first_op_that_differs, same
-from engine.trace.events import Adjust, Choose, Finish, Fork, Op, Setting, Submit
+from engine.trace.events import Adjust, Choose, Finish, Fork, Load, LookupExternal, Op, Setting, Store, Submit
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
 
@@ -81,6 +81,7 @@ class Rerun:
             raise RerunError(f"settings hold from the first step on: such a fork comes after 0 records, not {at}")
         assert engine.log is not None
         check_origin(source.header, engine.log.header, same_settings=not isinstance(change, ConfigChange))
+        engine.disconnect()  # what lay outside the pool then need not lie there now
         self._players = _Players()
         self._progress = self._play()
 
@@ -133,6 +134,11 @@ class Rerun:
         before = len(log)
         try:
             self._players.note(logged)
+            if any(isinstance(op, Load) for op in logged.ops):
+                raise RerunError(
+                    f"in record {logged.index} blocks came from outside the pool, of a run that is not in this log: no "
+                    "run can be run again past that"
+                )
             if logged.kind == "step":
                 return self.engine.step()
             if failure := _failure(logged):
@@ -302,16 +308,19 @@ def sampling_of(fields: dict[str, Setting]) -> SamplingParams:
 
 
 def compare(logged: StepRecord, found: StepRecord) -> None:
-    """Raise where two records differ in more than clock readings and captures.
+    """Raise where two records differ in more than clock readings, captures and what the store outside said and took.
 
     Raises:
         RerunMismatch: the first part that differs.
     """
     if logged.kind != found.kind:
         raise RerunMismatch(logged.index, None, "kind", logged.kind, found.kind)
-    place = first_op_that_differs(logged.ops, found.ops)
+    ops_of: list[list[Op]] = [
+        [op for op in record.ops if not isinstance(op, LookupExternal | Store)] for record in (logged, found)
+    ]
+    place = first_op_that_differs(*ops_of)
     if place is not None:
-        theirs, ours = (ops[place] if place < len(ops) else None for ops in (logged.ops, found.ops))
+        theirs, ours = (ops[place] if place < len(ops) else None for ops in ops_of)
         raise RerunMismatch(logged.index, place, "ops", theirs, ours)
     for part in ("step", "batch", "outputs", "prompt_logprobs", "memory", "work", "integrity"):
         theirs, ours = getattr(logged, part), getattr(found, part)

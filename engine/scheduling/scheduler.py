@@ -73,7 +73,7 @@ class Scheduler:
         connector: Connector | None = None,
     ) -> None:
         self._cache = cache
-        self._connector = connector
+        self.connector = connector  # may be replaced between steps
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
         self._splits = enable_chunked_prefill and not recompute_all
@@ -213,8 +213,8 @@ class Scheduler:
 
     def finish(self, sequence: Sequence, reason: FinishReason, detail: str = "") -> None:
         """A waiting or running sequence is done; its blocks are freed. Not between `schedule` and `commit`."""
-        if self._connector is not None:
-            self._connector.request_finished(sequence, self._cache.block_tables(sequence.seq_id))
+        if self.connector is not None:
+            self.connector.request_finished(sequence, self._cache.block_tables(sequence.seq_id))
         if sequence.status == "running":
             self._running.remove(sequence)
             self._cache.free(sequence.seq_id, "finish")
@@ -296,7 +296,7 @@ class Scheduler:
             return self._defer(sequence, "max_num_seqs", 1 + sequence.num_forks, places)
         if self._cache.num_swapped_tokens(sequence.seq_id):
             return self._admit_swapped(sequence, step)
-        outside = ask_outside(self._connector, self._cache, sequence, look_up(self._cache, sequence))
+        outside = ask_outside(self.connector, self._cache, sequence, look_up(self._cache, sequence))
         match, loading = outside.match, outside.loading
         num_missing = sequence.num_tokens - outside.end
         num_tokens = self._num_schedulable(num_missing, step)
@@ -314,9 +314,9 @@ class Scheduler:
         self._run(sequence, step, num_cached_tokens=match.num_tokens, num_external_tokens=outside.num_tokens)
         allocated = self._cache.allocate(sequence.seq_id, covered, reason, match.hits, loading)
         assert allocated, "demand said that it fits"
-        if self._connector is not None:
+        if self.connector is not None:
             tables = self._cache.block_tables(sequence.seq_id)
-            self._connector.update_state_after_alloc(sequence, tables, outside.num_tokens)
+            self.connector.update_state_after_alloc(sequence, tables, outside.num_tokens)
         self._cache_blocks(sequence, end)
         step.add(sequence, num_tokens)
         return True
@@ -394,7 +394,7 @@ class Scheduler:
         num_swapped, hits, loading = self._cache.num_swapped_tokens(sequence.seq_id), (), None
         start = num_swapped
         if not num_swapped:
-            outside = ask_outside(self._connector, self._cache, sequence, look_up(self._cache, sequence))
+            outside = ask_outside(self.connector, self._cache, sequence, look_up(self._cache, sequence))
             start, hits, loading = outside.end, outside.match.hits, outside.loading
         num_tokens = sequence.num_tokens - start
         if self._splits:

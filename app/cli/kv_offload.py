@@ -1,0 +1,58 @@
+"""Options of the store under the pools, and the store itself for as long as a server runs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from app.cli.options import UserError
+from engine.connector.tiers.settings import SettingError, parse_disk, parse_size
+
+if TYPE_CHECKING:
+    from engine.connector.tiers.tiers import Tiers
+
+
+def add_kv_offload_options(parser: argparse.ArgumentParser) -> None:
+    """`--kv-offload-cpu` and `--kv-offload-disk`."""
+    group = parser.add_argument_group("kv offload", "full blocks are kept outside the pool too, shared by all runs")
+    group.add_argument("--kv-offload-cpu", metavar="SIZE", help="CPU memory for them, as 1GiB (default: none)")
+    group.add_argument(
+        "--kv-offload-disk",
+        metavar="DIR:SIZE",
+        help="a folder for them that survives restarts, and several servers may share, and what it may hold, as "
+        "kv-blocks:10GiB; who can read it can find out what was asked (default: none)",
+    )
+
+
+@contextlib.contextmanager
+def kv_offload(arguments: argparse.Namespace) -> Iterator[Tiers | None]:
+    """The store that is asked for; at the end what waits is written.
+
+    Raises:
+        UserError: an option cannot be read, or the folder not be used.
+    """
+    cpu, disk = arguments.kv_offload_cpu, arguments.kv_offload_disk
+    if cpu is None and disk is None:
+        yield None
+        return
+    if disk is not None and arguments.api_private:
+        raise UserError("--kv-offload-disk keeps what prompts left in the cache on disk, and --api-private nothing")
+    try:
+        cpu_bytes = None if cpu is None else parse_size(cpu)
+        disk_setting = None if disk is None else parse_disk(disk)
+    except SettingError as error:
+        raise UserError(f"--kv-offload: {error}") from error
+    from engine.connector.tiers.shared_folder import FolderError
+    from engine.connector.tiers.tiers import Tiers
+
+    try:
+        tiers = Tiers(cpu_bytes, disk_setting)
+    except FolderError as error:
+        raise UserError(f"--kv-offload-disk: {error}") from error
+    try:
+        yield tiers
+    finally:
+        if lost := tiers.close():
+            print(f"{lost} blocks were not written to {disk}: the disk was too slow", flush=True)

@@ -1,0 +1,62 @@
+"""What the numbers in an engine's blocks mean, for a store that blocks of other engines lie in too."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+import transformers
+
+from engine.cache.block_groups import GroupPlan
+from engine.cache.reach import reaches_of
+from engine.config import EngineConfig
+from engine.connector.tiers.keys import GroupFacts, LayoutFacts, NamedBytes, layout_digest, weights_digest
+from engine.model.loaded import LoadedModel
+
+# of a configuration: where it came from and what it is called, which changes no number
+NAMES = ("_name_or_path", "name_or_path", "transformers_version", "torch_dtype", "dtype", "architectures")
+
+_digests: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()  # of weights, by module
+
+
+def layout_of(
+    model: LoadedModel, config: EngineConfig, plans: Sequence[GroupPlan], bytes_per_block: Sequence[int]
+) -> bytes:
+    """The layout digest of an engine. `config`: as resolved; `bytes_per_block`: of each group.
+
+    The first time for a model its weights are read once, about a second for each GiB.
+    """
+    reaches = reaches_of(model.facts.sliding_windows, config.policy)
+    said = {name: value for name, value in model.module.config.to_dict().items() if name not in NAMES}
+    return layout_digest(
+        LayoutFacts(
+            weights=_weights(model.module),
+            config=said,
+            numerics={
+                "dtype": str(model.dtype),
+                "device": model.device.type,
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+            },
+            kv_cache_dtype=config.kv_cache_dtype,
+            block_size=config.block_size,
+            groups=[
+                GroupFacts(plan.layers, [(reaches[i].window, reaches[i].sinks) for i in plan.layers], size)
+                for plan, size in zip(plans, bytes_per_block, strict=True)
+            ],
+        )
+    )
+
+
+def _weights(module: Any) -> bytes:
+    if module not in _digests:
+        _digests[module] = weights_digest(_tensors(module))
+    return _digests[module]
+
+
+def _tensors(module: Any) -> Iterator[NamedBytes]:
+    for name, tensor in module.state_dict().items():
+        data = tensor.detach().reshape(-1).contiguous().view(torch.uint8).cpu().numpy()
+        yield NamedBytes(name, str(tensor.dtype), list(tensor.shape), memoryview(data))

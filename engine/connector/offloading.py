@@ -1,0 +1,243 @@
+"""Tiers under the pool: full blocks are kept in CPU memory and on disk, and come back where that is faster than
+computing them again. vLLM has this as its OffloadingConnector.
+
+Each block that gets its hash in a step is copied out after the step's forward pass, unless the store has it. A sequence
+that is about to be admitted asks for the blocks after those that hit in the pool. What the store has is read and
+verified while scheduling, so a block that counts as loaded is at hand: a damaged one is a miss, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from engine.cache.block_tiers import BlockTiers
+from engine.cache.incoming import Loading, Source
+from engine.config import EngineConfig
+from engine.connector.base import Books, KVConnector, KVConnectorMetadata
+from engine.connector.layout import layout_of
+from engine.connector.tiers.keys import store_key
+from engine.connector.tiers.speeds import Planned
+from engine.connector.tiers.tiers import Tiers
+from engine.model.loaded import LoadedModel
+from engine.resolve import resolve_for
+from engine.scheduling.sequence import Sequence as Request
+from engine.trace.events import Cache, LookupExternal, Medium, Op, Store
+from engine.trace.records import TierFigures
+
+SLOWER: dict[Medium, int] = {"cpu": 0, "disk": 1}
+
+
+class Found(NamedTuple):
+    """What the store has for one waiting sequence."""
+
+    num_computed_tokens: int  # it was asked for what follows these
+    loading: Loading | None  # None: nothing is loaded
+    payloads: list[dict[int, bytes]]  # of each group: by logical block
+    operation: LookupExternal | None
+
+
+NOTHING = Found(0, None, [], None)
+
+
+def may_offload(config: EngineConfig) -> bool:
+    """Whether such an engine has blocks with a hash, and they are what they should be."""
+    return config.strategy == "paged" and config.enable_prefix_caching and config.fault is None
+
+
+class OffloadingConnector(KVConnector):
+    """Between one engine and a store that several may share."""
+
+    def __init__(self, tiers: Tiers, model: LoadedModel, config: EngineConfig) -> None:
+        """`config`: of the engine."""
+        self._tiers = tiers
+        self._model = model
+        self._resolved = resolve_for(config, model.facts)
+        self._found: dict[int, Found] = {}  # by sequence, of those that wait
+        self._loads: list[tuple[int, int, bytes]] = []  # of the step that is being scheduled
+
+    def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
+        self._books, self._kv_caches, self._emit = books, list(kv_caches), emit
+        sizes = [cache.bytes_per_block for cache in kv_caches]
+        self._layout = layout_of(self._model, self._resolved.config, self._resolved.groups, sizes)
+
+    # while scheduling
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
+        found = self._found.get(request.seq_id)
+        if found is None or found.num_computed_tokens != num_computed_tokens:
+            found = self._found[request.seq_id] = self._find(request, num_computed_tokens)
+        loading = found.loading
+        return (loading.end - loading.first) * self._books.block_size if loading else 0, False
+
+    def matched(self, request: Request) -> tuple[Loading | None, LookupExternal | None]:
+        found = self._found[request.seq_id]
+        return found.loading, found.operation
+
+    def update_state_after_alloc(
+        self, request: Request, block_tables: list[list[int]], num_external_tokens: int
+    ) -> None:
+        found = self._found.pop(request.seq_id, NOTHING)
+        for group, payloads in enumerate(found.payloads):
+            self._loads += [(group, block_tables[group][logical], data) for logical, data in payloads.items()]
+
+    def request_finished(self, request: Request, block_tables: list[list[int]]) -> tuple[bool, Any]:
+        self._found.pop(request.seq_id, None)
+        return False, None
+
+    # around the forward pass
+
+    def build_connector_meta(self, ops: Sequence[Op]) -> KVConnectorMetadata:
+        saves = [(self._books.group_of(op.block_id), op.block_id, op.block_hash) for op in ops if isinstance(op, Cache)]
+        loads, self._loads = self._loads, []
+        return KVConnectorMetadata(loads, saves)
+
+    def start_load_kv(self, meta: KVConnectorMetadata) -> None:
+        if not meta.loads:
+            return
+        begin = time.perf_counter()
+        for group, cache in enumerate(self._kv_caches):
+            cache.put([(block_id, data) for index, block_id, data in meta.loads if index == group])
+        num_bytes = sum(len(data) for _, _, data in meta.loads)
+        self._tiers.speeds.note_placing(num_bytes, time.perf_counter() - begin)
+
+    def wait_for_save(self, meta: KVConnectorMetadata) -> None:
+        for group, cache in enumerate(self._kv_caches):
+            missing: dict[bytes, tuple[int, bytes]] = {}
+            for index, block_id, block_hash in meta.saves:
+                key = store_key(self._layout, block_hash, group)
+                if index == group and not self._tiers.lookup([key]):
+                    missing[key] = (block_id, block_hash)
+            contents = cache.take([block_id for block_id, _ in missing.values()])
+            for (key, (block_id, block_hash)), data in zip(missing.items(), contents, strict=True):
+                took = self._tiers.store(key, data)
+                if took:
+                    self._emit(Store(block_id=block_id, block_hash=block_hash, medium=took[0], num_bytes=len(data)))
+
+    def note_prefill(self, num_tokens: int, seconds: float) -> None:
+        self._tiers.speeds.note_prefill(self._layout, num_tokens, seconds)
+
+    def figures(self) -> list[TierFigures]:
+        last = {drop.tier: drop.reason for drop in self._tiers.drops()}
+        return [
+            TierFigures(
+                medium=tier.tier,
+                num_blocks=tier.blocks,
+                num_bytes=tier.bytes,
+                max_bytes=tier.max_bytes,
+                num_dropped=sum(tier.drops.values()),
+                last_drop=last.get(tier.tier, ""),
+            )
+            for tier in self._tiers.figures()
+        ]
+
+    # what there is
+
+    def _find(self, request: Request, num_computed_tokens: int) -> Found:
+        size = self._books.block_size
+        first = num_computed_tokens // size
+        hashes = self._books.block_hashes(request.seq_id, request.token_ids, request.cache_salt)
+        asked = (len(hashes) - first) * size
+        if not asked:
+            return NOTHING._replace(num_computed_tokens=num_computed_tokens)
+        search = Search(self._tiers, self._layout, self._books, hashes, first, len(self._kv_caches))
+        end, decision = search.longest(len(hashes)), None
+        payloads: list[dict[int, bytes]] = []
+        while end > first:
+            planned = [Planned(medium, 1, self._kv_caches[g].bytes_per_block) for g, _, medium in search.blocks(end)]
+            decision = self._tiers.speeds.worth_loading(self._layout, (end - first) * size, planned)
+            if not decision.load:
+                break
+            broken = search.read(end)
+            if broken is None:
+                payloads = search.payloads(end)
+                break
+            end = search.longest(broken)
+        operation = LookupExternal(
+            seq_id=request.seq_id,
+            verdict="miss" if end == first else "load" if decision is not None and decision.load else "compute",
+            num_tokens=asked,
+            num_found_tokens=(end - first) * size,
+            media=search.media(end),
+            num_bytes=sum(self._kv_caches[g].bytes_per_block for g, _, _ in search.blocks(end)),
+            load_seconds=decision.load_seconds if decision is not None and end > first else None,
+            compute_seconds=decision.compute_seconds if decision is not None and end > first else None,
+        )
+        loading = Loading(first, end, search.sources(end)) if payloads else None
+        return Found(num_computed_tokens, loading, payloads, operation)
+
+
+class Search:
+    """Which blocks after the first `first` the store has of one sequence, in every group of layers that needs them."""
+
+    def __init__(
+        self, tiers: Tiers, layout: bytes, books: Books, hashes: Sequence[bytes], first: int, num_groups: int
+    ) -> None:
+        """`hashes`: of the sequence's leading blocks, as many as it may load."""
+        self._tiers, self._books, self._hashes, self._first = tiers, books, hashes, first
+        self._num_groups, self._layout = num_groups, layout
+        self._where: dict[tuple[int, int], Medium | None] = {}  # by group and logical block
+        self._read: dict[tuple[int, int], bytes] = {}
+
+    def longest(self, end: int) -> int:
+        """The largest number of leading blocks up to `end` for which the store has all that is needed; else `first`."""
+        while end > self._first:
+            missing = [logical for group, logical in self._needed(end) if self._medium(group, logical) is None]
+            if not missing:
+                return end
+            end = min(missing)  # every shorter beginning with that block in it needs it too
+        return end
+
+    def blocks(self, end: int) -> list[tuple[int, int, Medium]]:
+        """Group, logical block and tier of each that is needed."""
+        found = [(group, logical, self._medium(group, logical)) for group, logical in self._needed(end)]
+        return [(group, logical, medium) for group, logical, medium in found if medium is not None]
+
+    def media(self, end: int) -> list[Medium]:
+        """Of each logical block that is needed the slowest tier that it comes from, in order."""
+        slowest: dict[int, Medium] = {}
+        for _, logical, medium in self.blocks(end):
+            slowest[logical] = max(slowest.get(logical, medium), medium, key=SLOWER.__getitem__)
+        return [slowest[logical] for logical in range(self._first, end) if logical in slowest]
+
+    def read(self, end: int) -> int | None:
+        """Read what is needed. None: all of it is there; else the first logical block that is not, after all."""
+        for group, logical, _ in self.blocks(end):
+            if (group, logical) in self._read:
+                continue
+            found = self._tiers.load(self._key(group, logical))
+            if found is None:
+                self._where[group, logical] = None
+                return logical
+            self._read[group, logical] = found.payload
+        return None
+
+    def sources(self, end: int) -> list[dict[int, Source]]:
+        """Of each group: where its blocks come from."""
+        sources: list[dict[int, Source]] = [{} for _ in range(self._num_groups)]
+        for group, logical, medium in self.blocks(end):
+            sources[group][logical] = Source(self._hashes[logical], medium)
+        return sources
+
+    def payloads(self, end: int) -> list[dict[int, bytes]]:
+        """Of each group: what was read."""
+        payloads: list[dict[int, bytes]] = [{} for _ in range(self._num_groups)]
+        for group, logical, _ in self.blocks(end):
+            payloads[group][logical] = self._read[group, logical]
+        return payloads
+
+    def _needed(self, end: int) -> Iterator[tuple[int, int]]:
+        for group in range(self._num_groups):
+            for logical in self._books.needed_blocks(group, end):
+                if logical >= self._first:
+                    yield group, logical
+
+    def _medium(self, group: int, logical: int) -> Medium | None:
+        if (group, logical) not in self._where:
+            found = self._tiers.lookup([self._key(group, logical)])
+            self._where[group, logical] = found[0] if found else None
+        return self._where[group, logical]
+
+    def _key(self, group: int, logical: int) -> bytes:
+        return store_key(self._layout, self._hashes[logical], group)
