@@ -1,0 +1,125 @@
+"""What a tier did, counted, and what it dropped, with the reason: for metrics, verdicts and the page."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+TierName = Literal["cpu", "disk"]
+
+DropReason = Literal[
+    # a block that was there and is not used
+    "truncated",  # fewer bytes, or more, than its header says
+    "checksum",  # bits of the payload differ from those that were written
+    "bad_header",  # not a block file, of another version, or damaged bits in the header
+    "wrong_key",  # a sound block under another block's name
+    "not_a_file",  # a link, folder, pipe or device where a block should be
+    "foreign",  # another user wrote it, or could have
+    "unreadable",  # the system does not let it be read
+    # a block that was to be kept and is not
+    "disk_full",  # no space, a quota, or a limit on the size of files
+    "no_permission",
+    "folder_gone",
+    "io_error",  # anything else that the system says
+    "too_large",  # one block is more than the tier may hold
+    "queue_full",  # the disk is slower than what comes
+    "busy",  # another server held the folder's lock all the time
+    "closed",  # the server stopped before it was written
+]
+
+KEPT_DROPS = 64  # the last ones, for the page
+
+
+class Drop(NamedTuple):
+    """One block that was dropped."""
+
+    number: int  # counts up from 1 in each tier
+    tier: TierName
+    reason: DropReason
+    key: str  # in hexadecimal digits
+    detail: str  # what the system said, in its words, or ""
+    time: float  # seconds since the epoch
+
+
+class TierFigures(NamedTuple):
+    """A tier's counters since it was opened. Means and speeds are quotients of these."""
+
+    tier: TierName
+    blocks: int  # in it now; a shared folder's: as last counted
+    bytes: int  # what they take of `max_bytes`
+    max_bytes: int
+    hits: int  # loads that gave a block
+    misses: int  # loads that gave none
+    stores: int
+    evictions: int  # by this process
+    drops: dict[DropReason, int]
+    loaded_bytes: int  # payloads
+    load_seconds: float  # of the hits
+    stored_bytes: int
+    store_seconds: float
+
+
+class TierBook:
+    """Counters of one tier. The engine's thread and the writer's count at once, a third may read."""
+
+    def __init__(self, tier: TierName, clock: Callable[[], float] = time.time) -> None:
+        self.tier = tier
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._hits = self._misses = self._stores = self._evictions = 0
+        self._loaded_bytes = self._stored_bytes = 0
+        self._load_seconds = self._store_seconds = 0.0
+        self._reasons: Counter[DropReason] = Counter()
+        self._drops: deque[Drop] = deque(maxlen=KEPT_DROPS)
+
+    def hit(self, num_bytes: int, seconds: float) -> None:
+        with self._lock:
+            self._hits += 1
+            self._loaded_bytes += num_bytes
+            self._load_seconds += seconds
+
+    def miss(self) -> None:
+        with self._lock:
+            self._misses += 1
+
+    def stored(self, num_bytes: int, seconds: float) -> None:
+        with self._lock:
+            self._stores += 1
+            self._stored_bytes += num_bytes
+            self._store_seconds += seconds
+
+    def evicted(self, num_blocks: int) -> None:
+        with self._lock:
+            self._evictions += num_blocks
+
+    def drop(self, reason: DropReason, key: bytes, detail: str = "") -> None:
+        with self._lock:
+            self._reasons[reason] += 1
+            number = self._reasons.total()
+            self._drops.append(Drop(number, self.tier, reason, key.hex(), detail, self._clock()))
+
+    def drops(self) -> list[Drop]:
+        """The last KEPT_DROPS at most, oldest first."""
+        with self._lock:
+            return list(self._drops)
+
+    def figures(self, blocks: int, num_bytes: int, max_bytes: int) -> TierFigures:
+        with self._lock:
+            return TierFigures(
+                tier=self.tier,
+                blocks=blocks,
+                bytes=num_bytes,
+                max_bytes=max_bytes,
+                hits=self._hits,
+                misses=self._misses,
+                stores=self._stores,
+                evictions=self._evictions,
+                drops=dict(self._reasons),
+                loaded_bytes=self._loaded_bytes,
+                load_seconds=self._load_seconds,
+                stored_bytes=self._stored_bytes,
+                store_seconds=self._store_seconds,
+            )

@@ -1,0 +1,155 @@
+"""Whether loading blocks beats computing them again, by what this machine was measured to do.
+
+    load    = Σ over tiers (blocks · seconds per block + bytes · seconds per byte) · factor + bytes · seconds to place
+    compute = tokens · seconds per token of prefill
+
+The line of a tier (seconds per block, seconds per byte) is drawn through blocks of two sizes when it is opened. They
+were written a moment before, so the system has them in memory: that is the best that a disk does. Real loads all have
+about one size and could not draw a line; they move its factor, measured / expected seconds over the last loads. A
+tier that is slow is not loaded from, so nothing would ever say that it is fast again: the factor goes back towards 1,
+by half every HALF_LIFE seconds without a load, and then it is tried anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from engine.connector.tiers.books import TierName
+
+DECAY = 0.95  # of the weight of what was measured before, with each new measurement: the last twenty or so count
+HALF_LIFE = 60.0  # seconds
+
+
+class Line(NamedTuple):
+    """What loading takes."""
+
+    seconds_per_block: float
+    seconds_per_byte: float
+
+    def seconds(self, blocks: int, num_bytes: int) -> float:
+        return blocks * self.seconds_per_block + num_bytes * self.seconds_per_byte
+
+
+class Measured(NamedTuple):
+    """One block that was loaded."""
+
+    num_bytes: int
+    seconds: float
+
+
+class Planned(NamedTuple):
+    """What would be loaded from a tier."""
+
+    tier: TierName
+    blocks: int
+    num_bytes: int
+
+
+class Decision(NamedTuple):
+    """Whether to load, and the two numbers of which the smaller decided. None: not measured yet, then it is loaded."""
+
+    load: bool
+    load_seconds: float | None
+    compute_seconds: float | None
+
+
+def line_through(small: Measured, large: Measured) -> Line:
+    """The line through two blocks of different sizes; neither of its parts is below 0."""
+    per_byte = max(0.0, (large.seconds - small.seconds) / (large.num_bytes - small.num_bytes))
+    return Line(max(0.0, small.seconds - small.num_bytes * per_byte), per_byte)
+
+
+class _Quotient:
+    """Σ seconds / Σ of what they were spent on, over the last measurements."""
+
+    def __init__(self) -> None:
+        self._seconds = self._spent_on = 0.0
+
+    def note(self, spent_on: float, seconds: float) -> None:
+        self._seconds = DECAY * self._seconds + seconds
+        self._spent_on = DECAY * self._spent_on + spent_on
+
+    @property
+    def value(self) -> float | None:
+        return self._seconds / self._spent_on if self._spent_on else None
+
+
+class _TierSpeed:
+    """One tier's line, and how far the last real loads were from it."""
+
+    def __init__(self, line: Line | None, clock: Callable[[], float]) -> None:
+        self.line = line
+        self._clock = clock
+        self._seconds = self._expected = 0.0
+        self._last = 0.0
+
+    def factor(self) -> float:
+        if not self._expected:
+            return 1.0
+        age = max(0.0, self._clock() - self._last)
+        left: float = 0.5 ** (age / HALF_LIFE)
+        return 1 + (self._seconds / self._expected - 1) * left
+
+    def note(self, num_bytes: int, seconds: float) -> None:
+        if self.line is None:  # nothing could be measured at opening: the first load is what there is
+            self.line = Line(0.0, seconds / max(1, num_bytes))
+        expected = self.line.seconds(1, num_bytes)
+        if expected <= 0:
+            return
+        self._seconds = DECAY * self._expected * self.factor() + seconds
+        self._expected = DECAY * self._expected + expected
+        self._last = self._clock()
+
+    def seconds(self, blocks: int, num_bytes: int) -> float | None:
+        return None if self.line is None else self.line.seconds(blocks, num_bytes) * self.factor()
+
+
+class Speeds:
+    """Running estimates of one engine. `clock` gives seconds that only grow."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._tiers: dict[TierName, _TierSpeed] = {}
+        self._prefill = _Quotient()
+        self._placing = _Quotient()
+
+    def opened(self, tier: TierName, line: Line | None) -> None:
+        """A tier is there, and what was measured of it, if it could be."""
+        self._tiers[tier] = _TierSpeed(line, self._clock)
+
+    def note_load(self, tier: TierName, num_bytes: int, seconds: float) -> None:
+        """One block was loaded from a tier."""
+        self._tiers[tier].note(num_bytes, seconds)
+
+    def note_placing(self, num_bytes: int, seconds: float) -> None:
+        """Loaded bytes were put into the pool's tensors."""
+        self._placing.note(num_bytes, seconds)
+
+    def note_prefill(self, num_tokens: int, seconds: float) -> None:
+        """A step computed the keys and values of so many prompt tokens."""
+        self._prefill.note(num_tokens, seconds)
+
+    @property
+    def seconds_per_prefill_token(self) -> float | None:
+        """Over the last prefills; None before the first. Attention's share grows with the context: an average."""
+        return self._prefill.value
+
+    def speed(self, tier: TierName) -> Line | None:
+        """What a block and a byte of a tier take now; None: not measured."""
+        speed = self._tiers.get(tier)
+        if speed is None or speed.line is None:
+            return None
+        factor = speed.factor()
+        return Line(speed.line.seconds_per_block * factor, speed.line.seconds_per_byte * factor)
+
+    def worth_loading(self, num_tokens: int, planned: Iterable[Planned]) -> Decision:
+        """Whether to load the blocks of `num_tokens` tokens rather than compute them. KeyError: no such tier."""
+        load: float | None = 0.0
+        for tier, blocks, num_bytes in planned:
+            seconds = self._tiers[tier].seconds(blocks, num_bytes)
+            load = None if load is None or seconds is None else load + seconds + num_bytes * (self._placing.value or 0)
+        per_token = self._prefill.value
+        compute = None if per_token is None else num_tokens * per_token
+        return Decision(load is None or compute is None or load < compute, load, compute)

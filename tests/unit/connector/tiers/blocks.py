@@ -1,0 +1,26 @@
+"""Keys, payloads and files for the tests of tiers."""
+
+from hashlib import blake2b
+from pathlib import Path
+
+from engine.connector.tiers.keys import KEY_BYTES
+from engine.connector.tiers.shared_folder import place_of
+
+
+def key(n: int) -> bytes:
+    """The n-th key."""
+    return blake2b(n.to_bytes(8), digest_size=KEY_BYTES).digest()
+
+
+def payload(n: int, size: int = 1000) -> bytes:
+    """What must lie under the n-th key: any other key's differs in nearly every byte."""
+    return blake2b(n.to_bytes(8)).digest() * (size // 64) + bytes(size % 64)
+
+
+def file_of(folder: Path, n: int) -> Path:
+    """Where the n-th key's block lies."""
+    return folder.joinpath(*place_of(key(n)))
+
+
+def block_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("??/*.kv"))

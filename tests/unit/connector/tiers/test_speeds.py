@@ -1,0 +1,69 @@
+"""The decision between loading and computing, with its arithmetic."""
+
+import pytest
+
+from engine.connector.tiers.speeds import DECAY, HALF_LIFE, Line, Measured, Planned, Speeds, line_through
+
+LINE = Line(seconds_per_block=0.001, seconds_per_byte=1e-6)
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_line_through_two_blocks() -> None:
+    line = line_through(Measured(1000, 0.002), Measured(3000, 0.004))
+    assert line == pytest.approx((0.001, 1e-6))  # 0.002 s more for 2000 bytes more
+    assert line.seconds(blocks=2, num_bytes=4000) == pytest.approx(0.006)
+    assert line_through(Measured(1000, 0.004), Measured(3000, 0.002)) == (0.004, 0.0)  # never below 0
+    assert line_through(Measured(1000, 0.001), Measured(3000, 0.004)) == pytest.approx((0.0, 1.5e-6))
+
+
+def test_before_anything_is_measured_blocks_are_loaded() -> None:
+    speeds = Speeds(Clock())
+    speeds.opened("disk", None)
+    planned = [Planned("disk", 2, 4000)]
+    assert speeds.worth_loading(32, planned) == (True, None, None)
+    speeds.note_prefill(100, 0.001)
+    assert speeds.worth_loading(32, planned) == pytest.approx((True, None, 0.00032))
+    speeds.note_load("disk", 2000, 0.1)  # its first load says what a byte takes
+    assert speeds.worth_loading(32, planned) == pytest.approx((False, 0.2, 0.00032))
+
+
+def test_the_smaller_number_decides() -> None:
+    speeds = Speeds(Clock())
+    speeds.opened("disk", LINE)
+    speeds.opened("cpu", Line(0.0, 0.0))
+    speeds.note_prefill(50, 0.05)  # 1 ms a token
+    planned = [Planned("disk", 2, 4000), Planned("cpu", 1, 2000)]  # 2 · 1 ms + 4000 · 1 µs = 6 ms, and nothing
+    assert speeds.worth_loading(7, planned) == pytest.approx((True, 0.006, 0.007))
+    assert speeds.worth_loading(5, planned) == pytest.approx((False, 0.006, 0.005))
+    speeds.note_placing(1000, 0.0005)  # half a microsecond a byte more, for all 6000
+    assert speeds.worth_loading(7, planned) == pytest.approx((False, 0.009, 0.007))
+
+
+def test_prefill_seconds_are_a_running_mean_by_tokens() -> None:
+    speeds = Speeds(Clock())
+    speeds.note_prefill(100, 0.1)
+    speeds.note_prefill(300, 0.9)
+    assert speeds.seconds_per_prefill_token == pytest.approx((DECAY * 0.1 + 0.9) / (DECAY * 100 + 300))
+
+
+def test_real_loads_move_the_estimate_and_time_brings_it_back() -> None:
+    clock = Clock()
+    speeds = Speeds(clock)
+    speeds.opened("disk", LINE)
+    assert speeds.speed("disk") == LINE
+    for _ in range(200):
+        speeds.note_load("disk", 1000, 0.020)  # expected 0.002
+    slow = speeds.speed("disk")
+    assert slow is not None and slow.seconds_per_block == pytest.approx(0.010, rel=1e-3)
+    clock.now += HALF_LIFE
+    later = speeds.speed("disk")
+    assert later is not None and later == pytest.approx((0.0055, 5.5e-6), rel=1e-3)  # 1 + (10 - 1) / 2
+    speeds.note_load("disk", 1000, 0.002)  # as at opening: the old measure has lost half of what was too much
+    now = speeds.speed("disk")
+    assert now is not None and 0.001 < now.seconds_per_block < later.seconds_per_block
