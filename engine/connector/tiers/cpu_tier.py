@@ -1,0 +1,65 @@
+"""Blocks in CPU memory: a dictionary in the order of use, bounded in bytes. What was not used longest goes first."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+
+from engine.connector.tiers.books import TierBook, TierFigures
+
+
+class CpuTier:
+    """Payloads by key. Used by one thread; `figures` may be asked by any.
+
+    What is bounded is the payloads' bytes; the dictionary takes some 160 bytes a block beside them (measured).
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.book = TierBook("cpu")
+        self._blocks: OrderedDict[bytes, bytes] = OrderedDict()  # least recently used first
+        self._bytes = 0
+
+    def __contains__(self, key: bytes) -> bool:
+        """Whether it is here. Asking is not using."""
+        return key in self._blocks
+
+    def load(self, key: bytes) -> bytes | None:
+        """The payload, from now on the most recently used; the very object, not a copy."""
+        begin = time.perf_counter()
+        payload = self._blocks.get(key)
+        if payload is None:
+            self.book.miss()
+            return None
+        self._blocks.move_to_end(key)
+        self.book.hit(len(payload), time.perf_counter() - begin)
+        return payload
+
+    def store(self, key: bytes, payload: bytes) -> list[bytes]:
+        """Keep it, the most recently used; keys that were evicted for it. One larger than the tier is dropped."""
+        begin = time.perf_counter()
+        if len(payload) > self.max_bytes:
+            self.book.drop("too_large", key, f"{len(payload)} bytes")
+            return []
+        self._bytes += len(payload) - len(self._blocks.pop(key, b""))
+        self._blocks[key] = payload
+        evicted = list[bytes]()
+        while self._bytes > self.max_bytes:
+            old, gone = self._blocks.popitem(last=False)
+            self._bytes -= len(gone)
+            evicted.append(old)
+        self.book.evicted(len(evicted))
+        self.book.stored(len(payload), time.perf_counter() - begin)
+        return evicted
+
+    def touch(self, key: bytes) -> None:
+        """From now on the most recently used. KeyError: it is not here."""
+        self._blocks.move_to_end(key)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._blocks.clear()
+        self._bytes = 0
+
+    def figures(self) -> TierFigures:
+        return self.book.figures(len(self._blocks), self._bytes, self.max_bytes)

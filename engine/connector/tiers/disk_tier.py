@@ -1,0 +1,216 @@
+"""Blocks in a folder on disk, shared by several servers and found again after a restart.
+
+Whatever is wrong with the folder or a file in it, the engine gets no block, or keeps none, and goes on; the reason is
+counted and told. See `shared_folder` for who may do what when, `block_file` for what is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from engine.connector.tiers.block_file import (
+    HEADER_BYTES,
+    READING,
+    BadBlock,
+    header_of,
+    is_own_file,
+    read_block,
+    why_not_written,
+    write_all,
+)
+from engine.connector.tiers.books import DropReason, TierBook, TierFigures
+from engine.connector.tiers.shared_folder import (
+    WRITING,
+    LockedFolder,
+    SharedFolder,
+    disk_bytes,
+    open_subfolder,
+    place_of,
+)
+
+_REFUSED = 4096  # keys remembered whose file can neither be used nor deleted
+_NO_FOLDER = (errno.ELOOP, errno.ENOTDIR)
+_NO_FILE = (*_NO_FOLDER, errno.ENXIO)  # a link, a socket
+
+
+class DiskTier:
+    """The blocks of one folder. `has` and `load` by the engine's thread, `store` by one other, `figures` by any."""
+
+    def __init__(self, path: Path, max_bytes: int, write: Callable[[int, list[bytes]], None] = write_all) -> None:
+        """At most `max_bytes` of files. Servers with different bounds each keep their own when they write.
+
+        `write(descriptor, parts)` puts bytes into an open file, or raises OSError.
+
+        Raises:
+            FolderError: the folder cannot be used.
+        """
+        self.max_bytes = max_bytes
+        self.book = TierBook("disk")
+        self.folder = SharedFolder(path, max_bytes)
+        self._write = write
+        self._refused: set[bytes] = set()
+
+    def has(self, keys: Sequence[bytes]) -> int:
+        """How many of `keys`, from the first on, have a file here. None is opened: it may yet turn out damaged."""
+        with contextlib.suppress(OSError), self.folder.opened() as root:
+            for index, key in enumerate(keys):
+                if key in self._refused or self._size(root, key) is None:
+                    return index
+            return len(keys)
+        return 0
+
+    @staticmethod
+    def _size(root: int, key: bytes) -> int | None:
+        try:
+            found = os.stat("/".join(place_of(key)), dir_fd=root, follow_symlinks=False)
+        except OSError:
+            return None
+        return found.st_size if is_own_file(found) else None
+
+    def load(self, key: bytes) -> bytes | None:
+        """The payload as it was stored, or None. What is there and is not that block is deleted, counted and told."""
+        begin = time.perf_counter()
+        try:
+            payload = self.read(key)
+        except BadBlock as bad:
+            self.book.drop(bad.reason, key, bad.detail)
+            payload = None
+        if payload is None:
+            self.book.miss()
+        else:
+            self.book.hit(len(payload), time.perf_counter() - begin)
+        return payload
+
+    def read(self, key: bytes) -> bytes | None:
+        """As `load`, uncounted. None: it is not there.
+
+        Raises:
+            BadBlock: something is there that is not used; it was deleted where that is possible.
+        """
+        subfolder, name = place_of(key)
+        try:
+            with contextlib.ExitStack() as stack:
+                root = stack.enter_context(self.folder.opened())
+                folder = open_subfolder(root, subfolder)
+                stack.callback(os.close, folder)
+                try:
+                    file = os.open(name, READING, dir_fd=folder)
+                    stack.callback(os.close, file)
+                    payload = read_block(file, key, self.max_bytes)
+                except (BadBlock, OSError) as error:
+                    if _is_of_no_use(error):
+                        self._delete(folder, name, key)
+                    raise
+                with contextlib.suppress(OSError):  # used: a folder that became read-only can still be read
+                    now = time.time_ns()
+                    os.utime(file, ns=(now, now))
+                return payload
+        except FileNotFoundError:  # never there, evicted by another server, or the whole folder is gone
+            return None
+        except OSError as error:
+            if error.errno in _NO_FOLDER:  # where its subfolder should be: nothing of ours is behind it
+                self._refuse(key)
+            reason: DropReason = "not_a_file" if error.errno in _NO_FILE else "unreadable"
+            raise BadBlock(reason, error.strerror or "") from error
+        except MemoryError as error:
+            raise BadBlock("unreadable", "no memory for it") from error
+
+    def _delete(self, folder: int, name: str, key: bytes) -> None:
+        """So that a sound block can take its place. What cannot be deleted is not offered again."""
+        try:
+            os.unlink(name, dir_fd=folder)
+        except FileNotFoundError:
+            pass
+        except OSError:
+            self._refuse(key)
+
+    def _refuse(self, key: bytes) -> None:
+        if len(self._refused) >= _REFUSED:
+            self._refused.clear()
+        self._refused.add(key)
+
+    def store(self, key: bytes, payload: bytes) -> bool:
+        """Keep it. False: it could not be kept, which is counted and told; nothing is left of it then."""
+        begin = time.perf_counter()
+        try:
+            written = self.write(key, payload)
+        except BadBlock as bad:
+            self.book.drop(bad.reason, key, bad.detail)
+            return False
+        except OSError as error:
+            self.book.drop(why_not_written(error), key, error.strerror or str(error))
+            return False
+        if written:
+            self.book.stored(len(payload), time.perf_counter() - begin)
+        return True
+
+    def write(self, key: bytes, payload: bytes) -> bool:
+        """As `store`, uncounted but for evictions. False: the folder had it already.
+
+        Raises:
+            BadBlock, OSError: it could not be kept.
+        """
+        size = HEADER_BYTES + len(payload)
+        if disk_bytes(size) > self.max_bytes:
+            raise BadBlock("too_large", f"{size} bytes")
+        with self.folder.locked() as held:
+            there = self._size(held.root, key)
+            if there == size and key not in self._refused:
+                return False
+            self.book.evicted(held.make_room(disk_bytes(size)))
+            held.add(disk_bytes(size), 1)  # before there is a file: see `shared_folder`
+            try:
+                self._put(held, key, [header_of(key, payload), payload])
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    _delete_unfinished(held.root)
+                    held.add(-disk_bytes(size), -1)
+                raise
+            if there is not None:  # of another length, so damaged: it was replaced
+                held.add(-disk_bytes(there), -1)
+            self._refused.discard(key)
+        return True
+
+    def _put(self, held: LockedFolder, key: bytes, parts: list[bytes]) -> None:
+        _delete_unfinished(held.root)  # a dead writer's
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        file = os.open(WRITING, flags, 0o600, dir_fd=held.root)
+        try:
+            self._write(file, parts)
+        finally:
+            os.close(file)
+        subfolder, name = place_of(key)
+        folder = open_subfolder(held.root, subfolder, make=True)
+        try:
+            os.rename(WRITING, name, src_dir_fd=held.root, dst_dir_fd=folder)
+        finally:
+            os.close(folder)
+
+    def forget(self, keys: Iterable[bytes]) -> None:
+        """Delete blocks, where they are there."""
+        with contextlib.suppress(BadBlock, OSError), self.folder.locked() as held:
+            for key in keys:
+                if (size := self._size(held.root, key)) is not None:
+                    os.unlink("/".join(place_of(key)), dir_fd=held.root)
+                    held.add(-disk_bytes(size), -1)
+
+    def figures(self) -> TierFigures:
+        count = self.folder.count()
+        return self.book.figures(count.blocks, count.bytes, self.max_bytes)
+
+
+def _is_of_no_use(error: BadBlock | OSError) -> bool:
+    """Whether the file will never be a block again. One of another user's, or no descriptor left: not its fault."""
+    if isinstance(error, BadBlock):
+        return error.reason != "foreign"
+    return error.errno in (*_NO_FILE, errno.EACCES, errno.EPERM, errno.EIO)
+
+
+def _delete_unfinished(root: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(WRITING, dir_fd=root)

@@ -1,0 +1,89 @@
+"""What carries blocks to the disk, so that the engine never waits for one: a thread of its own and a bounded queue."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+
+from engine.connector.tiers.disk_tier import DiskTier
+
+QUEUE_BYTES = 256 * 2**20  # payloads that wait; where CPU keeps blocks too, the same bytes, not a copy
+log = logging.getLogger(__name__)
+
+
+class DiskWriter:
+    """Payloads on their way to one disk tier, first come first written."""
+
+    def __init__(self, disk: DiskTier, max_bytes: int = QUEUE_BYTES) -> None:
+        self._disk = disk
+        self._max_bytes = max_bytes
+        self._changed = threading.Condition()
+        self._waiting: OrderedDict[bytes, bytes] = OrderedDict()  # the first one may be being written
+        self._bytes = 0
+        self._closed = False
+        # a daemon: a disk that hangs must not keep the server from ending
+        self._thread = threading.Thread(target=self._run, name="kv-disk-writer", daemon=True)
+        self._thread.start()
+
+    def get(self, key: bytes) -> bytes | None:
+        """The payload while it waits. It leaves only when it can be found on the disk, or was dropped."""
+        with self._changed:
+            return self._waiting.get(key)
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.get(key) is not None
+
+    def submit(self, key: bytes, payload: bytes) -> bool:
+        """Have it written. False: there is no room in the queue (an empty one takes any), which is counted and told."""
+        with self._changed:
+            if key in self._waiting:
+                return True
+            full = bool(self._waiting) and self._bytes + len(payload) > self._max_bytes
+            if not full and not self._closed:
+                self._waiting[key] = payload
+                self._bytes += len(payload)
+                self._changed.notify_all()
+                return True
+        self._disk.book.drop("closed" if self._closed else "queue_full", key, f"{self._bytes} bytes wait")
+        return False
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until nothing waits, `timeout` seconds at most. Whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._waiting, timeout)
+
+    def close(self, timeout: float) -> int:
+        """Take no more, and write what waits within `timeout` seconds; how many blocks that was too short for."""
+        deadline = time.monotonic() + timeout
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self.flush(timeout)
+        with self._changed:
+            left = list(self._waiting)
+            self._waiting.clear()
+            self._bytes = 0
+            self._changed.notify_all()
+        for key in left:
+            self._disk.book.drop("closed", key, f"not written within {timeout:g} s")
+        self._thread.join(max(0.0, deadline - time.monotonic()))
+        return len(left)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
+                    return
+                key, payload = next(iter(self._waiting.items()))
+            try:
+                self._disk.store(key, payload)
+            except Exception as error:  # a bug of ours; the engine goes on without its disk's next block
+                log.exception("a KV block was not written")
+                self._disk.book.drop("io_error", key, str(error))
+            with self._changed:
+                if self._waiting.pop(key, None) is not None:  # None: closed meanwhile
+                    self._bytes -= len(payload)
+                self._changed.notify_all()

@@ -1,0 +1,36 @@
+"""A process that stores into, evicts from and reads a folder until it is killed. Says `wrong` if it ever read that.
+
+python -m tests.unit.connector.tiers.one_of_two FOLDER MAX_BYTES SEED
+"""
+
+import random
+import sys
+from pathlib import Path
+
+from engine.connector.tiers.disk_tier import DiskTier
+from tests.unit.connector.tiers.blocks import key, payload
+
+KEYS = 200
+SIZES = (1000, 9000, 30000)
+
+
+def content(n: int) -> bytes:
+    """What the n-th key stands for, of some size."""
+    return payload(n, SIZES[n % len(SIZES)])
+
+
+def main(folder: Path, max_bytes: int, seed: int) -> None:
+    chosen, tier = random.Random(seed), DiskTier(folder, max_bytes)
+    print("begun", flush=True)
+    while True:
+        n = chosen.randrange(KEYS)
+        if chosen.random() < 0.5:
+            tier.store(key(n), content(n))
+        elif tier.load(key(n)) not in (None, content(n)):
+            print("wrong", flush=True)
+        if tier.figures().drops:  # a kill may lose a block, it never leaves half of one
+            print("wrong", tier.book.drops(), flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,83 @@
+"""A block's file: whatever is changed in it, it is never taken for the block."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.connector.tiers.block_file import HEADER_BYTES, READING, BadBlock, header_of, read_block, write_all
+from tests.unit.connector.tiers.blocks import key, payload
+
+WHOLE = header_of(key(1), payload(1, 64)) + payload(1, 64)
+
+
+def read(path: Path, content: bytes, max_bytes: int = 10**6) -> bytes:
+    path.write_bytes(content)
+    path.chmod(0o600)
+    file = os.open(path, READING)
+    try:
+        return read_block(file, key(1), max_bytes)
+    finally:
+        os.close(file)
+
+
+def test_a_block_comes_back_as_it_was(tmp_path: Path) -> None:
+    assert len(WHOLE) == HEADER_BYTES + 64 and HEADER_BYTES == 44
+    assert read(tmp_path / "a", WHOLE) == payload(1, 64)
+    assert read(tmp_path / "b", header_of(key(1), b"")) == b""
+
+
+def test_every_changed_bit_is_found(tmp_path: Path) -> None:
+    for at in range(len(WHOLE)):
+        damaged = bytearray(WHOLE)
+        damaged[at] ^= 1 << at % 8
+        with pytest.raises(BadBlock) as bad:
+            read(tmp_path / "a", bytes(damaged))
+        assert bad.value.reason == ("bad_header" if at < HEADER_BYTES else "checksum")
+
+
+def test_every_cut_and_every_addition_is_found(tmp_path: Path) -> None:
+    for content in [*(WHOLE[:size] for size in range(len(WHOLE))), WHOLE + b"\0"]:
+        with pytest.raises(BadBlock) as bad:
+            read(tmp_path / "a", content)
+        assert bad.value.reason == "truncated"
+
+
+def test_a_sound_block_of_another_key_is_not_used(tmp_path: Path) -> None:
+    with pytest.raises(BadBlock) as bad:
+        read(tmp_path / "a", header_of(key(2), payload(2)) + payload(2))
+    assert (bad.value.reason, bad.value.detail) == ("wrong_key", key(2).hex())
+
+
+def test_zeros_of_the_right_length_are_no_block(tmp_path: Path) -> None:
+    """What a file may be after a power failure."""
+    with pytest.raises(BadBlock) as bad:
+        read(tmp_path / "a", bytes(len(WHOLE)))
+    assert bad.value.reason == "bad_header"
+
+
+def test_a_file_never_asks_for_more_memory_than_a_tier_has(tmp_path: Path) -> None:
+    with pytest.raises(BadBlock):
+        read(tmp_path / "a", WHOLE, max_bytes=63)
+
+
+def test_a_write_in_pieces_is_finished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A system may take some of what it is given; a signal is enough."""
+    written: list[bytes] = []
+
+    def some(_: int, parts: list[memoryview]) -> int:
+        taken = b"".join(parts)[:7]
+        written.append(taken)
+        return len(taken)
+
+    monkeypatch.setattr(os, "writev", some)
+    write_all(0, [b"head", b"", b"a payload of some bytes"])
+    assert b"".join(written) == b"heada payload of some bytes"
+    assert [len(taken) for taken in written] == [7, 7, 7, 6]
+
+
+def test_a_read_in_pieces_is_finished(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Linux gives at most 2 GiB at once."""
+    real = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, at: real(file, min(size, 44), at))
+    assert read(tmp_path / "a", WHOLE) == payload(1, 64)

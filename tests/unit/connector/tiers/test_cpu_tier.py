@@ -1,0 +1,86 @@
+"""Blocks in CPU memory against a plain model of them."""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from engine.connector.tiers.cpu_tier import CpuTier
+from tests.unit.connector.tiers.blocks import key, payload
+
+KEYS = st.integers(0, 7).map(key)
+SIZES = st.integers(0, 60)
+BOUND = 100
+
+
+class CpuTierMachine(RuleBasedStateMachine):
+    """The model: a list of (key, payload), the least recently used first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tier = CpuTier(BOUND)
+        self.model: list[tuple[bytes, bytes]] = []
+        self.evicted = 0
+
+    def _take(self, name: bytes) -> bytes | None:
+        found = [kept for known, kept in self.model if known == name]
+        self.model = [pair for pair in self.model if pair[0] != name]
+        return found[0] if found else None
+
+    @rule(name=KEYS, size=SIZES)
+    def store(self, name: bytes, size: int) -> None:
+        kept = payload(size, size)
+        gone = self.tier.store(name, kept)
+        self._take(name)
+        self.model.append((name, kept))
+        expected = []
+        while sum(len(kept) for _, kept in self.model) > BOUND:
+            expected.append(self.model.pop(0)[0])
+        assert gone == expected
+        self.evicted += len(gone)
+
+    @rule(name=KEYS)
+    def load(self, name: bytes) -> None:
+        kept = self._take(name)
+        if kept is not None:
+            self.model.append((name, kept))
+        assert self.tier.load(name) == kept
+
+    @rule(name=KEYS)
+    def look(self, name: bytes) -> None:
+        assert (name in self.tier) == any(name == known for known, _ in self.model)
+
+    @rule()
+    def touch_the_oldest(self) -> None:
+        if self.model:
+            self.tier.touch(self.model[0][0])
+            self.model.append(self.model.pop(0))
+
+    @invariant()
+    def counts_agree(self) -> None:
+        figures = self.tier.figures()
+        assert figures.blocks == len(self.model)
+        assert figures.bytes == sum(len(kept) for _, kept in self.model) <= BOUND
+        assert figures.evictions == self.evicted
+
+
+TestCpuTier = CpuTierMachine.TestCase
+TestCpuTier.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_a_block_larger_than_the_tier_evicts_nothing_and_is_told() -> None:
+    tier = CpuTier(100)
+    tier.store(key(1), payload(1, 100))
+    assert tier.store(key(2), payload(2, 101)) == [] and key(2) not in tier and key(1) in tier
+    (drop,) = tier.book.drops()
+    assert (drop.reason, drop.key, drop.number) == ("too_large", key(2).hex(), 1)
+    assert tier.figures().drops == {"too_large": 1}
+
+
+def test_hits_misses_and_bytes_are_counted() -> None:
+    tier = CpuTier(100)
+    tier.store(key(1), payload(1, 30))
+    assert tier.load(key(1)) == payload(1, 30) and tier.load(key(2)) is None
+    figures = tier.figures()
+    assert (figures.hits, figures.misses, figures.stores) == (1, 1, 1)
+    assert (figures.loaded_bytes, figures.stored_bytes) == (30, 30)
+    assert figures.load_seconds > 0 and figures.store_seconds > 0

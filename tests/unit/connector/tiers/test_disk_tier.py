@@ -1,0 +1,245 @@
+"""A folder of blocks: whatever is in it or goes wrong with it, no wrong block, no exception, and the reason is told."""
+
+import errno
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from engine.connector.tiers import disk_tier
+from engine.connector.tiers.books import KEPT_DROPS, DropReason
+from engine.connector.tiers.disk_tier import DiskTier
+from engine.connector.tiers.shared_folder import FolderError
+from tests.unit.connector.tiers.blocks import block_files, file_of, key, payload
+
+MiB = 2**20
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> DiskTier:
+    return DiskTier(tmp_path / "blocks", MiB)
+
+
+def reasons(tier: DiskTier) -> dict[DropReason, int]:
+    return tier.figures().drops
+
+
+def test_blocks_outlive_the_tier(tier: DiskTier) -> None:
+    for n in range(5):
+        assert tier.store(key(n), payload(n))
+    after = DiskTier(tier.folder.path, MiB)
+    assert after.has([key(n) for n in range(7)]) == 5
+    assert [after.load(key(n)) for n in range(6)] == [*map(payload, range(5)), None]
+    figures = after.figures()
+    assert (figures.hits, figures.misses, figures.loaded_bytes) == (5, 1, 5000)
+    assert (figures.blocks, figures.bytes) == (5, 5 * 4096)  # 1044 bytes take a page
+
+
+def test_the_folder_and_its_files_are_this_users_alone(tier: DiskTier) -> None:
+    """Keys and values say what somebody wrote."""
+    tier.store(key(1), payload(1))
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tier.folder.path.rglob("*")}
+    assert set(modes.values()) == {0o600, 0o700} and stat.S_IMODE(tier.folder.path.stat().st_mode) == 0o700
+    assert not [name for name in modes if "writing" in name]
+
+
+def test_a_block_is_written_once(tier: DiskTier) -> None:
+    assert tier.store(key(1), payload(1)) and tier.store(key(1), payload(1))
+    assert tier.figures().stores == 1 and tier.figures().blocks == 1
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def rename(path: Path) -> None:
+    other = file_of(path.parents[1], 2)
+    other.replace(path)
+
+
+def link(path: Path) -> None:
+    path.replace(path.parents[1] / "elsewhere")
+    path.symlink_to(path.parents[1] / "elsewhere")
+
+
+def dangling_link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "something").touch()
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def plug(path: Path) -> None:
+    path.unlink()
+    here = Path.cwd()
+    os.chdir(path.parent)  # a socket's path is short
+    try:
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+    finally:
+        os.chdir(here)
+
+
+def open_to_all(path: Path) -> None:
+    path.chmod(0o666)
+
+
+def folder_linked(path: Path) -> None:
+    path.parent.replace(path.parents[1] / "moved")
+    path.parent.symlink_to("moved")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason", "heals"),
+    [
+        (cut, "truncated", True),
+        (flip, "checksum", True),
+        (rename, "wrong_key", True),
+        (link, "not_a_file", True),
+        (dangling_link, "not_a_file", True),
+        (folder, "not_a_file", False),
+        (pipe, "not_a_file", True),
+        (plug, "not_a_file", True),
+        (open_to_all, "foreign", True),
+        (folder_linked, "not_a_file", False),
+    ],
+)
+def test_what_is_not_the_block_is_never_used(
+    tier: DiskTier, spoil: Callable[[Path], None], reason: DropReason, heals: bool
+) -> None:
+    for n in (1, 2):
+        tier.store(key(n), payload(n))
+    spoil(file_of(tier.folder.path, 1))
+    assert tier.load(key(1)) is None and reasons(tier) == {reason: 1}
+    (drop,) = tier.book.drops()
+    assert (drop.tier, drop.reason, drop.key) == ("disk", reason, key(1).hex())
+    assert tier.has([key(1)]) == 0  # it is not offered again
+    # and a sound one takes its place, where something can
+    assert tier.store(key(1), payload(1)) == heals
+    assert tier.load(key(1)) == (payload(1) if heals else None)
+    assert spoil is rename or tier.load(key(2)) == payload(2)
+
+
+def test_a_file_of_another_user_is_not_used_and_not_deleted(tier: DiskTier, monkeypatch: pytest.MonkeyPatch) -> None:
+    tier.store(key(1), payload(1))
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert tier.has([key(1)]) == 0 and tier.load(key(1)) is None and reasons(tier) == {"foreign": 1}
+    monkeypatch.undo()
+    assert tier.load(key(1)) == payload(1)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
+def test_a_file_that_cannot_be_opened_just_now_stays(
+    tier: DiskTier, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    tier.store(key(1), payload(1))
+
+    def refuse(*_: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(disk_tier, "read_block", refuse)
+    assert tier.load(key(1)) is None and reasons(tier) == {"unreadable": 1}
+    monkeypatch.undo()
+    assert tier.load(key(1)) == payload(1)
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
+def test_a_file_that_the_disk_does_not_give_is_dropped(
+    tier: DiskTier, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    tier.store(key(1), payload(1))
+
+    def refuse(*_: object) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(disk_tier, "read_block", refuse)
+    assert tier.load(key(1)) is None and reasons(tier) == {"unreadable": 1}
+    assert tier.book.drops()[0].detail == os.strerror(number)
+    assert not block_files(tier.folder.path)
+
+
+@pytest.mark.parametrize(
+    ("number", "reason"),
+    [
+        (errno.ENOSPC, "disk_full"),
+        (errno.EDQUOT, "disk_full"),
+        (errno.EFBIG, "disk_full"),
+        (errno.EACCES, "no_permission"),
+        (errno.EROFS, "no_permission"),
+        (errno.EIO, "io_error"),
+    ],
+)
+def test_a_write_that_fails_leaves_nothing(tmp_path: Path, number: int, reason: DropReason) -> None:
+    """The disk takes half of the block and then says no."""
+    fails = True
+
+    def write(file: int, parts: list[bytes]) -> None:
+        whole = b"".join(parts)
+        os.write(file, whole[: len(whole) // 2] if fails else whole)
+        if fails:
+            raise OSError(number, os.strerror(number))
+
+    tier = DiskTier(tmp_path, MiB, write)
+    assert not tier.store(key(1), payload(1)) and reasons(tier) == {reason: 1}
+    assert [path.name for path in tmp_path.iterdir() if not path.is_dir()] == [".kvtheater-lock"]
+    assert not block_files(tmp_path) and tier.figures().bytes == 0 and tier.has([key(1)]) == 0
+    fails = False
+    assert tier.store(key(1), payload(1)) and tier.load(key(1)) == payload(1)
+
+
+def test_a_folder_that_vanishes_and_comes_back(tier: DiskTier) -> None:
+    tier.store(key(1), payload(1))
+    aside = tier.folder.path.rename(tier.folder.path.with_name("aside"))
+    assert tier.has([key(1)]) == 0 and tier.load(key(1)) is None
+    assert not tier.store(key(2), payload(2)) and reasons(tier) == {"folder_gone": 1}
+    assert tier.figures().blocks == 0
+    aside.rename(tier.folder.path)
+    assert tier.load(key(1)) == payload(1) and tier.store(key(2), payload(2))
+
+
+def test_a_block_larger_than_the_folder_may_be(tmp_path: Path) -> None:
+    tier = DiskTier(tmp_path, 4096)
+    assert not tier.store(key(1), payload(1, 4096)) and reasons(tier) == {"too_large": 1}  # and its header
+    assert tier.store(key(2), payload(2, 4096 - 44))
+
+
+def test_the_last_drops_are_kept_and_all_are_counted(tier: DiskTier) -> None:
+    for n in range(KEPT_DROPS + 3):
+        assert not tier.store(key(n), bytes(2 * MiB))
+    drops = tier.book.drops()
+    assert reasons(tier) == {"too_large": KEPT_DROPS + 3}
+    assert [drop.number for drop in drops] == list(range(4, KEPT_DROPS + 4))
+
+
+@pytest.mark.parametrize("made", ["file", "under_file", "nul"])
+def test_a_folder_that_cannot_be_used_is_refused_in_a_sentence(tmp_path: Path, made: str) -> None:
+    (tmp_path / "file").touch()
+    path = {"file": tmp_path / "file", "under_file": tmp_path / "file" / "more", "nul": tmp_path / "a\0b"}[made]
+    with pytest.raises(FolderError, match=r"KV blocks cannot be kept in [^\n]*; name a folder of your own$"):
+        DiskTier(path, MiB)
+
+
+def test_a_folder_may_be_given_by_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    tier = DiskTier(tmp_path / "link", MiB)
+    assert tier.store(key(1), payload(1)) and block_files(tmp_path / "real")

@@ -1,0 +1,153 @@
+"""The count, the bound, the order of eviction, and what dead writers leave."""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.connector.tiers import shared_folder
+from engine.connector.tiers.block_file import BadBlock
+from engine.connector.tiers.disk_tier import DiskTier
+from engine.connector.tiers.shared_folder import LOCK, WRITING, Count, SharedFolder, disk_bytes
+from tests.unit.connector.tiers.blocks import block_files, file_of, key, payload
+
+PAGE = 4096
+
+
+def used(tier: DiskTier, n: int, seconds_ago: float) -> None:
+    """As if block n had been used then."""
+    then = time.time_ns() - int(seconds_ago * 1e9)
+    os.utime(file_of(tier.folder.path, n), ns=(then, then))
+
+
+def test_files_count_as_pages() -> None:
+    assert [disk_bytes(size) for size in (0, 1, 4096, 4097)] == [0, 4096, 4096, 8192]
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    """Ten pages of bound; evicting goes down to nine with the new block, so two go when the eleventh comes."""
+    tier = DiskTier(tmp_path, 10 * PAGE)
+    for n in range(10):
+        tier.store(key(n), payload(n))
+        used(tier, n, seconds_ago=100 - n)
+    assert tier.load(key(0)) == payload(0)  # used now
+    assert tier.store(key(10), payload(10)) and tier.figures().evictions == 1
+    assert [n for n in range(11) if tier.has([key(n)])] == [0, *range(2, 11)]
+    assert tier.figures()[1:3] == (10, 10 * PAGE)
+
+
+def test_eviction_makes_room_for_a_tenth_of_the_bound(tmp_path: Path) -> None:
+    tier = DiskTier(tmp_path, 100 * PAGE)
+    for n in range(100):
+        tier.store(key(n), payload(n))
+    assert tier.store(key(100), payload(100)) and tier.figures().evictions == 10  # down to 90
+    assert tier.store(key(101), payload(101)) and tier.figures().evictions == 10
+    assert tier.figures().blocks == 92 == len(block_files(tmp_path))
+
+
+def test_a_large_block_takes_the_place_of_many(tmp_path: Path) -> None:
+    tier = DiskTier(tmp_path, 10 * PAGE)
+    for n in range(10):
+        tier.store(key(n), payload(n))
+    assert tier.store(key(10), payload(10, 9 * PAGE)) and tier.figures().evictions == 10  # 9 pages and a header: 10
+    assert tier.load(key(10)) == payload(10, 9 * PAGE) and tier.figures()[1:3] == (1, 10 * PAGE)
+
+
+def test_servers_with_different_bounds_each_keep_their_own(tmp_path: Path) -> None:
+    large, small = DiskTier(tmp_path, 20 * PAGE), DiskTier(tmp_path, 5 * PAGE)
+    for n in range(20):
+        large.store(key(n), payload(n))
+    assert small.store(key(20), payload(20)) and small.figures().blocks == 5
+    assert large.load(key(20)) == payload(20)
+
+
+def test_a_dead_writers_unfinished_block_is_swept(tmp_path: Path) -> None:
+    tier = DiskTier(tmp_path, 10 * PAGE)
+    tier.store(key(1), payload(1))
+    with tier.folder.locked() as held:  # counted before there is a file, and then the process was killed
+        held.add(5 * PAGE, 1)
+    (tmp_path / WRITING).write_bytes(bytes(5 * PAGE))
+    assert tier.figures()[1:3] == (2, 6 * PAGE)  # too high, never too low
+    after = DiskTier(tmp_path, 10 * PAGE)
+    assert after.store(key(2), payload(2)) and after.figures()[1:3] == (2, 2 * PAGE)
+    assert not (tmp_path / WRITING).exists()
+
+
+@pytest.mark.parametrize("made", ["link", "pipe"])
+def test_nothing_is_written_through_what_stands_where_a_block_is_begun(tmp_path: Path, made: str) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("untouched")
+    tier = DiskTier(tmp_path / "blocks", 10 * PAGE)
+    begun = tier.folder.path / WRITING
+    begun.symlink_to(victim) if made == "link" else os.mkfifo(begun)
+    assert tier.store(key(1), payload(1)) and tier.load(key(1)) == payload(1)
+    assert victim.read_text() == "untouched"
+
+
+def test_files_that_somebody_deleted_are_noticed_before_anything_is_evicted(tmp_path: Path) -> None:
+    tier = DiskTier(tmp_path, 10 * PAGE)
+    for n in range(10):
+        tier.store(key(n), payload(n))
+    for n in range(5):
+        file_of(tmp_path, n).unlink()
+    assert tier.store(key(10), payload(10)) and tier.figures().evictions == 0
+    assert tier.figures()[1:3] == (6, 6 * PAGE)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(20), bytes(21)])
+def test_a_damaged_count_is_counted_anew(tmp_path: Path, content: bytes) -> None:
+    tier = DiskTier(tmp_path, 10 * PAGE)
+    tier.store(key(1), payload(1))
+    (tmp_path / LOCK).write_bytes(content)
+    assert tier.folder.count() == Count(0, 0)  # who only asks does not wait for a lock
+    assert tier.store(key(2), payload(2)) and tier.folder.count() == Count(2 * PAGE, 2)
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    others = [tmp_path / "notes.txt", tmp_path / "ab" / "letter.kv", tmp_path / "abc" / f"{key(1).hex()}.kv"]
+    for path in others:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(20 * PAGE))
+    tier = DiskTier(tmp_path, 2 * PAGE)
+    for n in range(6):
+        assert tier.store(key(n), payload(n))
+    assert all(path.exists() for path in others) and len(block_files(tmp_path)) == 3  # the letter, and two blocks
+
+
+def test_what_fills_the_folder_and_stays_is_no_reason_to_grow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tier = DiskTier(tmp_path, 2 * PAGE)
+    for n in range(2):
+        tier.store(key(n), payload(n))
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(shared_folder.LockedFolder, "_delete", refuse)
+    assert not tier.store(key(2), payload(2)) and tier.figures().drops == {"no_permission": 1}
+    assert len(block_files(tmp_path)) == 2
+
+
+def test_who_cannot_have_the_lock_in_time_drops_the_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_folder, "LOCK_SECONDS", 0.02)
+    tier, other = DiskTier(tmp_path, 10 * PAGE), SharedFolder(tmp_path, 10 * PAGE)
+    tier.store(key(1), payload(1))
+    with other.locked():
+        assert not tier.store(key(2), payload(2)) and tier.figures().drops == {"busy": 1}
+        assert tier.load(key(1)) == payload(1)  # reading waits for nobody
+    assert tier.store(key(2), payload(2))
+
+
+def test_a_lock_file_that_was_deleted_is_not_held_by_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_folder, "LOCK_SECONDS", 0.02)
+    one, two = SharedFolder(tmp_path, PAGE), SharedFolder(tmp_path, PAGE)
+    with one.locked():
+        (tmp_path / LOCK).unlink()
+        with two.locked(), pytest.raises(BadBlock), one.locked():
+            pass
+
+
+def test_a_folder_whose_lock_is_no_file_of_ours_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / LOCK)
+    with pytest.raises(OSError, match="is not a file of this user alone"):
+        SharedFolder(tmp_path, PAGE)
