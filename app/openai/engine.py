@@ -213,7 +213,8 @@ class AsyncEngine:
             elif isinstance(op, Admit):
                 found = self._of_sequence.get(op.seq_id)
                 if found is not None and not found[0].is_admitted:
-                    found[0].is_admitted, found[0].num_cached_tokens = True, op.num_cached_tokens
+                    found[0].is_admitted = True
+                    found[0].num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
             elif isinstance(op, Finish | Rank):
                 ends.append(op)
         for scored in record.prompt_logprobs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import OrderedDict
 
@@ -9,7 +10,7 @@ from engine.connector.tiers.books import TierBook, TierFigures
 
 
 class CpuTier:
-    """Payloads by key. Used by one thread; `figures` may be asked by any.
+    """Payloads by key, for the threads of several engines.
 
     What is bounded is the payloads' bytes; the dictionary takes some 160 bytes a block beside them (measured).
     """
@@ -19,6 +20,7 @@ class CpuTier:
         self.book = TierBook("cpu")
         self._blocks: OrderedDict[bytes, bytes] = OrderedDict()  # least recently used first
         self._bytes = 0
+        self._lock = threading.Lock()
 
     def __contains__(self, key: bytes) -> bool:
         """Whether it is here. Asking is not using."""
@@ -27,11 +29,13 @@ class CpuTier:
     def load(self, key: bytes) -> bytes | None:
         """The payload, from now on the most recently used; the very object, not a copy."""
         begin = time.perf_counter()
-        payload = self._blocks.get(key)
+        with self._lock:
+            payload = self._blocks.get(key)
+            if payload is not None:
+                self._blocks.move_to_end(key)
         if payload is None:
             self.book.miss()
             return None
-        self._blocks.move_to_end(key)
         self.book.hit(len(payload), time.perf_counter() - begin)
         return payload
 
@@ -41,25 +45,31 @@ class CpuTier:
         if len(payload) > self.max_bytes:
             self.book.drop("too_large", key, f"{len(payload)} bytes")
             return []
-        self._bytes += len(payload) - len(self._blocks.pop(key, b""))
-        self._blocks[key] = payload
         evicted = list[bytes]()
-        while self._bytes > self.max_bytes:
-            old, gone = self._blocks.popitem(last=False)
-            self._bytes -= len(gone)
-            evicted.append(old)
+        with self._lock:
+            self._bytes += len(payload) - len(self._blocks.pop(key, b""))
+            self._blocks[key] = payload
+            while self._bytes > self.max_bytes:
+                old, gone = self._blocks.popitem(last=False)
+                self._bytes -= len(gone)
+                evicted.append(old)
         self.book.evicted(len(evicted))
         self.book.stored(len(payload), time.perf_counter() - begin)
         return evicted
 
-    def touch(self, key: bytes) -> None:
-        """From now on the most recently used. KeyError: it is not here."""
-        self._blocks.move_to_end(key)
+    def touch(self, key: bytes) -> bool:
+        """From now on it is the most recently used. False: it is not here."""
+        with self._lock:
+            there = key in self._blocks
+            if there:
+                self._blocks.move_to_end(key)
+        return there
 
     def clear(self) -> None:
         """Forget everything."""
-        self._blocks.clear()
-        self._bytes = 0
+        with self._lock:
+            self._blocks.clear()
+            self._bytes = 0
 
     def figures(self) -> TierFigures:
         return self.book.figures(len(self._blocks), self._bytes, self.max_bytes)

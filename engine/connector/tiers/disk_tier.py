@@ -39,7 +39,7 @@ _NO_FILE = (*_NO_FOLDER, errno.ENXIO)  # a link, a socket
 
 
 class DiskTier:
-    """The blocks of one folder. `has` and `load` by the engine's thread, `store` by one other, `figures` by any."""
+    """The blocks of one folder. `has` and `load` by the engines' threads, `store` by one other, `figures` by any."""
 
     def __init__(self, path: Path, max_bytes: int, write: Callable[[int, list[bytes]], None] = write_all) -> None:
         """At most `max_bytes` of files. Servers with different bounds each keep their own when they write.

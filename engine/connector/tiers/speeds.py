@@ -106,13 +106,19 @@ class _TierSpeed:
         return None if self.line is None else self.line.seconds(blocks, num_bytes) * self.factor()
 
 
+class PrefillSpeed(_Quotient):
+    """Of one engine: what computing the keys and values of a prompt token takes.
+
+    Over the last prefills; None before the first. Attention's share grows with the context: an average.
+    """
+
+
 class Speeds:
-    """Running estimates of one engine. `clock` gives seconds that only grow."""
+    """Running estimates of the tiers, which several engines may share. `clock` gives seconds that only grow."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._tiers: dict[TierName, _TierSpeed] = {}
-        self._prefill = _Quotient()
         self._placing = _Quotient()
 
     def opened(self, tier: TierName, line: Line | None) -> None:
@@ -127,15 +133,6 @@ class Speeds:
         """Loaded bytes were put into the pool's tensors."""
         self._placing.note(num_bytes, seconds)
 
-    def note_prefill(self, num_tokens: int, seconds: float) -> None:
-        """A step computed the keys and values of so many prompt tokens."""
-        self._prefill.note(num_tokens, seconds)
-
-    @property
-    def seconds_per_prefill_token(self) -> float | None:
-        """Over the last prefills; None before the first. Attention's share grows with the context: an average."""
-        return self._prefill.value
-
     def speed(self, tier: TierName) -> Line | None:
         """What a block and a byte of a tier take now; None: not measured."""
         speed = self._tiers.get(tier)
@@ -144,12 +141,13 @@ class Speeds:
         factor = speed.factor()
         return Line(speed.line.seconds_per_block * factor, speed.line.seconds_per_byte * factor)
 
-    def worth_loading(self, num_tokens: int, planned: Iterable[Planned]) -> Decision:
+    def worth_loading(
+        self, num_tokens: int, planned: Iterable[Planned], seconds_per_prefill_token: float | None
+    ) -> Decision:
         """Whether to load the blocks of `num_tokens` tokens rather than compute them. KeyError: no such tier."""
         load: float | None = 0.0
         for tier, blocks, num_bytes in planned:
             seconds = self._tiers[tier].seconds(blocks, num_bytes)
             load = None if load is None or seconds is None else load + seconds + num_bytes * (self._placing.value or 0)
-        per_token = self._prefill.value
-        compute = None if per_token is None else num_tokens * per_token
+        compute = None if seconds_per_prefill_token is None else num_tokens * seconds_per_prefill_token
         return Decision(load is None or compute is None or load < compute, load, compute)

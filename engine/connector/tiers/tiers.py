@@ -38,7 +38,7 @@ class Loaded(NamedTuple):
 
 
 class Tiers:
-    """CPU memory, a disk, or both. All methods are for one thread, the engine's; `figures` and `drops` for any."""
+    """CPU memory, a disk, or both; for the threads of several engines."""
 
     def __init__(
         self,
@@ -109,8 +109,7 @@ class Tiers:
         took = list[TierName]()
         copy: bytes | None = None
         if self._cpu is not None:
-            if key in self._cpu:
-                self._cpu.touch(key)
+            if self._cpu.touch(key):
                 took.append("cpu")
             else:
                 copy = bytes(payload)

@@ -1,0 +1,213 @@
+"""Blocks that come back from tiers: the same tokens, sound books, and a log that says all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from msgspec.structs import replace
+
+from engine.config import EngineConfig, SamplingParams
+from engine.connector.offloading import OffloadingConnector
+from engine.connector.tiers.settings import DiskSetting
+from engine.connector.tiers.tiers import Tiers
+from engine.engine import Engine
+from engine.lab.rerun import Rerun, RerunError
+from engine.model.loaded import LoadedModel
+from engine.model.loader import from_module
+from engine.trace.events import Admit, Allocate, Cache, Load, LookupExternal, Op, Store
+from engine.trace.snapshot import snapshot_of
+from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
+from tests.unit.engine.runs import log_of, tiny_llama
+
+T = TypeVar("T")
+SHARED = [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24, 25, 26, 27, 28, 29]
+PROMPTS = [[*SHARED, 30, 31], [*SHARED, 40, 41, 42, 43, 44], [50, 51]]
+GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
+SETTINGS = {
+    "plain": EngineConfig(block_size=4, num_blocks=40),
+    "chunks": EngineConfig(block_size=4, num_blocks=40, max_num_batched_tokens=7),
+    "tight": EngineConfig(block_size=4, num_blocks=11, max_model_len=40),
+    "swap": EngineConfig(block_size=4, num_blocks=11, max_model_len=40, preemption_mode="swap"),
+    "sinks": EngineConfig(block_size=4, num_blocks=40, attention_window=8, attention_sinks=4),
+    "hybrid": EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2),
+    "int8": EngineConfig(block_size=4, num_blocks=40, kv_cache_dtype="int8"),
+    "one": EngineConfig(block_size=1, num_blocks=99),
+}
+
+
+def run(engine: Engine, prompts: list[list[int]] = PROMPTS) -> tuple[list[list[int]], list[Op]]:
+    """Greedy outputs, and all operations.
+
+    After each step the books are sound, the log's state is the engine's, and what nobody holds and nobody could hit is
+    overwritten.
+    """
+    requests = [engine.add_request(prompt, GREEDY) for prompt in prompts]
+    log, ops = log_of(engine), list[Op]()
+    while engine.has_unfinished():
+        ops += engine.step().ops
+        engine.check_integrity()
+        now = engine.snapshot()
+        assert now == snapshot_of(log.state_now())
+        gone = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
+        for group in engine.block_groups:
+            ids = range(group.first_block, group.first_block + group.num_blocks)
+            for pool in engine._runner.kv_store.pools(group.layers):
+                if pool.is_floating_point():
+                    pool[[i - group.first_block for i in gone if i in ids]] = 1e4
+    return [request.output_token_ids for request in requests], ops
+
+
+def of(kind: type[T], ops: list[Op]) -> list[T]:
+    return [op for op in ops if isinstance(op, kind)]
+
+
+def with_tiers(model: LoadedModel, config: EngineConfig, tiers: Tiers) -> Engine:
+    return Engine(model, config, connector=OffloadingConnector(tiers, model, config))
+
+
+@pytest.fixture
+def tiers() -> Tiers:
+    return Tiers(cpu_bytes=1 << 24)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_another_engine_loads_what_one_stored(name: str, tiers: Tiers) -> None:
+    config = SETTINGS[name]
+    expected, _ = run(Engine(tiny_llama(), config))
+    first, stored = run(with_tiers(tiny_llama(), config, tiers))
+    again, loaded = run(with_tiers(tiny_llama(), config, tiers))
+    assert first == again == expected
+    assert of(Store, stored) and not of(Store, loaded), "the second engine has nothing new"
+    assert {op.medium for op in of(Load, loaded)} == {"cpu"}
+    admitted = [op for op in of(Admit, loaded) if op.num_external_tokens]
+    size = config.block_size
+    assert admitted[0].num_external_tokens == (len(PROMPTS[0]) - 1) // size * size
+    verdicts = of(LookupExternal, loaded)
+    assert [op.num_found_tokens for op in verdicts if op.verdict == "load"] == [
+        op.num_external_tokens for op in admitted
+    ]
+    reasons = [op.block_id for op in of(Allocate, loaded) if op.reason == "load"]
+    assert sorted(reasons) == sorted(op.block_id for op in of(Load, loaded))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_loads_the_numbers_it_stored(family: str, tiers: Tiers) -> None:
+    model = from_module(tiny_model(family), tiny_tokenizer(), family)
+    config = EngineConfig(block_size=2, num_blocks=64)
+    expected, _ = run(Engine(model, config))
+    assert run(with_tiers(model, config, tiers))[0] == expected
+    again, loaded = run(with_tiers(model, config, tiers))
+    assert again == expected
+    assert of(Load, loaded)
+
+
+def test_a_run_finds_on_disk_what_an_earlier_one_left(tmp_path: Path) -> None:
+    config = SETTINGS["plain"]
+    before = Tiers(disk=DiskSetting(tmp_path, 1 << 22))
+    expected, _ = run(with_tiers(tiny_llama(), config, before))
+    assert before.close() == 0
+    after = Tiers(disk=DiskSetting(tmp_path, 1 << 22))
+    again, loaded = run(with_tiers(tiny_llama(), config, after))
+    assert again == expected
+    assert {op.medium for op in of(Load, loaded)} == {"disk"}
+    after.close()
+
+
+def test_evicted_blocks_come_back(tiers: Tiers) -> None:
+    """A pool of 11 blocks cannot keep three prompts of 7; the store does."""
+    config = SETTINGS["tight"]
+    prompts = [[10 * i + j for j in range(1, 9)] * 3 for i in range(1, 5)]
+    with with_tiers(tiny_llama(), config, tiers) as engine, Engine(tiny_llama(), config) as plain:
+        for prompt in prompts * 2:
+            assert run(engine, [prompt])[0] == run(plain, [prompt])[0]
+        _, ops = run(engine, [prompts[0]])
+    assert len(of(Load, ops)) == 5  # of 24 tokens 23 may come from elsewhere: 5 blocks of 4
+
+
+CHANGES: dict[str, Callable[[], tuple[LoadedModel, EngineConfig]]] = {
+    "weights": lambda: (from_module(tiny_model("llama", seed=1), tiny_tokenizer(), "tiny-llama"), SETTINGS["plain"]),
+    "block size": lambda: (tiny_llama(), EngineConfig(block_size=2, num_blocks=40)),
+    "dtype": lambda: (tiny_llama(), EngineConfig(block_size=4, num_blocks=40, kv_cache_dtype="float16")),
+    "window": lambda: (tiny_llama(), EngineConfig(block_size=4, num_blocks=40, attention_window=64)),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_another_models_blocks_are_never_loaded(what: str, tiers: Tiers) -> None:
+    run(with_tiers(tiny_llama(), SETTINGS["plain"], tiers))
+    model, config = CHANGES[what]()
+    _, ops = run(with_tiers(model, config, tiers))
+    assert not of(Load, ops)
+
+
+def test_another_salt_is_another_content(tiers: Tiers) -> None:
+    config = SETTINGS["plain"]
+    for salt, loads in (("a", False), ("b", False), ("a", True)):
+        with with_tiers(tiny_llama(), config, tiers) as engine:
+            engine.add_request(PROMPTS[0], GREEDY, cache_salt=salt)
+            assert bool(of(Load, engine.step().ops)) == loads
+
+
+def test_it_is_computed_where_that_is_faster(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = SETTINGS["plain"]
+    expected, _ = run(with_tiers(tiny_llama(), config, tiers))
+    with with_tiers(tiny_llama(), config, tiers) as engine:
+        for _ in range(100):
+            engine._connector.note_prefill(1_000_000, 1e-6)
+        outputs, ops = run(engine)
+    assert outputs == expected and not of(Load, ops)
+    verdict = of(LookupExternal, ops)[0]
+    assert verdict.verdict == "compute" and verdict.num_found_tokens == 20
+    assert verdict.load_seconds is not None and verdict.compute_seconds is not None
+    assert verdict.load_seconds > verdict.compute_seconds
+
+
+def test_a_block_that_is_gone_when_it_is_read_is_a_miss(tiers: Tiers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third block of five is damaged: two are loaded, the rest is computed."""
+    config = SETTINGS["plain"]
+    expected, _ = run(with_tiers(tiny_llama(), config, tiers))
+    reads, load = list[bytes](), tiers.load
+
+    def third_fails(key: bytes) -> object:
+        reads.append(key)
+        return None if len(reads) == 3 else load(key)
+
+    monkeypatch.setattr(tiers, "load", third_fails)
+    outputs, ops = run(with_tiers(tiny_llama(), config, tiers))
+    assert outputs == expected
+    admitted = [op.num_external_tokens for op in of(Admit, ops)]
+    assert admitted[0] == 8
+
+
+def test_a_run_can_be_run_again_until_blocks_come_from_outside(tiers: Tiers) -> None:
+    config = SETTINGS["plain"]
+    with with_tiers(tiny_llama(), config, tiers) as stored, with_tiers(tiny_llama(), config, tiers) as loaded:
+        assert of(Store, run(stored)[1])
+        with with_tiers(tiny_llama(), config, tiers) as again:
+            Rerun(again, log_of(stored), len(log_of(stored)), None, follow=False).finish()
+        assert of(Load, run(loaded)[1])
+        with (
+            with_tiers(tiny_llama(), config, tiers) as again,
+            pytest.raises(RerunError, match="in record 3 blocks came"),
+        ):
+            Rerun(again, log_of(loaded), len(log_of(loaded)), None, follow=False).finish()
+
+
+def test_a_private_log_hides_what_would_name_a_stored_block(tiers: Tiers) -> None:
+    config = replace(SETTINGS["plain"], private=True)
+    with with_tiers(tiny_llama(), config, tiers) as engine:
+        for _ in range(2):
+            requests = [engine.add_request(prompt, GREEDY) for prompt in PROMPTS]
+            while engine.has_unfinished():
+                engine.step()
+            assert requests
+        log = log_of(engine)
+        names = {
+            op.block_hash for i in range(len(log)) for op in log.record(i).ops if isinstance(op, Cache | Store | Load)
+        }
+    with Engine(tiny_llama(), SETTINGS["plain"]) as plain:
+        shown = {op.block_hash for op in run(plain)[1] if isinstance(op, Cache)}
+    assert names and not names & shown
