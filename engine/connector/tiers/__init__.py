@@ -1,6 +1,6 @@
 """Where whole KV blocks live outside the pool: CPU memory, then a folder on disk. Bytes in, bytes out; no tensor here.
 
-    engine's thread                               writer's thread
+    an engine's thread                            the writer's thread
     store(key, bytes) ──► CPU, evicted by use
                      └──► queue (bounded) ──────► disk: written aside, renamed, evicted by use, shared by servers
     lookup(keys) ◄─────── CPU, queue, disk        (no payload is touched)

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-TierName = Literal["cpu", "disk"]
+from engine.trace.events import Medium
 
 DropReason = Literal[
     # a block that was there and is not used
@@ -37,17 +37,17 @@ class Drop(NamedTuple):
     """One block that was dropped."""
 
     number: int  # counts up from 1 in each tier
-    tier: TierName
+    tier: Medium
     reason: DropReason
     key: str  # in hexadecimal digits
     detail: str  # what the system said, in its words, or ""
     time: float  # seconds since the epoch
 
 
-class TierFigures(NamedTuple):
+class TierCounters(NamedTuple):
     """A tier's counters since it was opened. Means and speeds are quotients of these."""
 
-    tier: TierName
+    tier: Medium
     blocks: int  # in it now; a shared folder's: as last counted
     bytes: int  # what they take of `max_bytes`
     max_bytes: int
@@ -63,9 +63,9 @@ class TierFigures(NamedTuple):
 
 
 class TierBook:
-    """Counters of one tier. The engine's thread and the writer's count at once, a third may read."""
+    """Counters of one tier. Any thread may count, and any may read."""
 
-    def __init__(self, tier: TierName, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, tier: Medium, clock: Callable[[], float] = time.time) -> None:
         self.tier = tier
         self._clock = clock
         self._lock = threading.Lock()
@@ -106,9 +106,9 @@ class TierBook:
         with self._lock:
             return list(self._drops)
 
-    def figures(self, blocks: int, num_bytes: int, max_bytes: int) -> TierFigures:
+    def figures(self, blocks: int, num_bytes: int, max_bytes: int) -> TierCounters:
         with self._lock:
-            return TierFigures(
+            return TierCounters(
                 tier=self.tier,
                 blocks=blocks,
                 bytes=num_bytes,

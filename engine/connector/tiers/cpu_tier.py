@@ -6,11 +6,11 @@ import threading
 import time
 from collections import OrderedDict
 
-from engine.connector.tiers.books import TierBook, TierFigures
+from engine.connector.tiers.books import TierBook, TierCounters
 
 
 class CpuTier:
-    """Payloads by key, for the threads of several engines.
+    """Payloads by key, for any number of threads.
 
     What is bounded is the payloads' bytes; the dictionary takes some 160 bytes a block beside them (measured).
     """
@@ -58,12 +58,12 @@ class CpuTier:
         return evicted
 
     def touch(self, key: bytes) -> bool:
-        """From now on it is the most recently used. False: it is not here."""
+        """From now on the most recently used. False: it is not here."""
         with self._lock:
-            there = key in self._blocks
-            if there:
+            if key in self._blocks:
                 self._blocks.move_to_end(key)
-        return there
+                return True
+        return False
 
     def clear(self) -> None:
         """Forget everything."""
@@ -71,5 +71,7 @@ class CpuTier:
             self._blocks.clear()
             self._bytes = 0
 
-    def figures(self) -> TierFigures:
-        return self.book.figures(len(self._blocks), self._bytes, self.max_bytes)
+    def figures(self) -> TierCounters:
+        with self._lock:
+            blocks, num_bytes = len(self._blocks), self._bytes
+        return self.book.figures(blocks, num_bytes, self.max_bytes)

@@ -23,7 +23,7 @@ from engine.connector.tiers.block_file import (
     why_not_written,
     write_all,
 )
-from engine.connector.tiers.books import DropReason, TierBook, TierFigures
+from engine.connector.tiers.books import DropReason, TierBook, TierCounters
 from engine.connector.tiers.shared_folder import (
     WRITING,
     LockedFolder,
@@ -39,7 +39,7 @@ _NO_FILE = (*_NO_FOLDER, errno.ENXIO)  # a link, a socket
 
 
 class DiskTier:
-    """The blocks of one folder. `has` and `load` by the engines' threads, `store` by one other, `figures` by any."""
+    """The blocks of one folder, for any number of threads and processes."""
 
     def __init__(self, path: Path, max_bytes: int, write: Callable[[int, list[bytes]], None] = write_all) -> None:
         """At most `max_bytes` of files. Servers with different bounds each keep their own when they write.
@@ -199,7 +199,7 @@ class DiskTier:
                     os.unlink("/".join(place_of(key)), dir_fd=held.root)
                     held.add(-disk_bytes(size), -1)
 
-    def figures(self) -> TierFigures:
+    def figures(self) -> TierCounters:
         count = self.folder.count()
         return self.book.figures(count.blocks, count.bytes, self.max_bytes)
 

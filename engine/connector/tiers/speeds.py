@@ -12,11 +12,12 @@ by half every HALF_LIFE seconds without a load, and then it is tried anew.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from engine.connector.tiers.books import TierName
+from engine.trace.events import Medium
 
 DECAY = 0.95  # of the weight of what was measured before, with each new measurement: the last twenty or so count
 HALF_LIFE = 60.0  # seconds
@@ -42,7 +43,7 @@ class Measured(NamedTuple):
 class Planned(NamedTuple):
     """What would be loaded from a tier."""
 
-    tier: TierName
+    tier: Medium
     blocks: int
     num_bytes: int
 
@@ -114,40 +115,63 @@ class PrefillSpeed(_Quotient):
 
 
 class Speeds:
-    """Running estimates of the tiers, which several engines may share. `clock` gives seconds that only grow."""
+    """Running estimates for engines, perhaps of several models, that share the tiers, each on a thread of its own.
+
+    `clock` gives seconds that only grow.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._tiers: dict[TierName, _TierSpeed] = {}
+        self._lock = threading.Lock()
+        self._tiers: dict[Medium, _TierSpeed] = {}
+        self._prefill: dict[bytes, _Quotient] = {}  # by layout
         self._placing = _Quotient()
 
-    def opened(self, tier: TierName, line: Line | None) -> None:
+    def opened(self, tier: Medium, line: Line | None) -> None:
         """A tier is there, and what was measured of it, if it could be."""
         self._tiers[tier] = _TierSpeed(line, self._clock)
 
-    def note_load(self, tier: TierName, num_bytes: int, seconds: float) -> None:
+    def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:
         """One block was loaded from a tier."""
-        self._tiers[tier].note(num_bytes, seconds)
+        with self._lock:
+            self._tiers[tier].note(num_bytes, seconds)
 
     def note_placing(self, num_bytes: int, seconds: float) -> None:
         """Loaded bytes were put into the pool's tensors."""
-        self._placing.note(num_bytes, seconds)
+        with self._lock:
+            self._placing.note(num_bytes, seconds)
 
-    def speed(self, tier: TierName) -> Line | None:
+    def note_prefill(self, layout: bytes, num_tokens: int, seconds: float) -> None:
+        """A step of an engine with that layout computed the keys and values of so many prompt tokens."""
+        with self._lock:
+            self._prefill.setdefault(layout, _Quotient()).note(num_tokens, seconds)
+
+    def seconds_per_prefill_token(self, layout: bytes) -> float | None:
+        """Over the last prefills; None before the first. Attention's share grows with the context: an average."""
+        found = self._prefill.get(layout)
+        return None if found is None else found.value
+
+    def speed(self, tier: Medium) -> Line | None:
         """What a block and a byte of a tier take now; None: not measured."""
-        speed = self._tiers.get(tier)
-        if speed is None or speed.line is None:
-            return None
-        factor = speed.factor()
-        return Line(speed.line.seconds_per_block * factor, speed.line.seconds_per_byte * factor)
+        with self._lock:
+            speed = self._tiers.get(tier)
+            if speed is None or speed.line is None:
+                return None
+            factor = speed.factor()
+            return Line(speed.line.seconds_per_block * factor, speed.line.seconds_per_byte * factor)
 
-    def worth_loading(
-        self, num_tokens: int, planned: Iterable[Planned], seconds_per_prefill_token: float | None
-    ) -> Decision:
-        """Whether to load the blocks of `num_tokens` tokens rather than compute them. KeyError: no such tier."""
-        load: float | None = 0.0
-        for tier, blocks, num_bytes in planned:
-            seconds = self._tiers[tier].seconds(blocks, num_bytes)
-            load = None if load is None or seconds is None else load + seconds + num_bytes * (self._placing.value or 0)
-        compute = None if seconds_per_prefill_token is None else num_tokens * seconds_per_prefill_token
+    def worth_loading(self, layout: bytes, num_tokens: int, planned: Iterable[Planned]) -> Decision:
+        """Whether an engine with that layout should load the blocks of `num_tokens` tokens rather than compute them.
+
+        Raises:
+            KeyError: no such tier.
+        """
+        with self._lock:
+            load: float | None = 0.0
+            placing = self._placing.value or 0.0
+            for tier, blocks, num_bytes in planned:
+                seconds = self._tiers[tier].seconds(blocks, num_bytes)
+                load = None if load is None or seconds is None else load + seconds + num_bytes * placing
+            per_token = self.seconds_per_prefill_token(layout)
+            compute = None if per_token is None else num_tokens * per_token
         return Decision(load is None or compute is None or load < compute, load, compute)

@@ -1,4 +1,4 @@
-"""The tiers of one engine together, fastest first: what an engine looks up in, loads from and stores to.
+"""The tiers of a process together, fastest first: what its engines look up in, load from and store to.
 
 Write-through: a block goes to CPU and into the disk's queue when it is stored, not to the disk when CPU evicts it.
 Whoever is killed (kill -9) loses what was in the queue, milliseconds of it; with write-back everything that CPU kept
@@ -14,13 +14,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from engine.connector.tiers.block_file import BadBlock
-from engine.connector.tiers.books import Drop, TierFigures, TierName
+from engine.connector.tiers.books import Drop, TierCounters
 from engine.connector.tiers.cpu_tier import CpuTier
 from engine.connector.tiers.disk_tier import DiskTier
 from engine.connector.tiers.keys import KEY_BYTES
 from engine.connector.tiers.settings import DiskSetting
 from engine.connector.tiers.speeds import Line, Measured, Speeds, line_through
 from engine.connector.tiers.writer import QUEUE_BYTES, DiskWriter
+from engine.trace.events import Medium
 
 CLOSE_SECONDS = 5.0
 PROBE_BYTES = (16 * 2**10, 256 * 2**10)
@@ -31,14 +32,14 @@ class Loaded(NamedTuple):
     """A block that was found."""
 
     payload: bytes
-    tier: TierName
+    tier: Medium
     seconds: float  # to read and check it
     queued: bool  # "disk" had it still in its queue, in memory: nothing was read
     promoted: bool  # it was put into CPU too
 
 
 class Tiers:
-    """CPU memory, a disk, or both; for the threads of several engines."""
+    """CPU memory, a disk, or both, for all engines of a process, each on its own thread."""
 
     def __init__(
         self,
@@ -62,12 +63,12 @@ class Tiers:
         self._writer = DiskWriter(self._disk, queue_bytes) if self._disk is not None else None
         self._closed = False
 
-    def lookup(self, keys: Sequence[bytes]) -> list[TierName]:
+    def lookup(self, keys: Sequence[bytes]) -> list[Medium]:
         """The tier of each key, from the first on, as far as there are any. No payload is touched.
 
         What another server evicts before it is loaded, and what turns out damaged, `load` does not find.
         """
-        found = list[TierName]()
+        found = list[Medium]()
         while len(found) < len(keys) and not self._closed:
             key = keys[len(found)]
             if self._cpu is not None and key in self._cpu:
@@ -102,11 +103,11 @@ class Tiers:
         promoted = self._cpu is not None and self._keep(key, payload)
         return Loaded(payload, "disk", seconds, queued=waiting is not None, promoted=promoted)
 
-    def store(self, key: bytes, payload: bytes | bytearray | memoryview) -> list[TierName]:
+    def store(self, key: bytes, payload: bytes | bytearray | memoryview) -> list[Medium]:
         """Keep a copy of the payload; the tiers that took it ("disk": into its queue) or had it already."""
         if self._closed:
             return []
-        took = list[TierName]()
+        took = list[Medium]()
         copy: bytes | None = None
         if self._cpu is not None:
             if self._cpu.touch(key):
@@ -125,12 +126,12 @@ class Tiers:
         self._cpu.store(key, payload)
         return key in self._cpu
 
-    def figures(self) -> list[TierFigures]:
+    def figures(self) -> list[TierCounters]:
         """Of each tier that there is, fastest first."""
         return [tier.figures() for tier in (self._cpu, self._disk) if tier is not None]
 
     def drops(self) -> list[Drop]:
-        """The last ones of all tiers, oldest first; `TierFigures.drops` counts them all."""
+        """The last ones of all tiers, oldest first; `TierCounters.drops` counts them all."""
         found = [drop for tier in (self._cpu, self._disk) if tier is not None for drop in tier.book.drops()]
         return sorted(found, key=lambda drop: drop.time)
 

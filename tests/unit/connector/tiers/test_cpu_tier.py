@@ -1,5 +1,8 @@
 """Blocks in CPU memory against a plain model of them."""
 
+import sys
+import threading
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -84,3 +87,30 @@ def test_hits_misses_and_bytes_are_counted() -> None:
     assert (figures.hits, figures.misses, figures.stores) == (1, 1, 1)
     assert (figures.loaded_bytes, figures.stored_bytes) == (30, 30)
     assert figures.load_seconds > 0 and figures.store_seconds > 0
+
+
+def test_engines_on_several_threads_share_the_tier() -> None:
+    """There is room for one block, so nearly every load and store meets another thread's eviction."""
+    tier, wrong = CpuTier(30), list[BaseException]()
+
+    def engine(first: int) -> None:
+        try:
+            for n in range(first, first + 20000):
+                tier.store(key(n % 4), payload(n % 4, 30))
+                assert tier.load(key(n % 4)) in (None, payload(n % 4, 30))
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=engine, args=(first,)) for first in range(3)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not wrong
+    figures = tier.figures()
+    assert (figures.blocks, figures.bytes, figures.hits + figures.misses) == (1, 30, 60000)

@@ -4,6 +4,7 @@ import pytest
 
 from engine.connector.tiers.speeds import DECAY, HALF_LIFE, Line, Measured, Planned, PrefillSpeed, Speeds, line_through
 
+MODEL = b"layout"
 LINE = Line(seconds_per_block=0.001, seconds_per_byte=1e-6)
 
 
@@ -26,30 +27,31 @@ def test_before_anything_is_measured_blocks_are_loaded() -> None:
     speeds = Speeds(Clock())
     speeds.opened("disk", None)
     planned = [Planned("disk", 2, 4000)]
-    assert speeds.worth_loading(32, planned, None) == (True, None, None)
-    assert speeds.worth_loading(32, planned, 1e-5) == pytest.approx((True, None, 0.00032))
+    assert speeds.worth_loading(MODEL, 32, planned) == (True, None, None)
+    speeds.note_prefill(MODEL, 100, 0.001)
+    assert speeds.worth_loading(MODEL, 32, planned) == pytest.approx((True, None, 0.00032))
     speeds.note_load("disk", 2000, 0.1)  # its first load says what a byte takes
-    assert speeds.worth_loading(32, planned, 1e-5) == pytest.approx((False, 0.2, 0.00032))
+    assert speeds.worth_loading(MODEL, 32, planned) == pytest.approx((False, 0.2, 0.00032))
 
 
 def test_the_smaller_number_decides() -> None:
     speeds = Speeds(Clock())
     speeds.opened("disk", LINE)
     speeds.opened("cpu", Line(0.0, 0.0))
-    a_token = 0.001
+    speeds.note_prefill(MODEL, 50, 0.05)  # 1 ms a token
     planned = [Planned("disk", 2, 4000), Planned("cpu", 1, 2000)]  # 2 · 1 ms + 4000 · 1 µs = 6 ms, and nothing
-    assert speeds.worth_loading(7, planned, a_token) == pytest.approx((True, 0.006, 0.007))
-    assert speeds.worth_loading(5, planned, a_token) == pytest.approx((False, 0.006, 0.005))
+    assert speeds.worth_loading(MODEL, 7, planned) == pytest.approx((True, 0.006, 0.007))
+    assert speeds.worth_loading(MODEL, 5, planned) == pytest.approx((False, 0.006, 0.005))
     speeds.note_placing(1000, 0.0005)  # half a microsecond a byte more, for all 6000
-    assert speeds.worth_loading(7, planned, a_token) == pytest.approx((False, 0.009, 0.007))
+    assert speeds.worth_loading(MODEL, 7, planned) == pytest.approx((False, 0.009, 0.007))
 
 
 def test_prefill_seconds_are_a_running_mean_by_tokens() -> None:
-    speed = PrefillSpeed()
-    assert speed.value is None
-    speed.note(100, 0.1)
-    speed.note(300, 0.9)
-    assert speed.value == pytest.approx((DECAY * 0.1 + 0.9) / (DECAY * 100 + 300))
+    speeds = Speeds(Clock())
+    speeds.note_prefill(MODEL, 100, 0.1)
+    speeds.note_prefill(MODEL, 300, 0.9)
+    assert speeds.seconds_per_prefill_token(MODEL) == pytest.approx((DECAY * 0.1 + 0.9) / (DECAY * 100 + 300))
+    assert speeds.seconds_per_prefill_token(b"another model's") is None
 
 
 def test_real_loads_move_the_estimate_and_time_brings_it_back() -> None:
