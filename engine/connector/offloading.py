@@ -18,7 +18,7 @@ from engine.config import EngineConfig
 from engine.connector.base import Books, KVConnector, KVConnectorMetadata
 from engine.connector.layout import layout_of
 from engine.connector.tiers.keys import store_key
-from engine.connector.tiers.speeds import Planned, PrefillSpeed
+from engine.connector.tiers.speeds import Planned
 from engine.connector.tiers.tiers import Tiers
 from engine.model.loaded import LoadedModel
 from engine.resolve import resolve_for
@@ -54,7 +54,6 @@ class OffloadingConnector(KVConnector):
         self._tiers = tiers
         self._model = model
         self._resolved = resolve_for(config, model.facts)
-        self._prefill = PrefillSpeed()
         self._found: dict[int, Found] = {}  # by sequence, of those that wait
         self._loads: list[tuple[int, int, bytes]] = []  # of the step that is being scheduled
 
@@ -117,7 +116,7 @@ class OffloadingConnector(KVConnector):
                     self._emit(Store(block_id=block_id, block_hash=block_hash, medium=took[0], num_bytes=len(data)))
 
     def note_prefill(self, num_tokens: int, seconds: float) -> None:
-        self._prefill.note(num_tokens, seconds)
+        self._tiers.speeds.note_prefill(self._layout, num_tokens, seconds)
 
     def figures(self) -> list[TierFigures]:
         last = {drop.tier: drop.reason for drop in self._tiers.drops()}
@@ -147,7 +146,7 @@ class OffloadingConnector(KVConnector):
         payloads: list[dict[int, bytes]] = []
         while end > first:
             planned = [Planned(medium, 1, self._kv_caches[g].bytes_per_block) for g, _, medium in search.blocks(end)]
-            decision = self._tiers.speeds.worth_loading((end - first) * size, planned, self._prefill.value)
+            decision = self._tiers.speeds.worth_loading(self._layout, (end - first) * size, planned)
             if not decision.load:
                 break
             broken = search.read(end)

@@ -107,13 +107,6 @@ class _TierSpeed:
         return None if self.line is None else self.line.seconds(blocks, num_bytes) * self.factor()
 
 
-class PrefillSpeed(_Quotient):
-    """Of one engine: what computing the keys and values of a prompt token takes.
-
-    Over the last prefills; None before the first. Attention's share grows with the context: an average.
-    """
-
-
 class Speeds:
     """Running estimates for engines, perhaps of several models, that share the tiers, each on a thread of its own.
 

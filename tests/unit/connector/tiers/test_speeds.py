@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.connector.tiers.speeds import DECAY, HALF_LIFE, Line, Measured, Planned, PrefillSpeed, Speeds, line_through
+from engine.connector.tiers.speeds import DECAY, HALF_LIFE, Line, Measured, Planned, Speeds, line_through
 
 MODEL = b"layout"
 LINE = Line(seconds_per_block=0.001, seconds_per_byte=1e-6)
