@@ -191,6 +191,11 @@ class DiskTier:
         finally:
             os.close(folder)
 
+    def sweep(self) -> None:
+        """Delete what a dead writer has left unfinished, and count the files anew, where that can be done."""
+        with contextlib.suppress(BadBlock, OSError), self.folder.locked() as held:
+            held.recount()
+
     def forget(self, keys: Iterable[bytes]) -> None:
         """Delete blocks, where they are there."""
         with contextlib.suppress(BadBlock, OSError), self.folder.locked() as held:

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class DiskWriter:
-    """Payloads on their way to one disk tier, first come first written."""
+    """Payloads on their way to one disk tier, first come first written; before the first one the folder is swept."""
 
     def __init__(self, disk: DiskTier, max_bytes: int = QUEUE_BYTES) -> None:
         self._disk = disk
@@ -72,6 +72,7 @@ class DiskWriter:
         return len(left)
 
     def _run(self) -> None:
+        self._disk.sweep()
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)

@@ -10,6 +10,7 @@ from engine.connector.tiers import shared_folder
 from engine.connector.tiers.block_file import BadBlock
 from engine.connector.tiers.disk_tier import DiskTier
 from engine.connector.tiers.shared_folder import LOCK, WRITING, Count, SharedFolder, disk_bytes
+from engine.connector.tiers.writer import DiskWriter
 from tests.unit.connector.tiers.blocks import block_files, file_of, key, payload
 
 PAGE = 4096
@@ -70,7 +71,15 @@ def test_a_dead_writers_unfinished_block_is_swept(tmp_path: Path) -> None:
     (tmp_path / WRITING).write_bytes(bytes(5 * PAGE))
     assert tier.figures()[1:3] == (2, 6 * PAGE)  # too high, never too low
     after = DiskTier(tmp_path, 10 * PAGE)
-    assert after.store(key(2), payload(2)) and after.figures()[1:3] == (2, 2 * PAGE)
+    writer = DiskWriter(after)
+    assert writer.submit(key(2), payload(2)) and writer.close(10) == 0
+    assert after.figures()[1:3] == (2, 2 * PAGE) and not (tmp_path / WRITING).exists()
+
+
+def test_a_block_is_written_where_one_was_left_unfinished(tmp_path: Path) -> None:
+    tier = DiskTier(tmp_path, 10 * PAGE)
+    (tmp_path / WRITING).write_bytes(bytes(5 * PAGE))
+    assert tier.store(key(1), payload(1)) and tier.load(key(1)) == payload(1)
     assert not (tmp_path / WRITING).exists()
 
 
