@@ -63,6 +63,37 @@ class WaitingHeads:
         self._waiting.pop(connection, None)
 
 
+class SafelyClosed:
+    """A connection's socket for gevent's handler, which would close the descriptor under whoever waits on it.
+
+    A watcher of the event loop on a closed descriptor ends the process. So whoever waits (who sends to a client that
+    does not read, who watches whether it leaves) is woken with an error first, by the socket's own `close`.
+    """
+
+    def __init__(self, sock: Any) -> None:
+        self._green = sock
+        self._files: list[Any] = []  # each keeps the descriptor open as long as it is
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_sock":  # what the handler would close
+            raise AttributeError(name)
+        return getattr(self._green, name)
+
+    def makefile(self, *arguments: Any) -> Any:
+        self._files.append(self._green.makefile(*arguments))
+        return self._files[-1]
+
+    def close(self) -> None:
+        """Read what has come first: a connection that is closed with something unread is reset, its last words lost."""
+        with contextlib.suppress(OSError):
+            self._green.settimeout(0.0)
+            self._green.recv(16 * 1024)
+        for file in self._files:
+            with contextlib.suppress(OSError):
+                file.close()
+        self._green.close()
+
+
 class HttpConnection(WSGIHandler):  # type: ignore[misc]
     """gevent's connection with bounds on a request's head, and a way for a web socket to take it over."""
 
@@ -78,7 +109,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         self._asked: dict[str, Any] | None = None  # the request's environment; None: its head is not here
         self._is_taken_over = False
         self.is_left = False  # by its client, in the middle of an answer
-        super().__init__(sock, address, server)
+        super().__init__(SafelyClosed(sock), address, server)
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the client has left before the error could be sent

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import gevent
-from gevent.socket import wait_read
 
 from app.transport.connection import CONNECTION, HttpConnection
 
@@ -43,11 +42,14 @@ def watch(environ: dict[str, Any], gone: Callable[[], None]) -> Any:
 
 
 def _watch(connection: HttpConnection, gone: Callable[[], None]) -> None:
-    try:
-        wait_read(connection.socket.fileno())
-        left = not connection.socket.recv(1, socket.MSG_PEEK)
-    except OSError:
-        left = True
+    left = None
+    while left is None:
+        try:
+            left = not connection.socket.recv(1, socket.MSG_PEEK)
+        except TimeoutError:  # the socket's own
+            continue
+        except OSError:
+            left = True
     if left:
         connection.is_left = True
         gone()

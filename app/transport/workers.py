@@ -93,7 +93,7 @@ def _late(parts: LateAnswer, environ: Environ, start_response: StartResponse) ->
         yield from parts
     finally:
         if watching is not None:
-            watching.kill(block=False)
+            watching.kill()  # now: who reads the next request must be alone on the socket
         parts.close()
 
 

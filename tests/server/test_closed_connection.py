@@ -1,0 +1,86 @@
+"""A connection that ends while somebody still waits on its socket: who waits is woken, and the server goes on."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import gevent
+import gevent.event
+import pytest
+from gevent.pywsgi import WSGIServer
+
+from app.transport.connection import CONNECTION, HttpConnection, WaitingHeads
+from app.transport.limits import Limits
+
+ENDED: list[str] = []
+
+
+def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+    """Answers at once, and leaves behind who sends to, or listens to, a client that does neither."""
+    connection = environ[CONNECTION].socket
+
+    def send() -> None:
+        try:
+            while True:
+                connection.send(bytes(1 << 20))
+        except OSError as error:
+            ENDED.append(type(error).__name__)
+
+    def listen() -> None:
+        try:
+            while True:
+                connection.recv(1, socket.MSG_PEEK)
+                gevent.sleep(0.001)
+        except OSError as error:
+            ENDED.append(type(error).__name__)
+
+    gevent.spawn({"/send": send, "/listen": listen}[environ["PATH_INFO"]])
+    gevent.sleep(0.05)
+    start_response("200 OK", [("Content-Length", "0"), ("Connection", "close")])
+    environ[CONNECTION].close_connection = True
+    return []
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A server of its own loop, on a thread."""
+    ready, ports, stop = threading.Event(), list[int](), list[Any]()
+
+    def serve() -> None:
+        limits = Limits()
+        kind = type("Kind", (HttpConnection,), {"limits": limits, "heads": WaitingHeads(9), "noted_by": ()})
+        server = WSGIServer(("127.0.0.1", 0), application, handler_class=kind, log=None, error_log=None)
+        server.start()
+        ports.append(server.server_port)
+        ended = gevent.get_hub().loop.async_()
+        stop.append(ended.send)
+        waiting = gevent.event.Event()
+        ended.start(waiting.set)
+        ready.set()
+        waiting.wait()
+        server.stop()
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    assert ready.wait(10)
+    yield ports[0]
+    stop[0]()
+    thread.join(10)
+
+
+@pytest.mark.parametrize("path", ["/send", "/listen"])
+def test_who_waits_on_a_connection_is_woken_when_it_is_closed(port: int, path: str) -> None:
+    ENDED.clear()
+    for count in range(1, 6):
+        client = socket.create_connection(("127.0.0.1", port), timeout=10)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        end = time.monotonic() + 10
+        while len(ENDED) < count and time.monotonic() < end:
+            time.sleep(0.01)
+        client.close()
+        assert len(ENDED) == count
