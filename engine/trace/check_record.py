@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from engine.trace.check_loading import wrong_in_loading
 from engine.trace.check_ops import Wrong, wrong_in_ops
 from engine.trace.check_reasons import wrong_in_reasons
 from engine.trace.events import Sample, Write
@@ -25,6 +26,7 @@ def wrong_in_record(
     if state is not None:
         yield from _prompt_logprobs(record, state)
         yield from wrong_in_ops(record, state, header)
+        yield from wrong_in_loading(record, state, header)
     if record.work is not None:
         tokens = sum(len(entry.token_ids) for entry in record.batch)
         if record.work.num_tokens != tokens:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.trace.events import Allocate, Free, Op
+from engine.trace.events import Allocate, Free, LookupExternal, Op
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures, Token
 from engine.trace.log import TraceReader
 from engine.trace.records import Candidate, StepRecord
@@ -125,7 +125,8 @@ def same(a: Any, b: Any) -> bool:
 
     Nothing else may differ when equal inputs are computed again, on any processor: products and sums are taken in
     another order there, which changes the last bits of logits. A reason that one log does not say
-    (`Allocate`, `Free`; logs of earlier versions) is no difference.
+    (`Allocate`, `Free`; logs of earlier versions) is no difference, nor are the times that a `LookupExternal` expected:
+    they are clock readings.
     """
     if isinstance(a, float) and isinstance(b, float):
         return a == b or abs(a - b) <= TOLERANCE
@@ -136,6 +137,8 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, msgspec.Struct) and type(a) is type(b):
         if isinstance(a, Allocate | Free) and isinstance(b, Allocate | Free) and None in (a.reason, b.reason):
             return replace(a, reason=None) == replace(b, reason=None)
+        if isinstance(a, LookupExternal) and isinstance(b, LookupExternal):
+            a, b = (replace(op, load_seconds=None, compute_seconds=None) for op in (a, b))
         return a == b or all(same(getattr(a, name), getattr(b, name)) for name in a.__struct_fields__)
     return bool(a == b)
 

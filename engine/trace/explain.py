@@ -11,7 +11,7 @@ from statistics import median
 
 from msgspec import Struct
 
-from engine.trace.events import Adjust, Admit, Defer, DeferReason, Finish, Fork, Lookup, Preempt, Submit
+from engine.trace.events import Adjust, Admit, Defer, DeferReason, Finish, Fork, Lookup, LookupExternal, Preempt, Submit
 from engine.trace.figures import RunReading, SequenceFigures, Totals, step_seconds
 from engine.trace.goodput import SLO, Goodput, Output, goodput
 from engine.trace.log import TraceReader
@@ -19,6 +19,7 @@ from engine.trace.records import Memory, StepRecord, Timing
 from engine.trace.state import State, held_blocks
 
 NUM_SLOW = 5  # steps that an overview shows
+Told = Submit | Fork | Lookup | LookupExternal | Admit | Preempt | Adjust | Finish
 SLOW = 2  # a step is slow when it took more than so many times the median of the run's steps
 
 
@@ -87,7 +88,7 @@ class Moment(Struct, frozen=True, kw_only=True):
 
     record: int
     step: int
-    op: Submit | Fork | Lookup | Admit | Preempt | Adjust | Finish
+    op: Told
     wait: Wait | None = None
     computed_again: int = 0  # of an admission after a preemption: computed tokens that it has to compute once more
 
@@ -233,7 +234,7 @@ class _Stories:
                 case Fork():
                     self._stories[op.seq_id] = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[])
                     self._tell(op.seq_id, record, op)
-                case Lookup() | Finish():
+                case Lookup() | LookupExternal() | Finish():
                     self._tell(op.seq_id, record, op)
                 case Adjust():
                     for seq_id in op.seq_ids:
@@ -242,7 +243,7 @@ class _Stories:
                     self._defer(op, record)
                 case Admit():
                     lost = self._lost.pop(op.seq_id, 0)
-                    there = op.num_cached_tokens + op.num_swapped_tokens
+                    there = op.num_cached_tokens + op.num_swapped_tokens + op.num_external_tokens
                     self._tell(op.seq_id, record, op, max(0, lost - there))
                 case Preempt():
                     self._tell(op.seq_id, record, op)
@@ -262,10 +263,7 @@ class _Stories:
         wait.steps = max(0, self._steps - self._waits_from[story.seq_id])
         wait.behind = max(0, wait.steps - sum(wait.deferred.values()))
 
-    def _tell(
-        self, seq_id: int, record: StepRecord, op: Submit | Fork | Lookup | Admit | Preempt | Adjust | Finish,
-        computed_again: int = 0,
-    ) -> None:  # fmt: skip
+    def _tell(self, seq_id: int, record: StepRecord, op: Told, computed_again: int = 0) -> None:
         story = self._stories.get(seq_id)
         if story is None:
             return

@@ -1,8 +1,9 @@
-"""How the golden trace was made: `python -m tests.golden.make FILE`. Later readers must understand the file as it is.
+"""How the golden traces were made: `python -m tests.golden.make FILE`. Later readers must understand them as they are.
 
 The cache manager is driven by a seeded walk through what a trace can hold: shared prefixes, forks and copies,
-evictions, preemption by recompute and by swap, ends. Every record carries the manager's own memory figures, so
-whoever folds the operations can be held to them.
+evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); and with a store outside the pool, blocks that
+go there and come from there, in two groups of layers of which one has a window (`outside.kvtrace`). Every record
+carries the manager's own memory figures, so whoever folds the operations can be held to them.
 """
 
 from __future__ import annotations
@@ -10,15 +11,33 @@ from __future__ import annotations
 import random
 import sys
 from pathlib import Path
+from typing import ClassVar
 
-from engine.trace.events import Op, Sample
+from msgspec.structs import replace
+
+from engine.cache.incoming import Loading, Source
+from engine.cache.reach import Retention
+from engine.trace.events import Admit, AllocateReason, Cache, LookupExternal, Medium, Op, Sample, Store, Write
 from engine.trace.log import TraceWriter
-from engine.trace.records import Header, Machine, ModelFacts, Output, StepRecord, Timing, TokenizerFacts
+from engine.trace.records import (
+    BatchEntry,
+    BlockGroup,
+    Header,
+    Machine,
+    ModelFacts,
+    Output,
+    StepRecord,
+    TierFigures,
+    Timing,
+    TokenizerFacts,
+)
 from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, CacheRun
 
 GOLDEN = Path(__file__).parent
 NUM_BLOCKS, BLOCK_SIZE, SWAP_SPACE = 12, 4, 6
 MOVES = ["arrive"] * 2 + ["append"] * 4 + ["fork", "preempt"] + ["return"] * 3 + ["free", "give up"]
+WINDOW = 6  # of the second group of layers, where there is one
+MOST: dict[Medium, int] = {"cpu": 12, "disk": 40}  # blocks that a tier takes
 PREFIX = list(range(100, 112))  # three full blocks that many prompts begin with
 
 HEADER = Header(
@@ -50,9 +69,24 @@ HEADER = Header(
 class Recorder(CacheRun):
     """Writes down what `CacheRun` folds."""
 
-    def __init__(self, log: TraceWriter) -> None:
-        super().__init__(NUM_BLOCKS, BLOCK_SIZE, swap_space=SWAP_SPACE)
+    def __init__(self, log: TraceWriter, swap_space: int = SWAP_SPACE, beside: tuple[Retention, ...] = ()) -> None:
+        super().__init__(NUM_BLOCKS, BLOCK_SIZE, swap_space=swap_space, beside=beside)
         self._log = log
+
+    def _entry(self, op: Write) -> BatchEntry:
+        sequence, end = self.replay.state.sequences[op.seq_id], op.start + op.num_tokens
+        return BatchEntry(
+            seq_id=op.seq_id,
+            phase="prefill" if op.start < sequence.num_prompt_tokens else "decode",
+            start=op.start,
+            token_ids=sequence.token_ids[op.start : end],
+            context_len=end,
+            samples=end == len(sequence.token_ids),
+        )
+
+    def tiers(self) -> list[TierFigures]:
+        """What lies outside the pool: nothing can."""
+        return []
 
     def fold(self) -> list[Op]:
         ops = super().fold()
@@ -66,7 +100,15 @@ class Recorder(CacheRun):
         memory = self.manager.memory()
         self._log.append(
             StepRecord(
-                index=index, kind="step", step=index, ops=ops, outputs=outputs, timing=Timing(at=0), memory=memory
+                index=index,
+                kind="step",
+                step=index + 1,
+                batch=[self._entry(op) for op in ops if isinstance(op, Write)],
+                ops=ops,
+                outputs=outputs,
+                timing=Timing(at=0),
+                memory=memory,
+                tiers=self.tiers(),
             )
         )
         return ops
@@ -112,11 +154,157 @@ def admit_all(run: Recorder, seq_id: int) -> None:
     run.fold()
 
 
+class Outside(Recorder):
+    """With a store outside the pool: full blocks go there, to CPU memory while it has room, then to disk."""
+
+    BLOCK_BYTES = BLOCK_SIZE * KV_BYTES_PER_TOKEN
+    LOAD: ClassVar[dict[Medium, float]] = {"cpu": 0.0002, "disk": 0.0008}  # pretended seconds, for a block
+    COMPUTE = 0.0003  # for a token
+
+    def __init__(self, log: TraceWriter) -> None:
+        super().__init__(log, swap_space=0, beside=(Retention(WINDOW, 0, "window"),))
+        self.there: dict[tuple[int, bytes], Medium] = {}
+
+    def tiers(self) -> list[TierFigures]:
+        held = list(self.there.values())
+        return [
+            TierFigures(medium=medium, num_blocks=n, num_bytes=n * self.BLOCK_BYTES, max_bytes=most * self.BLOCK_BYTES)
+            for medium, most in MOST.items()
+            for n in [held.count(medium)]
+        ]
+
+    def fold(self) -> list[Op]:
+        """What was cached and has been computed is stored, in the same record."""
+        for op in list(self.replay.pending):
+            if isinstance(op, Cache):
+                self._store(self.manager.group_of(op.block_id), op)
+        return super().fold()
+
+    def _store(self, group: int, op: Cache) -> None:
+        held = list(self.there.values())
+        medium: Medium | None = next((tier for tier, most in MOST.items() if held.count(tier) < most), None)
+        if medium is not None and (group, op.block_hash) not in self.there:
+            self.there[group, op.block_hash] = medium
+            self.replay.pending.append(
+                Store(block_id=op.block_id, block_hash=op.block_hash, medium=medium, num_bytes=self.BLOCK_BYTES)
+            )
+
+    def admit_from_outside(self, seq_id: int) -> bool:
+        """Admit all of a waiting sequence, with what the store has of it. False: there is no room."""
+        tokens, manager = self.tokens[seq_id], self.manager
+        match = manager.lookup(seq_id, tokens, None)
+        hashes, first = manager.block_hashes(seq_id, tokens, None), match.num_tokens // BLOCK_SIZE
+        asked = LookupExternal(
+            seq_id=seq_id, verdict="miss", num_tokens=(len(hashes) - first) * BLOCK_SIZE, num_found_tokens=0
+        )
+        loading = next(filter(None, (self._loading(hashes, first, end) for end in range(len(hashes), first, -1))), None)
+        if loading is not None:
+            num_blocks, media = loading.end - first, [s.medium for own in loading.sources for s in own.values()]
+            load, compute = sum(map(self.LOAD.__getitem__, media)), num_blocks * BLOCK_SIZE * self.COMPUTE
+            asked = replace(
+                asked,
+                verdict="load" if load < compute else "compute",
+                num_found_tokens=num_blocks * BLOCK_SIZE,
+                media=[max(own[i].medium for own in loading.sources if i in own) for i in range(first, loading.end)],
+                num_bytes=len(media) * self.BLOCK_BYTES,
+                load_seconds=load,
+                compute_seconds=compute,
+            )
+            loading = loading if asked.verdict == "load" else None
+        resumed = self.replay.state.sequences[seq_id].status == "preempted"
+        num_external = 0 if loading is None else asked.num_found_tokens
+        followed = match if loading is None else manager.followed(match, loading)
+        if not manager.demand(seq_id, len(tokens), followed.hits, loading).fits:
+            return False
+        self.replay.pending += [
+            asked,
+            Admit(
+                seq_id=seq_id,
+                num_cached_tokens=match.num_tokens,
+                resumed=resumed,
+                num_external_tokens=num_external,
+            ),
+        ]
+        reason: AllocateReason = "resume" if resumed else "admission"
+        assert manager.allocate(seq_id, len(tokens), reason, followed.hits, loading)
+        self.computed[seq_id] = match.num_tokens + num_external
+        return True
+
+    def _loading(self, hashes: list[bytes], first: int, end: int) -> Loading | None:
+        """Blocks [first, end), if the store has all of them that are needed."""
+        sources: list[dict[int, Source]] = []
+        for group in range(len(self.manager.groups)):
+            wanted = [i for i in self.manager.needed_blocks(group, end) if i >= first]
+            if any((group, hashes[i]) not in self.there for i in wanted):
+                return None
+            sources.append({i: Source(hashes[i], self.there[group, hashes[i]]) for i in wanted})
+        return Loading(first, end, sources)
+
+
+def walk_outside(log: TraceWriter, seed: int, num_moves: int) -> None:
+    """Prompts that begin alike come and go; the pool forgets what the store still has."""
+    chance, run, next_seq = random.Random(seed), Outside(log), 0
+    for _ in range(num_moves):
+        state = run.replay.state
+        running = [i for i in state.running if len(run.tokens[i]) < 40]
+        move = chance.choice(["arrive"] * 3 + ["append"] * 4 + ["fork", "preempt", "return"] + ["free"] * 3)
+        if move == "arrive" and len(state.sequences) - len(state.finished) < 4:
+            first, length = chance.choice((100, 120)), chance.choice((4, 8, 16, 20))
+            run.submit(
+                next_seq,
+                list(range(first, first + length)) + [chance.randrange(256) for _ in range(chance.randrange(1, 6))],
+            )
+            next_seq += 1
+            come_in(run, next_seq - 1)
+        elif move == "append" and running:
+            run.append(chance.choice(running), chance.randrange(256))
+        elif move == "fork" and running:
+            run.fork(chance.choice(running), next_seq)
+            next_seq += 1
+        elif move == "preempt" and state.running:
+            run.preempt(state.running[-1])
+        elif move == "return" and state.waiting:
+            come_in(run, chance.choice(state.waiting))
+        elif move == "free" and state.running:
+            run.free(chance.choice(state.running))
+
+
+def come_in(run: Outside, seq_id: int) -> None:
+    """Admit a waiting sequence and compute what is missing, if there is room."""
+    if run.admit_from_outside(seq_id):
+        run.promise(seq_id, len(run.tokens[seq_id]))
+        run.write(seq_id, len(run.tokens[seq_id]))
+        run.release(seq_id)
+        run.fold()
+
+
+def outside_header() -> Header:
+    """That of `Outside`: two layers, each a group of its own, the second with a window."""
+    groups = [
+        BlockGroup(
+            layers=[i],
+            first_block=i * NUM_BLOCKS,
+            num_blocks=NUM_BLOCKS,
+            window=window,
+            kv_bytes_per_token=KV_BYTES_PER_TOKEN,
+        )
+        for i, window in enumerate((None, WINDOW))
+    ]
+    return replace(
+        HEADER,
+        model=replace(HEADER.model, num_layers=2, sliding_windows=[None, WINDOW]),
+        engine={"num_blocks": NUM_BLOCKS, "block_size": BLOCK_SIZE},
+        kv_bytes_per_token=2 * KV_BYTES_PER_TOKEN,
+        block_groups=groups,
+    )
+
+
 def make(path: Path) -> None:
-    """Write the golden trace to `path`."""
-    with TraceWriter(HEADER, path) as log:
-        walk(log, seed=8, num_moves=150)
+    """Write the trace of that name, `cache` or `outside`."""
+    header, walked, seed = {"cache": (HEADER, walk, 8), "outside": (outside_header(), walk_outside, 6)}[path.stem]
+    with TraceWriter(header, path) as log:
+        walked(log, seed, num_moves=150)
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]) if len(sys.argv) > 1 else GOLDEN / "cache.kvtrace")
+    make(Path(sys.argv[1]))

@@ -141,6 +141,65 @@ export const evicted = () =>
     { num_blocks: 2 },
   );
 
+/**
+ * A pool of two blocks and a store outside it: seq 0 (1 2 3) stores block 0 and finishes; seq 1 (5 6 8) needs both blocks; seq 2 (1 2 4)
+ * begins as seq 0 did, and loads that block into block 1.
+ */
+export const loaded = () =>
+  logOf(
+    [
+      submit(op.submit(0, [1, 2, 3])),
+      {
+        batch: [op.entry(0, "prefill", 0, [1, 2, 3])],
+        ops: [
+          op.admit(0),
+          op.allocate(0, 0, 0),
+          op.allocate(0, 1, 1),
+          op.cache(0, 0, 0, "h0", [1, 2]),
+          op.write(0, 0, 3),
+          op.store(0, "h0", "cpu"),
+          op.sample(0),
+          op.free(0, 1, "front"),
+          op.free(0, 0, "back"),
+          op.finish(0),
+        ],
+        tiers: [{ medium: "cpu", num_blocks: 1, num_bytes: 32, max_bytes: 128 }],
+      },
+      submit(op.submit(1, [5, 6, 8])),
+      {
+        batch: [op.entry(1, "prefill", 0, [5, 6, 8])],
+        ops: [
+          op.lookupExternal(1, "miss", 2, []),
+          op.admit(1),
+          op.allocate(1, 1, 0),
+          op.evict(0, "h0"),
+          op.allocate(1, 0, 1),
+          op.write(1, 0, 3),
+          op.sample(1),
+          op.free(1, 0, "front"),
+          op.free(1, 1, "front"),
+          op.finish(1),
+        ],
+      },
+      submit(op.submit(2, [1, 2, 4])),
+      {
+        batch: [op.entry(2, "prefill", 2, [4])],
+        ops: [
+          { type: "lookup", seq_id: 2, verdict: "miss", num_tokens: 3, num_hit_tokens: 0, block_ids: [] },
+          op.lookupExternal(2, "load", 2, ["cpu"], 0.0012, 0.009),
+          { ...op.admit(2), num_external_tokens: 2 },
+          { ...op.allocate(2, 1, 0), reason: "load" },
+          op.load(2, 1, 0, "h0", "cpu"),
+          { ...op.allocate(2, 0, 1), reason: "admission" },
+          op.cache(2, 1, 0, "h0", [1, 2]),
+          op.write(2, 2, 1),
+          op.sample(2),
+        ],
+      },
+    ],
+    { num_blocks: 2 },
+  );
+
 /** seq 0 forks after its prompt of three; its next write copies the half-full tail, seq 1 then writes in place. */
 export const forked = () =>
   logOf([

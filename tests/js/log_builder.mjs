@@ -171,12 +171,12 @@ function capture(index, count, start) {
 }
 
 /**
- * A log's records from their operations, as bytes: `steps` is a list of {ops, batch?, kind?}. Outputs of `sample` operations and
+ * A log's records from their operations, as bytes: `steps` is a list of {ops, batch?, kind?, tiers?}. Outputs of `sample` operations and
  * the steps' numbers are filled in.
  */
 export function recordsOf(steps) {
   let step = 0;
-  return steps.map(({ ops, batch = [], kind = "step" }, index) => {
+  return steps.map(({ ops, batch = [], kind = "step", tiers = [] }, index) => {
     if (kind === "step") step += 1;
     const outputs = ops
       .filter((op) => op.type === "sample")
@@ -188,7 +188,7 @@ export function recordsOf(steps) {
         logprob: -1,
         top: [],
       }));
-    return encode({ index, kind, step, batch, ops, outputs, timing: { at: index }, memory: MEMORY });
+    return encode({ index, kind, step, batch, ops, outputs, tiers, timing: { at: index }, memory: MEMORY });
   });
 }
 
@@ -204,7 +204,18 @@ export const op = {
     max_tokens,
   }),
   admit: (seq_id, num_cached_tokens = 0, resumed = false) => ({ type: "admit", seq_id, num_cached_tokens, resumed }),
+  /** Tokens of a waiting sequence after its hits: `media`, of each block found; the two times in seconds. */
+  lookupExternal: (seq_id, verdict, num_tokens, media, load_seconds = null, compute_seconds = null) => ({
+    ...{ type: "lookup_external", seq_id, verdict, num_tokens, num_found_tokens: 2 * media.length, media },
+    ...{ num_bytes: 32 * media.length, load_seconds, compute_seconds },
+  }),
   allocate: (seq_id, block_id, logical) => ({ type: "allocate", seq_id, block_id, logical }),
+  load: (seq_id, block_id, logical, hash, medium) => ({
+    ...{ type: "load", seq_id, block_id, logical, block_hash: bytes(hash), medium, num_bytes: 32 },
+  }),
+  store: (block_id, hash, medium) => ({
+    ...{ type: "store", block_id, block_hash: bytes(hash), medium, num_bytes: 32 },
+  }),
   share: (seq_id, block_id, logical, revived) => ({ type: "share", seq_id, block_id, logical, revived }),
   cache: (seq_id, block_id, logical, hash, token_ids) => ({
     type: "cache",

@@ -12,11 +12,11 @@ import {
 } from "../../static/js/panels/memory/pool_motion.js";
 import { runsOf } from "../../static/js/panels/memory/queue_runs.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
-import { evicted, forked, logOf, preempted, reused, shared } from "./histories.mjs";
+import { evicted, forked, loaded, logOf, preempted, reused, shared } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
 import { lookOf, plain } from "./looks.mjs";
 
-const RUNS = { evicted, forked, preempted, reused, shared };
+const RUNS = { evicted, forked, loaded, preempted, reused, shared };
 
 /** Looks of all blocks when record `index` is shown as far as `at` (0…6). */
 function looksAt(log, index, at) {
@@ -161,6 +161,29 @@ test("allocation takes blocks one after the other out of the queue's head", () =
   for (let at = 1; at < 2; at += 0.02)
     for (const m of travelling(motions, phaseProgress(at))) seen.add(`${m.kind} ${m.block}`);
   assert.deepEqual([...seen], ["take 0", "take 1"]);
+});
+
+test("a full block leaves a copy with its tier, and one that is loaded comes from there, full", () => {
+  const log = loaded();
+  const storing = looksAt(log, 1, 5.1);
+  assert.deepEqual(
+    travelling(storing.motions, storing.phases).filter((m) => m.kind === "store"),
+    [
+      {
+        kind: "store",
+        seq: null,
+        medium: "cpu",
+        block: 0,
+        p: progressOf(storing.motions.get(0).at(-2), storing.phases),
+      },
+    ],
+  );
+  assert.deepEqual(storing.looks[0].fill, [1, 1]); // what is stored stays
+  const seen = new Set();
+  for (let at = 1; at < 2; at += 0.02)
+    for (const m of travelling(looksAt(log, 5, at).motions, phaseProgress(at))) seen.add(`${m.kind} ${m.block}`);
+  assert.deepEqual([...seen], ["take 1", "take 0", "load 1"]); // motions of two blocks overlap, those of one do not
+  assert.deepEqual(looksAt(log, 5, 2).looks[1].fill, [1, 1]); // before anything is written
 });
 
 test("swapped blocks travel to the CPU store and back into fresh blocks, with what they held", () => {

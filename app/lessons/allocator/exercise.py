@@ -18,6 +18,7 @@ from engine.trace.events import (
     Finish,
     Fork,
     Free,
+    Load,
     Preempt,
     Release,
     Reserve,
@@ -117,8 +118,8 @@ def _done(record: StepRecord) -> Iterator[Done | Hashed]:
         match op:
             case Submit() | Fork():
                 raise Undecided("what comes in or forks has to be there before: submit or prefill in an earlier do:")
-            case Reserve() | Release() | SwapIn() | SwapOut():
-                raise Undecided("a learner has no means to reserve, release or swap")
+            case Reserve() | Release() | SwapIn() | SwapOut() | Load():
+                raise Undecided("a learner has no means to reserve, release, swap or load")
             case Allocate(reason="copy"):
                 copied = True
             case Copy():

@@ -1,8 +1,10 @@
 """The KV events that vLLM publishes, projected from a trace: for programs that read vLLM's stream.
 
 A batch is `[ts, events, dp_rank]`, an event a map with a `type`: `BlockStored` for `cache` operations (those that
-continue one another in one event), `BlockRemoved` for `evict`. `AllBlocksCleared` never comes: a cleared cache begins a
-new trace. What the stream has no words for is left out: block ids, ref counts, tables, unfinished blocks, preemptions.
+continue one another in one event) and, with its `medium`, for each `store` outside the pool, `BlockRemoved` for
+`evict`. `AllBlocksCleared` never comes: a cleared cache begins a new trace. What the stream has no words for is left
+out: block ids, ref counts, tables, unfinished blocks, preemptions; and what a store drops, which no log has block by
+block.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from typing import IO, Any
 import msgspec
 
 from engine.trace.codec import TraceFormatError
-from engine.trace.events import Cache, Evict, Submit
+from engine.trace.events import Cache, Evict, Medium, Store, Submit
 from engine.trace.geometry import geometry, group_index
 from engine.trace.log import TraceReader
 from engine.trace.records import BlockGroup, StepRecord
 
 MEDIUM = "GPU"  # vLLM's word for the device that the model runs on
+MEDIA: dict[Medium, str] = {"cpu": "CPU", "disk": "FS"}  # its words for what is outside the pool
+Event = dict[str, Any]
 Batch = list[Any]  # [ts, events, dp_rank]
 
 
@@ -36,10 +40,11 @@ def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
         raise TraceFormatError(f"the header's created is no time: {reader.header.created[:40]!r}") from error
     block_size, groups, _ = geometry(reader.header)
     salts: dict[int, str] = {}
+    cached: dict[int, Cache] = {}  # by block: what it was cached with last
     for index in range(len(reader)):
         record = reader.record(index)
         salts.update((op.seq_id, op.cache_salt) for op in record.ops if isinstance(op, Submit) and op.cache_salt)
-        if events := list(_events(record, block_size, groups, salts)):
+        if events := list(_events(record, block_size, groups, salts, cached)):
             yield [began + record.timing.at, events, 0]
 
 
@@ -56,31 +61,37 @@ def write_kv_events_json(reader: TraceReader, file: IO[bytes]) -> None:
 
 
 def _events(
-    record: StepRecord, block_size: int, groups: list[BlockGroup], salts: dict[int, str]
-) -> Iterator[dict[str, Any]]:
-    stored: dict[str, Any] | None = None
-    stored_by: tuple[int, int] | None = None  # sequence and group of layers
+    record: StepRecord, block_size: int, groups: list[BlockGroup], salts: dict[int, str], cached: dict[int, Cache]
+) -> Iterator[Event]:
+    stored: Event | None = None
+    stored_as: tuple[str, int, int] | None = None  # medium, sequence and group of layers
     for op in record.ops:
         if isinstance(op, Cache):
-            salt = salts.get(op.seq_id) if op.parent_hash is None else None
+            cached[op.block_id] = op
+        if isinstance(op, Cache | Store):
+            block, medium = cached.get(op.block_id), MEDIA[op.medium] if isinstance(op, Store) else MEDIUM
+            if block is None or block.block_hash != op.block_hash:
+                continue  # it was stored after the pool had given the block to something else
+            salt = salts.get(block.seq_id) if block.parent_hash is None else None
             group = group_index(groups, op.block_id)
-            if stored and stored_by == (op.seq_id, group) and stored["block_hashes"][-1] == op.parent_hash:
-                stored["block_hashes"].append(op.block_hash)
-                stored["token_ids"] += op.token_ids
+            kind = medium, block.seq_id, group
+            if stored and stored_as == kind and stored["block_hashes"][-1] == block.parent_hash:
+                stored["block_hashes"].append(block.block_hash)
+                stored["token_ids"] += block.token_ids
                 if stored["extra_keys"]:
                     stored["extra_keys"].append(None)
                 continue
             if stored:
                 yield stored
-            stored_by = op.seq_id, group
+            stored_as = kind
             stored = {
                 "type": "BlockStored",
-                "block_hashes": [op.block_hash],
-                "parent_block_hash": op.parent_hash,
-                "token_ids": list(op.token_ids),
+                "block_hashes": [block.block_hash],
+                "parent_block_hash": block.parent_hash,
+                "token_ids": list(block.token_ids),
                 "block_size": block_size,
                 "lora_id": None,
-                "medium": MEDIUM,
+                "medium": medium,
                 "lora_name": None,
                 "extra_keys": [[salt]] if salt else None,
                 "group_idx": group,

@@ -14,7 +14,7 @@ from typing import IO, Any
 import msgspec
 from msgspec.structs import asdict
 
-from engine.trace.events import Admit, Finish, Fork, Preempt, Submit
+from engine.trace.events import Admit, Finish, Fork, Preempt, Store, Submit
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
 
@@ -72,6 +72,8 @@ def _step(record: StepRecord, start: float, end: float) -> Iterator[Event]:
     }
     if record.work:
         args["flops"] = record.work.flops
+    if record.timing.transfer:
+        args["transfer_ms"] = record.timing.transfer * 1e3
     yield _slice(f"step {record.step}", ENGINE, 1, start, end, args)
     for phase in PHASES:
         lasted = getattr(record.timing, phase)
@@ -96,7 +98,10 @@ class _Sequences:
                     yield _thread(op.seq_id, f"{op.request_id} (sequence {op.seq_id}, fork of {op.parent_seq_id})")
                     yield _instant(f"fork of sequence {op.parent_seq_id}", op.seq_id, end)
                 case Admit():
-                    yield from self._until(op.seq_id, start, {"num_cached_tokens": op.num_cached_tokens})
+                    found = {"num_cached_tokens": op.num_cached_tokens}
+                    if op.num_external_tokens:
+                        found["num_external_tokens"] = op.num_external_tokens
+                    yield from self._until(op.seq_id, start, found)
                 case Preempt():
                     lost = {"for_seq_id": op.for_seq_id, "num_recompute_tokens": op.num_recompute_tokens}
                     yield _instant(f"preempt ({op.mode})", op.seq_id, start, lost)
@@ -104,6 +109,8 @@ class _Sequences:
                 case Finish():
                     yield from self._until(op.seq_id, end, {})
                     yield _instant(f"finish ({op.reason})", op.seq_id, end)
+                case Store():
+                    yield _instant(op.shown.format(**asdict(op)), 1, end, {"num_bytes": op.num_bytes}, pid=ENGINE)
                 case _ if op.shown and (seq_id := getattr(op, "seq_id", None)) is not None:
                     moved = {"num_bytes": op.moved_bytes} if op.moved_bytes else None
                     yield _instant(op.shown.format(**asdict(op)), seq_id, start, moved)
@@ -128,7 +135,10 @@ def _counters(record: StepRecord, end: float) -> Iterator[Event]:
     memory = record.memory
     blocks = {"held": memory.blocks_held, "cached": memory.blocks_cached, "free": memory.blocks_free}
     tokens = {"held": memory.tokens_held, "logical": memory.tokens_logical}
-    for name, values in (("blocks", blocks), ("tokens", tokens)):
+    counted = {"blocks": blocks, "tokens": tokens}
+    if record.tiers:
+        counted["blocks outside"] = {tier.medium: tier.num_blocks for tier in record.tiers}
+    for name, values in counted.items():
         yield {"ph": "C", "pid": POOL, "name": name, "ts": end * US, "args": values}
 
 
@@ -137,8 +147,8 @@ def _slice(name: str, pid: int, tid: int, start: float, end: float, args: Event 
     return {**event, "args": args} if args else event
 
 
-def _instant(name: str, seq_id: int, at: float, args: Event | None = None) -> Event:
-    event = {"ph": "i", "s": "t", "pid": SEQUENCES, "tid": seq_id, "name": name, "ts": at * US}
+def _instant(name: str, tid: int, at: float, args: Event | None = None, pid: int = SEQUENCES) -> Event:
+    event = {"ph": "i", "s": "t", "pid": pid, "tid": tid, "name": name, "ts": at * US}
     return {**event, "args": args} if args else event
 
 

@@ -20,6 +20,7 @@ from engine.trace.events import (
     Finish,
     Free,
     Lookup,
+    LookupExternal,
     Op,
     Preempt,
     Rank,
@@ -107,6 +108,13 @@ def _entry_kind(op: Admit, _: Context | None) -> str:
     return "swapped" if op.num_swapped_tokens > 0 else "resumed" if op.resumed else "new"
 
 
+def _times(op: LookupExternal, _: Context | None) -> str:
+    """Whether the two times that decide are known; of what is not there none is told."""
+    if op.load_seconds is not None and op.compute_seconds is not None:
+        return "known"
+    return "none" if op.verdict == "miss" else "unknown"
+
+
 def _computed(op: Admit, context: Context | None) -> str | None:
     return None if context is None else "now" if _batch_entry(op.seq_id, context) else "later"
 
@@ -136,7 +144,12 @@ CASES: dict[type[Op], tuple[str | Aspect, ...]] = {
         _case("salt", "none given", lambda op, _: "given" if op.cache_salt else "none"),
     ),
     Lookup: ("verdict", "reason", _case("last_block", "asked spared", _last_block)),
-    Admit: (_case("entry", "new resumed swapped", _entry_kind), _case("computed", "now later", _computed)),
+    LookupExternal: ("verdict", _case("times", "none known unknown", _times)),
+    Admit: (
+        _case("entry", "new resumed swapped", _entry_kind),
+        _case("external", "none some", lambda op, _: "some" if op.num_external_tokens > 0 else "none"),
+        _case("computed", "now later", _computed),
+    ),
     Evict: (
         _case("cause", "allocation promise", _evict_cause),
         _case("life", "unknown known", lambda op, _: "known" if op.lifetime_steps > 0 else "unknown"),
@@ -171,6 +184,8 @@ def _derived(op: Op) -> Values:
             return {"num_prompt_tokens": len(op.prompt_token_ids), "place": op.queue_position + 1}
         case Lookup():
             return {"num_blocks": len(op.block_ids)}
+        case LookupExternal():
+            return {"num_blocks": len(op.media)}
         case Choose():
             return {"token": lone_label(op.token_bytes)}
         case Sample():

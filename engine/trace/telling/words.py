@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Decimal
+from decimal import Context as Rounding
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ Register = Literal["chain", "plain", "short", "long"]
 """`chain`: a name in a chain of links; `plain`: for newcomers, who do not know the words yet; `short`: the same for who
 does; `long`: every number. What has no plain text is told in the short one."""
 FOLDER = Path(__file__).parent
+THREE_DIGITS = Rounding(prec=3, rounding=ROUND_HALF_UP)
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 MOST_RANGES = 6  # longer lists of blocks end with an ellipsis
 MISSING = "–"  # for a value that a log lacks, because it contradicts itself
@@ -100,6 +102,11 @@ class Voice:
             return ranges_text(value if isinstance(value, list) else [value])
         if name == "num_bytes":
             return bytes_text(value, self._thin_space)
+        if name == "media":
+            media = [self.say(f"medium.{medium}") for medium in dict.fromkeys(value)]
+            return self._texts["join.list"].join(media) or MISSING
+        if name.endswith("_seconds"):
+            return seconds_text(value, self._thin_space)
         if name == "evicted_in":
             return value + self._first_record
         return int(value) if isinstance(value, bool) else value
@@ -138,3 +145,11 @@ def bytes_text(count: int, thin_space: str = "\u2009") -> str:
     rounded = value.quantize(Decimal(1).scaleb(-digits), rounding=ROUND_HALF_UP)
     shown = f"{rounded:f}"
     return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{thin_space}{UNITS[unit]}"
+
+
+def seconds_text(seconds: float, thin_space: str = "\u2009") -> str:
+    """Seconds as ms, three digits of them, or as s."""
+    if seconds < 1:
+        shown = f"{THREE_DIGITS.create_decimal(Decimal(seconds * 1000)):f}"
+        return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{thin_space}ms"
+    return f"{Decimal(seconds).quantize(Decimal('0.01' if seconds < 10 else '0.1'), ROUND_HALF_UP)}{thin_space}s"

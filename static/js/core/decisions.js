@@ -41,6 +41,7 @@ function reasonToAllocate(header, { ops = [], batch = [] }, { seq_id: seq, block
   const next = ops[at + 1];
   if (next?.type === "copy" && next.dst === block) return "copy";
   if (ops.some((op) => op.type === "swap_in" && op.seq_id === seq && op.block_id === block)) return "swap_in";
+  if (ops.some((op) => op.type === "load" && op.seq_id === seq && op.block_id === block)) return "load";
   const entry = batch.find((e) => e.seq_id === seq);
   if (!entry) return null;
   for (const op of ops) if (op.type === "admit" && op.seq_id === seq) return op.resumed ? "resume" : "admission";

@@ -7,7 +7,7 @@ import { kindOf } from "./operation_kinds.js";
 /** @typedef {{length: number, records: StepRecord[]}} Log */
 
 /** Kinds of events, in the order in which they are offered. `token` of a sequence is asked for by `tokensOf`. */
-export const KINDS = ["submit", "prefill", "hit", "fork", "copy", "preempt", "swap", "evict", "finish"];
+export const KINDS = ["submit", "prefill", "hit", "fork", "copy", "preempt", "swap", "load", "evict", "finish"];
 
 /**
  * The kinds of events in one record, as a set.

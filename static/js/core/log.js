@@ -4,6 +4,7 @@ import { decodeAs, TraceFormatError } from "./codec.js";
 import { blockGroups } from "./groups.js";
 import { Budget } from "./limits.js";
 import { ByteLru } from "./lru.js";
+import { SlotOrigins } from "./slot_origins.js";
 import { apply, copyState, initialState } from "./state.js";
 
 const KEYFRAME_INTERVAL = 64; // records between kept states, at least
@@ -25,7 +26,7 @@ let nextId = 0;
  * @typedef {import("./trace.js").Capture} Capture
  * @typedef {import("./trace.js").LayerCapture} LayerCapture
  * @typedef {import("./state_parts.js").State} State
- * @typedef {{record: number, seq_id: number, position: number}} Origin who computed what a slot holds
+ * @typedef {import("./slot_origins.js").Origin} Origin
  * @typedef {{seq_id: number, start: number, num_tokens: number, block_tables: number[][]}} Written the tables, one a
  *   block group, as the write found them
  */
@@ -68,10 +69,7 @@ export class TraceLog {
     this.recentStates = Math.min(RECENT_STATES, Math.max(STRIDE, Math.floor(KEPT_BLOCKS / this.stateSize)));
     /** @type {ByteLru<number, Capture>} by record */
     this.decoded = new ByteLru(Math.min(captureLimit, DECODED_CAPTURES));
-    /** @type {Map<number, (Origin & {at: number})[]>} by slot, ascending in `at` */
-    this.slotHistory = new Map();
-    /** @type {Map<number, ((Origin & {at: number}) | undefined)[]>} by CPU block: origins of its slots */
-    this.swapped = new Map();
+    this.origins = new SlotOrigins(this.groups);
     /** @type {Map<number, {record: number, start: number, end: number}[]>} by sequence, ascending in record */
     this.computed = new Map();
   }
@@ -88,13 +86,14 @@ export class TraceLog {
     const record = decodeAs(bytes, "StepRecord");
     this.budget.read(bytes.byteLength);
     try {
-      apply(this.tail, record, (op, state) => this.#observe(op, state, record.index), this.budget);
+      apply(this.tail, record, (op, state) => this.origins.follow(op, state, record.index), this.budget);
     } catch (error) {
       this.tail = initialState(this.header); // half of the record is in it
       for (const before of this.records) apply(this.tail, before);
       throw error;
     }
     this.records.push(record);
+    this.origins.followStores(record, this.tail);
     if (captureBytes) this.addCapture(record.index, captureBytes);
     for (const entry of record.batch ?? []) {
       const spans = this.computed.get(entry.seq_id) ?? [];
@@ -184,14 +183,11 @@ export class TraceLog {
   }
 
   /**
-   * Who wrote what `slot` holds after record `index`: {record, seq_id, position} or null.
-   * @param {number} slot @param {number} index @returns {(Origin & {at: number}) | null}
+   * Who wrote what `slot` holds after record `index`, or null.
+   * @param {number} slot @param {number} index
    */
   slotOrigin(slot, index) {
-    const history = this.slotHistory.get(slot);
-    if (!history) return null;
-    for (let i = history.length - 1; i >= 0; i--) if (history[i].at <= index) return history[i];
-    return null;
+    return this.origins.of(slot, index);
   }
 
   /**
@@ -249,37 +245,6 @@ export class TraceLog {
       offset += entry.token_ids.length;
     }
     return -1;
-  }
-
-  /** @param {import("./trace.js").Op} op @param {State} state @param {number} index */
-  #observe(op, state, index) {
-    const size = state.block_size;
-    const lastOrigins = (/** @type {number} */ block) =>
-      state.blocks[block].token_ids.map((_, slot) => this.slotHistory.get(block * size + slot)?.at(-1));
-    if (op.type === "write") {
-      for (const table of tablesOf(state, op.seq_id))
-        for (let position = op.start; position < op.start + op.num_tokens; position++) {
-          const slot = table[Math.floor(position / size)] * size + (position % size);
-          this.#addOrigin(slot, { at: index, record: index, seq_id: op.seq_id, position });
-        }
-    } else if (op.type === "copy") {
-      lastOrigins(op.src).forEach(
-        (origin, slot) => origin && this.#addOrigin(op.dst * size + slot, { ...origin, at: index }),
-      );
-    } else if (op.type === "swap_out") {
-      this.swapped.set(op.cpu_block_id, lastOrigins(op.block_id));
-    } else if (op.type === "swap_in") {
-      this.swapped
-        .get(op.cpu_block_id)
-        ?.forEach((origin, slot) => origin && this.#addOrigin(op.block_id * size + slot, { ...origin, at: index }));
-    }
-  }
-
-  /** @param {number} slot @param {Origin & {at: number}} origin */
-  #addOrigin(slot, origin) {
-    const history = this.slotHistory.get(slot);
-    if (history) history.push(origin);
-    else this.slotHistory.set(slot, [origin]);
   }
 
   /**

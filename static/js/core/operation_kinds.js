@@ -20,6 +20,7 @@
 export const OPERATION_KINDS = {
   submit: { event: "submit", mark: () => "submit", turn: true },
   lookup: { mark: (op) => (op.num_hit_tokens > 0 ? "hit" : null), cause: true },
+  lookup_external: { cause: true },
   admit: { turn: true },
   defer: { mark: () => "defer", tone: "held" },
   reserve: { cause: true },
@@ -33,6 +34,8 @@ export const OPERATION_KINDS = {
   sample: { routine: true, told: "step" },
   swap_out: { event: "swap" },
   swap_in: { event: "swap" },
+  load: { event: "load", told: "between" },
+  store: { told: "between" },
   preempt: { event: "preempt", mark: () => "preempt", tone: "lost", turn: true, cause: true },
   finish: {
     event: "finish",

@@ -76,7 +76,7 @@ export const OPERATIONS = {
     remove(state.waiting, op.seq_id);
     state.running.push(op.seq_id);
     sequence.status = "running";
-    const computed = op.num_cached_tokens + (op.num_swapped_tokens ?? 0);
+    const computed = op.num_cached_tokens + (op.num_swapped_tokens ?? 0) + (op.num_external_tokens ?? 0);
     for (const count of [op.num_cached_tokens, computed])
       expect(
         count >= 0 && count <= sequence.token_ids.length,
@@ -93,6 +93,10 @@ export const OPERATIONS = {
     if (state.recent_lookups.length > RECENT_LOOKUPS) state.recent_lookups.shift();
   },
 
+  lookup_external(state, op) {
+    sequenceOf(state, op.seq_id); // it explains, and changes nothing
+  },
+
   allocate(state, op, index, _outputs, budget) {
     const block = blockOf(state, op.block_id);
     const free = queueOf(state, op.block_id);
@@ -107,7 +111,8 @@ export const OPERATIONS = {
     block.num_hits = 0;
     block.last_hit_in = null;
     const sequence = sequenceOf(state, op.seq_id);
-    setTable(state, sequence, op.logical, op.block_id, sequence.cpu_block_table.length > 0, budget);
+    const maySkip = sequence.cpu_block_table.length > 0 || op.reason === "load";
+    setTable(state, sequence, op.logical, op.block_id, maySkip, budget);
   },
 
   evict(state, op) {
@@ -253,6 +258,19 @@ export const OPERATIONS = {
     freeCpuBlockOf(state, sequence, op.cpu_block_id);
     blockOf(state, op.block_id).token_ids = content;
   },
+
+  load(state, op, _index, _outputs, budget) {
+    const [sequence, size] = [sequenceOf(state, op.seq_id), state.block_size];
+    expectEntry(state, op.seq_id, op.block_id, op.logical);
+    const content = sequence.token_ids.slice(op.logical * size, (op.logical + 1) * size);
+    expect(content.length === size, `sequence ${op.seq_id} has no full block ${op.logical}`);
+    const block = blockOf(state, op.block_id);
+    expect(block.token_ids.length === 0, `block ${op.block_id} has content already`);
+    budget.spend(UNITS_PER_SLOT * size);
+    block.token_ids = content;
+  },
+
+  store() {}, // the pool keeps what it has
 
   drop(state, op) {
     freeCpuBlockOf(state, sequenceOf(state, op.seq_id), op.cpu_block_id);

@@ -39,8 +39,8 @@ export function expectEntry(state, seqId, blockId, logical) {
 
 /**
  * Put a block into the table of its group. Where the table `maySkip`, what lies between its end and `logical` is
- * released: hits of a windowed group begin at the window, and who comes back from the CPU store gets blocks for what
- * is kept there.
+ * released: hits of a windowed group begin at the window, who comes back from the CPU store gets blocks for what is
+ * kept there, and what is loaded goes where a later query sees it.
  * @param {State} state @param {Sequence} sequence @param {number} logical @param {number} blockId
  * @param {boolean} maySkip
  * @param {Budget} budget

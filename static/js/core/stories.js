@@ -48,6 +48,7 @@ class Stories {
         if (op.type === "submit") this.#beginWaiting(op.seq_id, record);
         break;
       case "lookup":
+      case "lookup_external":
         this.#tell(op.seq_id, at, record);
         break;
       case "finish":
@@ -57,7 +58,7 @@ class Stories {
         for (const seq of op.seq_ids) this.#tell(seq, at, record);
         break;
       case "admit": {
-        const there = op.num_cached_tokens + (op.num_swapped_tokens ?? 0);
+        const there = op.num_cached_tokens + (op.num_swapped_tokens ?? 0) + (op.num_external_tokens ?? 0);
         const again = Math.max(0, (this.#lost.get(op.seq_id) ?? 0) - there);
         this.#lost.delete(op.seq_id);
         this.#tell(op.seq_id, at, record, this.#endWaiting(op.seq_id), again);

@@ -101,10 +101,18 @@ const CASES = {
       return whole && op.num_tokens % size === 0 ? "spared" : "asked"; // its last token is always computed
     }),
   ],
+  lookup_external: [
+    "verdict",
+    aspect("times", "none known unknown", (op) => {
+      const known = (op.load_seconds ?? null) !== null && (op.compute_seconds ?? null) !== null;
+      return known ? "known" : op.verdict === "miss" ? "none" : "unknown";
+    }),
+  ],
   admit: [
     aspect("entry", "new resumed swapped", (op) =>
       op.num_swapped_tokens > 0 ? "swapped" : op.resumed ? "resumed" : "new",
     ),
+    aspect("external", "none some", (op) => (op.num_external_tokens > 0 ? "some" : "none")),
     aspect("computed", "now later", (op, at) => at && (batchEntry(op.seq_id, at) ? "now" : "later")),
   ],
   evict: [
@@ -149,6 +157,8 @@ function derived(op) {
       return { num_prompt_tokens: op.prompt_token_ids.length, place: op.queue_position + 1 };
     case "lookup":
       return { num_blocks: op.block_ids.length };
+    case "lookup_external":
+      return { num_blocks: op.media?.length ?? 0 };
     case "choose":
       return {
         token: op.token_bytes instanceof Uint8Array ? labelText(loneLabel(op.token_bytes)) : idText(op.token_id),
@@ -231,8 +241,8 @@ export const isBlocks = (/** @type {string} */ name) => BLOCKS.has(name);
 
 /**
  * The values of operations that are told together, with how many there are: ids are listed, numbers of things
- * (`num_…`) added up, those of which something is so counted, steps are their least and most; else the first stands
- * for all.
+ * (`num_…`) and seconds added up, those of which something is so counted, steps are their least and most; else the
+ * first stands for all.
  * @param {Values[]} all @returns {Values}
  */
 function together(all) {
@@ -249,8 +259,8 @@ function together(all) {
 /** @param {string} name @param {any[]} said */
 function joined(name, said) {
   if (isSequence(name)) return [...new Set(said)];
-  if (isBlocks(name)) return said.flat();
-  if (name.startsWith("num_") || typeof said[0] === "boolean")
+  if (isBlocks(name) || name === "media") return said.flat();
+  if (name.startsWith("num_") || name.endsWith("_seconds") || typeof said[0] === "boolean")
     return said.reduce((sum, value) => sum + Number(value), 0);
   if (name.endsWith("_steps") && typeof said[0] === "number")
     return [...new Set([Math.min(...said), Math.max(...said)])];

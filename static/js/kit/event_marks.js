@@ -17,6 +17,7 @@ export const SIGNS = {
   copy: { path: "M-4 -1.5H1.5V4H-4ZM-1.5 -1.5V-4H4V1.5H1.5", colour: "k", filled: false, lane: 2 },
   preempt: { path: "M-4 3H4L0 -4Z", colour: "fault", filled: true, lane: 0 },
   swap: { path: "M-4 -2H4M1.5 -4L4 -2L1.5 0M4 2H-4M-1.5 0L-4 2L-1.5 4", colour: "v", filled: false, lane: 2 },
+  load: { path: "M0 4V-3M-3 0L0 -4L3 0M-4 4H4", colour: "v", filled: false, lane: 2 },
   evict: { path: "M-3 -3L3 3M3 -3L-3 3", colour: "ink-2", filled: false, lane: 2 },
   finish: { path: "M-3 -3H3V3H-3Z", colour: "generated", filled: true, lane: 0 },
 };

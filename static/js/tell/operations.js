@@ -2,7 +2,7 @@
 
 import { isBlocks, isSequence } from "../core/telling.js";
 import { inLayers, layersText } from "./groups.js";
-import { bytesText, hasText, sentences, t } from "./words.js";
+import { bytesText, hasText, secondsText, sentences, t } from "./words.js";
 
 /**
  * @typedef {import("../core/telling.js").Part} Part
@@ -60,6 +60,8 @@ function shown(name, value) {
   if (isSequence(name)) return [value].flat().map(sequenceName).join(t("join.list"));
   if (name === "layers" && Array.isArray(value)) return layersText(value);
   if (name === "num_bytes") return bytesText(value);
+  if (name === "media") return [...new Set(value)].map((one) => t(`medium.${one}`)).join(t("join.list")) || MISSING;
+  if (name.endsWith("_seconds")) return secondsText(value);
   if (name === "evicted_in") return value + 1; // people count records from 1
   if (isBlocks(name)) return rangesText([value].flat());
   return Array.isArray(value) ? value.join(name.endsWith("_steps") ? "–" : t("join.list")) : value;

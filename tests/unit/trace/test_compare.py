@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
@@ -15,7 +16,7 @@ from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, 
 from engine.lab.rerun import Rerun
 from engine.trace import codec
 from engine.trace.compare import Comparison, compare, same
-from engine.trace.events import Allocate, Choose, Free, Lookup, Preempt, Release, Sample, Share
+from engine.trace.events import Allocate, Choose, Free, Lookup, LookupExternal, Preempt, Release, Sample, Share
 from engine.trace.figures import held_at_most, step_seconds
 from engine.trace.log import TraceReader
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, run, tiny_llama
@@ -270,3 +271,14 @@ def test_a_reason_that_one_log_does_not_say_is_no_difference() -> None:
     freed = Free(seq_id=0, block_id=3, to="back")
     assert same(freed, Free(seq_id=0, block_id=3, to="back", reason="finish"))
     assert not same(freed, Free(seq_id=0, block_id=3, to="front", reason="finish"))
+
+
+def test_what_loading_was_expected_to_take_is_no_difference() -> None:
+    """Clock readings: two machines, or two runs of one, expect different times and do the same."""
+    asked = LookupExternal(
+        seq_id=0, verdict="load", num_tokens=8, num_found_tokens=8, media=["disk", "disk"],
+        load_seconds=0.01, compute_seconds=0.02,
+    )  # fmt: skip
+    assert same(asked, replace(asked, load_seconds=0.5, compute_seconds=None))
+    assert not same(asked, replace(asked, media=["cpu", "disk"]))
+    assert not same(asked, replace(asked, verdict="compute"))

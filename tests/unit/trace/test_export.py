@@ -14,7 +14,7 @@ import msgpack  # type: ignore[import-untyped]
 import msgspec
 import pytest
 
-from engine.trace.events import Cache, Evict, Finish, Fork, Preempt, Submit
+from engine.trace.events import Cache, Evict, Finish, Fork, Load, Preempt, Store, Submit
 from engine.trace.export import ExportError
 from engine.trace.export.kv_events import write_kv_events, write_kv_events_json
 from engine.trace.export.perfetto import write_perfetto
@@ -24,6 +24,7 @@ from engine.trace.records import StepRecord
 from tests.unit.engine.runs import run
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "cache.kvtrace"  # forks, copies, evictions, both kinds of preemption
+OUTSIDE = GOLDEN.with_name("outside.kvtrace")  # with a store outside the pool
 
 
 @pytest.fixture
@@ -175,3 +176,34 @@ def test_kv_events_name_the_group_of_layers(tmp_path):
     for group, hashes in zip(state.block_groups, live, strict=True):
         blocks = state.blocks[group.first_block : group.first_block + group.num_blocks]
         assert +hashes == Counter(block.block_hash for block in blocks if block.block_hash is not None) != Counter()
+
+
+def test_kv_events_of_what_is_stored_outside_the_pool_say_where_and_what():
+    """A store has the event of the block that it copies, with vLLM's word for its tier; nothing else has another."""
+    file = io.BytesIO()
+    with TraceReader(OUTSIDE) as outside:
+        write_kv_events(outside, file)
+        every = [outside.record(index) for index in range(len(outside))]
+    tokens = {op.block_hash: op.token_ids for op in ops(every, Cache)}
+    stores = [(op.block_hash, {"cpu": "CPU", "disk": "FS"}[op.medium]) for op in ops(every, Store)]
+    file.seek(0)
+    found = []
+    for _, events, _ in msgpack.Unpacker(file):
+        for event in events:
+            if event["medium"] != "GPU":
+                assert event["type"] == "BlockStored"
+                assert event["token_ids"] == [token for h in event["block_hashes"] for token in tokens[h]]
+                found += [(block_hash, event["medium"]) for block_hash in event["block_hashes"]]
+    assert found == stores and {medium for _, medium in stores} == {"CPU", "FS"}
+
+
+def test_perfetto_has_what_comes_from_outside_and_goes_there():
+    with TraceReader(OUTSIDE) as outside:
+        events = perfetto(outside)
+        every = [outside.record(index) for index in range(len(outside))]
+    names = Counter(event["name"] for event in events)
+    loads, stores = ops(every, Load), ops(every, Store)
+    assert sum(names[f"load block {i} from {m}"] for i, m in {(o.block_id, o.medium) for o in loads}) == len(loads) > 0
+    assert sum(names[f"store block {i} in {m}"] for i, m in {(o.block_id, o.medium) for o in stores}) == len(stores)
+    held = [event["args"] for event in events if event["name"] == "blocks outside"]
+    assert held == [{tier.medium: tier.num_blocks for tier in record.tiers} for record in every]

@@ -24,6 +24,7 @@ STRUCTS = [
     records.PromptLogprob,
     records.Timing,
     records.Memory,
+    records.TierFigures,
     records.Work,
     records.Capture,
     records.LayerCapture,

@@ -97,6 +97,9 @@ const CHANGES = {
   swap_in(look, { slots }, p) {
     fillTo(look, slots, () => p);
   },
+  load(look, { slots }, p) {
+    fillTo(look, slots, () => p);
+  },
   write(look, { op, slots, ahead }, p) {
     const [first, end] = slots;
     // a slot fills when its K and V land in it

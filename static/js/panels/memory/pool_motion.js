@@ -29,13 +29,18 @@ import { Shadow } from "./pool_shadow.js";
 
 /**
  * A block on its way: `take` from the free queue's head, `give` back to an end of the queue, `split` from block `src`,
- * `swap_out` and `swap_in` to and from a block of the CPU store.
+ * `swap_out` and `swap_in` to and from a block of the CPU store, `load` and `store` from and to a tier outside the
+ * pool.
  *
  * @typedef {{kind: "take"} | {kind: "give", end: "front" | "back"} | {kind: "split", src: number}
- *   | {kind: "swap_out" | "swap_in", cpu_block_id: number}} Way
+ *   | {kind: "swap_out" | "swap_in", cpu_block_id: number}
+ *   | {kind: "load" | "store", medium: "cpu" | "disk"}} Way
  */
 
-/** @typedef {Way & {seq: number, block: number, p: number}} Travelling `p`: how far it has come, in (0, 1) */
+/**
+ * @typedef {Way & {seq: number | null, block: number, p: number}} Travelling `p`: how far it has come, in (0, 1);
+ *   `seq`: null where it is about no one sequence
+ */
 
 /** @type {readonly Phase[]} */
 const ORDER = ["schedule", "allocate", "write", "attend", "sample"];
@@ -49,8 +54,10 @@ const BEFORE_FORWARD = {
   share: "allocate",
   copy: "allocate",
   swap_in: "allocate",
+  load: "allocate",
   fork: "allocate",
   cache: "attend",
+  store: "sample",
   write: "write",
 };
 /** @type {Partial<Record<Op["type"], Phase>>} */
@@ -60,6 +67,7 @@ const AFTER_FORWARD = {
   evict: "sample",
   fork: "sample",
   cache: "attend",
+  store: "sample",
   write: "write",
 };
 const OVERLAP = 0.35; // how far one motion of a phase has come when the next begins
@@ -181,7 +189,7 @@ export function travelling(motions, phases) {
 
 /**
  * @param {Motion} motion
- * @returns {(Way & {seq: number}) | null} null: it stays where it is
+ * @returns {(Way & {seq: number | null}) | null} null: it stays where it is
  */
 function wayOf({ op, block }) {
   if (op.type === "allocate" || (op.type === "share" && op.revived)) return { kind: "take", seq: op.seq_id };
@@ -189,6 +197,8 @@ function wayOf({ op, block }) {
   if (op.type === "copy") return block === op.dst ? { kind: "split", seq: op.seq_id, src: op.src } : null;
   if (op.type === "swap_out" || op.type === "swap_in")
     return { kind: op.type, seq: op.seq_id, cpu_block_id: op.cpu_block_id };
+  if (op.type === "load") return { kind: "load", seq: op.seq_id, medium: op.medium };
+  if (op.type === "store") return { kind: "store", seq: null, medium: op.medium };
   return null;
 }
 

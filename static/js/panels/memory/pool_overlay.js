@@ -1,7 +1,7 @@
 // Over the map: lines from block tables to blocks, and what travels: out of the free queue, back to it, from block to
 // block.
 
-import { groupOf, groupOfLayer, RELEASED } from "../../core/groups.js";
+import { groupOf, groupOfLayer, ownersByBlock, RELEASED } from "../../core/groups.js";
 import { prepare, roundRect, usePainter } from "../../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -201,6 +201,10 @@ function endsOf(place, piece) {
       return [own, cpuBox(place, piece.cpu_block_id)];
     case "swap_in":
       return [cpuBox(place, piece.cpu_block_id), own];
+    case "load":
+      return [tierBox(place, piece.medium), own];
+    case "store":
+      return [own, tierBox(place, piece.medium)];
   }
 }
 
@@ -221,6 +225,10 @@ const queueEnd = (place, queue, end) =>
 const cpuBox = (place, id) =>
   elementBox(place, `#cpu-store [data-cpu="${id}"]`) ?? elementBox(place, "#cpu-store") ?? elementBox(place, ".tables");
 
+/** @type {(place: Place, medium: "cpu" | "disk") => Box | null} */
+const tierBox = (place, medium) =>
+  elementBox(place, `#tiers [data-medium="${medium}"]`) ?? elementBox(place, ".tables");
+
 /**
  * A block on its way, as large as where it comes from and, in the end, as where it goes.
  *
@@ -234,15 +242,16 @@ function paintTravel(place, piece) {
   /** @param {keyof Box} name */
   const mix = (name) => from[name] + (to[name] - from[name]) * piece.p;
   const [x, y, width, height] = [mix("x"), mix("y"), mix("width"), mix("height")];
-  const colour = palette.sequences[piece.seq % 8];
+  const seq = piece.seq ?? ownersByBlock(place.now).get(piece.block)?.[0] ?? null;
+  const colour = seq === null ? palette["ink-2"] : palette.sequences[seq % 8];
   c.globalAlpha = piece.p < 0.85 ? 0.9 : (0.9 * (1 - piece.p)) / 0.15;
   roundRect(c, x, y, width, height, 2);
   c.fillStyle = palette.paper;
   c.fill();
   c.fillStyle = alpha(colour, 0.35);
   c.fill();
-  if (piece.kind !== "take") {
-    c.fillStyle = sequencePattern(c, piece.seq, colour, 0.4);
+  if (piece.kind !== "take" && seq !== null) {
+    c.fillStyle = sequencePattern(c, seq, colour, 0.4);
     c.fill();
   }
   c.strokeStyle = colour;

@@ -49,6 +49,7 @@ export class Shadow {
     /** @param {number} n */
     const within = (n) => Math.max(0, Math.min(size, n));
     if (op.type === "copy") return [0, block === op.dst ? this.#count(op.src) : 0];
+    if (op.type === "load") return [0, size];
     if (op.type === "swap_in") return [0, this.state.cpu_blocks[op.cpu_block_id].token_ids.length];
     if (op.type !== "write") return [0, 0];
     const first = this.#table(op.seq_id, block).indexOf(block) * size;
@@ -66,7 +67,8 @@ export class Shadow {
         op.seq_id,
         this.#tablesOf(op.parent_seq_id).map((table) => table.slice()),
       );
-    else if ("block_id" in op && typeof op.seq_id === "number") followTable(this.#table(op.seq_id, op.block_id), op);
+    else if ("block_id" in op && "seq_id" in op && typeof op.seq_id === "number")
+      followTable(this.#table(op.seq_id, op.block_id), op);
     if (op.type === "allocate") this.#filled.set(op.block_id, 0);
     else if (op.type === "copy") this.#filled.set(op.dst, this.#count(op.src));
   }

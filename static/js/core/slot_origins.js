@@ -1,0 +1,102 @@
+// Where each slot's content came from: a fold over the operations of a run, as they are applied.
+
+import { hashKey } from "./cached_contents.js";
+import { groupOf } from "./groups.js";
+import { sameBytes } from "./state_tables.js";
+
+/**
+ * @typedef {import("./trace.js").Op} Op
+ * @typedef {import("./state_parts.js").State} State
+ * @typedef {object} Origin who computed what a slot holds; of what another run computed, for whom it was `loaded`
+ * @property {number} record
+ * @property {number} seq_id
+ * @property {number} position
+ * @property {Loaded} [loaded] by way of a store outside the pool
+ * @typedef {{record: number, medium: "cpu" | "disk", here: boolean}} Loaded when, and from where; `here`: this run had
+ *   computed and stored it
+ * @typedef {Origin & {at: number}} Arrival `at`: the record in which it came to its slot
+ */
+
+export class SlotOrigins {
+  /** @type {Map<number, Arrival[]>} by slot, ascending in `at` */
+  #history = new Map();
+  /** @type {Map<number, (Arrival | undefined)[]>} by CPU block: those of its slots */
+  #swapped = new Map();
+  /** @type {Map<string, Arrival[]>} by what was stored outside the pool: those of the block's slots */
+  #stored = new Map();
+
+  /** @param {import("./groups.js").Group[]} groups */
+  constructor(groups) {
+    this.groups = groups;
+  }
+
+  /** Who wrote what `slot` holds after record `index`, or null. @param {number} slot @param {number} index */
+  of(slot, index) {
+    return this.#history.get(slot)?.findLast((arrival) => arrival.at <= index) ?? null;
+  }
+
+  /**
+   * An operation of record `index` was applied to `state`.
+   * @param {Op} op @param {State} state @param {number} index
+   */
+  follow(op, state, index) {
+    const size = state.block_size;
+    const last = (/** @type {number} */ block) =>
+      state.blocks[block].token_ids.map((_, slot) => this.#last(block * size + slot));
+    if (op.type === "write") {
+      for (const table of state.sequences.get(op.seq_id)?.block_tables ?? [])
+        for (let position = op.start; position < op.start + op.num_tokens; position++) {
+          const slot = table[Math.floor(position / size)] * size + (position % size);
+          this.#add(slot, { at: index, record: index, seq_id: op.seq_id, position });
+        }
+    } else if (op.type === "copy") this.#arrive(op.dst * size, last(op.src), index);
+    else if (op.type === "swap_out") this.#swapped.set(op.cpu_block_id, last(op.block_id));
+    else if (op.type === "swap_in") this.#arrive(op.block_id * size, this.#swapped.get(op.cpu_block_id) ?? [], index);
+    else if (op.type === "load") {
+      const stored = this.#stored.get(this.#nameOf(op));
+      const loaded = { record: index, medium: op.medium, here: stored !== undefined };
+      for (let slot = 0; slot < size; slot++) {
+        const elsewhere = { record: index, seq_id: op.seq_id, position: op.logical * size + slot };
+        this.#add(op.block_id * size + slot, { ...(stored?.[slot] ?? elsewhere), at: index, loaded });
+      }
+    }
+  }
+
+  /**
+   * The record was applied: what it stored is there, and `state` still says where it came from.
+   * @param {import("./trace.js").StepRecord} record @param {State} state
+   */
+  followStores({ ops = [] }, { blocks, block_size: size }) {
+    for (const op of ops) {
+      if (op.type !== "store" || !sameBytes(blocks[op.block_id]?.block_hash ?? null, op.block_hash)) continue;
+      const arrivals = Array.from({ length: size }, (_, slot) => this.#last(op.block_id * size + slot));
+      const known = arrivals.filter((arrival) => arrival !== undefined && arrival.loaded?.here !== false);
+      if (known.length === size) this.#stored.set(this.#nameOf(op), /** @type {Arrival[]} */ (known));
+    }
+  }
+
+  /**
+   * What names stored content: its hash, and the layers whose keys and values it is.
+   * @param {{block_id: number, block_hash: Uint8Array}} op
+   */
+  #nameOf(op) {
+    return `${groupOf(this.groups, op.block_id)}/${hashKey(op.block_hash)}`;
+  }
+
+  /** @param {number} slot */
+  #last(slot) {
+    return this.#history.get(slot)?.at(-1);
+  }
+
+  /** @param {number} first slot of a block @param {(Arrival | undefined)[]} arrivals @param {number} at */
+  #arrive(first, arrivals, at) {
+    arrivals.forEach((arrival, slot) => arrival && this.#add(first + slot, { ...arrival, at }));
+  }
+
+  /** @param {number} slot @param {Arrival} arrival */
+  #add(slot, arrival) {
+    const history = this.#history.get(slot);
+    if (history) history.push(arrival);
+    else this.#history.set(slot, [arrival]);
+  }
+}
