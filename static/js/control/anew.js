@@ -1,15 +1,14 @@
 // What begins a new log: a reset, other settings, a scene. What was asked before waits again.
 
-import { batch, computed, effect } from "../../vendor/signals/signals.js";
+import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { tellingHeads } from "../core/heads.js";
-import { isOver, sceneFigures } from "../core/scene_figures.js";
 import { command, submit } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { followRun, keepDraft } from "../state/prompts.js";
 import { asking, chooseConfig, chooseSampling, wantedConfig, wantedModel } from "../state/run_settings.js";
 import { settings, TABLE } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { fill, inLanguage } from "../tell/words.js";
+import { fill, inLanguage, t } from "../tell/words.js";
 import { showOwn } from "./shown.js";
 
 /** @typedef {import("../core/wire.js").Answers["/api/model"]["presets"][number]} Scene */
@@ -20,11 +19,25 @@ export const scenes = computed(() => /** @type {Scene[]} */ (store.modelFacts.va
 /** The scene whose run is shown, or null. */
 export const scene = computed(() => scenes.value.find((one) => one.id === settings.scene.value) ?? null);
 
+/**
+ * What counts a whole run: its code comes with the first scene.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<typeof import("../core/scene_figures.js") | null>}
+ */
+const counting = signal(null);
+effect(() => {
+  if (scene.value && !counting.peek())
+    import("../core/scene_figures.js").then(
+      (code) => (counting.value = code),
+      () => store.toast(t("error.no_answer"), "error"),
+    );
+});
+
 /** What the scene's whole run proves, in a sentence; null before its end. */
 export const sceneEnd = computed(() => {
   store.own.numRecords.value; // the log grows
-  const [played, log] = [scene.value, store.own.log.value];
-  const figures = played && log && isOver(log) ? sceneFigures(log, played.seq ?? 0) : null;
+  const [played, log, count] = [scene.value, store.own.log.value, counting.value];
+  const figures = played && log && count?.isOver(log) ? count.sceneFigures(log, played.seq ?? 0) : null;
   return played && figures ? fill(inLanguage(played.end), figures) : null;
 });
 

@@ -1,6 +1,8 @@
 // What the prefix cache of a run ever had: contents by their hash, as the `cache` operations name them, and where they
 // were evicted. A fold over records that goes on where it stopped. Pure.
 
+import { hashKey } from "./hash_key.js";
+
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {{record: number, block: number, seq: number | null}} Eviction `seq`: for which the block was taken
@@ -14,19 +16,6 @@
  * @property {number} record in which that was
  * @property {Eviction[]} evictions ascending
  */
-
-/** @type {WeakMap<Uint8Array, string>} the same bytes stay the same object from state to state */
-const written = new WeakMap();
-
-/** A hash as text, to be a key. @param {Uint8Array} hash */
-export function hashKey(hash) {
-  let found = written.get(hash);
-  if (found === undefined) {
-    found = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
-    written.set(hash, found);
-  }
-  return found;
-}
 
 export class Contents {
   length = 0;

@@ -2,20 +2,17 @@
 // number with what was captured over all the steps, in every layer.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
-import { canFetch, comparePosition, nothingCompared, rowSources } from "../../core/attention.js";
 import { asBytes, decode } from "../../core/codec.js";
-import { sequenceViewAt } from "../../core/sequence_view.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { lazy } from "../../kit/lazy.js";
 import { tips } from "../../kit/tooltip.js";
-import { command, wantLayer } from "../../net/commands.js";
+import { command } from "../../net/commands.js";
 import { connection, sequenceView } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 
 const ALL_HEADS = 1 << 20; // heads · tokens² up to which every head of a layer is compared; above it the chosen one
 const ONE_PASS = 1 << 22; // layers · heads · tokens² that the server hands back at once: above it a pass for each layer
-const SLICE_MS = 12; // of comparing before the page gets a turn
 
 /** @typedef {import("../../core/trace.js").LayerCapture} LayerCapture */
 
@@ -75,6 +72,7 @@ async function prove() {
     proof.value = mine = { ...mine, ...more };
     return true;
   };
+  const { compare } = await import("./proof_compare.js");
   const passes = num_layers * heads.length * tokens ** 2 <= ONE_PASS ? [null] : [...Array(num_layers).keys()];
   for (const layer of passes) {
     const asked = { seq_id: mine.seq_id, layer, heads, num_tokens: tokens };
@@ -87,30 +85,6 @@ async function prove() {
     }
   }
   go({ running: false });
-}
-
-/**
- * @param {View} now
- * @param {LayerCapture} whole a layer of a capture, of every token
- * @param {number[]} heads
- * @returns {Promise<ComparedLayer>}
- */
-async function compare(now, whole, heads) {
-  const { layer } = whole;
-  const found = { layer, weights: nothingCompared(), k: nothingCompared(), v: nothingCompared(), rows: 0 };
-  const view = sequenceViewAt(now.log, now.index, now.seq.seq_id, layer, now.head);
-  const sources = view ? rowSources(view) : [];
-  await Promise.all(
-    sources.map((source) => (source && canFetch(now.log, source, layer) ? wantLayer(source.record, layer) : null)),
-  );
-  let turn = performance.now();
-  for (const [position, source] of sources.entries()) {
-    if (source && comparePosition(found, now.log, source, position, whole, heads)) found.rows += 1;
-    if (performance.now() - turn < SLICE_MS) continue;
-    await new Promise((resolve) => setTimeout(resolve));
-    turn = performance.now();
-  }
-  return /** @type {ComparedLayer} */ (found);
 }
 
 export function Proof() {

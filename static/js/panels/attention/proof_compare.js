@@ -1,0 +1,37 @@
+// A recomputed layer beside what was captured of it, number by number; the page gets a turn in between.
+
+import { canFetch, comparePosition, nothingCompared, rowSources } from "../../core/attention.js";
+import { sequenceViewAt } from "../../core/sequence_view.js";
+import { wantLayer } from "../../net/commands.js";
+
+const SLICE_MS = 12; // of comparing before the page gets a turn
+
+/**
+ * @typedef {import("../../core/trace.js").LayerCapture} LayerCapture
+ * @typedef {import("./proof.js").ComparedLayer} ComparedLayer
+ * @typedef {import("../../state/store.js").View} View
+ */
+
+/**
+ * @param {View} now
+ * @param {LayerCapture} whole a layer of a capture, of every token
+ * @param {number[]} heads
+ * @returns {Promise<ComparedLayer>}
+ */
+export async function compare(now, whole, heads) {
+  const { layer } = whole;
+  const found = { layer, weights: nothingCompared(), k: nothingCompared(), v: nothingCompared(), rows: 0 };
+  const view = sequenceViewAt(now.log, now.index, now.seq.seq_id, layer, now.head);
+  const sources = view ? rowSources(view) : [];
+  await Promise.all(
+    sources.map((source) => (source && canFetch(now.log, source, layer) ? wantLayer(source.record, layer) : null)),
+  );
+  let turn = performance.now();
+  for (const [position, source] of sources.entries()) {
+    if (source && comparePosition(found, now.log, source, position, whole, heads)) found.rows += 1;
+    if (performance.now() - turn < SLICE_MS) continue;
+    await new Promise((resolve) => setTimeout(resolve));
+    turn = performance.now();
+  }
+  return /** @type {ComparedLayer} */ (found);
+}
