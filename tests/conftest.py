@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,17 @@ ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 180.0  # importing torch and loading the model, on a busy machine
 
 
+# Seconds that a test takes on average, roughly, by how its path begins: the first that fits.
+SECONDS = {
+    "tests/parity/test_compiled.py": 8.0,
+    "tests/parity/test_processors.py": 5.0,
+    "tests/unit/bench/test_runner.py": 2.0,
+    "tests/unit/lab/test_examples.py": 4.0,
+    "tests/browser/": 2.5,
+    "tests/attack/": 0.5,
+    "tests/server/": 0.3,
+    "tests/": 0.1,
+}
 FAST = ("tests/unit/", "tests/property/", "tests/parity/")  # folders that `--fast` runs, but for what is marked slow
 
 
@@ -59,6 +71,12 @@ def processes_only_where_said(pytestconfig: pytest.Config) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # of several: they are given files in this order
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for item in items:
+            file = item.nodeid.partition("::")[0]
+            seconds[file] += next(each for begins, each in SECONDS.items() if file.startswith(begins))
+        items.sort(key=lambda item: -seconds[item.nodeid.partition("::")[0]])
     if not config.getoption("--fast"):
         return
     fast = [item for item in items if item.nodeid.startswith(FAST) and item.get_closest_marker("slow") is None]
@@ -79,7 +97,10 @@ def pytest_unconfigure() -> None:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Who does what where there are several workers (`-n 2`): files stay whole."""
+    """Who does what where there are several workers (`-n 2`): files stay whole, and the longest begin first, so that
+    no worker is still at a long one when there is nothing left for the others.
+    """
+    config.option.loadscopereorder = False  # by the number of their tests, which says little
     return LoadFileScheduling(config, log)
 
 
