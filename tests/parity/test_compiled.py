@@ -199,10 +199,13 @@ def test_what_computes_something_else_is_not_taken(compile_once: Compiled, monke
 
 
 def test_the_way_that_gpus_are_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python around the kernels, none of the C functions: on the CPU it has to give the same logits."""
+    """Python around the kernels, none of the C functions: on the CPU it has to give the same logits.
+
+    One layer: each kernel is compiled by itself, in seconds, and those of further layers are the same way again.
+    """
     monkeypatch.setitem(compiled.OPTIONS, "cpu", compiled.OPTIONS["cuda"])
     monkeypatch.setattr(compiled, "native_kernels", lambda: None)
-    model = from_module(tiny_model("llama"))
+    model = from_module(tiny_model("llama", num_hidden_layers=1))
     forward = compile_model(model)
     assert forward.backend is None
     (eager, _), (fast, _) = driven(model, None), driven(model, forward)
