@@ -21,7 +21,7 @@ from app.errors import AppError
 from app.theater import Theater
 from app.transport.limits import Limits
 from tests.server.classes import OWNER, TOKEN, Member, Room
-from tests.server.conftest import Server, wait_for
+from tests.server.conftest import Server, WorkedServer, wait_for
 
 MOST_SOCKETS = Limits().sessions_of_one
 
@@ -196,13 +196,14 @@ def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Se
 @pytest.mark.slow
 def test_ten_thousand_joins_from_one_address(room: Room) -> None:
     """Most are refused, at the door, with a page; who is in is answered, and so is the presenter."""
+    knocks = 750 if isinstance(room.server, WorkedServer) else 2_500  # a worker's door is the same one, and slower
     guest, _ = room.follower()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
     statuses: list[int] = []
 
     def knock() -> None:
         door = http.client.HTTPConnection("127.0.0.1", room.server.port, timeout=60)
-        for _ in range(2_500):
+        for _ in range(knocks):
             door.request("GET", room.presenting["join"])
             answer = door.getresponse()
             answer.read()
@@ -217,7 +218,7 @@ def test_ten_thousand_joins_from_one_address(room: Room) -> None:
     assert any(thread.is_alive() for thread in knocking)
     for thread in knocking:
         thread.join(120)
-    assert set(statuses) == {303, 409} and len(statuses) == 10_000
+    assert set(statuses) == {303, 409} and len(statuses) == 4 * knocks
     assert statuses.count(303) < 2_000
     assert len(room.server.app.extensions["kvtheater.classrooms"].get(room.id).seats()) == 1  # a pass is no seat
 
