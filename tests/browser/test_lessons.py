@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import wait_until
+from tests.browser.lesson_walk import stands_at
 from tests.browser.settling import still
 
 OpenPage = Callable[..., Page]
@@ -121,8 +122,7 @@ def test_to_the_end_and_the_run_is_the_learners(open_page: OpenPage) -> None:
     wait_until(page, "Number(document.documentElement.dataset.numRecords) > 9")
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1280, 800)])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "height", "theme"), [(390, 844, "dark"), (1280, 800, "light")])
 def test_nothing_stands_in_the_way_of_anybody(open_page: OpenPage, width: int, height: int, theme: str) -> None:
     page = open_with_axe(open_page, f"{TWO}&theme={theme}", width=width, height=height, until=".article")
     to_the_second(page)
@@ -158,8 +158,9 @@ def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int,
     """It begins in sight, also where it is longer than the window; the keyboard is there, not at the page's top."""
     page = open_lesson(open_page, width=width, height=height)
     for _ in range(12):
+        to_do = stands_at(page, "#lesson-answer", "#lesson-go:enabled")
         at = page.locator(".lesson-part").count()
-        if page.locator("#lesson-answer").count():
+        if to_do == "#lesson-answer":
             page.locator(".question[data-over=false] .unsure").last.click()
             page.click("#lesson-answer")
         else:
@@ -327,16 +328,17 @@ def test_what_no_later_lesson_asked_is_asked_once_more_on_its_own_run(open_page:
 def answer_all(page: Page, option: int | None) -> None:
     """To the end of a test, each question answered once; nothing is said of the answers on the way."""
     for _ in range(30):
-        if page.locator(".lesson-over").count():
+        at = stands_at(page, ".lesson-over", "#lesson-answer", "#lesson-go:enabled")
+        if at == ".lesson-over":
             return
         assert page.locator(".verdict, .answer-mark").count() == 0
-        if page.locator("#lesson-answer").count():
+        if at == "#lesson-answer":
             question = page.locator(".question[data-over=false]").last
             (question.locator(".unsure") if option is None else question.locator(".answer").nth(option)).click()
             page.click("#lesson-answer")
         else:
             page.click("#lesson-go")
-        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+    pytest.fail("the test does not end")
 
 
 def test_a_prediction_is_made_on_the_stage_and_stays_beside_the_outcome(open_page: OpenPage) -> None:
@@ -398,14 +400,15 @@ def test_a_lesson_goes_from_model_to_model_on_the_live_run(open_page: OpenPage) 
 def unsurely_to(page: Page, place: str) -> None:
     """Go on, unsure of everything, until there is a `place`."""
     for _ in range(30):
-        if page.locator(place).count():
+        at = stands_at(page, place, "#lesson-answer", "#lesson-go:enabled")
+        if at == place:
             return
-        if page.locator("#lesson-answer").count():
+        if at == "#lesson-answer":
             page.locator(".question[data-over=false] .unsure").last.click()
             page.click("#lesson-answer")
         else:
             page.click("#lesson-go")
-        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+    pytest.fail(f"the lesson does not come to {place}")
 
 
 def test_be_the_allocator(open_page: OpenPage) -> None:
@@ -471,10 +474,10 @@ def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wan
 
 def test_what_was_not_right_comes_back_two_lessons_later(open_page: OpenPage) -> None:
     page = open_lesson(open_page, "/?distance=learn&lesson=computed-twice")
-    for _ in range(2):
-        page.click("#lesson-go") if page.locator("#lesson-go").count() else None
-        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
-    page.locator(".question[data-over=false] .unsure").click()
+    question = ".question[data-over=false]"
+    while stands_at(page, question, "#lesson-go:enabled") != question:
+        page.click("#lesson-go")
+    page.locator(f"{question} .unsure").click()
     page.click("#lesson-answer")
     expect(page.locator(".question[data-over=true]")).to_have_count(1)
     page.click(".lesson-home")

@@ -21,6 +21,7 @@ from app.serving import Listener, bind
 from app.settings import ServerSettings
 from app.site.export import write_lessons, write_page
 from tests.browser.axe import AXE, violations
+from tests.browser.lesson_walk import stands_at
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -105,8 +106,7 @@ def give(page: Page, text: str) -> None:
 
 def to_the_second(page: Page) -> None:
     """To the second question: the first, of an earlier lesson, is not sure."""
-    page.locator("#lesson-answer, #lesson-go").last.wait_for()
-    if page.locator("#lesson-go").count():
+    if stands_at(page, "#lesson-answer", "#lesson-go:enabled") != "#lesson-answer":
         page.click("#lesson-go")
     page.click(".answer.unsure")
     page.click("#lesson-answer")
@@ -118,15 +118,14 @@ def walk(page: Page, until: str = ".lesson-over") -> int:
     over = page.locator(".question[data-over=true]").count()
     asked = 0
     while True:
-        expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")  # a button of before may still be there
-        page.locator(f"{until}, #lesson-answer, #work-unsure, #lesson-go:enabled").last.wait_for()
-        if page.locator(until).count():
+        at = stands_at(page, until, "#work-unsure", "#lesson-answer", "#lesson-go:enabled")
+        if at == until:
             return asked
-        if page.locator("#work-unsure").count():
+        if at == "#work-unsure":
             page.click("#work-unsure")
             expect(page.locator("#work-unsure")).to_have_count(0)
             continue
-        if page.locator("#lesson-answer").count():
+        if at == "#lesson-answer":
             asked += 1
             page.locator(".question[data-over=false] .answer.unsure").last.click()
             page.click("#lesson-answer:enabled")

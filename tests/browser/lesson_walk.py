@@ -1,0 +1,15 @@
+"""Walking through a lesson: what there is to do is decided when the lesson stands still."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+
+def stands_at(page: Page, *places: str) -> str:
+    """The first of `places` that is there, once the lesson waits for its reader and one of them is to be seen.
+
+    Straight after a press a button of before may still be there, and what comes instead of it not yet.
+    """
+    expect(page.locator("#lesson")).to_have_attribute("aria-busy", "false")
+    page.locator(", ".join(places)).last.wait_for()
+    return next(place for place in places if page.locator(place).count())
