@@ -42,6 +42,7 @@ def browser() -> Iterator[Browser]:
 def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page]]:
     """Open the page in a context of its own. At the end no page may have had an error or broken the security policy.
 
+    `path` may be the address of another server than the live one.
     Unless `motion` is set the system asks for no movement: most tests wait for what is shown, not for how it comes.
     """
     contexts: list[BrowserContext] = []
@@ -72,7 +73,7 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
-        page.goto(live_server + path)
+        page.goto(path if path.startswith("http") else live_server + path)
         page.wait_for_selector(until or ("#opening" if opening else f"#connection.{connection}"))
         return page
 

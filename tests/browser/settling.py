@@ -45,6 +45,12 @@ def theater_of(page: Page) -> str:
     return str(page.evaluate("new URLSearchParams(location.search).get('theater')"))
 
 
+def resized(page: Page, width: int, height: int) -> None:
+    """Give the window another size, and wait until everything has its place there."""
+    page.set_viewport_size({"width": width, "height": height})
+    still(page)
+
+
 def still(page: Page) -> None:
     """Wait until no transition of the page is under way: nothing glides, nothing fades."""
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

@@ -56,10 +56,8 @@ def held() -> Iterator[ToldServer]:
 
 
 def opened(open_page: OpenPage, url: str, **options: Any) -> Page:
-    """A page of that server; the fixture has opened another one, which is left."""
-    page = open_page(connection="live", **options)
-    page.goto(url)
-    return page
+    """A page of that server, whatever it says of its model."""
+    return open_page(url, until="#connection, #look, #model-way", **options)
 
 
 def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
@@ -90,8 +88,15 @@ def test_everything_is_there_before_the_model_and_goes_on_live_without_a_reload(
     expect(page.locator("#compiling")).to_have_count(0)
 
 
-@pytest.mark.parametrize("path", ["/", "/?distance=look", "/?distance=room"])
-@pytest.mark.parametrize(("scheme", "locale", "width"), [("light", "en-US", 1280), ("dark", "zh-CN", 390)])
+@pytest.mark.parametrize(
+    ("path", "scheme", "locale", "width"),
+    [
+        ("/", "light", "en-US", 1280),
+        ("/", "dark", "zh-CN", 390),
+        ("/?distance=look", "dark", "zh-CN", 390),
+        ("/?distance=room", "light", "en-US", 1280),
+    ],
+)
 def test_nothing_serious_while_the_model_is_on_its_way(
     open_page: OpenPage, held: ToldServer, path: str, scheme: str, locale: str, width: int
 ) -> None:

@@ -199,8 +199,7 @@ def test_goodput_under_an_objective_of_ones_own_and_who_missed_it(open_page: Ope
     expect(page.locator(".request-story")).to_be_visible()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("seq", ["", "&seq=2"])
+@pytest.mark.parametrize(("scheme", "seq"), [("light", ""), ("dark", "&seq=2")])
 def test_it_is_accessible(open_page: OpenPage, scheme: str, seq: str) -> None:
     page = open_with_axe(
         open_page, f"/?recording=rec-preemption&detail=requests{seq}", connection="replay", color_scheme=scheme

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.driving import OpenPage, prefill, rests, shows, step, wait_until
 from tests.browser.overlaps import overlapping
-from tests.browser.settling import still
+from tests.browser.settling import resized, still
 
 REGIONS = (".header", ".setup", ".stage", ".detail", ".memory", ".transport")
 STOPS = ("ask", "answer", "again", "keep", "blocks", "yours")
@@ -40,33 +40,34 @@ def stays_in_width(page: Page) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "most", "locale"),
+    ("locale", "sizes"),
     [
-        (390, 844, 0.2, "en-US"),
-        (390, 844, 0.2, "zh-CN"),
-        (390, 664, 0.2, "zh-CN"),
-        (360, 640, 0.2, "en-US"),
-        (320, 568, 0.24, "en-US"),
-        (844, 390, 0.35, "zh-CN"),
-        (667, 375, 0.35, "en-US"),
+        ("en-US", {(390, 844): 0.2, (360, 640): 0.2, (320, 568): 0.24, (667, 375): 0.35}),
+        ("zh-CN", {(390, 844): 0.2, (390, 664): 0.2, (844, 390): 0.35}),
     ],
 )
 def test_on_a_phone_the_transport_leaves_the_window_to_the_run(
-    open_page: OpenPage, width: int, height: int, most: float, locale: str
+    open_page: OpenPage, locale: str, sizes: dict[tuple[int, int], float]
 ) -> None:
-    page = open_page(width=width, height=height, locale=locale, is_mobile=True, has_touch=True)
-    assert share(page) <= most
+    page = open_page(locale=locale, is_mobile=True, has_touch=True, **PHONE)
+
+    def leaves_it(*buttons: str) -> None:
+        for (width, height), most in sizes.items():
+            resized(page, width, height)
+            assert share(page) <= most, (width, height)
+            assert stays_in_width(page)
+            for button in buttons:
+                at = box(page, button)
+                assert at["left"] >= 0 and at["right"] <= width and at["bottom"] <= height, (button, width, height)
+
+    leaves_it()
     page.click("#btn-prefill")
     shows(page, 1)
     step(page, 1)
-    assert share(page) <= most
+    leaves_it()
     page.click("#btn-back")
     shows(page, 1)
-    assert share(page) <= most  # looking back, with the way to the newest record
-    assert stays_in_width(page)
-    for button in ("#btn-step", "#btn-live", "#btn-transport-more"):
-        at = box(page, button)
-        assert at["left"] >= 0 and at["right"] <= width and at["bottom"] <= height, button
+    leaves_it("#btn-step", "#btn-live", "#btn-transport-more")  # looking back, with the way to the newest record
 
 
 def test_what_a_phone_has_no_room_for_opens_with_one_tap(open_page: OpenPage) -> None:
@@ -145,10 +146,11 @@ def test_a_fault_put_in_on_purpose_leaves_the_head_whole_on_a_phone(open_page: O
 
 @pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
 def test_a_tablet_shows_stage_and_pool_together(open_page: OpenPage, locale: str) -> None:
+    page = open_page(width=768, height=1024, locale=locale)
+    prefill(page)
+    step(page, 2)
     for width, height in ((768, 1024), (820, 1180), (1024, 768)):
-        page = open_page(width=width, height=height, locale=locale)
-        prefill(page)
-        step(page, 2)
+        resized(page, width, height)
         foot = box(page, ".transport")["top"]
         for selector in (".strip", ".pool", "#prompt"):
             at = box(page, selector)
@@ -157,22 +159,26 @@ def test_a_tablet_shows_stage_and_pool_together(open_page: OpenPage, locale: str
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "locale"),
-    [(1280, 640, "en-US"), (1280, 720, "en-US"), (1280, 720, "zh-CN"), (1280, 800, "zh-CN"), (1100, 700, "en-US")],
+    ("locale", "sizes"),
+    [("en-US", [(1280, 640), (1280, 720), (1100, 700)]), ("zh-CN", [(1280, 720), (1280, 800)])],
 )
-def test_no_two_texts_are_printed_over_each_other(open_page: OpenPage, width: int, height: int, locale: str) -> None:
+def test_no_two_texts_are_printed_over_each_other(
+    open_page: OpenPage, locale: str, sizes: list[tuple[int, int]]
+) -> None:
     """In low windows rows are dropped. A busy moment: several sequences, a shared beginning, a preemption."""
     for path in (
         "/?recording=rec-preemption&step=20&detail=scheduler",
         "/?recording=rec-samples&step=6",
         "/?recording=rec-prefix&step=8&telling=expert",
     ):
-        page = open_page(path, width=width, height=height, locale=locale, connection="replay")
+        page = open_page(path, locale=locale, connection="replay")
         page.wait_for_selector("#detail-panel > *")
         wait_until(page, "Number(document.documentElement.dataset.painted) > 0")
-        still(page)
-        assert {region: overlapping(page, region) for region in REGIONS} == {region: [] for region in REGIONS}, path
-        assert page.evaluate("document.scrollingElement.scrollHeight") == height
+        for width, height in sizes:
+            resized(page, width, height)
+            found = {region: overlapping(page, region) for region in REGIONS}
+            assert found == {region: [] for region in REGIONS}, (path, width, height)
+            assert page.evaluate("document.scrollingElement.scrollHeight") == height
 
 
 def test_texts_that_lie_over_each_other_are_found(open_page: OpenPage) -> None:
@@ -218,26 +224,24 @@ def test_the_tour_on_a_phone_asks_for_a_tap_and_takes_it(open_page: OpenPage) ->
     expect(page.locator("#tour")).to_have_attribute("data-done", "true")
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640), (844, 390), (768, 1024)])
-def test_presenting_fits_a_phone_and_a_tablet(open_page: OpenPage, width: int, height: int) -> None:
-    page = open_page(
-        "/?scene=shared-prefix&distance=room", until=".room-title", width=width, height=height, has_touch=True
-    )
+def test_presenting_fits_a_phone_and_a_tablet(open_page: OpenPage) -> None:
+    page = open_page("/?scene=shared-prefix&distance=room", until=".room-title", has_touch=True, **PHONE)
     wait_until(page, "Number(document.documentElement.dataset.numRecords) >= 1")
     for _ in range(3):
         page.keyboard.press("PageDown")
     expect(page.locator("#sentence")).not_to_be_empty()
-    still(page)
-    foot = box(page, ".transport")["top"]
-    for selector in (".strip", ".pool"):
-        at = box(page, selector)
-        assert at["bottom"] <= foot + 1 and at["right"] <= width + 1 and at["height"] >= 60, (selector, at)
-    for selector in ("#room-card", "#sentence", "#btn-step", "#room-leave", "#room-next"):
-        at = box(page, selector)
-        assert at["top"] >= 0 and at["bottom"] <= height and at["right"] <= width, (selector, at)
-    assert page.evaluate("document.scrollingElement.scrollHeight") <= height and stays_in_width(page)
-    assert overlapping(page, ".transport") == overlapping(page, "#room-card") == []
-    assert float(page.evaluate("parseFloat(getComputedStyle(document.querySelector('#sentence')).fontSize)")) >= 16
+    for width, height in ((390, 844), (360, 640), (844, 390), (768, 1024)):
+        resized(page, width, height)
+        foot = box(page, ".transport")["top"]
+        for selector in (".strip", ".pool"):
+            at = box(page, selector)
+            assert at["bottom"] <= foot + 1 and at["right"] <= width + 1 and at["height"] >= 60, (selector, at)
+        for selector in ("#room-card", "#sentence", "#btn-step", "#room-leave", "#room-next"):
+            at = box(page, selector)
+            assert at["top"] >= 0 and at["bottom"] <= height and at["right"] <= width, (selector, at)
+        assert page.evaluate("document.scrollingElement.scrollHeight") <= height and stays_in_width(page)
+        assert overlapping(page, ".transport") == overlapping(page, "#room-card") == []
+        assert float(page.evaluate("parseFloat(getComputedStyle(document.querySelector('#sentence')).fontSize)")) >= 16
 
 
 def test_no_line_leads_to_a_table_that_is_not_shown(open_page: OpenPage) -> None:
