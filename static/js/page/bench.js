@@ -17,7 +17,7 @@ import { t } from "../tell/words.js";
 import { Around } from "./around.js";
 import { Detail } from "./detail.js";
 
-const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"));
+const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
 export function Everything() {

@@ -15,7 +15,7 @@ import { Panel as Attention } from "../panels/attention/panel.js";
  */
 export const DETAIL_PANELS = [
   { name: "attention", component: Attention, needsArrays: true }, // shown first: its code comes with the page
-  { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js")) },
+  { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js"), "scheduler") },
   { name: "prefix", component: lazyPanel(() => import("../panels/prefix/panel.js"), "prefix") },
   { name: "requests", component: lazyPanel(() => import("../panels/requests/panel.js"), "requests") },
   { name: "time", component: lazyPanel(() => import("../panels/time/panel.js"), "time") },

@@ -18,7 +18,7 @@ const SHEETS = ["late", "late_figure", "late_marks", "late_path", "late_print", 
 
 const Lesson = lazyPanel(() => import("../panels/lesson/panel.js"), "lesson", SHEETS);
 const Marks = lazy(() => import("../panels/lesson/marks.js").then((found) => found.Marks));
-const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"));
+const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 
 export function Learn() {
   const isOpen = settings.lesson.value !== null && opened.value !== null;
