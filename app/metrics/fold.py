@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,16 +19,23 @@ from engine.trace.events import (
     Evict,
     Finish,
     Fork,
+    Load,
     Lookup,
+    LookupExternal,
+    Medium,
     Preempt,
     Sample,
     Share,
+    Store,
     Submit,
     SwapIn,
     SwapOut,
 )
 from engine.trace.figures import step_seconds
+from engine.trace.geometry import geometry
 from engine.trace.records import Header, Memory, StepRecord
+
+SOURCE_OF: dict[Medium, str] = {"cpu": "host", "disk": "disk"}  # vLLM's words
 
 
 class Fold:
@@ -43,12 +51,14 @@ class Fold:
         self.num_waiting = 0
         self.memory: Memory | None = None  # None: nothing has come in yet
         self._tally = tally
+        self._block_size = geometry(header).block_size
         self._sequences: dict[int, SequenceTimes] = {}  # unfinished
         self._residencies = Residencies()
         self._ended: list[RequestTimes] = []
         self._at = self._began = 0.0  # of the record that is read: its end, and where its step began
         self._take: dict[type, Callable[[Any], None]] = {
-            Submit: self._submit, Lookup: self._lookup, Admit: self._admit, Fork: self._fork, Sample: self._sample,
+            Submit: self._submit, Lookup: self._lookup, LookupExternal: self._lookup_external, Admit: self._admit,
+            Fork: self._fork, Sample: self._sample, Load: self._load, Store: self._store,
             Allocate: self._allocate, Share: self._share, Evict: self._evict, Copy: self._copy, Preempt: self._preempt,
             SwapOut: self._swap_out, SwapIn: self._swap_in, Adjust: self._adjust, Finish: self._finish,
         }  # fmt: skip
@@ -90,7 +100,9 @@ class Fold:
         self._sequences[op.seq_id] = SequenceTimes(request, num_computed_tokens=request.num_prompt_tokens)
 
     def _lookup(self, op: Lookup) -> None:
-        if self._sequences[op.seq_id].scheduled is not None:  # after a preemption, which vLLM leaves out too
+        sequence = self._sequences[op.seq_id]
+        sequence.num_missing_tokens, sequence.found_outside = op.num_tokens - op.num_hit_tokens, Counter()
+        if sequence.scheduled is not None:  # after a preemption, which vLLM leaves out too
             return
         if op.verdict in ("hit", "miss", "too_short"):
             self._tally.add(names.QUERIES, op.num_tokens)
@@ -99,13 +111,40 @@ class Fold:
         if op.reason is not None:
             self._tally.add(names.MISSES, 1, op.reason)
 
+    def _lookup_external(self, op: LookupExternal) -> None:
+        """Queries are what the pool had not, as vLLM counts them: also what no store could have."""
+        sequence = self._sequences[op.seq_id]
+        sequence.found_outside = Counter(op.media)
+        if sequence.scheduled is None:
+            self._tally.add(names.EXTERNAL_QUERIES, sequence.num_missing_tokens)
+            self._tally.add(names.EXTERNAL_LOOKUPS, 1, op.verdict)
+
+    def _hits_outside(self, sequence: SequenceTimes, num_tokens: int) -> None:
+        """Loaded at a first admission. Where no later query sees a block, nothing is loaded for its tokens."""
+        tally, rest = self._tally, num_tokens
+        tally.add(names.EXTERNAL_HITS, num_tokens)
+        for medium, num_blocks in sequence.found_outside.items():
+            tally.add(names.CACHED_BY_SOURCE, num_blocks * self._block_size, SOURCE_OF[medium])
+            rest -= num_blocks * self._block_size
+        tally.add(names.CACHED_BY_SOURCE, rest, "external_unspecified")
+
+    def _load(self, op: Load) -> None:
+        self._tally.add(names.EXTERNAL_BYTES, op.num_bytes, "load", op.medium)
+
+    def _store(self, op: Store) -> None:
+        self._tally.add(names.EXTERNAL_BYTES, op.num_bytes, "store", op.medium)
+
     def _admit(self, op: Admit) -> None:
         sequence = self._sequences[op.seq_id]
         self._moves(sequence, runs=True)
         if sequence.scheduled is None:
             sequence.scheduled = sequence.request.scheduled = self._began
-            sequence.request.num_cached_tokens = op.num_cached_tokens
-            sequence.num_computed_tokens -= op.num_cached_tokens
+            cached = op.num_cached_tokens + op.num_external_tokens
+            sequence.request.num_cached_tokens = cached
+            sequence.request.num_external_tokens = op.num_external_tokens
+            sequence.num_computed_tokens -= cached
+            if op.num_external_tokens:
+                self._hits_outside(sequence, op.num_external_tokens)
 
     def _fork(self, op: Fork) -> None:
         parent = self._sequences[op.parent_seq_id]
@@ -135,7 +174,8 @@ class Fold:
         request.first_token = self._at
         tally.add(names.PROMPT_TOKENS, request.num_prompt_tokens)
         tally.add(names.BY_SOURCE, request.num_prompt_tokens - cached, "local_compute")
-        tally.add(names.BY_SOURCE, cached, "local_cache_hit")
+        tally.add(names.BY_SOURCE, cached - request.num_external_tokens, "local_cache_hit")
+        tally.add(names.BY_SOURCE, request.num_external_tokens, "external_kv_transfer")
         tally.add(names.CACHED_TOKENS, cached)
         tally.add(names.RECOMPUTED, int(cached + 1 == request.num_prompt_tokens))
 

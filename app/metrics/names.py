@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app.metrics import buckets as b
 from app.metrics.buckets import Buckets
-from engine.trace.events import LookupReason, PreemptionMode, PreemptReason
+from engine.trace.events import ExternalVerdict, LookupReason, Medium, PreemptionMode, PreemptReason
 
 LABELS = ("model_name", "engine")
 ENGINE = "0"
@@ -81,10 +81,11 @@ BY_SOURCE = _counter(
     ("source",),
     _each("local_compute", "local_cache_hit", "external_kv_transfer"),
 )
-CACHED_TOKENS = _counter("vllm:prompt_tokens_cached", "Of these, tokens that the prefix cache had.")
+CACHED_TOKENS = _counter("vllm:prompt_tokens_cached", "Of these, tokens that were cached: in the pool or outside it.")
 CACHED_BY_SOURCE = _counter(
     "vllm:prompt_tokens_cached_by_source",
-    "Tokens of vllm:prefix_cache_hits by where they were: device = the pool; no other tier is asked.",
+    "Tokens of vllm:prefix_cache_hits and vllm:external_prefix_cache_hits by where they were: device = the pool, "
+    "host = CPU memory, disk.",
     ("source",),
     _each(*SOURCES),
 )
@@ -101,9 +102,22 @@ NUM_PREEMPTIONS = _counter("vllm:num_preemptions", "Preemptions.")
 QUERIES = _counter("vllm:prefix_cache_queries", "Tokens for which the prefix cache was asked, at first admissions.")
 HITS = _counter("vllm:prefix_cache_hits", "Of these, tokens that were cached.")
 EXTERNAL_QUERIES = _counter(
-    "vllm:external_prefix_cache_queries", "Tokens for which another instance's cache was asked: none is connected."
+    "vllm:external_prefix_cache_queries",
+    "Tokens that the pool did not have at first admissions, where the store outside it was asked.",
 )
-EXTERNAL_HITS = _counter("vllm:external_prefix_cache_hits", "Of these, tokens that it had: none is connected.")
+EXTERNAL_HITS = _counter("vllm:external_prefix_cache_hits", "Of these, tokens that were loaded from there.")
+EXTERNAL_LOOKUPS = _counter(
+    "kvtheater:external_prefix_cache_lookups",
+    "The same lookups by verdict: compute = it was there, and computing it again was faster.",
+    ("verdict",),
+    _each(*get_args(ExternalVerdict)),
+)
+EXTERNAL_BYTES = _counter(
+    "kvtheater:external_bytes",
+    "Bytes of blocks stored outside the pool and loaded from there, by tier.",
+    ("direction", "medium"),
+    tuple((direction, medium) for direction in ("store", "load") for medium in get_args(Medium)),
+)
 PREEMPTIONS = _counter(
     "kvtheater:preemptions",
     "Preemptions by why this sequence was chosen and what became of its blocks.",

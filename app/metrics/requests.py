@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
-from engine.trace.events import Setting
+from engine.trace.events import Medium, Setting
 
 
 @dataclass(slots=True)
@@ -31,7 +32,8 @@ class RequestTimes:
     first_token: float | None = None
     last_token: float | None = None
     ended: float | None = None
-    num_cached_tokens: int = 0
+    num_cached_tokens: int = 0  # in the pool or outside it
+    num_external_tokens: int = 0  # of these: outside it
     num_output_tokens: int = 0  # of all sequences
     num_sequences: int = 1
     num_alive: int = 1
@@ -57,4 +59,6 @@ class SequenceTimes:
     last_token: float | None = None
     num_output_tokens: int = 0
     num_computed_tokens: int = 0  # of its prompt: what was not cached; a fork has computed none
+    num_missing_tokens: int = 0  # that the pool had not, at its last lookup
+    found_outside: Counter[Medium] = field(default_factory=Counter)  # blocks by tier, at its last lookup there
     num_preemptions: int = 0
