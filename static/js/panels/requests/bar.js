@@ -99,7 +99,7 @@ export function Bar({ row, scale, width, high }) {
 function segmentText(now, { phase, from, to }) {
   const seconds = engineTime(now, to) - engineTime(now, from - 1);
   return t("requests.segment", {
-    phase: t(`lanes.${phase}`),
+    phase: t(`lane.${phase}`),
     seconds: secondsText(seconds),
     from: grouped(from + 1),
     to: grouped(to + 1),
@@ -120,5 +120,5 @@ function Key({ kind }) {
     },
   );
   return html`<li><span class="lanes-key" ref=${ref}><canvas aria-hidden="true"></canvas></span>
-    ${t(`lanes.${kind}`)}</li>`;
+    ${t(`lane.${kind}`)}</li>`;
 }
