@@ -26,7 +26,7 @@ export function Legend() {
       .filter((kind) => present.has(kind) && !(kind === "preempt"))
       .map(
         (kind) => html`<li
-      key=${kind}><${Key} kind=${kind} />${t(`lane.${kind}`)}</li>`,
+      key=${kind}><${Key} kind=${kind} />${t(`${MARKS.includes(kind) ? "lanes" : "lane"}.${kind}`)}</li>`,
       )}
   </ul>`;
 }
