@@ -7,8 +7,10 @@ command gives the same log apart from the clocks (`tests/unit/recordings/test_sh
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -19,6 +21,9 @@ from app.recordings.shelf import SUFFIX, Card
 from app.scenes.told import Translated
 from app.site.runs import play
 from engine.config import EngineConfig, SamplingParams
+from engine.connector.offloading import OffloadingConnector
+from engine.connector.tiers.settings import DiskSetting
+from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.intake import RequestSpec
 from engine.model.capture import CaptureRequest
@@ -31,8 +36,10 @@ MOON = "春江潮水连海平，海上明月共潮生。"
 MOUNTAIN = "白日依山尽，黄河入海流。"
 FROST = "床前明月光，疑是地上霜。"
 NOBODY = "I'm nobody! Who are you?\nAre you nobody, too?\nThen there's a pair of us - don't tell!\n"
+WAVES = "滟滟随波千万里，何处春江无月明。"  # what follows MOON
 ALL = 16 << 20  # bytes of arrays a step, as a theater keeps them
 FEW = 320 << 10
+DISK_BYTES = 4 << 20
 
 
 class Wave(Struct, frozen=True):
@@ -45,7 +52,10 @@ class Wave(Struct, frozen=True):
 
 
 class Shipped(Struct, frozen=True, kw_only=True):
-    """One recording: prompts in waves. Arrays are kept while `budget_bytes` a step last; `layer`: of this one alone."""
+    """One recording: prompts in waves. Arrays are kept while `budget_bytes` a step last; `layer`: of this one alone.
+
+    `to_disk`: full blocks are kept in a folder too. `earlier`: what a server computed before this one, and left there.
+    """
 
     name: str
     title: Translated
@@ -56,6 +66,8 @@ class Shipped(Struct, frozen=True, kw_only=True):
     sampling: dict[str, Any]
     budget_bytes: int = ALL
     layer: int | None = None
+    to_disk: bool = False
+    earlier: list[Wave] = []
 
 
 def opening(
@@ -172,6 +184,45 @@ RECORDINGS = [
         sampling={"max_tokens": 12, "ignore_eos": True, "n": 3, "temperature": 0.9},
         budget_bytes=FEW,
     ),
+    Shipped(
+        name="restart-before",
+        title={"en": "Before a restart: full blocks go to disk", "zh": "重启之前：满块写进磁盘"},
+        text={
+            "en": (
+                "Part 1 of 2. A prompt is computed as ever. Each block that is full is copied to disk too, beside the "
+                "computation. Then the server is stopped, and its pool is gone."
+            ),
+            "zh": "两段之一。提示照常计算；每个写满的块另存一份到磁盘，不耽误计算。随后服务器停机，块池就没有了。",
+        },
+        tags=["tiers", "prefill"],
+        waves=[Wave([MOON + WAVES])],
+        config={"block_size": 4, "num_blocks": 24},
+        sampling={"max_tokens": 8, "ignore_eos": True},
+        budget_bytes=FEW,
+        to_disk=True,
+    ),
+    Shipped(
+        name="restart-after",
+        title={"en": "After the restart: the same prompt comes from disk", "zh": "重启之后：同一提示从磁盘读回"},
+        text={
+            "en": (
+                "Part 2 of 2. A new server, an empty pool, the same prompt: the prefix cache misses, the disk does "
+                "not. What was kept is loaded, only the rest is computed, and the text is the same. The third time it "
+                "is in the pool, and nothing is loaded."
+            ),
+            "zh": (
+                "两段之二。新的服务器，空的块池，同一个提示：前缀缓存没有命中，磁盘里却有。存下的块读回来，只计算余下的，"
+                "生成的文字不变。再来一次，块已在池中，不必再读。"
+            ),
+        },
+        tags=["tiers", "prefix cache"],
+        waves=[Wave([MOON + WAVES]), Wave([MOON + WAVES])],
+        config={"block_size": 4, "num_blocks": 24},
+        sampling={"max_tokens": 8, "ignore_eos": True},
+        budget_bytes=FEW,
+        to_disk=True,
+        earlier=[Wave([MOON + WAVES])],
+    ),
 ]
 
 
@@ -206,14 +257,43 @@ def record(model: LoadedModel, shipped: Shipped, path: Path) -> None:
     capture = CaptureRequest(budget_bytes=shipped.budget_bytes, dtype="float32")
     if shipped.layer is not None:
         capture = CaptureRequest(layers=[shipped.layer], only=True, budget_bytes=shipped.budget_bytes)
-    with Engine(model, EngineConfig(**shipped.config), log_path=path, capture=capture) as engine:
-        for wave in shipped.waves:
-            play(engine, wave.after)
-            sampling = SamplingParams(**shipped.sampling | wave.sampling)
-            names: Sequence[str | None] = wave.request_ids or [None] * len(wave.prompts)
-            pairs = zip(wave.prompts, names, strict=True)
-            engine.add_requests([RequestSpec(text, sampling, name) for text, name in pairs])
-        play(engine, None)
+    config = EngineConfig(**shipped.config)
+    with TemporaryDirectory() as folder:
+        if shipped.earlier:
+            with (
+                tiers(folder) as store,
+                Engine(model, config, connector=OffloadingConnector(store, model, config)) as e,
+            ):
+                run(e, shipped, shipped.earlier)
+        if not shipped.to_disk:
+            with Engine(model, config, log_path=path, capture=capture) as engine:
+                run(engine, shipped, shipped.waves)
+            return
+        with tiers(folder) as store:
+            connector = OffloadingConnector(store, model, config)
+            with Engine(model, config, log_path=path, capture=capture, connector=connector) as engine:
+                run(engine, shipped, shipped.waves)
+
+
+def run(engine: Engine, shipped: Shipped, waves: list[Wave]) -> None:
+    """All of the waves, to their end."""
+    for wave in waves:
+        play(engine, wave.after)
+        sampling = SamplingParams(**shipped.sampling | wave.sampling)
+        names: Sequence[str | None] = wave.request_ids or [None] * len(wave.prompts)
+        pairs = zip(wave.prompts, names, strict=True)
+        engine.add_requests([RequestSpec(text, sampling, name) for text, name in pairs])
+    play(engine, None)
+
+
+@contextmanager
+def tiers(folder: str) -> Iterator[Tiers]:
+    """A server's, as long as it runs; at its end everything is written."""
+    store = Tiers(disk=DiskSetting(Path(folder), DISK_BYTES))
+    try:
+        yield store
+    finally:
+        assert store.close() == 0
 
 
 if __name__ == "__main__":

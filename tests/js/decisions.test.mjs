@@ -35,6 +35,7 @@ test("every allocate and free of the shipped recordings says its reason, and a g
     "allocate admission",
     "allocate append",
     "allocate copy",
+    "allocate load",
     "allocate resume",
     "free finish",
     "free preempt",

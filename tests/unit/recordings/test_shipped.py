@@ -15,7 +15,7 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
 from engine.trace.check import check
-from engine.trace.events import Rank
+from engine.trace.events import Load, LookupExternal, Op, Rank, Share, Store
 from engine.trace.log import TraceReader
 from engine.trace.records import Output, StepRecord
 from tools.record_shipped import RECORDINGS, card, record
@@ -65,6 +65,7 @@ def test_the_command_makes_the_same_log_apart_from_the_clocks(name: str, model: 
 
 def test_what_each_is_meant_to_show_is_in_it() -> None:
     shown = {"moon": set[str](), "prefix": {"Share"}, "preemption": {"Preempt", "Evict"}, "samples": {"Fork", "Copy"}}
+    shown |= {"restart-before": {"Store"}, "restart-after": {"Load"}}
     for name, expected in shown.items():
         with TraceReader(FOLDER / f"{name}.kvtrace") as reader:
             ops = {type(op).__name__ for i in range(len(reader)) for op in reader.record(i).ops}
@@ -74,15 +75,44 @@ def test_what_each_is_meant_to_show_is_in_it() -> None:
                 assert len(reader) == 25
 
 
+def test_after_the_restart_the_disk_has_what_was_computed_before_it() -> None:
+    with (
+        TraceReader(FOLDER / "restart-before.kvtrace") as before,
+        TraceReader(FOLDER / "restart-after.kvtrace") as after,
+    ):
+        stored = {op.block_hash for i in range(len(before)) for op in before.record(i).ops if isinstance(op, Store)}
+        first, second = (
+            after.record(1),
+            next(r for i in range(2, len(after)) if (r := after.record(i)).kind == "submit"),
+        )
+        asked = next(op for op in first.ops if isinstance(op, LookupExternal))
+        assert (asked.verdict, asked.num_tokens, asked.num_found_tokens, set(asked.media)) == ("load", 28, 28, {"disk"})
+        loaded = [op for op in first.ops if isinstance(op, Load)]
+        assert len(loaded) == 7 and {op.block_hash for op in loaded} <= stored
+        assert sum(len(entry.token_ids) for entry in first.batch) == 4, "the prompt has 32"
+        again = after.record(second.index + 1).ops
+        assert sum(isinstance(op, Share) for op in again) == 7, "by now they are in the pool"
+        assert not any(isinstance(op, Load) for op in again)
+        texts = [log.state_at(len(log) - 1).sequences for log in (before, after)]
+        assert texts[0][0].token_ids == texts[1][0].token_ids == texts[1][1].token_ids
+
+
 def _exact(record: StepRecord) -> object:
     def without_logprobs(output: Output) -> object:
         return output.seq_id, output.token_id, output.token_bytes, output.text
 
-    ops = [replace(op, scores=[]) if isinstance(op, Rank) else op for op in record.ops]
+    ops = [_without_clocks(op) for op in record.ops]
     return (
         record.index, record.kind, record.step, record.batch, ops, record.memory, record.work,
         record.has_capture, [without_logprobs(output) for output in record.outputs],
     )  # fmt: skip
+
+
+def _without_clocks(op: Op) -> Op:
+    """And without scores, which are compared apart."""
+    if isinstance(op, LookupExternal):
+        return replace(op, load_seconds=None, compute_seconds=None)
+    return replace(op, scores=[]) if isinstance(op, Rank) else op
 
 
 def _ranks(record: StepRecord) -> list[Rank]:
