@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
+
+if TYPE_CHECKING:
+    from engine.connector.tiers.tiers import Tiers
 
 
 class RequestLike(Protocol):
@@ -98,10 +101,21 @@ class EngineLike(Protocol):
     def close(self) -> None: ...
 
 
-BuildEngine = Callable[[EngineConfig, Path | None], EngineLike]
-"""Builds an engine that logs to the path (None: a file without a name).
+class OwnTiers(NamedTuple):
+    """Where one run keeps full blocks outside its pool, whatever the server keeps there; None: nowhere."""
 
-Raises ValueError, one sentence, when the configuration cannot work."""
+    tiers: Tiers | None
+
+
+class BuildEngine(Protocol):
+    """Builds an engine that logs to the path (None: a file without a name). `own`: what it keeps outside its pool
+    instead of what the server does.
+
+    Raises:
+        ValueError: the configuration cannot work, one sentence.
+    """
+
+    def __call__(self, config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike: ...
 
 
 class ServedModel(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.engine_face import BuildEngine, Prompt, RecomputedLike, RequestLike, RerunLike
+from app.engine_face import BuildEngine, OwnTiers, Prompt, RecomputedLike, RequestLike, RerunLike
 from app.pool_bytes import pool_bytes
 from app.settings import MIB
 from engine.config import ConfigError, EngineConfig, SamplingParams
@@ -140,12 +140,13 @@ def engine_builder(
     model: LoadedModel, max_pool_bytes: int, is_small: bool = False, tiers: Tiers | None = None
 ) -> BuildEngine:
     """Builds engines on `model`, within the limits. `is_small`: whose logs travel, as those of recorded lessons.
-    `tiers`: where they keep full blocks outside their pools.
+    `tiers`: where they keep full blocks outside their pools, but those that have their own.
     """
 
-    def build(config: EngineConfig, path: Path | None) -> LiveEngine:
+    def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> LiveEngine:
         check_limits(model.facts, config, max_pool_bytes)
-        connector = OffloadingConnector(tiers, model, config) if tiers and may_offload(config) else None
+        store = tiers if own is None else own.tiers
+        connector = OffloadingConnector(store, model, config) if store and may_offload(config) else None
         return LiveEngine(model, config, path, is_small, connector)
 
     return build

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
-from app.engine_face import Prompt, RecomputedLike, RequestLike
+from app.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike
 from app.errors import AppError, one_sentence, refusal_of
 from app.fork import Fork, ForkJob
 from app.jobs import StepJob
@@ -84,13 +84,13 @@ class Performance:
             return 0.0
         return max(0.0, self._next_step_at - time.monotonic()) if self.at_work else None
 
-    def begin(self, config: EngineConfig, lease: Lease) -> Run:
-        """A new log from the beginning, which takes `lease` over.
+    def begin(self, config: EngineConfig, lease: Lease, own: OwnTiers | None = None) -> Run:
+        """A new log from the beginning, which takes `lease` over. `own`: as `BuildEngine` takes it.
 
         ValueError: the configuration cannot work, and the old log goes on.
         """
         with self._turns:
-            engine = lease.model.build(config, None)
+            engine = lease.model.build(config, None, own)
         old, run = self.run, Run(self._next_epoch, engine, lease)
         if self._focus != (None, None):
             engine.focus(*self._focus)

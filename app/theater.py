@@ -21,7 +21,7 @@ from app.answers import Joined, Status
 from app.broadcast import Broadcast, Emit
 from app.closing import Closing
 from app.commands import CommandQueue
-from app.engine_face import Prompt, RecomputedLike, RequestLike, ServedModel
+from app.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike, ServedModel
 from app.errors import AppError, one_sentence
 from app.fork import Fork, ForkJob
 from app.jobs import Performed, StepJob
@@ -58,9 +58,11 @@ class Theater:
         emit: Emit,
         failed: Callable[[Theater], object],
         observe: Callable[[Run], object],
+        own: OwnTiers | None = None,
     ) -> None:
         """Builds the engine, on the model of that name (None: the first), on the theater's own thread. `failed` is
-        called there when it closed by a mistake, `observe` with each run before its first record.
+        called there when it closed by a mistake, `observe` with each run before its first record. `own`: what its runs
+        keep outside their pools instead of what the server does.
         """
         self.theater_id = theater_id
         self.name = name
@@ -72,6 +74,7 @@ class Theater:
         self._max_count = settings.max_count
         self._failed, self._observe = failed, observe
         self._models = models
+        self._own = own
         self._commands = CommandQueue()
         self._broadcast = Broadcast(theater_id, emit, self.status)
         self._recorder: Recorder | None = None  # the last one; it may have ended
@@ -244,10 +247,11 @@ class Theater:
         self.last_used = time.monotonic()
         self._commands.wake()
 
-    def reset(self, config: EngineConfig | None = None, model: str | None = None) -> Run:
-        """A new log from the beginning, with other settings or on another model if given; if these cannot work, the old
-        log goes on.
+    def reset(self, config: EngineConfig | None = None, model: str | None = None, own: OwnTiers | None = None) -> Run:
+        """A new log from the beginning, with other settings, on another model or with other tiers if given; if these
+        cannot work, the old log goes on.
         """
+        self._own = own or self._own
         if self.source is not None and self.source.num_active:
             raise AppError("busy", f"{self.source.num_active} requests of the API are under way; wait for their ends")
         return self._begin(config, model or self.model_name)
@@ -255,7 +259,7 @@ class Theater:
     def _begin(self, config: EngineConfig | None, model: str | None) -> Run:
         lease = self._models.lease(model)  # here, while the engine's thread does what others ask of it
         try:
-            return self._ask(lambda: self._performance.begin(config or self._performance.config, lease))
+            return self._ask(lambda: self._performance.begin(config or self._performance.config, lease, self._own))
         except BaseException:
             lease.close()
             raise
@@ -343,7 +347,7 @@ class Theater:
     def _begin_anew(self) -> None:
         """The log of a run that clients feed has become long: the next one begins, and with it an empty cache."""
         lease = self._models.lease(self.model_name)
-        self._performance.begin(self._performance.config, lease)
+        self._performance.begin(self._performance.config, lease, self._own)
         self._performance.notice = "the log had become long: this run began anew, with an empty cache"
 
     def _perform(self) -> None:

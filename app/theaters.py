@@ -13,7 +13,7 @@ from app.bench_watch import PREFIX as BENCHMARK
 from app.bench_watch import BenchWatch
 from app.broadcast import Emit
 from app.closing import SENTENCES, Closing
-from app.engine_face import ServedModel
+from app.engine_face import OwnTiers, ServedModel
 from app.errors import AppError
 from app.models import Models
 from app.recordings.library import Library
@@ -55,15 +55,16 @@ class Theaters:
         self._janitor = threading.Thread(target=self._watch, name="janitor", daemon=True)
         self._janitor.start()
 
-    def create(self, config: EngineConfig, name: str, model: str | None = None) -> Theater:
-        """A new theater, on the model of that name (None: the server's first).
+    def create(self, config: EngineConfig, name: str, model: str | None = None, own: OwnTiers | None = None) -> Theater:
+        """A new theater, on the model of that name (None: the server's first). `own`: what its runs keep outside their
+        pools instead of what the server does.
 
         Raises:
             AppError: `too_many_theaters`; `refused` when the configuration cannot work or there is no model;
                 `loading` when it is on its way; `not_found`: no model is called so.
         """
         with self._models.lease(model):  # before another theater has to make room
-            return self._create(config, name, model)
+            return self._create(config, name, model, own)
 
     def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Theater:
         """A run of a follower: it is not counted among the theaters, whose bound is for owners, and its steps stand
@@ -90,7 +91,7 @@ class Theaters:
             theater.is_api = True
             return theater
 
-    def _create(self, config: EngineConfig, name: str, model: str | None) -> Theater:
+    def _create(self, config: EngineConfig, name: str, model: str | None, own: OwnTiers | None) -> Theater:
         limit = self._settings.max_theaters
         with self._lock:
             if self._closed.is_set():
@@ -106,17 +107,24 @@ class Theaters:
         if left is not None:
             left.close(Closing("displaced"))
         try:
-            return self._build(config, name, model, self._settings, self.turns)
+            return self._build(config, name, model, self._settings, self.turns, own)
         finally:
             with self._lock:
                 self._being_built -= 1
 
     def _build(
-        self, config: EngineConfig, name: str, model: str | None, settings: ServerSettings, turns: Turns | LabTurns
+        self,
+        config: EngineConfig,
+        name: str,
+        model: str | None,
+        settings: ServerSettings,
+        turns: Turns | LabTurns,
+        own: OwnTiers | None = None,
     ) -> Theater:
         theater_id = secrets.token_urlsafe(9)
         theater = Theater(
-            theater_id, name, config, model, self._models, settings, turns, self._emit, self._take_out, self._observe
+            theater_id, name, config, model, self._models, settings, turns, self._emit, self._take_out, self._observe,
+            own,
         )  # fmt: skip
         with self._lock:
             if not theater.is_closed:  # its thread may have failed already

@@ -11,7 +11,20 @@ from typing import NamedTuple
 
 from app.lessons.scene import Scene, Undecided, need_op
 from engine.accounting.memory import bytes_per_element
-from engine.trace.events import Cache, Copy, Evict, Finish, Lookup, Preempt, Release
+from engine.trace.events import (
+    Admit,
+    Cache,
+    Copy,
+    Evict,
+    Finish,
+    Load,
+    Lookup,
+    LookupExternal,
+    Op,
+    Preempt,
+    Release,
+    Store,
+)
 
 
 class Found(NamedTuple):
@@ -22,6 +35,10 @@ class Found(NamedTuple):
 
 
 Figure = Callable[..., Found]
+COUNTED: dict[str, type[Op]] = {
+    kind.__struct_config__.tag: kind  # type: ignore[misc]
+    for kind in (Preempt, Evict, Copy, Release, Cache, Finish, Load, Store)
+}
 FIGURES: dict[str, Figure] = {}
 
 
@@ -209,6 +226,34 @@ def hit_tokens(scene: Scene, seq: int) -> Found:
 
 
 @figure
+def loaded_tokens(scene: Scene, seq: int) -> Found:
+    """Tokens of a sequence that came from outside the pool at its first admission."""
+    found = need_op(scene.seen(), Admit, f"sequence {seq} has not been admitted", seq_id=seq)
+    return Found(found.op.num_external_tokens, found.record.index)
+
+
+@figure
+def load_ms(scene: Scene, seq: int) -> Found:
+    """Milliseconds that loading what lies outside the pool was expected to take."""
+    return _expected(scene, seq, "load_seconds")
+
+
+@figure
+def compute_ms(scene: Scene, seq: int) -> Found:
+    """Milliseconds that computing it again was expected to take."""
+    return _expected(scene, seq, "compute_seconds")
+
+
+def _expected(scene: Scene, seq: int, name: str) -> Found:
+    otherwise = f"nothing outside the pool was asked for sequence {seq}"
+    found = need_op(scene.seen(), LookupExternal, otherwise, seq_id=seq)
+    seconds = getattr(found.op, name)
+    if seconds is None:
+        raise Undecided(f"{name} of sequence {seq} was not known yet")
+    return Found(1000 * seconds, found.record.index)
+
+
+@figure
 def cached_at_end(scene: Scene, seq: int = 0) -> Found:
     """Tokens of a finished sequence that were in the cache when it ended."""
     found = need_op(scene.seen(), Finish, f"sequence {seq} has not finished", seq_id=seq)
@@ -218,10 +263,9 @@ def cached_at_end(scene: Scene, seq: int = 0) -> Found:
 @figure
 def count(scene: Scene, operation: str) -> Found:
     """Operations of a type so far: preempt, evict, copy, release, cache, …"""
-    kinds = {"preempt": Preempt, "evict": Evict, "copy": Copy, "release": Release, "cache": Cache, "finish": Finish}
-    if operation not in kinds:
-        raise Undecided(f"what is counted is one of {', '.join(kinds)}")
-    found = [(record.index, op) for record in scene.seen() for op in record.ops if isinstance(op, kinds[operation])]
+    if operation not in COUNTED:
+        raise Undecided(f"what is counted is one of {', '.join(COUNTED)}")
+    found = [(record.index, op) for record in scene.seen() for op in record.ops if isinstance(op, COUNTED[operation])]
     return Found(len(found), found[-1][0] if found else None)
 
 

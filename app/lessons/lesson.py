@@ -31,7 +31,7 @@ class Action(Struct, frozen=True, kw_only=True):
     `prefill`  steps until every submitted prompt is computed; submits all prompts where none was
     `step`     `count` steps
     `run`      steps until `until` holds: "finished", "tokens" (`count` tokens were generated), or an operation's type
-    `restart`  a new run with `changes` of the lesson's settings, sampling and `model`
+    `restart`  a new run with `changes` of the lesson's settings, sampling, `model` and tiers (`app/lessons/tiers.py`)
     `fork`     a new run, the same up to now, whose next token is the `rank`-th likeliest (0 the likeliest)
     `race`     prompt `prompts[0]` in the lanes of the set `lanes` (`app/lessons/race.py`), beside the run
     """

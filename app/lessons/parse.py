@@ -53,6 +53,7 @@ from app.lessons.lesson import (
 )
 from app.lessons.markup import check_markup
 from app.lessons.questions import check_arguments
+from app.lessons.tiers import TIERS, tiers_of
 from app.words import languages
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.events import Op
@@ -288,12 +289,12 @@ def model_of(lesson: Lesson, changes: dict[str, Any]) -> str:
 
 
 def settings_of(lesson: Lesson, changes: dict[str, Any]) -> tuple[EngineConfig, SamplingParams]:
-    """The lesson's settings and sampling, with these changes of either; a change of the model is none of them.
+    """The lesson's settings and sampling, with these changes of either; the model and tiers are neither.
 
     Raises:
         ValueError: an unknown name, or a value that cannot be.
     """
-    changes = {name: value for name, value in changes.items() if name != MODEL}
+    changes = {name: value for name, value in changes.items() if name not in (MODEL, *TIERS)}
     known = set(EngineConfig.__struct_fields__)
     config = {**lesson.config, **{name: value for name, value in changes.items() if name in known}}
     sampling = {**lesson.sampling, **{name: value for name, value in changes.items() if name not in known}}
@@ -332,6 +333,7 @@ def _check_whole(lesson: Lesson) -> None:
             raise LessonError(item.line, f"{item.action.verb}: there is no prompt {over[0]}; the first is 0")
         try:
             settings_of(lesson, item.action.changes)
+            tiers_of(item.action.changes)
         except ValueError as error:
             raise LessonError(item.line, str(error)) from None
 

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from msgspec import structs
 
 from app.closing import Closing
+from app.engine_face import OwnTiers
 from app.errors import AppError
 from app.fork import Fork
 from app.lessons.catalogue import Catalogue, card
@@ -17,8 +18,9 @@ from app.lessons.lesson import REVIEW, Ask, Lesson, LessonError, Sandbox, Work
 from app.lessons.parse import model_of, settings_of
 from app.lessons.recorded import RecordedLessons
 from app.lessons.review import review
-from app.lessons.stage import LessonPrompt
+from app.lessons.stage import NO_TIERS, LessonPrompt
 from app.lessons.takeaway import lesson_page
+from app.lessons.tiers import LessonTiers, TierSizes
 from app.lessons.told import Card
 from app.lessons.transcript import record
 from app.models import Models, served_name
@@ -38,6 +40,7 @@ class TheaterStage:
     def __init__(self, theater: Theater) -> None:
         self._theater = theater
         self._earlier = ExitStack()  # keeps the logs of earlier runs open
+        self._tiers = LessonTiers()
         theater.in_lesson = True
         theater.hold_back(0)
 
@@ -55,9 +58,9 @@ class TheaterStage:
     def step(self) -> bool:
         return self._theater.step(1, None).result().performed > 0
 
-    def restart(self, config: EngineConfig, model: str) -> None:
+    def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
         self._keep()
-        self._theater.reset(config, served_name(model)).hold_back(0)
+        self._theater.reset(config, served_name(model), self._tiers.restart(tiers)).hold_back(0)
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
         run = self._theater.run
@@ -69,6 +72,7 @@ class TheaterStage:
 
     def close(self) -> None:
         self._earlier.close()
+        self._tiers.close()
 
     def _keep(self) -> None:
         self._theater.hold_back(None)
@@ -184,7 +188,7 @@ class LessonRooms:
         if lesson.wants_roofs:
             with self._models.lease(model) as lease:
                 self._theaters.measured(lease.model, ROOFS_WAIT, hold_up=True)
-        theater = self._theaters.create(config, lesson.title[language], model)
+        theater = self._theaters.create(config, lesson.title[language], model, OwnTiers(None))
         with ExitStack() as undo:
             undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
             room = LessonRoom(lesson, language, theater, changes, self._earlier(earlier))

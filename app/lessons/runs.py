@@ -8,6 +8,7 @@ from typing import Any
 from app.lessons.lesson import Action, Lesson, LessonError
 from app.lessons.parse import model_of, settings_of
 from app.lessons.stage import LessonPrompt, Stage
+from app.lessons.tiers import tiers_of
 from engine.lab.change import TokenChange
 from engine.trace.log import TraceReader
 
@@ -49,7 +50,11 @@ class Runs:
             case "restart":
                 self._changes = {**self._wished, **action.changes}
                 model = model_of(self._lesson, self._changes)
-                stage.restart(settings_of(self._lesson, self._changes)[0], model)
+                config = settings_of(self._lesson, self._changes)[0]
+                try:
+                    stage.restart(config, model, tiers_of(action.changes))
+                except OSError as error:
+                    raise LessonError(line, f"restart: no folder can be used for blocks: {error}") from error
                 self._begun()
             case "fork":
                 self._fork(action, line)

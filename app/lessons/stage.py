@@ -9,10 +9,13 @@ from typing import Protocol
 from msgspec import Struct, structs
 
 from app.engine_face import BuildEngine, EngineLike
+from app.lessons.tiers import LessonTiers, TierSizes
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
 from engine.model.shipped import as_seen
 from engine.trace.log import TraceReader
+
+NO_TIERS = TierSizes()
 
 
 class LessonPrompt(Struct, frozen=True, kw_only=True):
@@ -39,8 +42,8 @@ class Stage(Protocol):
     def step(self) -> bool:
         """One step; False: nothing is left to compute."""
 
-    def restart(self, config: EngineConfig, model: str) -> None:
-        """A new run on that model. The logs of earlier ones stay readable."""
+    def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
+        """A new run on that model, with such tiers under its pool. The logs of earlier ones stay readable."""
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
         """A new run, the present one's first `at` records and then the change."""
@@ -62,6 +65,7 @@ class EngineStage:
         self._engines: list[EngineLike] = []
         self._later: list[tuple[int, LessonPrompt, SamplingParams]] = []
         self._steps = 0
+        self._tiers = LessonTiers()
         self.restart(config, model)
 
     @property
@@ -95,9 +99,9 @@ class EngineStage:
         self._let_in()
         return True
 
-    def restart(self, config: EngineConfig, model: str) -> None:
+    def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
         self._model = model
-        self._engines.append(self._builder(model)(config, None))
+        self._engines.append(self._builder(model)(config, None, self._tiers.restart(tiers)))
         self._later, self._steps = [], 0
 
     def fork(self, at: int, change: Change, config: EngineConfig) -> None:
@@ -113,6 +117,7 @@ class EngineStage:
         """End every engine; their logs are gone then."""
         for engine in self._engines:
             engine.close()
+        self._tiers.close()
 
     @property
     def _engine(self) -> EngineLike:

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from app.engine_face import EngineLike
+from app.engine_face import EngineLike, OwnTiers
 from app.live_model import load
 from app.models import Models
 from app.served import Served
@@ -35,8 +35,8 @@ def main() -> None:
     def noted(record: StepRecord) -> None:
         os.write(1, f"{record.index} {time.monotonic():.6f}\n".encode())
 
-    def timed(config: EngineConfig, path: Path | None) -> EngineLike:
-        engine = build(config, path)
+    def timed(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
+        engine = build(config, path, own)
         engine.log.subscribe(noted)
         return engine
 

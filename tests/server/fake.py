@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from app.engine_face import OwnTiers
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.resolve import resolve
 from engine.trace.apply import apply
@@ -248,7 +249,7 @@ class FakeModel:
         self.machine = msgspec.structs.replace(MACHINE, roofs=ROOFS)
         return self.machine
 
-    def build(self, config: EngineConfig, path: Path | None) -> FakeEngine:
+    def build(self, config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> FakeEngine:
         engine = FakeEngine(config, path, self)
         self.engines.add(engine)
         return engine

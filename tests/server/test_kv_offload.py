@@ -24,6 +24,7 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.trace.events import Admit, Load, LookupExternal, Store
 from engine.trace.log import TraceReader
+from tests.server.conftest import Client
 
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，何处春江无月明。江流宛转绕芳甸，月照花林皆似霰。"
 
@@ -34,8 +35,8 @@ def model() -> LoadedModel:
 
 
 @contextmanager
-def serving(model: LoadedModel, tiers: Tiers) -> Iterator[str]:
-    settings = ServerSettings(config=EngineConfig(enforce_eager=True), api=ApiSettings())
+def serving(model: LoadedModel, tiers: Tiers, lessons: Path | None = None) -> Iterator[str]:
+    settings = ServerSettings(config=EngineConfig(enforce_eager=True), api=ApiSettings(), lessons=lessons)
     live = LiveModel(model, True, settings, tiers)
     listener = Listener(create_app(Models(Served(live, "bundled")), settings), bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"
@@ -75,6 +76,49 @@ def test_a_server_that_began_anew_finds_what_the_one_before_had_computed(model: 
     assert [op.num_external_tokens for op in ops if isinstance(op, Admit)] == [32]
     (verdict,) = [op for op in ops if isinstance(op, LookupExternal)]
     assert (verdict.verdict, verdict.num_found_tokens, verdict.media) == ("load", 32, ["disk", "disk"])
+
+
+LESSON = """+++
+id = "outside"
+minutes = 1
+title = { en = "Outside" }
+prompts = { en = ["Who has seen the wind? Neither I nor you"] }
+config = { block_size = 4, num_blocks = 16, enforce_eager = true }
+sampling = { max_tokens = 4, ignore_eos = true }
++++
+## one
+do: prefill
+do: restart
+do: prefill
+do: restart kv_offload_cpu="1 MiB" kv_offload_disk="1 MiB"
+do: prefill
+do: restart kv_offload_cpu="1 MiB" kv_offload_disk="1 MiB"
+do: prefill
+do: restart
+do: prefill
+"""
+
+
+def test_a_lesson_has_tiers_of_its_own_and_none_of_the_servers(model: LoadedModel, tmp_path: Path) -> None:
+    """Else what one learner computed would be loaded in the next one's run, and its sentences would not hold."""
+    folder = tmp_path / "lessons"
+    folder.mkdir()
+    (folder / "outside.md").write_text(LESSON)
+    tiers = Tiers(1 << 22)
+    with serving(model, tiers, folder) as url:
+        client = Client(url)
+        told = client.do("lesson_open", lesson="outside", language="en")
+        asked: list[list[str]] = []
+        for _ in range(9):
+            told = client.do("lesson_go", theater=told["theater"], item=told["progress"]["at"])
+            ops = ops_of(url, tmp_path)
+            if ops:
+                asked.append([op.verdict for op in ops if isinstance(op, LookupExternal)])
+                media = [op.medium for op in ops if isinstance(op, Load)]
+                assert set(media) == ({"disk"} if len(asked) == 4 else set()), len(asked)
+        assert asked == [[], [], ["miss"], ["load"], []]
+        assert [figures.blocks for figures in tiers.figures()] == [0]
+        client.io.disconnect()
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import partial
 
 from app.lessons.questions import places
 from app.lessons.questions.rules import Question, by, choice, numbers, rule
 from app.lessons.scene import Operation, Scene, need_op
-from engine.trace.events import Lookup
+from engine.trace.events import Admit, Lookup, LookupExternal
 
 REASONS = ("shared_too_short", "differs", "nothing_shared", "evicted", "earlier_ended", "other_salt")
+
+
+def _outside(scene: Scene, seq: int) -> Operation[LookupExternal]:
+    otherwise = f"nothing outside the pool is asked for sequence {seq} as far as the lesson goes"
+    return need_op(scene.coming(), LookupExternal, otherwise, seq_id=seq)
 
 
 def _lookup(scene: Scene, seq: int) -> Operation[Lookup]:
@@ -50,3 +56,35 @@ def hit_reason(scene: Scene, seq: int) -> Question:
     evidence = by(found, "lookup.reason")
     size = scene.block_size
     return choice("hit_reason", right, shown, evidence, seq=seq, shared=op.num_shared_tokens, block_size=size)
+
+
+@rule
+def loaded_from(scene: Scene, seq: int) -> Question:
+    """Where the keys and values of most of a prompt come from: the pool, a tier outside it, or computing."""
+    asked, pool = _outside(scene, seq), _lookup(scene, seq).op
+    size, tokens = scene.block_size, pool.num_tokens
+    blocks = Counter[str](asked.op.media if asked.op.verdict == "load" else [])
+    found = {"pool": pool.num_hit_tokens, **{medium: count * size for medium, count in blocks.items()}}
+    found["computed"] = tokens - sum(found.values())
+    right = max(found, key=found.__getitem__)
+    evidence = by(asked, "lookup_external.media")
+    all_of = ["pool", "cpu", "disk", "computed"]
+    return choice("loaded_from", right, all_of, evidence, why=all_of, seq=seq)
+
+
+@rule
+def loaded_tokens(scene: Scene, seq: int) -> Question:
+    """Tokens of a prompt that come from outside the pool: whole blocks, and never the last token."""
+    admitted = need_op(scene.coming(), Admit, f"sequence {seq} is not admitted as far as the lesson goes", seq_id=seq)
+    tokens, size = _lookup(scene, seq).op.num_tokens, scene.block_size
+    right = admitted.op.num_external_tokens
+    wrong = [
+        ("last_too", tokens),
+        ("not_rounded", tokens - 1),
+        ("rounded_up", -(-tokens // size) * size),
+        ("none", 0),
+        ("block_less", right - size),
+    ]
+    evidence = by(admitted, "admit.num_external_tokens")
+    place = partial(places.first_tokens, seq)
+    return numbers("loaded_tokens", right, wrong, evidence, place=place, seq=seq, tokens=tokens, block_size=size)

@@ -24,6 +24,7 @@ import { Work } from "./work.js";
  */
 
 const READ = new Set(["text", "show"]); // items that nobody waits at
+const OWN = ["model", "kv_offload_cpu", "kv_offload_disk"]; // what a restart may name beside settings
 const COMMAND = "kvtheater serve"; // what plays lessons on a live model
 
 export function Panel() {
@@ -144,7 +145,7 @@ function Do({ item }) {
   const { verb, count, until, rank, changes, lanes } = item.action;
   const values = { n: count, until: untilText(until, count), rank: rank + 1 };
   const names = Object.entries(changes).map(([name, value]) =>
-    name === "model" ? t("lesson.model", { name: value }) : `${optionLabel(name)} ${valueText(name, value)}`,
+    OWN.includes(name) ? t(`lesson.${name}`, { name: value }) : `${optionLabel(name)} ${valueText(name, value)}`,
   );
   const key = verb === "race" ? `lesson.do.race.${lanes}` : `lesson.do.${verb}`;
   const text = t(key, { ...values, changes: names.join(" · ") || t("lesson.as_before") });

@@ -1,0 +1,74 @@
+"""Blocks outside the pool of a lesson's runs: in CPU memory and a folder of the lesson's own, never in the server's.
+
+`do: restart kv_offload_cpu="1 MiB" kv_offload_disk="1 MiB"` is what starting a server anew is: what waits is written,
+CPU memory is let go, and the folder is opened again with what it holds. A restart that names neither keeps nothing
+outside; the folder stays for a later one, and goes with the lesson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from app.engine_face import OwnTiers
+from engine.connector.tiers.settings import DiskSetting, parse_size
+from engine.connector.tiers.tiers import Tiers
+
+TIERS = ("kv_offload_cpu", "kv_offload_disk")  # what a restart may name beside settings
+MOST_BYTES = 16 << 20  # of each: a server has many lessons under way
+
+
+class TierSizes(NamedTuple):
+    """Bytes that each tier may hold; None: there is none."""
+
+    cpu: int | None = None
+    disk: int | None = None
+
+
+def tiers_of(changes: Mapping[str, Any]) -> TierSizes:
+    """The tiers that a restart names.
+
+    Raises:
+        ValueError: a size that cannot be read, or is too large; one sentence.
+    """
+    sizes = {name: parse_size(str(changes[name])) for name in TIERS if name in changes}
+    for name, size in sizes.items():
+        if size > MOST_BYTES:
+            raise ValueError(f"{name}: a lesson's own tier has at most {MOST_BYTES >> 20} MiB")
+    return TierSizes(sizes.get(TIERS[0]), sizes.get(TIERS[1]))
+
+
+class LessonTiers:
+    """Those of one way through a lesson, from one restart to the next."""
+
+    def __init__(self) -> None:
+        self._tiers: Tiers | None = None
+        self._folder: TemporaryDirectory[str] | None = None
+
+    def restart(self, sizes: TierSizes) -> OwnTiers:
+        """What the next run keeps outside its pool.
+
+        Raises:
+            OSError: no folder can be made or used here.
+        """
+        self._end()
+        if sizes.disk is not None and self._folder is None:
+            self._folder = TemporaryDirectory(prefix="kvtheater-lesson-")
+        if sizes != TierSizes():
+            disk = DiskSetting(Path(self._folder.name), sizes.disk) if self._folder and sizes.disk else None
+            self._tiers = Tiers(sizes.cpu, disk)
+        return OwnTiers(self._tiers)
+
+    def close(self) -> None:
+        """Let go of all of it."""
+        self._end()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    def _end(self) -> None:
+        if self._tiers is not None:
+            self._tiers.close()
+            self._tiers = None

@@ -1,0 +1,70 @@
+"""A lesson's own tiers: what a restart keeps, and what it says of sizes that cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.lessons.lesson import LessonError
+from app.lessons.parse import parse_lesson, settings_of
+from app.lessons.tiers import LessonTiers, TierSizes, tiers_of
+
+BODY = """+++
+id = "outside"
+minutes = 1
+title = {{ en = "Outside" }}
+prompts = {{ en = ["Once upon a time"] }}
++++
+## start
+do: restart {changes}
+"""
+KEY = b"k" * 16
+
+
+def test_a_restart_keeps_the_folder_and_nothing_else() -> None:
+    lesson, sizes = LessonTiers(), TierSizes(cpu=1 << 20, disk=1 << 20)
+    first = lesson.restart(sizes).tiers
+    assert first is not None and first.store(KEY, b"x" * 4096) == ["cpu", "disk"]
+    second = lesson.restart(sizes).tiers
+    assert second is not None and second.lookup([KEY]) == ["disk"], "CPU memory went with the first"
+    assert first.lookup([KEY]) == [], "it is closed"
+    assert lesson.restart(TierSizes()).tiers is None
+    third = lesson.restart(TierSizes(disk=1 << 20)).tiers
+    assert third is not None and third.lookup([KEY]) == ["disk"], "the folder was there all the time"
+    lesson.close()
+    fresh = LessonTiers()
+    other = fresh.restart(sizes).tiers
+    assert other is not None and other.lookup([KEY]) == [], "another way through the lesson has its own"
+    fresh.close()
+
+
+def test_the_folder_goes_with_the_lesson(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    lesson = LessonTiers()
+    lesson.restart(TierSizes(cpu=1 << 20))
+    assert list(tmp_path.iterdir()) == []
+    lesson.restart(TierSizes(disk=1 << 20))
+    assert len(list(tmp_path.iterdir())) == 1
+    lesson.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sizes_are_read_as_the_command_line_reads_them() -> None:
+    assert tiers_of({"kv_offload_cpu": "1 MiB", "num_blocks": 4}) == TierSizes(cpu=1 << 20)
+    lesson = parse_lesson(BODY.format(changes='num_blocks=9 kv_offload_disk="2MiB"'), Path("outside.md"))
+    assert settings_of(lesson, {"kv_offload_disk": "2MiB", "num_blocks": 9})[0].num_blocks == 9
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ("kv_offload_cpu=much", "“much” is no size"),
+        ('kv_offload_disk="1 GiB"', "kv_offload_disk: a lesson's own tier has at most 16 MiB"),
+        ("kv_offload_tape=1MiB", "there is no setting 'kv_offload_tape'"),
+    ],
+)
+def test_what_cannot_be_is_told_with_its_line(changes: str, why: str) -> None:
+    with pytest.raises(LessonError) as caught:
+        parse_lesson(BODY.format(changes=changes), Path("outside.md"))
+    assert caught.value.line == 8 and why in caught.value.sentence
