@@ -75,6 +75,8 @@ class Follower(Viewer):
         elif number == ANSWERED:
             if ack["ok"]:
                 self._given = {one["poll"] for one in ack["answers"]}
+            elif ack["error"]["code"] == "busy":  # as a page does
+                self._later.append((now + random.uniform(1.0, 2.0), self))
         else:
             super().answered(number, ack, now)
 
@@ -300,6 +302,8 @@ class Lesson:
             if not self.memory or now - self._began > self.memory[-1][0] + 5:
                 facts = self._server.facts()
                 self.memory.append((int(now - self._began), facts["rss"]))
+                if len(self.memory) % 12 == 1:
+                    print(f"{self.memory[-1][0]} s: {facts['rss']} MiB", file=sys.stderr, flush=True)
                 self.workers_memory.append(self._workers.memory())
                 self.threads = max(self.threads, facts["threads"])
 
