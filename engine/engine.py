@@ -35,7 +35,8 @@ from engine.request import Request
 from engine.resolve import resolve_for
 from engine.scheduling.scheduler import Scheduler
 from engine.scheduling.step import ScheduledSequence, phase_of
-from engine.trace.events import Adjust, Choose, Op
+from engine.scheduling.transfers import Came
+from engine.trace.events import Adjust, Choose, KVRole, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
@@ -167,9 +168,12 @@ class Engine:
         cache_salt: str | None = None,
         client: str | None = None,
         waited: float = 0.0,
+        transfer: str | None = None,
+        kv_role: KVRole | None = None,
     ) -> Request:
         """Queue one request. See `add_requests`, and `RequestSpec` for the arguments."""
-        spec = RequestSpec(prompt, sampling or SamplingParams(), request_id, priority, cache_salt, client, waited)
+        sampling = sampling or SamplingParams()
+        spec = RequestSpec(prompt, sampling, request_id, priority, cache_salt, client, waited, transfer, kv_role)
         return self.add_requests([spec])[0]
 
     def add_requests(self, specs: Items[RequestSpec], *, eager: bool = False) -> list[Request]:
@@ -304,11 +308,11 @@ class Engine:
         """Run one step and append its record.
 
         Raises:
-            NothingToDo: no request is unfinished.
+            NothingToDo: no request is unfinished, or each waits for another instance.
             Exception: the forward pass failed (out of memory, say); the batch's requests are aborted, the engine and
                 its log stay sound.
         """
-        if not self._stage.requests:
+        if not self._scheduler.can_step:
             raise NothingToDo("nothing to do: no request is waiting or running")
         counter = CopyCounter(self._runner.cache_tensors()) if self.config.count_copies else None
         t0 = time.perf_counter()
@@ -372,6 +376,41 @@ class Engine:
             else None,
         )
 
+    def take_transfers(self) -> StepRecord | None:
+        """Between two steps: note what has come from other instances, and what they have taken. None: nothing has.
+
+        A sequence whose blocks did not come computes its tokens itself, or its request is aborted (the connector's
+        `policy`).
+        """
+        finished, transfers = self._connector.get_finished(), self._scheduler.transfers
+        for received in finished.received:
+            if received.seq_id not in transfers.receiving:
+                continue  # aborted meanwhile
+            if received.error is not None:
+                sequence = transfers.fail(received.seq_id, received.error.reason, received.error.detail)
+                sequence.kv_role = None
+                if self._connector.policy == "fail":
+                    request = self._stage.requests[sequence.request_id]
+                    self._stage.end(request, "abort", f"its keys and values did not come: {received.error}")
+                continue
+            for group, cache in enumerate(self._runner.kv_caches):
+                cache.put([(block_id, data) for index, block_id, data in received.contents if index == group])
+            began, ended = received.began - self._began, received.ended - self._began
+            transfers.arrive(received.seq_id, Came(received.num_bytes, received.link, began, ended))
+        for sent in finished.sent:
+            transfers.sent(sent.seq_id, sent.block_ids, sent.num_bytes)
+        for seq_id in finished.expired:
+            transfers.expire(seq_id)
+        record = self._append_record("transfer") if self._ops else None
+        for received in finished.received:
+            self._connector.placed(received)
+        return record
+
+    @property
+    def can_step(self) -> bool:
+        """Whether a step would do anything: not while everything that is unfinished waits for another instance."""
+        return self._scheduler.can_step
+
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: Items[int] | None = None, num_tokens: int | None = None
     ) -> Recomputed:
@@ -412,6 +451,8 @@ class Engine:
             waiting=[s.seq_id for s in self._scheduler.waiting],
             running=[s.seq_id for s in self._scheduler.running],
             memory=self._cache.memory(),
+            receiving=list(self._scheduler.transfers.receiving),
+            holding=list(self._scheduler.transfers.holding),
             cpu_block_tables=pool.cpu_block_tables,
         )
 

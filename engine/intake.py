@@ -14,6 +14,7 @@ from engine.request import Request
 from engine.resolve import Resolved
 from engine.scheduling.capacity import max_tokens_that_fit
 from engine.scheduling.sequence import Sequence
+from engine.trace.events import KVRole
 
 
 class RequestError(ValueError):
@@ -30,6 +31,8 @@ class RequestSpec(NamedTuple):
     cache_salt: str | None = None  # requests with different salts share no cached blocks
     client: str | None = None  # who sends it, where several share an engine
     waited: float = 0.0  # seconds that it has waited for its turn among them
+    transfer: str | None = None  # the name under which its keys and values move between instances
+    kv_role: KVRole | None = None  # whether they go from here, or come here
 
 
 class Intake:
@@ -104,6 +107,8 @@ class Intake:
             cache_salt=spec.cache_salt,
             client=spec.client,
             waited=spec.waited,
+            transfer=spec.transfer,
+            kv_role=spec.kv_role,
             arrival=seq_id,
             num_forks=sampling.num_sequences - 1,
             together=sampling.use_beam_search,

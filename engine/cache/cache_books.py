@@ -111,7 +111,7 @@ class CacheBooks:
 
     def followed(self, match: PrefixMatch, loading: Loading) -> PrefixMatch:
         """The match as the beginning of what is loaded after it: without what a query after that does not see."""
-        return match._replace(hits=self.prefixes.followed(match.hits, loading.end))
+        return match._replace(hits=self.prefixes.followed(match.hits, loading.num_tokens))
 
     def block_hashes(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> list[bytes]:
         """The hashes of the leading blocks that a lookup may find: whole ones, without the last token."""
@@ -122,9 +122,9 @@ class CacheBooks:
         """Which group's pool the block is in."""
         return next(g.index for g in reversed(self.groups) if block_id >= g.pool.first_block)
 
-    def needed_blocks(self, group: int, num_blocks: int) -> Iterator[int]:
-        """Logical blocks of the first `num_blocks` that a query after them sees in a group of layers."""
-        return self.prefixes.needed(group, num_blocks)
+    def needed_blocks(self, group: int, num_tokens: int) -> list[int]:
+        """Logical blocks of the first `num_tokens` tokens that a query after them sees in a group of layers."""
+        return self.prefixes.needed(group, num_tokens)
 
     def num_swapped_tokens(self, seq_id: int) -> int:
         """Computed tokens that wait in the CPU store; 0 when the sequence is not swapped out."""

@@ -30,6 +30,7 @@ from engine.trace.events import (
     FreeReason,
     Load,
     Op,
+    Receive,
     Release,
     Reserve,
     Share,
@@ -139,6 +140,7 @@ class GroupManager:
             block = self._allocate(seq_id, logical, incoming.reason if logical in incoming.logicals else reason)
             block_ids.append(block.block_id)
         tables.num_released[self.index] += incoming.num_released
+        self.tokens_logical -= incoming.num_released * self.block_size  # as in `BlockTables.num_tokens`
 
     def load(self, seq_id: int, tables: BlockTables, sources: Mapping[int, Source]) -> None:
         """The blocks that `cover` allocated for content from outside count as full; the caller puts it there."""
@@ -153,6 +155,24 @@ class GroupManager:
                     block_id=block.block_id,
                     block_hash=source.block_hash,
                     medium=source.medium,
+                    num_bytes=self.kv_bytes_per_block,
+                )
+            )
+
+    def receive(self, seq_id: int, tables: BlockTables, sources: Mapping[int, Source], num_tokens: int) -> None:
+        """The blocks of leading `num_tokens` tokens that come from another instance have their content."""
+        block_ids = tables.block_ids[self.index]
+        for logical, source in sources.items():
+            block = self.pool.blocks[block_ids[logical]]
+            filled = min(self.block_size, num_tokens - logical * self.block_size)
+            self.pool.fill(block, filled)
+            self.emit(
+                Receive(
+                    seq_id=seq_id,
+                    logical=logical,
+                    block_id=block.block_id,
+                    from_block_id=source.block_id,
+                    num_tokens=filled,
                     num_bytes=self.kv_bytes_per_block,
                 )
             )

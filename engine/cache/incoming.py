@@ -9,10 +9,11 @@ from engine.trace.events import AllocateReason, Medium
 
 
 class Source(NamedTuple):
-    """Where the content of one block lies outside the pool."""
+    """Where the content of one block lies outside the pool: in a store, or in another instance's pool."""
 
-    block_hash: bytes
-    medium: Medium
+    block_hash: bytes = b""
+    medium: Medium = "cpu"
+    block_id: int = 0  # there
 
 
 class Incoming(NamedTuple):
@@ -45,7 +46,10 @@ class Loading(NamedTuple):
     first: int  # logical: the number of blocks that hit
     end: int
     sources: Sequence[Mapping[int, Source]]  # of each group: by logical block
+    num_tokens: int  # leading tokens that are there then; the last block may be filled in part
+    is_later: bool = False  # it comes between two steps, after the blocks were allocated: see `receive`
 
     def of(self, group: int) -> Incoming:
         """The blocks of one group."""
-        return Incoming("load", self.first, self.end, frozenset(self.sources[group]))
+        reason: AllocateReason = "receive" if self.is_later else "load"
+        return Incoming(reason, self.first, self.end, frozenset(self.sources[group]))

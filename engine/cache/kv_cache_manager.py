@@ -81,12 +81,24 @@ class KVCacheManager(CacheBooks):
                 group.cover(seq_id, tables, num_tokens, reason)
             else:
                 group.cover(seq_id, tables, num_tokens, reason, loading.of(group.index))
+        if loading is not None and not loading.is_later:
+            for group in self.groups:
                 group.load(seq_id, tables, loading.sources[group.index])
-                group.tokens_logical += (loading.end - loading.first) * self.block_size
-                group.tokens_logical -= loading.of(group.index).num_released * self.block_size
-        if loading is not None:
-            tables.num_computed = loading.end * self.block_size
+            self._filled(tables, loading)
         return True
+
+    def receive(self, seq_id: int, loading: Loading) -> None:
+        """What `allocate` made room for, later, is there: the caller has put it into the blocks."""
+        tables = self._held(seq_id)
+        for group in self.groups:
+            group.receive(seq_id, tables, loading.sources[group.index], loading.num_tokens)
+        self._filled(tables, loading)
+
+    def _filled(self, tables: BlockTables, loading: Loading) -> None:
+        """The tokens of the loaded blocks count as computed."""
+        for group in self.groups:
+            group.tokens_logical += loading.num_tokens - tables.num_computed
+        tables.num_computed = loading.num_tokens
 
     def cache_blocks(
         self, seq_id: int, token_ids: Sequence[int], num_tokens: int, cache_salt: str | None = None

@@ -120,31 +120,30 @@ class PrefixIndex:
 
     def _missing(self, shelf: Shelf, chain: HashChain, token_ids: Sequence[int], logical: int) -> LostBlock | None:
         """Where the block was that this group lacked for a hit of blocks [0, logical]."""
-        for needed in self._needed(shelf.retention, logical + 1):
+        for needed in self._needed(shelf.retention, (logical + 1) * self._block_size):
             block_hash = chain.hash_at(needed, token_ids)
             if shelf.pool.find(block_hash) is None:
                 return shelf.evicted.find(block_hash)
         return shelf.evicted.find(chain.hash_at(logical, token_ids))
 
-    def needed(self, group: int, num_blocks: int) -> Iterator[int]:
-        """Logical blocks of the first `num_blocks` that a query after them sees in that group of layers."""
-        return self._needed(self._shelves[group].retention, num_blocks)
+    def needed(self, group: int, num_tokens: int) -> list[int]:
+        """Logical blocks of the first `num_tokens` tokens that a query after them sees in that group of layers."""
+        return list(self._needed(self._shelves[group].retention, num_tokens))
 
-    def followed(self, hits: Sequence[Sequence[int]], num_blocks: int) -> list[list[int]]:
-        """Hits, taken as the beginning of `num_blocks` blocks: without what a query after those does not see."""
-        needed = [set(self.needed(group, num_blocks)) for group in range(len(hits))]
+    def followed(self, hits: Sequence[Sequence[int]], num_tokens: int) -> list[list[int]]:
+        """Hits, taken as the beginning of `num_tokens` tokens: without what a query after those does not see."""
+        needed = [set(self.needed(group, num_tokens)) for group in range(len(hits))]
         return [
             [block_id if logical in seen else RELEASED for logical, block_id in enumerate(own)]
             for own, seen in zip(hits, needed, strict=True)
         ]
 
-    def _needed(self, retention: Retention | None, num_blocks: int) -> Iterator[int]:
-        """Logical blocks that must be cached for the first `num_blocks` blocks to hit."""
-        gone = range(0)
+    def _needed(self, retention: Retention | None, num_tokens: int) -> Iterator[int]:
+        """Logical blocks that must be there for the first `num_tokens` tokens to count as computed."""
+        gone, size = range(0), self._block_size
         if retention is not None:
-            size = self._block_size
-            gone = range(retention.first(size), retention.end(num_blocks * size, size))
-        return (logical for logical in range(num_blocks) if logical not in gone)
+            gone = range(retention.first(size), retention.end(num_tokens, size))
+        return (logical for logical in range(-(-num_tokens // size)) if logical not in gone)
 
     def chain(self, seq_id: int, cache_salt: str | None) -> HashChain:
         """The sequence's hashes. Raises ValueError when it came with another salt before."""

@@ -56,7 +56,7 @@ def swap_in(group: GroupManager, seq_id: int, tables: BlockTables) -> None:
                 num_bytes=group.kv_bytes_per_block,
             )
         )
-    group.tokens_logical += tables.num_tokens(group.index, size)
+    group.tokens_logical += tables.num_computed  # of what was released `cover` knows
 
 
 def drop(group: GroupManager, seq_id: int) -> None:

@@ -7,7 +7,8 @@ One step, as the engine drives it:
     build_connector_meta         the step is scheduled: what has to be loaded for it, and saved of it
     start_load_kv                before the forward pass, after whole blocks were moved within the pool
     wait_for_save                after it: what the step filled is full of keys and values
-    request_finished             a sequence gives up its blocks
+    request_finished             a sequence gives up its blocks, or keeps them for another instance
+    get_finished                 between two steps: transfers that are over
 
 In vLLM the first three and the last are called in the scheduler's process and the others in a worker's, with the
 metadata between them. Here one thread calls all of them. vLLM's `wait_for_layer_load` and `save_kv_layer`, which let a
@@ -17,10 +18,11 @@ transfer run beside the layers of one forward pass, are missing: what is loaded 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.incoming import Loading
+from engine.connector.link import TransferError
 from engine.scheduling.sequence import Sequence as Request
 from engine.trace.events import LookupExternal, Op
 from engine.trace.records import TierFigures
@@ -34,7 +36,7 @@ class Books(Protocol):
 
     def block_hashes(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> list[bytes]: ...
 
-    def needed_blocks(self, group: int, num_blocks: int) -> Any: ...
+    def needed_blocks(self, group: int, num_tokens: int) -> list[int]: ...
 
     def group_of(self, block_id: int) -> int: ...
 
@@ -46,8 +48,41 @@ class KVConnectorMetadata(NamedTuple):
     saves: list[tuple[int, int, bytes]]  # and the block's hash
 
 
+class Sent(NamedTuple):
+    """The other instance has the blocks of a finished sequence."""
+
+    seq_id: int
+    block_ids: list[int]  # that it took
+    num_bytes: int
+
+
+class Received(NamedTuple):
+    """What came for a sequence that waited, or why nothing did."""
+
+    seq_id: int
+    contents: list[tuple[int, int, bytes]]  # group, block id, content
+    error: TransferError | None
+    link: str
+    began: float  # by `time.perf_counter`
+    ended: float
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(len(data) for _, _, data in self.contents)
+
+
+class Finished(NamedTuple):
+    """Transfers that are over."""
+
+    sent: list[Sent]
+    expired: list[int]  # sequences whose blocks nobody asked for
+    received: list[Received]
+
+
 class KVConnector:
     """Does nothing: a connector overrides what it takes part in. One for each engine, called on the engine's thread."""
+
+    policy: Literal["recompute", "fail"] = "recompute"  # where what was awaited does not come
 
     def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
         """Once, when the engine is built. `kv_caches`: the tensors of each group of layers."""
@@ -67,9 +102,9 @@ class KVConnector:
     ) -> None:
         """The request was admitted, and has its blocks."""
 
-    def request_finished(self, request: Request, block_tables: list[list[int]]) -> tuple[bool, Any]:
+    def request_finished(self, request: Request, block_tables: list[list[int]]) -> float | None:
         """See `engine.scheduling.connector_protocol.Connector`."""
-        return False, None
+        return None
 
     # around the forward pass
 
@@ -82,6 +117,13 @@ class KVConnector:
 
     def wait_for_save(self, meta: KVConnectorMetadata) -> None:
         """Take copies of what is to be saved; the blocks may be overwritten when this returns."""
+
+    def get_finished(self) -> Finished:
+        """Transfers that are over since it was asked last."""
+        return Finished([], [], [])
+
+    def placed(self, received: Received) -> None:
+        """It was put into its blocks, or was not wanted any more, and the log says so."""
 
     def note_prefill(self, num_tokens: int, seconds: float) -> None:
         """A forward pass computed so many prompt tokens and nothing else."""

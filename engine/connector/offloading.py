@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.incoming import Loading, Source
@@ -82,9 +82,9 @@ class OffloadingConnector(KVConnector):
         for group, payloads in enumerate(found.payloads):
             self._loads += [(group, block_tables[group][logical], data) for logical, data in payloads.items()]
 
-    def request_finished(self, request: Request, block_tables: list[list[int]]) -> tuple[bool, Any]:
+    def request_finished(self, request: Request, block_tables: list[list[int]]) -> float | None:
         self._found.pop(request.seq_id, None)
-        return False, None
+        return None
 
     # around the forward pass
 
@@ -164,7 +164,7 @@ class OffloadingConnector(KVConnector):
             load_seconds=decision.load_seconds if decision is not None and end > first else None,
             compute_seconds=decision.compute_seconds if decision is not None and end > first else None,
         )
-        loading = Loading(first, end, search.sources(end)) if payloads else None
+        loading = Loading(first, end, search.sources(end), end * size) if payloads else None
         return Found(num_computed_tokens, loading, payloads, operation)
 
 
@@ -229,7 +229,7 @@ class Search:
 
     def _needed(self, end: int) -> Iterator[tuple[int, int]]:
         for group in range(self._num_groups):
-            for logical in self._books.needed_blocks(group, end):
+            for logical in self._books.needed_blocks(group, end * self._books.block_size):
                 if logical >= self._first:
                     yield group, logical
 

@@ -27,9 +27,9 @@ class Connector(Protocol):
     ) -> None:
         """The request has its blocks: its tables, of each group, with those of the external tokens among them."""
 
-    def request_finished(self, request: Sequence, block_tables: list[list[int]]) -> tuple[bool, Any]:
-        """The request is about to give up its blocks. Whether it must keep them for now, and what its answer says of
-        them.
+    def request_finished(self, request: Sequence, block_tables: list[list[int]]) -> float | None:
+        """The request is about to give up its blocks. For how many seconds it must keep them at most; None: it need
+        not.
         """
 
 
@@ -40,6 +40,7 @@ class External(NamedTuple):
     num_tokens: int  # that will be loaded
     loading: Any
     operation: LookupExternal | None
+    is_later: bool = False  # it comes after this step
 
     @property
     def end(self) -> int:
@@ -49,10 +50,10 @@ class External(NamedTuple):
 
 def ask_outside(connector: Connector | None, cache: Cache, sequence: Sequence, match: Match) -> External:
     """Ask the connector, where there is one, what it has of the sequence after `match`."""
-    if connector is None or match.verdict in ("disabled", "skipped"):
+    if connector is None or match.verdict == "skipped":
         return External(match, 0, None, None)
-    count, _ = connector.get_num_new_matched_tokens(sequence, match.num_tokens)
+    count, is_later = connector.get_num_new_matched_tokens(sequence, match.num_tokens)
     loading, operation = connector.matched(sequence)
     if not count:
         return External(match, 0, None, operation)
-    return External(cache.followed(match, loading), count, loading, operation)
+    return External(cache.followed(match, loading), count, loading, operation, is_later)

@@ -15,11 +15,12 @@ from collections.abc import Callable, Iterable
 
 from engine.scheduling.cache_protocol import Cache, Demand
 from engine.scheduling.capacity import check_feasible, slots_required
-from engine.scheduling.connector_protocol import Connector, ask_outside
+from engine.scheduling.connector_protocol import Connector, External, ask_outside
 from engine.scheduling.lookup import look_up, verdict
 from engine.scheduling.preemption import Preemption
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.step import ScheduledSequence, Step, phase_of
+from engine.scheduling.transfers import Transfers
 from engine.scheduling.waiting_queue import Policy, WaitingQueue
 from engine.trace.events import (
     Admit,
@@ -82,6 +83,7 @@ class Scheduler:
         self._emit = emit
         self._waiting = WaitingQueue(policy)
         self._running: list[Sequence] = []  # in order of admission
+        self.transfers = Transfers(cache, self._waiting, emit)
         self._preemption = Preemption(cache, self._running, self._waiting, policy, preemption_mode, emit)
 
     @property
@@ -96,7 +98,12 @@ class Scheduler:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether any sequence waits or runs."""
+        """Whether any sequence waits, receives or runs."""
+        return bool(self._running) or len(self._waiting) > 0 or bool(self.transfers.receiving)
+
+    @property
+    def can_step(self) -> bool:
+        """Whether a step would do anything: not while all that is unfinished waits for another instance."""
         return bool(self._running) or len(self._waiting) > 0
 
     def add(self, sequence: Sequence, prompt_token_bytes: list[bytes], sampling: dict[str, Setting]) -> None:
@@ -123,6 +130,8 @@ class Scheduler:
                 sampling=sampling,
                 client=sequence.client,
                 waited=sequence.waited,
+                transfer=sequence.transfer,
+                kv_role=sequence.kv_role,
             )
         )
 
@@ -145,9 +154,12 @@ class Scheduler:
             self._defer(self._waiting.head, "step_preempted", demand.needed, demand.available)
         elif len(self._waiting):
             self._admit_waiting(step)
-        # 4) no sequence can go on, because beams wait for others of their request that found no room
+        # 4) no sequence can go on, because beams wait for others of their request that found no room, or because others
+        #    that wait have received blocks already
         if not step.batch and not step.admitted and self._running and len(self._waiting):
             self._break_deadlock(step)
+        while not step.batch and not step.admitted and not self._running and self._give_up_arrived():
+            self._admit_waiting(step)
         return list(step.batch.values())
 
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
@@ -161,7 +173,9 @@ class Scheduler:
             cache.write(sequence.seq_id, start, num_tokens)
             sequence.num_computed_tokens = start + num_tokens
         if not self._recompute_all:
-            cache.release(sequence.seq_id for sequence, _, _ in batch)
+            # whom a prompt's blocks are for computes its last token again, which sees one token further back
+            kept = [s for s, _, _ in batch if s.kv_role == "kv_producer" and s.is_computed]
+            cache.release(sequence.seq_id for sequence, _, _ in batch if sequence not in kept)
 
     def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
         """A token was sampled from the sequence's last position, which must be computed.
@@ -213,20 +227,29 @@ class Scheduler:
 
     def finish(self, sequence: Sequence, reason: FinishReason, detail: str = "") -> None:
         """A waiting or running sequence is done; its blocks are freed. Not between `schedule` and `commit`."""
+        seq_id, lease = sequence.seq_id, None
         if self.connector is not None:
-            self.connector.request_finished(sequence, self._cache.block_tables(sequence.seq_id))
+            lease = self.connector.request_finished(sequence, self._cache.block_tables(seq_id))
         if sequence.status == "running":
             self._running.remove(sequence)
-            self._cache.free(sequence.seq_id, "finish")
+        elif sequence.status == "receiving":
+            del self.transfers.receiving[seq_id]
         else:
             self._waiting.remove(sequence)
-        self._cache.forget(sequence.seq_id)
+            self.transfers.arrived.pop(seq_id, None)
+        if lease is None:
+            self._cache.free(seq_id, "finish")
+            self._cache.forget(seq_id)
         sequence.status = "finished"
-        self._emit(Finish(seq_id=sequence.seq_id, reason=reason, detail=detail))
+        self._emit(Finish(seq_id=seq_id, reason=reason, detail=detail))
+        if lease is not None:
+            assert sequence.transfer is not None
+            self.transfers.hold(sequence, sequence.transfer, lease)
 
     def abort(self, request_id: str, detail: str = "") -> list[Sequence]:
         """Finish every sequence of a request; returns them (none: the request is unknown or done)."""
-        found = [s for s in (*self._running, *self._waiting) if s.request_id == request_id]
+        receiving = [awaited.sequence for awaited in self.transfers.receiving.values()]
+        found = [s for s in (*self._running, *self._waiting, *receiving) if s.request_id == request_id]
         for sequence in found:
             self.finish(sequence, "abort", detail)
         return found
@@ -296,8 +319,12 @@ class Scheduler:
             return self._defer(sequence, "max_num_seqs", 1 + sequence.num_forks, places)
         if self._cache.num_swapped_tokens(sequence.seq_id):
             return self._admit_swapped(sequence, step)
+        if sequence.seq_id in self.transfers.arrived:
+            return self._admit_arrived(sequence, step)
         outside = ask_outside(self.connector, self._cache, sequence, look_up(self._cache, sequence))
         match, loading = outside.match, outside.loading
+        if outside.is_later:
+            return self._await(sequence, outside)
         num_missing = sequence.num_tokens - outside.end
         num_tokens = self._num_schedulable(num_missing, step)
         if num_tokens == 0:
@@ -339,6 +366,50 @@ class Scheduler:
         if num_tokens:
             step.add(sequence, num_tokens)
         return True
+
+    def _await(self, sequence: Sequence, outside: External) -> bool:
+        """Let the sequence wait for blocks of another instance, beside the waiting queue; the next one may be admitted.
+
+        It takes its blocks now: where there is no room the other instance keeps them so long.
+        """
+        demand = self._cache.demand(sequence.seq_id, outside.end, outside.match.hits, outside.loading)
+        if demand.needed > demand.available:
+            return self._defer_for_blocks(sequence, demand)
+        assert self.connector is not None and sequence.transfer is not None
+        self._emit(verdict(self._cache, sequence, outside.match))
+        self.transfers.begin(sequence, outside, sequence.transfer)
+        tables = self._cache.block_tables(sequence.seq_id)
+        self.connector.update_state_after_alloc(sequence, tables, outside.num_tokens)
+        return True
+
+    def _admit_arrived(self, sequence: Sequence, step: Step) -> bool:
+        """Admit a sequence that has received what it awaited: it holds blocks, and some tokens are left to compute."""
+        awaited = self.transfers.arrived[sequence.seq_id]
+        start = sequence.num_computed_tokens
+        num_tokens = self._num_schedulable(sequence.num_tokens - start, step)
+        if num_tokens == 0:
+            missing = 1 if self._splits else sequence.num_tokens - start
+            return self._defer(sequence, "token_budget", missing, max(step.budget, 0))
+        end = start + num_tokens
+        demand = self._cache.demand(sequence.seq_id, end)
+        if demand.needed > demand.available:
+            return self._defer_for_blocks(sequence, demand)
+        del self.transfers.arrived[sequence.seq_id]
+        self._run(sequence, step, num_cached_tokens=awaited.num_cached_tokens, num_external_tokens=awaited.num_tokens)
+        allocated = self._cache.allocate(sequence.seq_id, end, "admission")
+        assert allocated, "demand said that it fits"
+        self._cache_blocks(sequence, end)
+        step.add(sequence, num_tokens)
+        return True
+
+    def _give_up_arrived(self) -> bool:
+        """The last waiting sequence that has received blocks gives them up, unless it is the head. Whether one did."""
+        for sequence in reversed(list(self._waiting)[1:]):
+            if sequence.seq_id in self.transfers.arrived:
+                self.transfers.fail(sequence.seq_id, "no_room")
+                sequence.kv_role = None
+                return True
+        return False
 
     def _run(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.trace.events import KVRole
 from engine.trace.state import SequenceStatus
 
 
@@ -42,6 +43,8 @@ class Sequence:
     cache_salt: str | None = None  # sequences with different salts share no cached blocks
     client: str | None = None  # who sent the request
     waited: float = 0.0  # seconds before it was submitted
+    transfer: str | None = None  # the name under which its keys and values move between instances
+    kv_role: KVRole | None = None
     num_forks: int = 0  # sequences still to be forked from this one; their places among max_num_seqs are kept free
     together: bool = False  # its forks go on in step with it (beams): the pool must have room for all of them at once
     skip_reading_prefix_cache: bool = False  # the logits of all its prompt tokens are wanted, so none may hit

@@ -12,6 +12,8 @@ from engine.trace.events import (
     Adjust,
     Admit,
     Allocate,
+    Arrive,
+    Await,
     Cache,
     Choose,
     Copy,
@@ -19,21 +21,26 @@ from engine.trace.events import (
     Discard,
     Drop,
     Evict,
+    Expire,
     Finish,
     Fork,
     Free,
+    Hold,
     Load,
     Lookup,
     Op,
     Preempt,
     Rank,
+    Receive,
     Release,
     Reserve,
     Sample,
+    Send,
     Share,
     Submit,
     SwapIn,
     SwapOut,
+    TransferFailed,
     Write,
 )
 from engine.trace.holes import Hole
@@ -132,6 +139,7 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
                 max_tokens=op.max_tokens,
                 priority=op.priority,
                 submitted_in=index,
+                transfer=op.transfer,
             )
             _queue(state, op.queue_position, op.seq_id)
         case Admit():
@@ -160,7 +168,7 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             block.allocated_by, block.allocated_in = op.seq_id, index
             block.num_hits, block.last_hit_in = 0, None
             sequence = state.sequences[op.seq_id]
-            has_gaps = bool(sequence.cpu_block_table) or op.reason == "load"
+            has_gaps = bool(sequence.cpu_block_table) or op.reason in ("load", "receive")
             set_table(sequence, group, op.logical, op.block_id, has_gaps, budget)
         case Evict():
             block = block_of(state, op.block_id)
@@ -247,13 +255,46 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             expect(not block.token_ids, f"block {op.block_id} has content already")
             budget.spend(UNITS_PER_SLOT * size)
             block.token_ids = content
+        case Await():
+            sequence = state.sequences[op.seq_id]
+            state.waiting.remove(op.seq_id)
+            state.receiving.append(op.seq_id)
+            sequence.status = "receiving"
+            _possible(sequence, op.num_cached_tokens)
+            sequence.num_cached_tokens = sequence.num_computed_tokens = op.num_cached_tokens
+        case Receive():
+            sequence, block, size = state.sequences[op.seq_id], block_of(state, op.block_id), state.block_size
+            entry_of(state, op.seq_id, op.block_id, op.logical)
+            content = sequence.token_ids[op.logical * size : op.logical * size + op.num_tokens]
+            expect(1 <= op.num_tokens <= size and len(content) == op.num_tokens, "the sequence has no such tokens")
+            expect(not block.token_ids, f"block {op.block_id} has content already")
+            budget.spend(UNITS_PER_SLOT * op.num_tokens)
+            block.token_ids = content
+        case Arrive():
+            sequence = state.sequences[op.seq_id]
+            state.receiving.remove(op.seq_id)
+            _queue(state, op.queue_position, op.seq_id)
+            sequence.status = "waiting"
+            _possible(sequence, sequence.num_computed_tokens + op.num_tokens)
+            sequence.num_computed_tokens += op.num_tokens
+        case TransferFailed():
+            sequence = state.sequences[op.seq_id]
+            (state.receiving if op.seq_id in state.receiving else state.waiting).remove(op.seq_id)
+            _queue(state, op.queue_position, op.seq_id)
+            sequence.status, sequence.num_computed_tokens, sequence.num_cached_tokens = "waiting", 0, 0
+        case Hold():
+            expect(state.sequences[op.seq_id].status == "finished", f"sequence {op.seq_id} is not finished")
+            state.holding.append(op.seq_id)
+        case Send() | Expire():
+            state.holding.remove(op.seq_id)
         case Drop():
             free_cpu_block(state, state.sequences[op.seq_id], op.cpu_block_id)
         case Discard():
             state.sequences[op.seq_id].num_computed_tokens = 0
         case Finish():
             sequence = state.sequences[op.seq_id]
-            (state.running if op.seq_id in state.running else state.waiting).remove(op.seq_id)
+            lists = (state.running, state.waiting, state.receiving)
+            next((ids for ids in lists if op.seq_id in ids), state.waiting).remove(op.seq_id)
             state.finished.append(op.seq_id)
             sequence.status, sequence.finish_reason = "finished", op.reason
         case Rank():

@@ -32,7 +32,7 @@ class FiguresBook:
         num_groups = len(state.block_groups)
         self._blocks: dict[int, _Counted] = {}
         self._held, self._cached, self._tokens = [0] * num_groups, [0] * num_groups, [0] * num_groups
-        self._logical: dict[int, list[int]] = {}  # by running sequence: tokens in its tables
+        self._logical: dict[int, list[int]] = {}  # by sequence: tokens in its tables
         self._sums = [0] * num_groups  # of these
         self._released: dict[int, list[int]] = {}  # by sequence: entries of its tables that are released
         self._swapped: dict[int, bool] = {}  # by block of the CPU store
@@ -105,9 +105,8 @@ class FiguresBook:
         if tables_changed or seq_id not in self._released:
             self._released[seq_id] = [table.count(RELEASED) for table in sequence.block_tables]
         zero = [0] * len(sequence.block_tables)
-        now = [sequence.num_computed_tokens - released * size for released in self._released[seq_id]]
-        if sequence.status != "running":
-            now = zero
+        released = zip(sequence.block_tables, self._released[seq_id], strict=True)
+        now = [sequence.num_computed_tokens - count * size if table else 0 for table, count in released]
         before = self._logical.get(seq_id, zero)
         self._logical[seq_id] = now
         for group in range(len(now)):

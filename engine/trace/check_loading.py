@@ -18,6 +18,7 @@ def wrong_in_loading(record: StepRecord, state: State, header: Header) -> Iterat
     found = {op.seq_id: op for op in record.ops if isinstance(op, LookupExternal)}
     admitted = {op.seq_id: op for op in record.ops if isinstance(op, Admit)}
     hashes = {op.block_id: op.block_hash for op in record.ops if isinstance(op, Cache)}
+    arrived = {seq_id for seq_id, sequence in state.sequences.items() if sequence.transfer is not None}
     loaded: dict[int, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))  # sequence, group: logical blocks
     for op in record.ops:
         if isinstance(op, Load):
@@ -26,6 +27,8 @@ def wrong_in_loading(record: StepRecord, state: State, header: Header) -> Iterat
         match op:
             case LookupExternal():
                 wrong = _lookup(op, admitted.get(op.seq_id), state.block_size)
+            case Admit() if op.seq_id in arrived:
+                continue  # before its record
             case Admit():
                 wrong = _admission(op, found.get(op.seq_id), loaded[op.seq_id], state, header)
             case Load():

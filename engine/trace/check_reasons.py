@@ -4,7 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.trace.events import Admit, Allocate, Copy, Discard, Finish, Free, FreeReason, Load, Op, Preempt, SwapIn
+from engine.trace.events import (
+    Admit,
+    Allocate,
+    Await,
+    Copy,
+    Discard,
+    Expire,
+    Finish,
+    Free,
+    FreeReason,
+    Load,
+    Op,
+    Preempt,
+    Send,
+    SwapIn,
+    TransferFailed,
+)
 from engine.trace.records import StepRecord
 
 
@@ -15,11 +31,16 @@ def wrong_in_reasons(record: StepRecord) -> Iterator[tuple[int, str]]:
 
 
 def _before(ops: list[Op]) -> Iterator[tuple[int, str]]:
-    """What must stand before: the admission of the sequence that gets its first blocks."""
+    """What must stand before: the admission of the sequence that gets its first blocks, why one gives up held ones."""
     resumed: dict[int, bool] = {}  # by sequence, of its admission in this record
+    let_go: dict[int, FreeReason] = {}  # by sequence: what has become of the blocks that it held for another instance
     for place, op in enumerate(ops):
         if isinstance(op, Admit):
             resumed[op.seq_id] = op.resumed
+        elif isinstance(op, Send | Expire):
+            let_go[op.seq_id] = "sent" if isinstance(op, Send) else "expired"
+        elif isinstance(op, Free) and op.reason in ("sent", "expired") and let_go.get(op.seq_id) != op.reason:
+            yield place, f"free: the reason is {op.reason}, and no such operation of sequence {op.seq_id} comes before"
         elif isinstance(op, Allocate) and op.reason in ("admission", "resume"):
             found = resumed.get(op.seq_id)
             if found is None or found != (op.reason == "resume"):
@@ -30,6 +51,7 @@ def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
     """What must follow: what fills the block from elsewhere, the operation that ends the holding of blocks."""
     filled: set[int] = set()  # blocks that a swap_in fills further on
     loaded: set[int] = set()  # blocks that a load fills further on
+    awaiting: set[int] = set()  # sequences that wait for another instance further on
     ends: dict[int, FreeReason] = {}  # by sequence: what its next operation of that kind says
     following: Op | None = None
     for place, op in reversed(list(enumerate(ops))):
@@ -39,12 +61,15 @@ def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
             filled.add(op.block_id)
         elif isinstance(op, Load):
             loaded.add(op.block_id)
-        elif isinstance(op, Free) and op.reason is not None and ends.get(op.seq_id) != op.reason:
+        elif isinstance(op, Await):
+            awaiting.add(op.seq_id)
+        elif isinstance(op, Free) and op.reason not in (None, "sent", "expired") and ends.get(op.seq_id) != op.reason:
             kind = "preempt by swap" if op.reason == "swap" else op.reason
             yield place, f"free: the reason is {op.reason}, and no {kind} of sequence {op.seq_id} follows"
         elif isinstance(op, Allocate):
             copied = isinstance(following, Copy) and following.dst == op.block_id
-            fills = (("copy", copied), ("swap_in", op.block_id in filled), ("load", op.block_id in loaded))
+            fills = [("copy", copied), ("swap_in", op.block_id in filled), ("load", op.block_id in loaded)]
+            fills.append(("receive", op.seq_id in awaiting))
             for reason, follows in fills:
                 if op.reason is not None and (op.reason == reason) != follows:
                     yield place, f"allocate: the reason is {op.reason}, and {'a' if follows else 'no'} {reason} follows"
@@ -61,4 +86,6 @@ def _ending(op: Op) -> tuple[int, FreeReason] | None:
             return op.seq_id, "discard"
         case Preempt():
             return op.seq_id, "swap" if op.mode == "swap" else "preempt"
+        case TransferFailed():
+            return op.seq_id, "transfer_failed"
     return None

@@ -45,6 +45,7 @@ def _queues(state: State) -> Iterator[str]:
     places = {
         "waiting": state.waiting,
         "preempted": state.waiting,
+        "receiving": state.receiving,
         "running": state.running,
         "finished": state.finished,
     }
@@ -56,6 +57,12 @@ def _queues(state: State) -> Iterator[str]:
     for count in counts.values():
         for seq_id in count:
             yield f"sequence {seq_id} stands in a queue where its status does not put it"
+    for seq_id, times in Counter(state.holding).items():
+        if times != 1 or state.sequences[seq_id].status != "finished":
+            yield f"sequence {seq_id} is held for another instance: it is not finished, or stands there {times} times"
+    for sequence in state.sequences.values():
+        if sequence.status == "finished" and sequence.seq_id not in state.holding and any(sequence.block_tables):
+            yield f"sequence {sequence.seq_id} is finished and keeps blocks for nobody"
 
 
 def _contents(state: State) -> Iterator[str]:

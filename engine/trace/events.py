@@ -30,12 +30,18 @@ LookupReason = Literal[
 ForkReason = Literal["sample", "beam"]
 PreemptionMode = Literal["recompute", "swap"]
 PreemptReason = Literal["last_admitted", "worst_priority", "deadlock"]
-AllocateReason = Literal["admission", "resume", "chunk", "append", "recompute", "copy", "swap_in", "load"]
-FreeReason = Literal["finish", "preempt", "swap", "discard"]
+AllocateReason = Literal[
+    "admission", "resume", "chunk", "append", "recompute", "copy", "swap_in", "load", "receive"
+]  # fmt: skip
+FreeReason = Literal["finish", "preempt", "swap", "discard", "sent", "expired", "transfer_failed"]
 QueueEnd = Literal["front", "back"]
 ReleaseReason = Literal["window", "policy"]
 Medium = Literal["cpu", "disk"]
 ExternalVerdict = Literal["load", "compute", "miss"]
+KVRole = Literal["kv_producer", "kv_consumer"]
+TransferFault = Literal[
+    "unknown", "consumed", "expired", "stale", "out_of_range", "other_layout", "lost", "late", "gone", "no_room"
+]  # fmt: skip
 RELEASED = -1  # in a block table: the block that stood here was released while the sequence runs
 Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
@@ -76,6 +82,8 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
     sampling: dict[str, Setting] = {}
     client: str | None = None  # who sent it, where several share an engine
     waited: float = 0.0  # seconds that it waited among its client's requests before; a clock reading
+    transfer: str | None = None  # the name under which its keys and values move between instances
+    kv_role: KVRole | None = None  # whether they go from here, or come here
 
 
 class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
@@ -189,6 +197,7 @@ class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
     `copy`        the sequence is about to write to a block that others hold too; `copy` follows
     `swap_in`     content comes back from the CPU store; `swap_in` follows
     `load`        content comes from outside the pool; `load` follows
+    `receive`     content comes from another instance; `await` follows, and its `receive` in a later record
     """
 
     holds: ClassVar[int] = 1
@@ -359,6 +368,99 @@ class Store(_Op, frozen=True, kw_only=True, tag="store"):
         return self.num_bytes
 
 
+class Await(_Op, frozen=True, kw_only=True, tag="await"):
+    """waiting -> receiving: the sequence has blocks (`allocate`, reason `receive`) for what another instance computed.
+
+    Its hits, the `num_cached_tokens` leading tokens, are here already. In vLLM: WAITING_FOR_REMOTE_KVS.
+    """
+
+    seq_id: Int
+    transfer: str
+    num_cached_tokens: Int
+    num_tokens: Int  # that are to come after those
+
+
+class Receive(BlockOp, frozen=True, kw_only=True, tag="receive"):
+    """A block's content has come from another instance, where it lies in `from_block_id`; `arrive` follows.
+
+    The last block may be filled in part.
+    """
+
+    shown: ClassVar[str] = "receive block {from_block_id} into {block_id}"
+
+    logical: Int
+    block_id: Int
+    from_block_id: Int
+    num_tokens: Int  # slots that are filled
+    num_bytes: Int  # moved: the whole block, all layers of its group
+
+    @property
+    def moved_bytes(self) -> int:
+        return self.num_bytes
+
+
+class Arrive(_Op, frozen=True, kw_only=True, tag="arrive"):
+    """receiving -> waiting: everything that was awaited is here, and counts as computed."""
+
+    seq_id: Int
+    transfer: str
+    queue_position: Int
+    num_tokens: Int  # as awaited
+    num_bytes: Int  # moved; 0: nothing was, which is worth a look
+    link: str  # what they moved over
+    began: float  # seconds since the trace began; clock readings, as `timing.at`
+    ended: float
+
+
+class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
+    """receiving -> waiting: nothing has come. The `free` operations of its blocks come before.
+
+    It computes its tokens itself, unless its `finish` follows (kv_load_failure_policy `fail`).
+
+    `unknown`       the sender knows no such transfer
+    `consumed`      it was received once already
+    `expired`       its lease was over
+    `stale`         the blocks had other content by the time they were read
+    `out_of_range`  the sender has no such blocks
+    `other_layout`  the sender's numbers mean something else: another model, dtype or block size
+    `lost`          the link failed
+    `late`          the link took longer than was waited for
+    `gone`          the sender ended
+    `no_room`       they had come, and were given up: no sequence could go on, for want of blocks (it waited already)
+    """
+
+    seq_id: Int
+    transfer: str
+    queue_position: Int
+    reason: TransferFault
+    detail: str = ""
+
+
+class Hold(_Op, frozen=True, kw_only=True, tag="hold"):
+    """A finished sequence keeps its blocks, for an instance that will ask for them. Its `finish` comes before."""
+
+    seq_id: Int
+    transfer: str
+    num_tokens: Int  # computed
+    lease: float  # seconds after which they are given up, unless who asks says that it still wants them
+
+
+class Send(_Op, frozen=True, kw_only=True, tag="send"):
+    """The other instance has said that it has them. The `free` operations of the sequence's blocks follow."""
+
+    seq_id: Int
+    transfer: str
+    block_ids: list[Int]  # that it took; the others it had
+    num_bytes: Int
+
+
+class Expire(_Op, frozen=True, kw_only=True, tag="expire"):
+    """Nobody asked for the blocks of a finished sequence while its lease lasted. Their `free` operations follow."""
+
+    seq_id: Int
+    transfer: str
+
+
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
     """running -> waiting. The `swap_out` and `free` operations of its blocks come before.
 
@@ -468,6 +570,13 @@ Op = (
     | SwapIn
     | Load
     | Store
+    | Await
+    | Receive
+    | Arrive
+    | TransferFailed
+    | Hold
+    | Send
+    | Expire
     | Preempt
     | Discard
     | Drop

@@ -58,7 +58,7 @@ def _wrong_in_shape(state: State, pools: Geometry, index: int) -> Iterator[str]:
     if any(len(content) > pools.block_size for content in contents):
         yield f"a block holds more than {pools.block_size} tokens"
     yield from _wrong_in_queues(state)
-    for queue in (state.waiting, state.running, state.finished):
+    for queue in (state.waiting, state.receiving, state.running, state.holding, state.finished):
         if any(seq_id not in state.sequences for seq_id in queue):
             yield "a queue names a sequence that is not there"
     for seq_id, sequence in state.sequences.items():

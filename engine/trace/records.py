@@ -15,7 +15,7 @@ FORMAT = "kvtrace"
 VERSION = 1
 
 Phase = Literal["prefill", "decode"]
-RecordKind = Literal["submit", "step", "abort", "adjust"]
+RecordKind = Literal["submit", "step", "abort", "adjust", "transfer"]
 
 
 class HeadPattern(Struct, frozen=True, kw_only=True):
@@ -288,7 +288,9 @@ class Objection(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
-    """One entry of the log. `submit`, `abort` and `adjust` came in from outside; `step` is one pass of the engine."""
+    """One entry of the log. `submit`, `abort` and `adjust` came in from outside, `step` is one pass of the engine, and
+    `transfer` what came from other instances or went there between two of them.
+    """
 
     index: Int  # position in the log, from 0
     kind: RecordKind

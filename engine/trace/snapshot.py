@@ -19,6 +19,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     waiting: list[int]
     running: list[int]
     memory: Memory
+    receiving: list[int] = []
+    holding: list[int] = []
     cpu_block_tables: dict[int, list[int]] = {}  # seq_id -> blocks of the CPU store, of swapped-out sequences
 
 
@@ -33,5 +35,7 @@ def snapshot_of(state: State) -> Snapshot:
         waiting=list(state.waiting),
         running=list(state.running),
         memory=memory_figures(state),
+        receiving=list(state.receiving),
+        holding=list(state.holding),
         cpu_block_tables={i: list(s.cpu_block_table) for i, s in state.sequences.items() if s.cpu_block_table},
     )

@@ -15,7 +15,7 @@ from engine.trace.geometry import geometry
 from engine.trace.limits import Int
 from engine.trace.records import BlockGroup, Header, Memory
 
-SequenceStatus = Literal["waiting", "running", "preempted", "finished"]
+SequenceStatus = Literal["waiting", "receiving", "running", "preempted", "finished"]
 RECENT_LOOKUPS = 100  # lookups that the hit rate is taken over
 
 
@@ -64,6 +64,7 @@ class Sequence(Struct, kw_only=True):
     cpu_block_table: list[Int] = []  # while it is swapped out
     rank: Int | None = None  # among the sequences of its request, 0 = best; once the request is done
     score: float | None = None  # what it was ranked by
+    transfer: str | None = None  # the name under which its keys and values move between instances
     chosen: list[list[Int]] = []  # [position, token id] of tokens to come that were settled from outside
 
 
@@ -78,6 +79,8 @@ class State(Struct, kw_only=True, dict=True):
     free_queues: list[list[Int]]  # for each group: block ids, head (allocated next) first
     waiting: list[Int] = []  # seq ids, head (admitted next) first; preempted ones included
     running: list[Int] = []  # seq ids in order of admission
+    receiving: list[Int] = []  # seq ids that wait for blocks of another instance, in the order in which they began
+    holding: list[Int] = []  # seq ids, finished, whose blocks are kept for another instance
     finished: list[Int] = []  # seq ids in order of finishing
     sequences: dict[Int, Sequence] = {}
     cpu_blocks: list[CpuBlock] = []  # the CPU store, by id
@@ -120,6 +123,8 @@ def copy_state(state: State) -> State:
         free_queues=[list(queue) for queue in state.free_queues],
         waiting=list(state.waiting),
         running=list(state.running),
+        receiving=list(state.receiving),
+        holding=list(state.holding),
         finished=list(state.finished),
         sequences={i: copy_sequence(s) for i, s in state.sequences.items()},
         cpu_blocks=[replace(b, token_ids=list(b.token_ids)) for b in state.cpu_blocks],
@@ -143,7 +148,7 @@ def _group_memory(state: State, index: int) -> Memory:
         blocks_held=len(held),
         blocks_cached=sum(1 for b in blocks if b.ref_count == 0 and b.block_hash is not None),
         tokens_held=sum(len(b.token_ids) for b in held),
-        tokens_logical=sum(_tokens_in_table(state.sequences[i], index, size) for i in state.running),
+        tokens_logical=sum(_tokens_in_table(state.sequences[i], index, size) for i in _with_blocks(state)),
         kv_bytes_per_token=group.kv_bytes_per_token,
         swap_blocks=swap_blocks,
         swap_blocks_held=sum(
@@ -152,8 +157,15 @@ def _group_memory(state: State, index: int) -> Memory:
     )
 
 
+def _with_blocks(state: State) -> list[int]:
+    """Sequences that may have blocks: of those that wait the ones that have received some."""
+    return [*state.running, *state.receiving, *state.holding, *state.waiting]
+
+
 def _tokens_in_table(sequence: Sequence, group: int, block_size: int) -> int:
     """Computed tokens whose block the sequence still has in a group; a released block was full."""
+    if not sequence.block_tables[group]:
+        return 0  # what is computed of it lies in the CPU store
     return sequence.num_computed_tokens - sequence.block_tables[group].count(RELEASED) * block_size
 
 

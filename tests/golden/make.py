@@ -234,11 +234,11 @@ class Outside(Recorder):
         """Blocks [first, end), if the store has all of them that are needed."""
         sources: list[dict[int, Source]] = []
         for group in range(len(self.manager.groups)):
-            wanted = [i for i in self.manager.needed_blocks(group, end) if i >= first]
+            wanted = [i for i in self.manager.needed_blocks(group, end * BLOCK_SIZE) if i >= first]
             if any((group, hashes[i]) not in self.there for i in wanted):
                 return None
             sources.append({i: Source(hashes[i], self.there[group, hashes[i]]) for i in wanted})
-        return Loading(first, end, sources)
+        return Loading(first, end, sources, end * BLOCK_SIZE)
 
 
 def walk_outside(log: TraceWriter, seed: int, num_moves: int) -> None:

@@ -11,7 +11,8 @@ import pytest
 from engine.trace.events import Op
 from engine.trace.log import TraceReader
 from engine.trace.state import memory_figures
-from tests.unit.engine.runs import CONFIGS, POLICIES, run
+from tests.unit.connector.pair import both_logs
+from tests.unit.engine.runs import CONFIGS, POLICIES, run, tiny_llama
 from tools.node import node
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +26,11 @@ def test_the_browsers_state_equals_pythons_after_every_record_of_a_run(name: str
     path = tmp_path / "run.kvtrace"
     run(name, path).close()
     same_states(path)
+
+
+def test_the_browsers_state_equals_pythons_on_both_sides_of_a_transfer(tmp_path: Path) -> None:
+    for path in both_logs(tiny_llama(), tmp_path):
+        same_states(path)
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -49,7 +55,7 @@ def test_runs_and_golden_traces_hold_every_operation(tmp_path: Path) -> None:
     for name in ("preempting", "swapping", "no cache", "first fit", "sinks and window"):
         paths.append(tmp_path / f"{name}.kvtrace")
         run(name, paths[-1]).close()
-    for path in paths:
+    for path in [*paths, *both_logs(tiny_llama(), tmp_path)]:
         with TraceReader(path) as reader:
             seen |= {type(op) for index in range(len(reader)) for op in reader.record(index).ops}
     assert set(get_args(Op)) - seen == set()

@@ -26,6 +26,7 @@ from engine.trace.events import (
     Rank,
     Release,
     Sample,
+    Send,
     Share,
     Submit,
 )
@@ -186,6 +187,8 @@ def _derived(op: Op) -> Values:
             return {"num_blocks": len(op.block_ids)}
         case LookupExternal():
             return {"num_blocks": len(op.media)}
+        case Send():
+            return {"num_blocks": len(op.block_ids)}
         case Choose():
             return {"token": lone_label(op.token_bytes)}
         case Sample():

@@ -36,6 +36,13 @@ export const OPERATION_KINDS = {
   swap_in: { event: "swap" },
   load: { event: "load", told: "between" },
   store: { told: "between" },
+  await: { tone: "held", turn: true },
+  receive: { event: "load", told: "between" },
+  arrive: { turn: true },
+  transfer_failed: { tone: "lost", turn: true, cause: true },
+  hold: { turn: true },
+  send: { turn: true },
+  expire: { tone: "lost", turn: true },
   preempt: { event: "preempt", mark: () => "preempt", tone: "lost", turn: true, cause: true },
   finish: {
     event: "finish",

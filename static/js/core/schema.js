@@ -39,6 +39,7 @@ export const STRUCTS = {
               "chunk",
               "copy",
               "load",
+              "receive",
               "recompute",
               "resume",
               "swap_in",
@@ -49,6 +50,19 @@ export const STRUCTS = {
       },
     },
   ],
+  Arrive: [
+    {
+      "seq_id": "int",
+      "transfer": "str",
+      "queue_position": "int",
+      "num_tokens": "int",
+      "num_bytes": "int",
+      "link": "str",
+      "began": "float",
+      "ended": "float",
+    },
+    {},
+  ],
   AttentionRows: [
     {
       "seq_id": "int",
@@ -56,6 +70,15 @@ export const STRUCTS = {
       "key_start": "int",
       "heads": {"list": "int"},
       "weights": "array",
+    },
+    {},
+  ],
+  Await: [
+    {
+      "seq_id": "int",
+      "transfer": "str",
+      "num_cached_tokens": "int",
+      "num_tokens": "int",
     },
     {},
   ],
@@ -127,6 +150,7 @@ export const STRUCTS = {
       "reuse_gap_steps": {"list": "int"},
     },
   ],
+  Expire: [{"seq_id": "int", "transfer": "str"}, {}],
   Finish: [
     {"seq_id": "int", "reason": {"one": ["abort", "dropped", "length", "stop"]}},
     {"detail": "str"},
@@ -141,7 +165,24 @@ export const STRUCTS = {
       "block_id": "int",
       "to": {"either": [{"one": ["back", "front"]}, "null"]},
     },
-    {"reason": {"either": [{"one": ["discard", "finish", "preempt", "swap"]}, "null"]}},
+    {
+      "reason": {
+        "either": [
+          {
+            "one": [
+              "discard",
+              "expired",
+              "finish",
+              "preempt",
+              "sent",
+              "swap",
+              "transfer_failed",
+            ],
+          },
+          "null",
+        ],
+      },
+    },
   ],
   HeadPattern: [
     {
@@ -166,6 +207,7 @@ export const STRUCTS = {
     },
     {"format": "str", "version": "int", "block_groups": {"list": "BlockGroup"}},
   ],
+  Hold: [{"seq_id": "int", "transfer": "str", "num_tokens": "int", "lease": "float"}, {}],
   LayerCapture: [
     {
       "layer": "int",
@@ -341,6 +383,17 @@ export const STRUCTS = {
     },
     {},
   ],
+  Receive: [
+    {
+      "seq_id": "int",
+      "logical": "int",
+      "block_id": "int",
+      "from_block_id": "int",
+      "num_tokens": "int",
+      "num_bytes": "int",
+    },
+    {},
+  ],
   Release: [
     {
       "seq_id": "int",
@@ -370,11 +423,20 @@ export const STRUCTS = {
     {"seq_id": "int", "token_id": "int"},
     {"sampled_token_id": {"either": ["int", "null"]}},
   ],
+  Send: [
+    {
+      "seq_id": "int",
+      "transfer": "str",
+      "block_ids": {"list": "int"},
+      "num_bytes": "int",
+    },
+    {},
+  ],
   Share: [{"seq_id": "int", "block_id": "int", "logical": "int", "revived": "bool"}, {}],
   StepRecord: [
     {
       "index": "int",
-      "kind": {"one": ["abort", "adjust", "step", "submit"]},
+      "kind": {"one": ["abort", "adjust", "step", "submit", "transfer"]},
       "step": "int",
       "timing": "Timing",
       "memory": "Memory",
@@ -404,6 +466,13 @@ export const STRUCTS = {
             "swap_in": "SwapIn",
             "load": "Load",
             "store": "Store",
+            "await": "Await",
+            "receive": "Receive",
+            "arrive": "Arrive",
+            "transfer_failed": "TransferFailed",
+            "hold": "Hold",
+            "send": "Send",
+            "expire": "Expire",
             "preempt": "Preempt",
             "discard": "Discard",
             "drop": "Drop",
@@ -460,6 +529,8 @@ export const STRUCTS = {
       },
       "client": {"either": ["str", "null"]},
       "waited": "float",
+      "transfer": {"either": ["str", "null"]},
+      "kv_role": {"either": [{"one": ["kv_consumer", "kv_producer"]}, "null"]},
     },
   ],
   SwapIn: [
@@ -505,6 +576,28 @@ export const STRUCTS = {
     },
   ],
   TokenizerFacts: [{"name": "str", "vocab_size": "int", "eos_token_ids": {"list": "int"}}, {}],
+  TransferFailed: [
+    {
+      "seq_id": "int",
+      "transfer": "str",
+      "queue_position": "int",
+      "reason": {
+        "one": [
+          "consumed",
+          "expired",
+          "gone",
+          "late",
+          "lost",
+          "no_room",
+          "other_layout",
+          "out_of_range",
+          "stale",
+          "unknown",
+        ],
+      },
+    },
+    {"detail": "str"},
+  ],
   Work: [
     {
       "num_tokens": "int",

@@ -12,8 +12,8 @@ import { sameBytes } from "./state_tables.js";
  * @property {number} seq_id
  * @property {number} position
  * @property {Loaded} [loaded] by way of a store outside the pool
- * @typedef {{record: number, medium: "cpu" | "disk", here: boolean}} Loaded when, and from where; `here`: this run had
- *   computed and stored it
+ * @typedef {{record: number, medium: "cpu" | "disk" | "instance", here: boolean}} Loaded when, and from where;
+ *   `here`: this run had computed and stored it
  * @typedef {Origin & {at: number}} Arrival `at`: the record in which it came to its slot
  */
 
@@ -52,7 +52,16 @@ export class SlotOrigins {
     } else if (op.type === "copy") this.#arrive(op.dst * size, last(op.src), index);
     else if (op.type === "swap_out") this.#swapped.set(op.cpu_block_id, last(op.block_id));
     else if (op.type === "swap_in") this.#arrive(op.block_id * size, this.#swapped.get(op.cpu_block_id) ?? [], index);
-    else if (op.type === "load") {
+    else if (op.type === "receive") {
+      for (let slot = 0; slot < op.num_tokens; slot++) {
+        const there = { record: index, seq_id: op.seq_id, position: op.logical * size + slot };
+        this.#add(op.block_id * size + slot, {
+          ...there,
+          at: index,
+          loaded: { record: index, medium: "instance", here: false },
+        });
+      }
+    } else if (op.type === "load") {
       const stored = this.#stored.get(this.#nameOf(op));
       const loaded = { record: index, medium: op.medium, here: stored !== undefined };
       for (let slot = 0; slot < size; slot++) {

@@ -45,6 +45,8 @@ export function initialState(header) {
     free_queues: groups.map((group) => Array.from({ length: group.num_blocks }, (_, i) => group.first_block + i)),
     waiting: [],
     running: [],
+    receiving: [],
+    holding: [],
     finished: [],
     sequences: new Map(),
     cpu_blocks: Array.from({ length: swap_space * groups.length }, (_, id) => freeCpuBlock(id)),
@@ -64,6 +66,8 @@ export function copyState(state) {
     free_queues: state.free_queues.map((queue) => queue.slice()),
     waiting: state.waiting.slice(),
     running: state.running.slice(),
+    receiving: state.receiving.slice(),
+    holding: state.holding.slice(),
     finished: state.finished.slice(),
     sequences: new Map(state.sequences),
     cpu_blocks: state.cpu_blocks.slice(),
@@ -132,7 +136,7 @@ export function memoryFigures(state) {
     blocks_cached: cached,
     blocks_free: state.blocks.length - held - cached,
     tokens_held: sum("tokens_held"),
-    tokens_logical: state.running.reduce((total, id) => {
+    tokens_logical: [state.running, state.receiving, state.holding, state.waiting].flat().reduce((total, id) => {
       const sequence = state.sequences.get(id);
       return total + (sequence ? tokensInTables(sequence, state.block_size) : 0);
     }, 0),
@@ -149,7 +153,10 @@ export function memoryFigures(state) {
  * @param {Sequence} sequence @param {number} size
  */
 function tokensInTables({ num_computed_tokens: computed, block_tables: tables }, size) {
-  return tables.reduce((sum, table) => sum + computed - (table.length - heldIn(table).length) * size, 0);
+  return tables.reduce(
+    (sum, table) => sum + (table.length ? computed - (table.length - heldIn(table).length) * size : 0),
+    0,
+  );
 }
 
 /**

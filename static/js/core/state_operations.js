@@ -2,14 +2,14 @@
 
 import { heldBy, RELEASED } from "./groups.js";
 import { UNITS_PER_SLOT } from "./limits.js";
+import { OUTSIDE } from "./state_outside.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 import {
-  contentAt,
   copySequence,
+  expectComputed,
   expectEntry,
   expectFragmented,
   expectNew,
-  freeCpuBlockOf,
   letGo,
   ownTable,
   queue,
@@ -50,6 +50,7 @@ export const OPERATIONS = {
       seq_id: op.seq_id,
       request_id: op.request_id,
       status: "waiting",
+      transfer: op.transfer ?? null,
       token_ids: Array.from(op.prompt_token_ids),
       token_bytes: Array.from(op.prompt_token_bytes),
       num_prompt_tokens: op.prompt_token_ids.length,
@@ -77,11 +78,7 @@ export const OPERATIONS = {
     state.running.push(op.seq_id);
     sequence.status = "running";
     const computed = op.num_cached_tokens + (op.num_swapped_tokens ?? 0) + (op.num_external_tokens ?? 0);
-    for (const count of [op.num_cached_tokens, computed])
-      expect(
-        count >= 0 && count <= sequence.token_ids.length,
-        `${count} of ${sequence.token_ids.length} tokens cannot be computed`,
-      );
+    for (const count of [op.num_cached_tokens, computed]) expectComputed(sequence, count);
     sequence.num_cached_tokens = op.num_cached_tokens;
     sequence.num_computed_tokens = computed;
   },
@@ -111,7 +108,7 @@ export const OPERATIONS = {
     block.num_hits = 0;
     block.last_hit_in = null;
     const sequence = sequenceOf(state, op.seq_id);
-    const maySkip = sequence.cpu_block_table.length > 0 || op.reason === "load";
+    const maySkip = sequence.cpu_block_table.length > 0 || op.reason === "load" || op.reason === "receive";
     setTable(state, sequence, op.logical, op.block_id, maySkip, budget);
   },
 
@@ -234,47 +231,7 @@ export const OPERATIONS = {
     if (op.mode === "recompute") sequence.num_computed_tokens = 0;
   },
 
-  swap_out(state, op, _index, _outputs, budget) {
-    const sequence = sequenceOf(state, op.seq_id);
-    const cpuBlock = state.cpu_blocks[op.cpu_block_id];
-    expect(cpuBlock !== undefined, `no CPU block ${op.cpu_block_id}`);
-    const content = contentAt(state, op, budget);
-    expect(cpuBlock.seq_id === null, `CPU block ${op.cpu_block_id} is in use`);
-    state.cpu_blocks[op.cpu_block_id] = {
-      cpu_block_id: op.cpu_block_id,
-      seq_id: op.seq_id,
-      logical: op.logical,
-      token_ids: content.slice(),
-    };
-    own(state, sequence, "cpu_block_table").push(op.cpu_block_id);
-  },
-
-  swap_in(state, op, _index, _outputs, budget) {
-    const sequence = sequenceOf(state, op.seq_id);
-    contentAt(state, op, budget);
-    const content = state.cpu_blocks[op.cpu_block_id]?.token_ids;
-    expect(content !== undefined, `no CPU block ${op.cpu_block_id}`);
-    budget.spend(UNITS_PER_SLOT * content.length);
-    freeCpuBlockOf(state, sequence, op.cpu_block_id);
-    blockOf(state, op.block_id).token_ids = content;
-  },
-
-  load(state, op, _index, _outputs, budget) {
-    const [sequence, size] = [sequenceOf(state, op.seq_id), state.block_size];
-    expectEntry(state, op.seq_id, op.block_id, op.logical);
-    const content = sequence.token_ids.slice(op.logical * size, (op.logical + 1) * size);
-    expect(content.length === size, `sequence ${op.seq_id} has no full block ${op.logical}`);
-    const block = blockOf(state, op.block_id);
-    expect(block.token_ids.length === 0, `block ${op.block_id} has content already`);
-    budget.spend(UNITS_PER_SLOT * size);
-    block.token_ids = content;
-  },
-
-  store() {}, // the pool keeps what it has
-
-  drop(state, op) {
-    freeCpuBlockOf(state, sequenceOf(state, op.seq_id), op.cpu_block_id);
-  },
+  ...OUTSIDE,
 
   discard(state, op) {
     sequenceOf(state, op.seq_id).num_computed_tokens = 0;
@@ -282,7 +239,8 @@ export const OPERATIONS = {
 
   finish(state, op) {
     const sequence = sequenceOf(state, op.seq_id);
-    remove(state.running.includes(op.seq_id) ? state.running : state.waiting, op.seq_id);
+    const lists = [state.running, state.waiting, state.receiving];
+    remove(lists.find((ids) => ids.includes(op.seq_id)) ?? state.waiting, op.seq_id);
     state.finished.push(op.seq_id);
     sequence.status = "finished";
     sequence.finish_reason = op.reason;

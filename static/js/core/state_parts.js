@@ -21,7 +21,7 @@
  * @property {number | null} seq_id
  * @property {number | null} logical
  * @property {number[]} token_ids
- * @typedef {"waiting" | "running" | "preempted" | "finished"} Status
+ * @typedef {"waiting" | "receiving" | "running" | "preempted" | "finished"} Status
  * @typedef {object} Sequence
  * @property {number} seq_id
  * @property {string} request_id
@@ -42,6 +42,7 @@
  * @property {number[]} cpu_block_table
  * @property {number | null} rank
  * @property {number | null} score
+ * @property {string | null} transfer the name under which its keys and values move between instances
  * @property {[position: number, token_id: number][]} chosen
  * @typedef {object} State
  * @property {number} index of the last record; -1: none
@@ -52,6 +53,8 @@
  * @property {number[][]} free_queues one a block group
  * @property {number[]} waiting
  * @property {number[]} running
+ * @property {number[]} receiving sequences that wait for blocks of another instance
+ * @property {number[]} holding finished sequences whose blocks are kept for another instance
  * @property {number[]} finished
  * @property {Map<number, Sequence>} sequences
  * @property {CpuBlock[]} cpu_blocks

@@ -130,6 +130,12 @@ export function freeCpuBlockOf(state, sequence, id) {
   state.cpu_blocks[id] = freeCpuBlock(id);
 }
 
+/** @param {Sequence} sequence @param {number} count */
+export function expectComputed(sequence, count) {
+  const numTokens = sequence.token_ids.length;
+  expect(count >= 0 && count <= numTokens, `${count} of ${numTokens} tokens cannot be computed`);
+}
+
 /** @param {State} state @param {number} position @param {number} id */
 export function queue(state, position, id) {
   expect(position >= 0 && position <= state.waiting.length, `the waiting queue has no position ${position}`);

@@ -159,6 +159,8 @@ function derived(op) {
       return { num_blocks: op.block_ids.length };
     case "lookup_external":
       return { num_blocks: op.media?.length ?? 0 };
+    case "send":
+      return { num_blocks: op.block_ids.length };
     case "choose":
       return {
         token: op.token_bytes instanceof Uint8Array ? labelText(loneLabel(op.token_bytes)) : idText(op.token_id),

@@ -27,9 +27,21 @@ export interface Allocate {
     | "chunk"
     | "copy"
     | "load"
+    | "receive"
     | "recompute"
     | "resume"
     | "swap_in" | null;
+}
+
+export interface Arrive {
+  seq_id: number;
+  transfer: string;
+  queue_position: number;
+  num_tokens: number;
+  num_bytes: number;
+  link: string;
+  began: number;
+  ended: number;
 }
 
 export interface AttentionRows {
@@ -38,6 +50,13 @@ export interface AttentionRows {
   key_start: number;
   heads: number[];
   weights: NdArray;
+}
+
+export interface Await {
+  seq_id: number;
+  transfer: string;
+  num_cached_tokens: number;
+  num_tokens: number;
 }
 
 export interface BatchEntry {
@@ -132,6 +151,11 @@ export interface Evict {
   reuse_gap_steps?: number[];
 }
 
+export interface Expire {
+  seq_id: number;
+  transfer: string;
+}
+
 export interface Finish {
   seq_id: number;
   reason: "abort" | "dropped" | "length" | "stop";
@@ -150,7 +174,14 @@ export interface Free {
   seq_id: number;
   block_id: number;
   to: "back" | "front" | null;
-  reason?: "discard" | "finish" | "preempt" | "swap" | null;
+  reason?: 
+    | "discard"
+    | "expired"
+    | "finish"
+    | "preempt"
+    | "sent"
+    | "swap"
+    | "transfer_failed" | null;
 }
 
 export interface HeadPattern {
@@ -173,6 +204,13 @@ export interface Header {
   format?: string;
   version?: number;
   block_groups?: BlockGroup[];
+}
+
+export interface Hold {
+  seq_id: number;
+  transfer: string;
+  num_tokens: number;
+  lease: number;
 }
 
 export interface LayerCapture {
@@ -319,6 +357,15 @@ export interface Rank {
   num_returned: number;
 }
 
+export interface Receive {
+  seq_id: number;
+  logical: number;
+  block_id: number;
+  from_block_id: number;
+  num_tokens: number;
+  num_bytes: number;
+}
+
 export interface Release {
   seq_id: number;
   block_id: number;
@@ -352,6 +399,13 @@ export interface Sample {
   sampled_token_id?: number | null;
 }
 
+export interface Send {
+  seq_id: number;
+  transfer: string;
+  block_ids: number[];
+  num_bytes: number;
+}
+
 export interface Share {
   seq_id: number;
   block_id: number;
@@ -361,7 +415,7 @@ export interface Share {
 
 export interface StepRecord {
   index: number;
-  kind: "abort" | "adjust" | "step" | "submit";
+  kind: "abort" | "adjust" | "step" | "submit" | "transfer";
   step: number;
   timing: Timing;
   memory: Memory;
@@ -395,6 +449,8 @@ export interface Submit {
   sampling?: Record<string, string | number | boolean | null | (string | number)[] | Record<string, number>>;
   client?: string | null;
   waited?: number;
+  transfer?: string | null;
+  kv_role?: "kv_consumer" | "kv_producer" | null;
 }
 
 export interface SwapIn {
@@ -440,6 +496,24 @@ export interface TokenizerFacts {
   eos_token_ids: number[];
 }
 
+export interface TransferFailed {
+  seq_id: number;
+  transfer: string;
+  queue_position: number;
+  reason: 
+    | "consumed"
+    | "expired"
+    | "gone"
+    | "late"
+    | "lost"
+    | "no_room"
+    | "other_layout"
+    | "out_of_range"
+    | "stale"
+    | "unknown";
+  detail?: string;
+}
+
 export interface Work {
   num_tokens: number;
   flops: number;
@@ -475,6 +549,13 @@ export type Op =
   | (SwapIn & { type: "swap_in" })
   | (Load & { type: "load" })
   | (Store & { type: "store" })
+  | (Await & { type: "await" })
+  | (Receive & { type: "receive" })
+  | (Arrive & { type: "arrive" })
+  | (TransferFailed & { type: "transfer_failed" })
+  | (Hold & { type: "hold" })
+  | (Send & { type: "send" })
+  | (Expire & { type: "expire" })
   | (Preempt & { type: "preempt" })
   | (Discard & { type: "discard" })
   | (Drop & { type: "drop" })

@@ -1,0 +1,102 @@
+"""What keys and values move over between instances: one reads blocks that another one holds for it.
+
+The instance that decodes pulls, as NIXL does it in vLLM; the one that computed the prompt does nothing but hold still.
+Blocks are the sender's until the receiver has said that it has them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from engine.trace.events import TransferFault
+
+
+class TransferError(RuntimeError):
+    """Blocks cannot be had. `reason`: one of the trace's words for it."""
+
+    def __init__(self, reason: TransferFault, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason: TransferFault = reason
+        self.detail = detail
+
+
+class RemoteBlocks(NamedTuple):
+    """What an instance holds for another one: the answer to a prompt's prefill."""
+
+    engine_id: str  # whose they are
+    transfer: str
+    layout: bytes  # what their numbers mean (`engine.connector.layout`)
+    num_tokens: int  # computed
+    block_tables: list[list[int]]  # of each group of layers; RELEASED where a block is gone
+
+
+class Sender(Protocol):
+    """The side that holds blocks, as a link reaches it."""
+
+    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The content of blocks (group, block id) of that transfer.
+
+        Raises:
+            TransferError: unknown, consumed, expired, stale or out_of_range.
+        """
+
+    def renew(self, transfer: str) -> None:
+        """The receiver still wants them: the lease begins again."""
+
+    def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
+        """The receiver has what it wanted, and the sender may let go."""
+
+
+class Link(Protocol):
+    """Between two instances, by the sender's engine id."""
+
+    @property
+    def name(self) -> str:
+        """As the trace has it."""
+
+    def to(self, engine_id: str) -> Sender:
+        """The sender.
+
+        Raises:
+            TransferError: `gone`.
+        """
+
+
+class LocalLink:
+    """Between engines of one process: reading is a copy within its memory."""
+
+    name = "local"
+
+    def __init__(self, senders: Mapping[str, Sender]) -> None:
+        self._senders = senders
+
+    def to(self, engine_id: str) -> Sender:
+        sender = self._senders.get(engine_id)
+        if sender is None:
+            raise TransferError("gone", f"there is no instance {engine_id}")
+        return sender
+
+
+class ThrottledLink:
+    """Another link, made as slow as one of so many bytes a second; its name says so wherever it is shown."""
+
+    def __init__(self, link: Link, bytes_per_second: float, sleep: Callable[[float], object] = time.sleep) -> None:
+        self._link, self._rate, self._sleep = link, bytes_per_second, sleep
+        self.name = f"{link.name}, throttled to {bytes_per_second / 1e6:g} MB/s"
+
+    def to(self, engine_id: str) -> Sender:
+        return _Throttled(self._link.to(engine_id), self._rate, self._sleep)
+
+
+class _Throttled:
+    def __init__(self, sender: Sender, rate: float, sleep: Callable[[float], object]) -> None:
+        self._sender, self._rate, self._sleep = sender, rate, sleep
+        self.renew, self.received = sender.renew, sender.received
+
+    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
+        begin = time.monotonic()
+        contents = self._sender.read(transfer, wanted)
+        self._sleep(max(0.0, sum(map(len, contents)) / self._rate - (time.monotonic() - begin)))
+        return contents

@@ -1,0 +1,260 @@
+"""Prefill and decode on two instances: the keys and values of a prompt move from the one to the other.
+
+    router            the prompt, do_remote_decode     the same prompt, do_remote_prefill, what the producer answered
+                            |                                   |
+    instance          [producer: prefill, hold] ◄── read ── [consumer: await, receive, decode]
+                                                 ── received ►  free
+
+The names are vLLM's (`KVTransferConfig`, `kv_transfer_params`). One connector can be both sides. What the consumer's
+prefix cache has is not asked for; what it awaits has its blocks before anything is asked for, so a consumer without
+room leaves the blocks where they are. Whatever goes wrong ends in the reason of a `transfer_failed`: the consumer
+computes the prompt itself (kv_load_failure_policy `recompute`) or refuses the request (`fail`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from typing import Literal, NamedTuple
+
+from engine.cache.block_tiers import BlockTiers
+from engine.cache.incoming import Loading, Source
+from engine.connector.base import Books, Finished, KVConnector, Received, Sent
+from engine.connector.link import Link, RemoteBlocks, TransferError
+from engine.scheduling.sequence import Sequence as Request
+from engine.trace.events import RELEASED, LookupExternal, Op
+
+FailurePolicy = Literal["recompute", "fail"]
+LEASE = 30.0  # seconds
+REMEMBERED = 4096  # transfers that are over, to say of a second request that they are
+
+
+class Held(NamedTuple):
+    """Blocks that a finished sequence keeps for the other side."""
+
+    seq_id: int
+    blocks: frozenset[tuple[int, int]]  # group, block id
+
+
+class Pull(NamedTuple):
+    """What a sequence that waits is to get."""
+
+    seq_id: int
+    remote: RemoteBlocks
+    wanted: list[tuple[int, int]]  # group, block id there
+    places: list[tuple[int, int]]  # group, block id here
+
+
+class Now:
+    """Does at once what it is given: for engines of one thread."""
+
+    def submit(self, do: Callable[..., Received], *arguments: object) -> Future[Received]:
+        future: Future[Received] = Future()
+        future.set_result(do(*arguments))
+        return future
+
+
+class TransferConnector(KVConnector):
+    """One instance's side, or both. `read`, `renew` and `received` may be called from any thread."""
+
+    def __init__(
+        self,
+        engine_id: str,
+        link: Link,
+        layout: Callable[[Sequence[BlockTiers]], bytes],
+        *,
+        pulls: Executor | Now | None = None,
+        lease: float = LEASE,
+        policy: FailurePolicy = "recompute",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`layout`: what the numbers of a block mean, given the tensors; `pulls`: where transfers wait for the link,
+        None: the engine's thread; `lease`: seconds that blocks are held without a sign of whom they are for.
+        """
+        self.engine_id = engine_id
+        self.policy: FailurePolicy = policy
+        self._link, self._layout_of, self._pulls = link, layout, pulls or Now()
+        self._lease, self._clock = lease, clock
+        self._lock = threading.RLock()
+        # as the one who sends
+        self._held: dict[str, Held] = {}  # by transfer
+        self._until: dict[str, float] = {}
+        self._over: dict[str, bool] = {}  # transfers that are over; whether they were received
+        self._sent: deque[Sent] = deque()
+        self._offers: dict[str, RemoteBlocks] = {}
+        # as the one who receives
+        self._remotes: dict[str, RemoteBlocks] = {}  # by transfer: what was said of those still to be asked for
+        self._matched: dict[int, tuple[int, Loading | None]] = {}  # by sequence
+        self._pulled: dict[int, Future[Received]] = {}
+        self._asked: dict[int, Pull] = {}  # by sequence: whose sender waits to hear that it may let go
+
+    def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
+        self._books, self._kv_caches = books, list(kv_caches)
+        self.layout = self._layout_of(kv_caches)
+
+    # The side that sends
+
+    def request_finished(self, request: Request, block_tables: list[list[int]]) -> float | None:
+        self._forget(request.seq_id)
+        if request.kv_role != "kv_producer" or request.transfer is None or not request.has_output:
+            return None
+        blocks = frozenset((g, i) for g, table in enumerate(block_tables) for i in table if i != RELEASED)
+        with self._lock:
+            self._held[request.transfer] = Held(request.seq_id, blocks)
+            self._until[request.transfer] = self._clock() + self._lease
+        tables = [list(table) for table in block_tables]
+        computed = request.num_computed_tokens
+        self._offers[request.transfer] = RemoteBlocks(self.engine_id, request.transfer, self.layout, computed, tables)
+        return self._lease
+
+    def take_offer(self, transfer: str) -> RemoteBlocks | None:
+        """What the router is to tell the other side of a request that is finished and held; once."""
+        return self._offers.pop(transfer, None)
+
+    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
+        with self._lock:  # nothing is let go while it is read
+            held = self._holds(transfer)
+            outside = [block for block in wanted if block not in held.blocks]
+            if outside:
+                raise TransferError("out_of_range", f"block {outside[0][1]} is not of transfer {transfer}")
+            self._until[transfer] = self._clock() + self._lease
+            contents: dict[tuple[int, int], bytes] = {}
+            for group, cache in enumerate(self._kv_caches):
+                ids = [block_id for index, block_id in wanted if index == group]
+                taken = [bytes(data) for data in cache.take(ids)]
+                contents.update(zip(((group, i) for i in ids), taken, strict=True))
+            return [contents[block] for block in wanted]
+
+    def renew(self, transfer: str) -> None:
+        with self._lock:
+            self._holds(transfer)
+            self._until[transfer] = self._clock() + self._lease
+
+    def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
+        with self._lock:
+            held = self._holds(transfer)
+            self._end(transfer, received=True)
+            self._sent.append(Sent(held.seq_id, [block_id for _, block_id in wanted], num_bytes))
+
+    def _holds(self, transfer: str) -> Held:
+        held = self._held.get(transfer)
+        if held is not None and self._clock() <= self._until[transfer]:
+            return held
+        if held is not None or self._over.get(transfer) is False:
+            raise TransferError("expired", f"the lease of transfer {transfer} is over")
+        if transfer in self._over:
+            raise TransferError("consumed", f"transfer {transfer} was received once already")
+        raise TransferError("unknown", f"there is no transfer {transfer}")
+
+    def _end(self, transfer: str, received: bool) -> None:
+        self._held.pop(transfer), self._until.pop(transfer)
+        self._over[transfer] = received
+        while len(self._over) > REMEMBERED:
+            del self._over[next(iter(self._over))]
+
+    # The side that receives
+
+    def expect(self, remote: RemoteBlocks) -> None:
+        """A request for that transfer is about to be submitted."""
+        self._remotes[remote.transfer] = remote
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
+        remote = self._remotes.get(request.transfer or "")
+        if remote is None or request.kv_role != "kv_consumer":
+            self._matched[request.seq_id] = (0, None)
+            return 0, False
+        end = min(remote.num_tokens, request.num_tokens - 1)  # the last token is computed, for its logits
+        if end <= num_computed_tokens:
+            self._nothing_wanted(remote)
+            self._matched[request.seq_id] = (0, None)
+            return 0, False
+        loading = self._loading(remote, num_computed_tokens, end)
+        self._matched[request.seq_id] = (end - num_computed_tokens, loading)
+        return end - num_computed_tokens, True
+
+    def matched(self, request: Request) -> tuple[Loading | None, LookupExternal | None]:
+        return self._matched[request.seq_id][1], None
+
+    def update_state_after_alloc(
+        self, request: Request, block_tables: list[list[int]], num_external_tokens: int
+    ) -> None:
+        _, loading = self._matched.pop(request.seq_id, (0, None))
+        if loading is None or not num_external_tokens:
+            return
+        assert request.transfer is not None
+        remote = self._remotes.pop(request.transfer)
+        wanted, places = list[tuple[int, int]](), list[tuple[int, int]]()
+        for group, sources in enumerate(loading.sources):
+            for logical, source in sources.items():
+                wanted.append((group, source.block_id))
+                places.append((group, block_tables[group][logical]))
+        pull = self._asked[request.seq_id] = Pull(request.seq_id, remote, wanted, places)
+        self._pulled[request.seq_id] = self._pulls.submit(self._pull, pull)
+
+    def get_finished(self) -> Finished:
+        received = list[Received]()
+        for seq_id in [seq_id for seq_id, future in self._pulled.items() if future.done()]:
+            received.append(self._pulled.pop(seq_id).result())
+        expired = list[int]()
+        with self._lock:
+            sent = list(self._sent)
+            self._sent.clear()
+            now = self._clock()
+            for transfer in [transfer for transfer, until in self._until.items() if until < now]:
+                expired.append(self._held[transfer].seq_id)
+                self._end(transfer, received=False)
+        return Finished(sent, expired, received)
+
+    def _loading(self, remote: RemoteBlocks, first_token: int, end: int) -> Loading:
+        size = self._books.block_size
+        first = first_token // size
+        sources: list[dict[int, Source]] = []
+        for group, table in enumerate(remote.block_tables):
+            needed = [logical for logical in self._books.needed_blocks(group, end) if logical >= first]
+            there = [i if i < len(table) else None for i in needed]
+            sources.append({i: Source(block_id=table[i]) for i in there if i is not None})
+        return Loading(first, -(-end // size), sources, end, is_later=True)
+
+    def _nothing_wanted(self, remote: RemoteBlocks) -> None:
+        """All of it is here already: the sender may let go, and nothing moves."""
+        self._remotes.pop(remote.transfer)
+        with contextlib.suppress(TransferError):  # it may have let go by itself
+            self._link.to(remote.engine_id).received(remote.transfer, [], 0)
+
+    def _pull(self, pull: Pull) -> Received:
+        """Fetch the content of blocks over the link. On the thread of `pulls`."""
+        began = time.perf_counter()
+        try:
+            if pull.remote.layout != self.layout:
+                raise TransferError("other_layout", "the sender is of another model, dtype or block size")
+            sender = self._link.to(pull.remote.engine_id)
+            contents = sender.read(pull.remote.transfer, pull.wanted)
+            for (group, _), content in zip(pull.wanted, contents, strict=True):
+                if len(content) != self._kv_caches[group].bytes_per_block:
+                    raise TransferError("lost", f"{len(content)} bytes came for a block")
+        except TransferError as error:
+            return Received(pull.seq_id, [], error, self._link.name, began, time.perf_counter())
+        placed = [(group, block_id, data) for (group, block_id), data in zip(pull.places, contents, strict=True)]
+        return Received(pull.seq_id, placed, None, self._link.name, began, time.perf_counter())
+
+    def placed(self, received: Received) -> None:
+        self._tell(received.seq_id, received.error, received.num_bytes)
+
+    def _tell(self, seq_id: int, error: TransferError | None, num_bytes: int) -> None:
+        """Tell the sender that it may let go; who failed to send knows, or its lease ends it."""
+        pull = self._asked.pop(seq_id, None)
+        if pull is None or error is not None:
+            return
+        with contextlib.suppress(TransferError):  # it has let go by itself: what came was read before
+            sender = self._link.to(pull.remote.engine_id)
+            sender.received(pull.remote.transfer, pull.wanted if num_bytes else [], num_bytes)
+
+    def _forget(self, seq_id: int) -> None:
+        """The sequence is over: what was on its way for it is not wanted any more."""
+        self._matched.pop(seq_id, None)
+        if self._pulled.pop(seq_id, None) is not None:
+            self._tell(seq_id, None, 0)

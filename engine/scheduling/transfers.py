@@ -1,0 +1,118 @@
+"""Sequences whose keys and values move between instances: those that wait for some, and those that keep some.
+
+    waiting ── await ──► receiving ── arrive ──► waiting ──► running      on the instance that decodes
+                             └─ transfer_failed ─► waiting                (it computes its tokens itself)
+    running ── finish, hold ──► holding ── send | expire ──► gone         on the instance that computed the prompt
+
+A receiving sequence has its blocks, so what comes has room; one that has arrived keeps them while it waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from engine.scheduling.cache_protocol import Cache
+from engine.scheduling.connector_protocol import External
+from engine.scheduling.sequence import Sequence
+from engine.scheduling.waiting_queue import WaitingQueue
+from engine.trace.events import Arrive, Await, Expire, Hold, Op, Send, TransferFailed, TransferFault
+
+
+class Came(NamedTuple):
+    """How a transfer went."""
+
+    num_bytes: int
+    link: str
+    began: float  # seconds since the trace began
+    ended: float
+
+
+class Awaited(NamedTuple):
+    """What a sequence waits for, or has received."""
+
+    sequence: Sequence
+    transfer: str
+    num_cached_tokens: int  # that hit
+    num_tokens: int  # after those
+    loading: Any
+
+
+class Transfers:
+    """Part of the scheduler: moves sequences out of its waiting queue and back."""
+
+    def __init__(self, cache: Cache, waiting: WaitingQueue, emit: Callable[[Op], None]) -> None:
+        self._cache, self._waiting, self._emit = cache, waiting, emit
+        self.receiving: dict[int, Awaited] = {}  # by seq_id, in the order in which they began
+        self.arrived: dict[int, Awaited] = {}  # those of the waiting queue that have blocks
+        self.holding: dict[int, tuple[Sequence, str]] = {}
+
+    def begin(self, sequence: Sequence, outside: External, transfer: str) -> None:
+        """Give a waiting sequence its blocks, which must be there, and let it wait for what comes into them."""
+        seq_id, hits = sequence.seq_id, outside.match.num_tokens
+        allocated = self._cache.allocate(seq_id, outside.end, "receive", outside.match.hits, outside.loading)
+        assert allocated, "demand said that it fits"
+        self._waiting.remove(sequence)
+        sequence.status, sequence.num_computed_tokens, sequence.num_cached_tokens = "receiving", hits, hits
+        self.receiving[seq_id] = Awaited(sequence, transfer, hits, outside.num_tokens, outside.loading)
+        self._emit(Await(seq_id=seq_id, transfer=transfer, num_cached_tokens=hits, num_tokens=outside.num_tokens))
+
+    def arrive(self, seq_id: int, came: Came) -> None:
+        """Everything is in the sequence's blocks."""
+        awaited = self.arrived[seq_id] = self.receiving.pop(seq_id)
+        sequence = awaited.sequence
+        self._cache.receive(seq_id, awaited.loading)
+        sequence.status, sequence.num_computed_tokens = "waiting", awaited.num_cached_tokens + awaited.num_tokens
+        self._emit(
+            Arrive(
+                seq_id=seq_id,
+                transfer=awaited.transfer,
+                queue_position=self._waiting.push(sequence),
+                num_tokens=awaited.num_tokens,
+                num_bytes=came.num_bytes,
+                link=came.link,
+                began=came.began,
+                ended=came.ended,
+            )
+        )
+
+    def fail(self, seq_id: int, reason: TransferFault, detail: str = "") -> Sequence:
+        """What was awaited does not come, or has come and is given up: the sequence waits again, without blocks."""
+        awaited = self.receiving.pop(seq_id, None)
+        if awaited is None:
+            awaited = self.arrived.pop(seq_id)
+            self._waiting.remove(awaited.sequence)
+        sequence = awaited.sequence
+        self._cache.free(seq_id, "transfer_failed")
+        sequence.status, sequence.num_computed_tokens, sequence.num_cached_tokens = "waiting", 0, 0
+        self._emit(
+            TransferFailed(
+                seq_id=seq_id,
+                transfer=awaited.transfer,
+                queue_position=self._waiting.push(sequence),
+                reason=reason,
+                detail=detail,
+            )
+        )
+        return sequence
+
+    def hold(self, sequence: Sequence, transfer: str, lease: float) -> None:
+        """A sequence that has just finished keeps its blocks."""
+        self.holding[sequence.seq_id] = (sequence, transfer)
+        self._emit(
+            Hold(seq_id=sequence.seq_id, transfer=transfer, num_tokens=sequence.num_computed_tokens, lease=lease)
+        )
+
+    def sent(self, seq_id: int, block_ids: list[int], num_bytes: int) -> None:
+        """The other instance has what it wanted of a held sequence."""
+        _, transfer = self.holding.pop(seq_id)
+        self._emit(Send(seq_id=seq_id, transfer=transfer, block_ids=block_ids, num_bytes=num_bytes))
+        self._cache.free(seq_id, "sent")
+        self._cache.forget(seq_id)
+
+    def expire(self, seq_id: int) -> None:
+        """Nobody wants a held sequence any more."""
+        _, transfer = self.holding.pop(seq_id)
+        self._emit(Expire(seq_id=seq_id, transfer=transfer))
+        self._cache.free(seq_id, "expired")
+        self._cache.forget(seq_id)

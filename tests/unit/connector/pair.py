@@ -1,0 +1,126 @@
+"""Two engines of one thread: one computes prompts, the other goes on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine.cache.block_tiers import BlockTiers
+from engine.config import EngineConfig, SamplingParams
+from engine.connector.link import Link, LocalLink, RemoteBlocks, Sender
+from engine.connector.transfer import TransferConnector
+from engine.engine import Engine
+from engine.model.loaded import LoadedModel
+from engine.request import Request
+from engine.trace.events import Op
+from engine.trace.snapshot import snapshot_of
+from tests.unit.engine.runs import log_of
+
+GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
+
+
+def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
+    return repr([cache.bytes_per_block for cache in kv_caches]).encode()
+
+
+class Pair:
+    """`prefill` holds what it computed, `decode` pulls it. Books and logs are looked at after every record. `logs`: the
+    folder where these are kept.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        decode_config: EngineConfig | None = None,
+        link: Callable[[dict[str, Sender]], Link] = LocalLink,
+        logs: Path | None = None,
+        **options: Any,
+    ) -> None:
+        self.senders: dict[str, Sender] = {}
+        self.producer = TransferConnector("prefill", link(self.senders), layout, **options)
+        self.consumer = TransferConnector("decode", link(self.senders), layout, **options)
+        self.senders.update(prefill=self.producer, decode=self.consumer)
+        paths = [logs / f"{name}.kvtrace" if logs else None for name in self.senders]
+        self.prefill = Engine(model, config, connector=self.producer, log_path=paths[0])
+        self.decode = Engine(model, decode_config or config, connector=self.consumer, log_path=paths[1])
+        self.ops: dict[str, list[Op]] = {"prefill": [], "decode": []}
+        self.both: list[Op] = []  # in the order in which they happened
+        self._names = 0
+
+    def send(self, prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> RemoteBlocks | None:
+        """Have the prompt computed and held; what is said of it."""
+        name = f"t{self._names}"
+        self._names += 1
+        one = SamplingParams(max_tokens=1, ignore_eos=True)
+        self.prefill.add_request(prompt, one, name, transfer=name, kv_role="kv_producer", **more)
+        self.run(self.prefill)
+        return self.producer.take_offer(name)
+
+    def receive(
+        self, remote: RemoteBlocks, prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any
+    ) -> Request:
+        self.consumer.expect(remote)
+        transfer = remote.transfer
+        return self.decode.add_request(prompt, sampling, transfer=transfer, kv_role="kv_consumer", **more)
+
+    def pass_on(self, prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> Request:
+        remote = self.send(prompt, **more)
+        assert remote is not None
+        return self.receive(remote, prompt, sampling, **more)
+
+    def run(self, engine: Engine | None = None) -> None:
+        """Until nothing is left to do (of one engine)."""
+        engines = [self.prefill, self.decode] if engine is None else [engine]
+        while any(self.turn(engine) for engine in engines):
+            pass
+
+    def turn(self, engine: Engine) -> bool:
+        """Transfers, then a step; whether there was anything."""
+        name = "prefill" if engine is self.prefill else "decode"
+        record = engine.take_transfers()
+        self._look(engine, name, record)
+        if not engine.can_step:
+            return record is not None
+        self._look(engine, name, engine.step())
+        return True
+
+    def _look(self, engine: Engine, name: str, record: Any) -> None:
+        if record is None:
+            return
+        self.ops[name] += record.ops
+        self.both += record.ops
+        engine.check_integrity()
+        now = engine.snapshot()
+        assert now == snapshot_of(log_of(engine).state_now())
+        assert now.memory == record.memory
+        gone = [i for i, count in enumerate(now.ref_counts) if count == 0 and now.block_hashes[i] is None]
+        for group in engine.block_groups:
+            ids = range(group.first_block, group.first_block + group.num_blocks)
+            for pool in engine._runner.kv_store.pools(group.layers):
+                if pool.is_floating_point():
+                    pool[[i - group.first_block for i in gone if i in ids]] = 1e4
+
+    def held(self) -> tuple[int, int]:
+        """Blocks held on either side."""
+        return self.prefill.snapshot().memory.blocks_held, self.decode.snapshot().memory.blocks_held
+
+
+def both_logs(model: LoadedModel, folder: Path) -> list[Path]:
+    """Logs of the two sides with every operation of a transfer: some go well, one fails, nobody comes for one."""
+    now = [0.0]
+    config = EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2)
+    pair = Pair(model, config, logs=folder, lease=5.0, clock=lambda: now[0])
+    for first in (10, 10, 40):
+        pair.pass_on([first + i for i in range(17)])
+    pair.run()
+    remote = pair.send([70 + i for i in range(9)])
+    assert remote is not None
+    now[0] = 6.0
+    pair.run()
+    pair.receive(remote, [70 + i for i in range(9)])
+    pair.run()
+    pair.prefill.close()
+    pair.decode.close()
+    return [folder / f"{name}.kvtrace" for name in pair.senders]

@@ -1,0 +1,294 @@
+"""Prefill on one engine, decode on another: the tokens of one, and no block lost, used twice or of somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from engine.config import EngineConfig, SamplingParams
+from engine.connector.link import LocalLink, RemoteBlocks, TransferError
+from engine.engine import Engine
+from engine.model.loader import from_module
+from engine.trace.check import check
+from engine.trace.events import (
+    Admit,
+    Allocate,
+    Arrive,
+    Await,
+    Expire,
+    Finish,
+    Free,
+    Hold,
+    Op,
+    Receive,
+    Send,
+    TransferFailed,
+)
+from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
+from tests.unit.connector.pair import GREEDY, Pair, both_logs
+from tests.unit.engine.runs import tiny_llama
+
+T = TypeVar("T")
+SHARED = [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24, 25, 26, 27, 28, 29]
+PROMPTS = [[*SHARED, 30, 31], [*SHARED, 40, 41, 42, 43, 44], [50, 51], [60, 61, 62, 63, 64]]
+PLAIN = EngineConfig(block_size=4, num_blocks=40)
+SETTINGS = {
+    "plain": PLAIN,
+    "no prefix cache": EngineConfig(block_size=4, num_blocks=40, enable_prefix_caching=False),
+    "chunks": EngineConfig(block_size=4, num_blocks=40, max_num_batched_tokens=7),
+    "tight": EngineConfig(block_size=4, num_blocks=11, max_model_len=40),
+    "swap": EngineConfig(block_size=4, num_blocks=11, max_model_len=40, preemption_mode="swap"),
+    "sinks": EngineConfig(block_size=4, num_blocks=40, attention_window=8, attention_sinks=4),
+    "hybrid": EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2),
+    "int8": EngineConfig(block_size=4, num_blocks=40, kv_cache_dtype="int8"),
+    "one": EngineConfig(block_size=1, num_blocks=99),
+}
+
+
+def of(kind: type[T], ops: Sequence[Op]) -> list[T]:
+    return [op for op in ops if isinstance(op, kind)]
+
+
+def alone(config: EngineConfig, prompts: list[list[int]], model: Any = None) -> list[list[int]]:
+    with Engine(model or tiny_llama(), config, keep_log=False) as engine:
+        requests = [engine.add_request(prompt, GREEDY) for prompt in prompts]
+        while engine.has_unfinished():
+            engine.step()
+        return [request.output_token_ids for request in requests]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_tokens_are_those_of_one_instance(name: str) -> None:
+    config = SETTINGS[name]
+    pair = Pair(tiny_llama(), config)
+    requests = [pair.pass_on(prompt) for prompt in PROMPTS]
+    pair.run()
+    assert [request.output_token_ids for request in requests] == alone(config, PROMPTS)
+    assert pair.held() == (0, 0)
+    sent, came = of(Send, pair.ops["prefill"]), of(Arrive, pair.ops["decode"])
+    assert len(sent) == len(of(Hold, pair.ops["prefill"])) == len(PROMPTS)
+    assert {(op.transfer, op.num_bytes) for op in sent if op.num_bytes} == {(op.transfer, op.num_bytes) for op in came}
+    assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in of(Receive, pair.ops["decode"])) > 0
+    for op in sent:  # blocks are the sender's until the receiver has said that it has them
+        earlier = pair.both[: pair.both.index(op)]
+        assert not op.num_bytes or op.transfer in [one.transfer for one in of(Arrive, earlier)]
+    awaited = {op.seq_id: (op.num_cached_tokens, op.num_tokens) for op in of(Await, pair.ops["decode"])}
+    assert all(
+        sum(awaited[r.seq_id]) == len(p) - 1 for r, p in zip(requests, PROMPTS, strict=True) if r.seq_id in awaited
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family(family: str) -> None:
+    model = from_module(tiny_model(family), tiny_tokenizer(), family)
+    config = EngineConfig(block_size=2, num_blocks=64)
+    pair = Pair(model, config)
+    requests = [pair.pass_on(prompt) for prompt in PROMPTS]
+    pair.run()
+    assert [request.output_token_ids for request in requests] == alone(config, PROMPTS, model)
+    assert of(Receive, pair.ops["decode"]) and pair.held() == (0, 0)
+
+
+def test_only_blocks_that_the_receiver_lacks_move() -> None:
+    """The second prompt shares 21 tokens with the first: 5 blocks of 4 are here, 2 more are asked for."""
+    pair = Pair(tiny_llama(), PLAIN)
+    for prompt in PROMPTS[:2]:
+        pair.pass_on(prompt)
+        pair.run()
+    first, second = of(Await, pair.ops["decode"])
+    assert (first.num_cached_tokens, first.num_tokens) == (0, 22)
+    assert (second.num_cached_tokens, second.num_tokens) == (20, 5)
+    assert [len(op.block_ids) for op in of(Send, pair.ops["prefill"])] == [6, 2]
+
+
+def test_what_is_here_in_full_moves_nothing_and_is_let_go() -> None:
+    """21 tokens: 20 can come from elsewhere, and 5 blocks of 4 are cached here."""
+    pair = Pair(tiny_llama(), PLAIN)
+    for _ in range(2):
+        request = pair.pass_on(SHARED)
+        pair.run()
+    assert [op.num_bytes for op in of(Send, pair.ops["prefill"])][1] == 0
+    assert len(of(Await, pair.ops["decode"])) == 1
+    assert request.output_token_ids == alone(PLAIN, [SHARED])[0] and pair.held() == (0, 0)
+
+
+def test_samples_and_beams_go_on_from_what_came() -> None:
+    for sampling in (
+        SamplingParams(max_tokens=6, n=3, seed=5, temperature=1.0, ignore_eos=True),
+        SamplingParams(max_tokens=6, use_beam_search=True, beam_width=3, ignore_eos=True),
+    ):
+        pair = Pair(tiny_llama(), PLAIN)
+        request = pair.pass_on(PROMPTS[0], sampling)
+        pair.run()
+        with Engine(tiny_llama(), PLAIN) as engine:
+            expected = engine.add_request(PROMPTS[0], sampling)
+            while engine.has_unfinished():
+                engine.step()
+        assert [o.output_token_ids for o in request.outputs] == [o.output_token_ids for o in expected.outputs]
+        assert pair.held() == (0, 0)
+
+
+def test_a_receiver_without_room_leaves_the_blocks_where_they_are() -> None:
+    """11 blocks there; 8 are in use, and a prompt of 23 tokens wants 6: it waits until they are free."""
+    tight = SETTINGS["tight"]
+    pair = Pair(tiny_llama(), PLAIN, tight)
+    busy = pair.decode.add_request(list(range(70, 98)), GREEDY)
+    pair.turn(pair.decode)
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    late = pair.receive(remote, PROMPTS[0])
+    pair.turn(pair.decode)
+    assert pair.held()[0] == 6 and not of(Await, pair.ops["decode"])
+    pair.run()
+    assert [busy.output_token_ids, late.output_token_ids] == alone(tight, [list(range(70, 98)), PROMPTS[0]])
+    assert len(of(Await, pair.ops["decode"])) == 1 and pair.held() == (0, 0)
+
+
+def test_those_that_have_arrived_do_not_keep_each_other_from_running() -> None:
+    """9 blocks of 4. Two prompts of 16 tokens arrive with 4 blocks each, and each needs more than the one that is left
+    to go on to its end.
+    """
+    config = EngineConfig(block_size=4, num_blocks=9, max_model_len=36)
+    prompts = [[i + j for j in range(16)] for i in (10, 40)]
+    pair = Pair(tiny_llama(), PLAIN, config)
+    sampling = SamplingParams(max_tokens=18, ignore_eos=True)
+    requests = [pair.pass_on(prompt, sampling) for prompt in prompts]
+    pair.run()
+    assert all(len(request.output_token_ids) == 18 for request in requests) and pair.held() == (0, 0)
+
+
+class Broken(LocalLink):
+    """A link on which `fault` happens to the first read."""
+
+    def __init__(self, senders: Any, fault: Any) -> None:
+        super().__init__(senders)
+        self._fault = fault
+
+    def to(self, engine_id: str) -> Any:
+        fault, self._fault = self._fault, None
+        if fault is not None:
+            fault()
+        return super().to(engine_id)
+
+
+def lose() -> None:
+    raise TransferError("lost", "the cable was pulled")
+
+
+def test_a_lost_link_is_made_up_for_by_computing() -> None:
+    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, lose))
+    requests = [pair.pass_on(prompt) for prompt in PROMPTS]
+    pair.run()
+    assert [request.output_token_ids for request in requests] == alone(PLAIN, PROMPTS)
+    (failed,) = of(TransferFailed, pair.ops["decode"])
+    assert (failed.seq_id, failed.reason, failed.detail) == (0, "lost", "the cable was pulled")
+    reasons = [op.reason for op in of(Free, pair.ops["decode"]) if op.seq_id == 0]
+    assert reasons[:6] == ["transfer_failed"] * 6
+    assert pair.held() == (6, 0), "the sender was told nothing: its lease ends it"
+
+
+def test_or_refused_where_that_is_the_policy() -> None:
+    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, lose), policy="fail")
+    requests = [pair.pass_on(prompt) for prompt in PROMPTS[:2]]
+    pair.run()
+    assert requests[0].finish_reason == "abort" and requests[0].output_token_ids == []
+    (ended,) = [op for op in of(Finish, pair.ops["decode"]) if op.reason == "abort"]
+    assert ended.detail == "its keys and values did not come: lost: the cable was pulled"
+    assert requests[1].output_token_ids == alone(PLAIN, PROMPTS[:2])[1] and pair.held()[1] == 0
+
+
+def test_a_lease_ends_and_the_blocks_come_back() -> None:
+    now = [0.0]
+    pair = Pair(tiny_llama(), PLAIN, lease=5.0, clock=lambda: now[0])
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None and pair.held() == (6, 0)
+    now[0] = 4.0
+    pair.producer.renew(remote.transfer)
+    now[0] = 8.0
+    pair.run()
+    assert pair.held() == (6, 0)
+    now[0] = 9.5
+    pair.run()
+    assert pair.held() == (0, 0) and [op.seq_id for op in of(Expire, pair.ops["prefill"])] == [0]
+    request = pair.receive(remote, PROMPTS[0])
+    pair.run()
+    assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["expired"]
+    assert request.output_token_ids == alone(PLAIN, PROMPTS)[0]
+
+
+def test_never_another_ones_text() -> None:
+    """The sender's blocks have new owners by the time of a second, a made-up, a foreign and a wide request."""
+    pair = Pair(tiny_llama(), EngineConfig(block_size=4, num_blocks=8, max_model_len=32), PLAIN)
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    pair.receive(remote, PROMPTS[0])
+    pair.run()
+    other = [90 + i for i in range(23)]
+    held = pair.send(other)
+    assert held is not None
+    bad: dict[str, RemoteBlocks] = {
+        "consumed": remote,
+        "unknown": remote._replace(transfer="t99"),
+        "out_of_range": held._replace(block_tables=[[i + 1 for i in held.block_tables[0]]]),
+        "other_layout": held._replace(layout=b"another model"),
+        "gone": held._replace(engine_id="nowhere"),
+    }
+    for reason, wrong in bad.items():
+        prompt = [33, *PROMPTS[0][1:]]
+        request = pair.receive(wrong, prompt, cache_salt=reason)
+        pair.run()
+        assert of(TransferFailed, pair.ops["decode"])[-1].reason == reason
+        assert request.output_token_ids == alone(PLAIN, [prompt])[0], reason
+    assert pair.held() == (6, 0)
+    request = pair.receive(held, other)
+    pair.run()
+    assert request.output_token_ids == alone(PLAIN, [other])[0] and pair.held() == (0, 0)
+
+
+def test_an_aborted_request_leaves_nothing_behind() -> None:
+    """Before anything was asked for, while it is on its way, and when it has arrived."""
+    pair = Pair(tiny_llama(), PLAIN)
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    request = pair.receive(remote, PROMPTS[0])
+    assert pair.decode.abort(request.request_id)
+    pair.run()
+    assert pair.held() == (6, 0)
+    request = pair.receive(remote, PROMPTS[0])
+    pair._look(pair.decode, "decode", pair.decode.step())
+    assert pair.decode.snapshot().receiving == [request.seq_id]
+    assert pair.decode.abort(request.request_id)
+    pair.run()
+    assert pair.held() == (0, 0)
+    request = pair.pass_on(PROMPTS[1])
+    pair._look(pair.decode, "decode", pair.decode.step())
+    pair._look(pair.decode, "decode", pair.decode.take_transfers())
+    assert pair.decode.snapshot().waiting == [request.seq_id] and pair.held()[1] > 0
+    assert pair.decode.abort(request.request_id)
+    pair.run()
+    assert pair.held() == (0, 0)
+
+
+def test_the_log_says_where_each_block_came_from() -> None:
+    pair = Pair(tiny_llama(), PLAIN)
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    pair.receive(remote, PROMPTS[0])
+    pair.run()
+    ops = pair.ops["decode"]
+    received = of(Receive, ops)
+    assert [op.from_block_id for op in received] == remote.block_tables[0]
+    assert [op.num_tokens for op in received] == [4, 4, 4, 4, 4, 2]  # 23 tokens, the last one is computed here
+    assert [op.block_id for op in of(Allocate, ops) if op.reason == "receive"] == [op.block_id for op in received]
+    (admit,) = of(Admit, ops)
+    assert (admit.num_cached_tokens, admit.num_external_tokens) == (0, 22)
+    arrive = of(Arrive, ops)[0]
+    assert arrive.link == "local" and 0 <= arrive.began <= arrive.ended
+
+
+def test_both_logs_hold_to_their_rules(tmp_path: Path) -> None:
+    for path in both_logs(tiny_llama(), tmp_path):
+        assert [str(finding) for finding in check(path)] == []
