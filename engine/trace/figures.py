@@ -60,7 +60,7 @@ class SequenceFigures(Struct, kw_only=True):
     status: Status = "waiting"
     finish_reason: FinishReason | None = None
     submitted_in: int  # record
-    num_cached_tokens: int = 0  # at its first admission
+    num_cached_tokens: int = 0  # at its first admission: in the pool or outside it
     num_preemptions: int = 0
     num_steps: int = 0  # that computed something of it
     computed_tokens: int = 0  # in these: more than it has where something was computed again
@@ -271,7 +271,7 @@ class RunReading:
             case Admit():
                 sequence = self._by_id[op.seq_id]
                 if not op.resumed:
-                    sequence.num_cached_tokens = op.num_cached_tokens
+                    sequence.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
                 if sequence.queue is None:
                     sequence.queue = max(0.0, self._before - self._began[op.seq_id][0])
                 sequence.status = "running"

@@ -1,12 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { rowSources } from "../../static/js/core/attention.js";
 import { counterfactual } from "../../static/js/core/counterfactual.js";
 import { blockHistory } from "../../static/js/core/history.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { connectedTo, provenanceOf } from "../../static/js/core/provenance.js";
+import { sequenceViewAt, vectorOf } from "../../static/js/core/sequence_view.js";
 import { readSelection, writeSelection } from "../../static/js/state/selection.js";
-import { evicted, forked, logOf, preempted, reused, shared } from "./histories.mjs";
-import { header, op, records } from "./log_builder.mjs";
+import { wordsOf } from "../../static/js/tell/chain.js";
+import { evicted, forked, loaded, logOf, preempted, reused, shared } from "./histories.mjs";
+import { header, op, records, recordsOf } from "./log_builder.mjs";
+import { speak } from "./words.mjs";
 
 const of = (chain, kind) => chain.links.find((link) => link.kind === kind);
 const kinds = (chain) => chain.links.map((link) => link.kind);
@@ -227,4 +231,63 @@ test("a selection travels in a link", () => {
   ])
     assert.deepEqual(readSelection(writeSelection(target)), target);
   for (const text of ["", null, "x1", "p", "p-1", "f-", "p1<"]) assert.equal(readSelection(text), null);
+});
+
+/** As `loaded`, of a run that has not stored what it loads: the operations of its first record are another's. */
+function loadedElsewhere() {
+  const log = new TraceLog(header({ num_blocks: 2 }));
+  for (const bytes of recordsOf([
+    { kind: "submit", ops: [op.submit(2, [1, 2, 4])] },
+    {
+      batch: [op.entry(2, "prefill", 2, [4])],
+      ops: [
+        op.lookupExternal(2, "load", 2, ["disk"], 0.0012, 0.009),
+        { ...op.admit(2), num_external_tokens: 2 },
+        { ...op.allocate(2, 0, 0), reason: "load" },
+        op.load(2, 0, 0, "h0", "disk"),
+        { ...op.allocate(2, 1, 1), reason: "admission" },
+        op.write(2, 2, 1),
+        op.sample(2),
+      ],
+    },
+  ]))
+    log.append(bytes);
+  return log;
+}
+
+test("a key that was stored and came back leads to where it was loaded, and to where it was written", () => {
+  speak("en");
+  const chain = provenanceOf(loaded(), 5, { position: 1 }, { seq: 2 });
+  const { go, medium, here, position } = of(chain, "loaded");
+  assert.deepEqual({ go, medium, here, position }, { go: 5, medium: "cpu", here: true, position: 1 });
+  assert.deepEqual([of(chain, "written").go, of(chain, "written").seq, of(chain, "written").copied], [1, 0, false]);
+  assert.equal(of(chain, "decision").why, "load");
+  assert.match(wordsOf(of(chain, "loaded")).lines[0], /stored outside the pool, it came back from CPU memory\.$/);
+});
+
+test("a key that another run computed says so, and has no writer, no vector and no row here", () => {
+  speak("en");
+  const log = loadedElsewhere();
+  const chain = provenanceOf(log, 1, { position: 1 }, { seq: 2 });
+  assert.deepEqual([of(chain, "loaded").go, of(chain, "loaded").here], [1, false]);
+  assert.equal(of(chain, "written"), undefined);
+  assert.match(
+    wordsOf(of(chain, "loaded")).lines[0],
+    /was loaded from disk\. Another run computed it, whose log is not/,
+  );
+  const view = sequenceViewAt(log, 1, 2, 0, 0);
+  assert.deepEqual([vectorOf(view, "k", 1), vectorOf(view, "q", 1)], [undefined, null]);
+  assert.deepEqual(
+    rowSources(view).map((source) => source?.record ?? null),
+    [null, null, 1],
+  );
+});
+
+test("a sequence says what was found outside the pool, with both numbers of the decision", () => {
+  speak("en");
+  const chain = provenanceOf(loadedElsewhere(), 1, { seq: 2 });
+  const words = wordsOf(of(chain, "outside"));
+  assert.equal(words.second, "loaded");
+  assert.match(words.lines[0], /loading 1\.2\u2009ms, computing again 9\u2009ms\.$/);
+  assert.deepEqual(of(chain, "outside").select, { record: 1, op: 0 });
 });

@@ -5,6 +5,7 @@ import { inWords } from "../../static/js/tell/operations.js";
 import { phaseSentencesOf } from "../../static/js/tell/phase_sentence.js";
 import { plainSentencesOf } from "../../static/js/tell/plain_sentence.js";
 import { sentencesOf } from "../../static/js/tell/sentence.js";
+import { loaded } from "./histories.mjs";
 import { header, op, records, recordsOf } from "./log_builder.mjs";
 import { speak } from "./words.mjs";
 
@@ -165,4 +166,37 @@ test("that a sequence waits is told once, not in every step", () => {
     /seq 1 waits/,
     "who knows the words reads every decision",
   );
+});
+
+test("what came from outside the pool is told with both numbers, and what went there", () => {
+  const log = loaded();
+  const whole = (index) => sentencesOf(log, index, null).map(inWords).join(" ");
+  const plain = (index) => plainSentencesOf(log, index, null).map(inWords).join(" ");
+  assert.ok(
+    whole(5).startsWith(
+      "The next 2 tokens of seq 2 were found outside the pool. Loading: about 1.2\u2009ms; computing again: 9\u2009ms. " +
+        "Block 1 of seq 2 came from CPU memory.",
+    ),
+    whole(5),
+  );
+  assert.ok(
+    plain(5).startsWith(
+      "The next 2 tokens of seq 2 had been computed before, and their keys and values kept outside the pool. " +
+        "Fetching: about 1.2\u2009ms. Computing again: 9\u2009ms. " +
+        "1 block (1) of seq 2 comes from CPU memory, already full.",
+    ),
+    plain(5),
+  );
+  assert.match(plain(5), /Only the other 1 was computed/);
+  assert.match(whole(1), /1 full block \(0\) copied to CPU memory\./);
+  assert.match(plain(1), /A copy of 1 full block \(0\) is kept in CPU memory/);
+  assert.doesNotMatch(whole(3), /outside the pool/); // nothing was there
+  const phase = (index, name) => phaseSentencesOf(log, index, name, null).map(inWords).join(" ");
+  assert.match(
+    phase(5, "schedule"),
+    /found outside the pool\. Loading: about 1\.2\u2009ms; computing again: 9\u2009ms\./,
+  );
+  assert.match(phase(5, "schedule"), /0 of its tokens cached\. 2 more come from outside the pool\./);
+  assert.match(phase(5, "allocate"), /Block 1 of seq 2 came from CPU memory\./);
+  assert.match(phase(1, "sample"), /1 full block \(0\) copied to CPU memory\./);
 });

@@ -4,6 +4,7 @@
 import { sightOf } from "./groups.js";
 import { slotOf } from "./metrics.js";
 import { attentionRow } from "./sequence_view.js";
+import { isElsewhere } from "./slot_origins.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} Log
@@ -66,7 +67,8 @@ export function rowSources(view) {
       const place = [tables[view.group], ...tables]
         .map((table) => slotOf(table, view.blockSize, position))
         .find(Boolean);
-      sources[position] = place ? log.slotOrigin(place.slot, later ?? index) : null;
+      const origin = place ? log.slotOrigin(place.slot, later ?? index) : null;
+      sources[position] = isElsewhere(origin) ? null : origin;
     }
   }
   return sources;

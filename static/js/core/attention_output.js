@@ -2,6 +2,7 @@
 // beside the vector that the engine captured. Pure.
 
 import { attentionRow, originOf, sequenceViewAt, vectorOf } from "./sequence_view.js";
+import { isElsewhere } from "./slot_origins.js";
 
 /**
  * @typedef {import("./sequence_view.js").SequenceView} SequenceView
@@ -36,7 +37,8 @@ export function weightedSum(weights, values, count = weights.length) {
 export function queryAt(view, position) {
   if (position === view.query) return { view, query: position };
   const origin = originOf(view, position);
-  const then = origin && sequenceViewAt(view.log, origin.record, origin.seq_id, view.layer, view.head);
+  if (!origin || isElsewhere(origin)) return null;
+  const then = sequenceViewAt(view.log, origin.record, origin.seq_id, view.layer, view.head);
   return then ? { view: then, query: origin.position } : null;
 }
 

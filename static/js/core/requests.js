@@ -22,7 +22,7 @@ const FEW = 5; // steps, and sequences, of the short lists
  * @property {number} lane seconds that it waited among its client's requests before it was submitted
  * @property {number} prompt tokens
  * @property {number} output tokens chosen; a fork's begin with those of its parent
- * @property {number} hit tokens found in the prefix cache at its first admission
+ * @property {number} hit tokens found at its first admission, in the pool or outside it
  * @property {number | null} queue seconds, see `timesOf`
  * @property {number | null} ttft seconds
  * @property {number | null} tpot seconds
@@ -88,7 +88,7 @@ class Counts {
     if (!row) return;
     if (op.type === "lookup" && row.end === "waiting") row.missed = this.#sinceEviction(op);
     else if (op.type === "admit") {
-      if (!op.resumed) row.hit = op.num_cached_tokens;
+      if (!op.resumed) row.hit = op.num_cached_tokens + (op.num_external_tokens ?? 0);
       row.end = "running";
     } else if (op.type === "preempt") {
       row.preempted += 1;

@@ -3,6 +3,7 @@
 import { groupOfLayer, RELEASED } from "./groups.js";
 import { tokenLabels } from "./labels.js";
 import { slotOf } from "./metrics.js";
+import { isElsewhere } from "./slot_origins.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
@@ -105,6 +106,9 @@ export function originOf(view, position) {
   return place ? view.log.slotOrigin(place.slot, view.index) : null;
 }
 
+/** Whether the view's record computed it. @param {SequenceView} view @param {import("./log.js").Origin} origin */
+export const isFresh = (view, origin) => origin.record === view.index && !origin.loaded;
+
 /**
  * One vector of `position`: kind "k" or "v" from the cache, "q" only for tokens computed in this record. Float32Array,
  * or null when it does not exist, or `undefined` when its capture is not here.
@@ -112,8 +116,9 @@ export function originOf(view, position) {
  */
 export function vectorOf(view, kind, position) {
   let origin = originOf(view, position);
-  if (kind === "q" && origin && origin.record !== view.index) origin = null;
+  if (kind === "q" && origin && !isFresh(view, origin)) origin = null;
   if (!origin) return null;
+  if (isElsewhere(origin)) return undefined;
   const arrays = view.log.layer(origin.record, view.layer);
   if (!arrays) return undefined;
   const packed = view.log.packedIndex(origin.record, origin.seq_id, origin.position);

@@ -17,6 +17,9 @@ import { sameBytes } from "./state_tables.js";
  * @typedef {Origin & {at: number}} Arrival `at`: the record in which it came to its slot
  */
 
+/** Whether another run computed it, so that no record here has its arrays. @param {Origin | null} origin */
+export const isElsewhere = (origin) => origin?.loaded?.here === false;
+
 export class SlotOrigins {
   /** @type {Map<number, Arrival[]>} by slot, ascending in `at` */
   #history = new Map();

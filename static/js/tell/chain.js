@@ -125,6 +125,19 @@ const WORDS = {
     second: t("chain.ref_count", { n: l.ref_count }),
     lines: [t(l.owners.length > 1 ? "chain.owners.many" : "chain.owners.one", { n: l.owners.length })],
   }),
+  loaded: (l) => ({
+    name: t("op.load.chain"),
+    term: "offload",
+    value: recordName(l),
+    second: t(`medium.${l.medium}`),
+    lines: [
+      t(l.here ? "chain.loaded.here" : "chain.loaded.elsewhere", {
+        token: labelText(l.label),
+        position: l.position,
+        medium: t(`medium.${l.medium}`),
+      }),
+    ],
+  }),
   written: (l) => ({
     name: t("chain.written"),
     term: null,
@@ -216,6 +229,13 @@ const WORDS = {
         verdict: t(`op.lookup.verdict.${l.verdict}.chain`),
       }),
     ],
+  }),
+  outside: (l) => ({
+    name: t("op.lookup_external.chain"),
+    term: "offload",
+    value: recordName(l),
+    second: t(`op.lookup_external.verdict.${l.verdict}.chain`),
+    lines: [tell(l.parts, "long")],
   }),
   blocks: (l) => ({
     name: t("chain.blocks"),

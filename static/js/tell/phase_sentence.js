@@ -6,7 +6,17 @@ import { blockSize } from "../core/header.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
 import { givesBack } from "../core/operation_kinds.js";
-import { alsoBlocks, alsoSlot, blocksRead, briefly, chance, each, keysRead, probability } from "./sentence.js";
+import {
+  alsoBlocks,
+  alsoSlot,
+  blocksRead,
+  briefly,
+  chance,
+  each,
+  foundOutside,
+  keysRead,
+  probability,
+} from "./sentence.js";
 import { hasText } from "./words.js";
 
 /**
@@ -86,7 +96,7 @@ function schedule(at) {
   const found = each(
     log,
     at.index,
-    (op) => SCHEDULES.has(op.type) || (op.type === "lookup" && op.verdict === "hit"),
+    (op) => SCHEDULES.has(op.type) || (op.type === "lookup" && op.verdict === "hit") || foundOutside(op),
     register,
   );
   if (!batch.length) return found.length ? found : [["sentence.idle", {}]];
@@ -121,7 +131,8 @@ function allocate(at) {
     const values = { n: ids.length, block_ids: ids, before, after: before + queueChange(ops.filter(inGroup)) };
     found.push(["sentence.phase.allocate", log.groups.length > 1 ? { ...values, within: group.layers } : values]);
   });
-  for (const type of ["share", "swap_in"]) found.push(...briefly(log, index, (op) => op.type === type, register));
+  for (const type of ["share", "swap_in", "load"])
+    found.push(...briefly(log, index, (op) => op.type === type, register));
   found.push(...each(log, index, (op) => op.type === "copy", register));
   if (found.length) return found;
   const place = slotOf(table, blockSize(log.header), entry.start);
@@ -260,5 +271,6 @@ function sample(at) {
   }
   const chosen = (record.outputs ?? []).length - (output ? 1 : 0);
   if (chosen > 0) found.push(["sentence.phase.sample_others", { n: chosen }]);
+  found.push(...briefly(at.log, at.index, (op) => op.type === "store", at.register));
   return [...found, ...each(at.log, at.index, (op) => op.type === "finish", at.register)];
 }

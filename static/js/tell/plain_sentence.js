@@ -3,7 +3,7 @@
 
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
-import { blocksRead, briefly, chance, each, keysRead } from "./sentence.js";
+import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sentence.js";
 
 /**
  * @typedef {import("../core/telling.js").Part} Part
@@ -23,9 +23,9 @@ import { blocksRead, briefly, chance, each, keysRead } from "./sentence.js";
  */
 
 const EVENTS = new Set(["submit", "preempt", "copy", "choose", "adjust"]); // each is news by itself
-const TOGETHER = ["swap_in"]; // news too, all of a type at once
+const TOGETHER = ["swap_in", "load"]; // news too, all of a type at once
 const AFTER = new Set(["finish", "rank"]); // said after what is computed
-const AFTER_TOGETHER = ["fork", "release", "evict"];
+const AFTER_TOGETHER = ["fork", "release", "evict", "store"];
 
 /**
  * The texts of record `index` with their values, about the shown sequence where one must be chosen. `onlyOne`: the page
@@ -38,8 +38,8 @@ export function plainSentencesOf(log, index, shownSeq, onlyOne = false) {
   const batch = record.batch ?? [];
   const entry = batch.find((one) => one.seq_id === shownSeq) ?? batch[0];
   const found = each(log, index, (op) => EVENTS.has(op.type), "plain");
+  found.push(...each(log, index, isHit, "plain"), ...each(log, index, foundOutside, "plain"));
   for (const type of TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
-  found.push(...each(log, index, isHit, "plain"));
   const news = found.length > 0;
   const waits = (/** @type {Op} */ op) => op.type === "defer" && op.seq_id === shownSeq && !gaveWay(op);
   found.push(...each(log, index, waits, "plain")); // the stage of who waits is empty: that is why
@@ -110,7 +110,8 @@ function prefill({ log, record, entry, seq, table, end, alone }) {
     return ["sentence.plain.chunk", { ...values, done: Math.min(end, total), total, budget }];
   }
   if (seq.num_preemptions > 0) return ["sentence.plain.resumed", values];
-  if ((record.ops ?? []).some((op) => isHit(op) && "seq_id" in op && op.seq_id === entry.seq_id))
+  const isThere = (/** @type {Op} */ op) => isHit(op) || op.type === "load";
+  if ((record.ops ?? []).some((op) => isThere(op) && "seq_id" in op && op.seq_id === entry.seq_id))
     return ["sentence.plain.rest", values];
   if (entry.start > 0) return ["sentence.plain.last_chunk", values];
   return [alone ? "sentence.plain.prefill" : "sentence.plain.prefill_of", values];

@@ -19,8 +19,8 @@ import { inRegister } from "./operations.js";
  */
 
 const RARE = new Set(["preempt", "fork", "copy", "choose", "adjust"]); // said before what is computed, each by itself
-const OF_BLOCKS = ["evict", "swap_in"]; // said there too, all of a type at once
-const OF_BLOCKS_LAST = ["release"]; // all of a type at once, after it
+const OF_BLOCKS = ["evict", "swap_in", "load"]; // said there too, all of a type at once
+const OF_BLOCKS_LAST = ["release", "store"]; // all of a type at once, after it
 const LAST = new Set(["defer", "finish", "rank"]); // said after it
 
 /**
@@ -34,6 +34,7 @@ export function sentencesOf(log, index, shownSeq) {
   const entry = batch.find((e) => e.seq_id === shownSeq) ?? batch[0];
   const found = each(log, index, (op) => op.type === "submit");
   found.push(...each(log, index, (op) => RARE.has(op.type)));
+  found.push(...each(log, index, foundOutside));
   for (const type of OF_BLOCKS) found.push(...briefly(log, index, (op) => op.type === type));
   if (entry) found.push(...entrySentences(log, index, record, entry));
   for (const type of OF_BLOCKS_LAST) found.push(...briefly(log, index, (op) => op.type === type));
@@ -41,6 +42,9 @@ export function sentencesOf(log, index, shownSeq) {
   if (batch.length > 1) found.push(["sentence.others", { n: batch.length - 1 }]);
   return found.length ? found : [["sentence.idle", {}]];
 }
+
+/** Whether a store outside the pool had something, loaded or not. @param {Op} op */
+export const foundOutside = (op) => op.type === "lookup_external" && op.verdict !== "miss";
 
 /**
  * The operations that are `wanted`, one by one.

@@ -45,13 +45,22 @@ export function blockLinks(at, block, offset) {
       ? null
       : at.log.slotOrigin(block * at.state.block_size + offset, at.index);
   const writer = origin && at.state.sequences.get(origin.seq_id);
-  if (writer)
+  if (writer && origin.loaded)
+    links.push({
+      kind: "loaded",
+      fidelity: "captured",
+      ...token(writer, origin.position),
+      medium: origin.loaded.medium,
+      here: origin.loaded.here,
+      ...goTo(origin.loaded.record),
+    });
+  if (writer && origin.loaded?.here !== false)
     links.push({
       kind: "written",
       fidelity: "captured",
       ...token(writer, origin.position),
       holds: owners.some((o) => o.seq === origin.seq_id),
-      copied: origin.at !== origin.record,
+      copied: origin.at !== (origin.loaded ?? origin).record,
       ...goTo(origin.record),
     });
   if (began >= 0) links.push(...decisionLinks(at.log, events[began].record, events[began].at));

@@ -3,6 +3,7 @@
 import { heldBy, heldIn } from "../groups.js";
 import { lastOf, sequenceHistory } from "../history.js";
 import { kindOf } from "../operation_kinds.js";
+import { partsWhere } from "../operations.js";
 import { bytesLink, goTo, inGroup, lifeEvent, requestLink } from "./links.js";
 
 /** @typedef {import("./types.js").At} At */
@@ -34,6 +35,16 @@ export function ofSequence(at, id) {
       ...withoutType(lookup.op),
       ...goTo(lookup.record),
       select: { record: lookup.record, op: lookup.at },
+    });
+  const outside = lastOf(events, "lookup_external");
+  if (outside)
+    links.push({
+      kind: "outside",
+      fidelity: "captured",
+      parts: partsWhere(at.log, outside.record, (_, place) => place === outside.at),
+      verdict: outside.op.verdict,
+      ...goTo(outside.record),
+      select: { record: outside.record, op: outside.at },
     });
   const shared = heldBy(seq).filter((block) => at.state.blocks[block].ref_count > 1);
   seq.block_tables.forEach((table, group) => {

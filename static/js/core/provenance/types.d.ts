@@ -7,7 +7,7 @@ import type { Counterfactual } from "../counterfactual.js";
 import type { Label } from "../labels.js";
 import type { State, Status } from "../state_parts.js";
 import type { Part } from "../telling.js";
-import type { Lookup, Op } from "../trace.js";
+import type { Lookup, LookupExternal, Op } from "../trace.js";
 
 export type FigureName = "used" | "held" | "waste" | "cached" | "free" | "contiguous" | "token";
 
@@ -104,6 +104,7 @@ interface Kinds {
   };
   table: { seq: number; logical: number; block: number; held: boolean; from: number; to: number };
   owners: { owners: Owner[]; ref_count: number; block: number };
+  loaded: Token & { medium: "cpu" | "disk"; here: boolean }; // from outside the pool; `here`: this run had stored it
   written: Token & { holds: boolean; copied: boolean };
   decision: {
     seq: number;
@@ -126,6 +127,7 @@ interface Kinds {
   request: { seq: number; request_id: string; num_prompt_tokens: number; max_tokens: number };
   sequence: { seq: number; status: Status; num_tokens: number; num_computed_tokens: number };
   lookup: Omit<Lookup, "type">;
+  outside: { parts: Part[]; verdict: LookupExternal["verdict"] };
   blocks: { seq: number; blocks: number[]; shared: number[] };
   figure: {
     name: Exclude<FigureName, "contiguous" | "token">;

@@ -12,7 +12,7 @@ import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { phase, phasesNow } from "../../state/stage_moment.js";
 import { hovered, pointed, select, sequenceView } from "../../state/store.js";
 import { probabilityText, t } from "../../tell/words.js";
-import { fill, filling, image, imageOf, later, leftOut, sources, worstLater } from "./matrix_image.js";
+import { fill, filling, footOf, image, imageOf, later, sources, worstLater } from "./matrix_image.js";
 import { paintFlight, paintGround, paintLabels, paintPointed, paintUnknown } from "./matrix_paint.js";
 import { Proof, ProofFoot, worstCell } from "./proof.js";
 import { cellsFor } from "./rows.js";
@@ -71,7 +71,7 @@ export function Matrix() {
       notCausal
         ? html`<${NotCausal} now=${now} found=${notCausal}
       />`
-        : html`<${ProofFoot} else=${t(now && leftOut(now) ? "matrix.omitted" : "matrix.axes")} />`
+        : html`<${ProofFoot} else=${t(footOf(now))} />`
     }</p>
   </section>`;
 }

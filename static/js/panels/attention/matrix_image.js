@@ -2,6 +2,8 @@
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { canFetch, rowOf, rowSources } from "../../core/attention.js";
+import { originOf } from "../../core/sequence_view.js";
+import { isElsewhere } from "../../core/slot_origins.js";
 import { themeVersion } from "../../kit/colour.js";
 import { wantLayer } from "../../net/commands.js";
 import { sequenceView } from "../../state/store.js";
@@ -43,10 +45,22 @@ export function worstLater(count) {
  *
  * @param {View} now
  */
-export function leftOut(now) {
+function leftOut(now) {
   const first = sources.value[0];
   if (!first) return false;
   return now.log.layer(first.record, now.layer) !== null && !rowOf(now.log, first, now.layer, now.head);
+}
+
+/**
+ * What there is to say of the rows: what they are, or why some are hatched.
+ *
+ * @param {View | null} now
+ */
+export function footOf(now) {
+  if (now && leftOut(now)) return "matrix.omitted";
+  const elsewhere = (/** @type {unknown} */ source, /** @type {number} */ position) =>
+    source === null && now && isElsewhere(originOf(now, position));
+  return sources.value.some(elsewhere) ? "matrix.elsewhere" : "matrix.axes";
 }
 
 /**

@@ -1,9 +1,9 @@
 // The memory region: the map of the pool between the free queue and the block tables, and the figures.
 
 import { html } from "../../kit/html.js";
-import { lazy } from "../../kit/lazy.js";
+import { lazy, lazyPanel } from "../../kit/lazy.js";
 import { Term } from "../../kit/term.js";
-import { provenance, state } from "../../state/store.js";
+import { log, provenance, record, state } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { Figures } from "./figures.js";
 import { Pool, PoolTitle } from "./pool.js";
@@ -17,6 +17,8 @@ const Region = lazy(
   () => html`<div class="region-map"></div>`,
 );
 
+const Shelves = lazyPanel(() => import("./tiers.js"), "memory");
+
 export function Panel() {
   const several = (state.value?.block_groups.length ?? 0) > 1;
   return html`<section class="region memory" aria-labelledby="memory-title" id="region-memory">
@@ -25,7 +27,7 @@ export function Panel() {
       <${PoolTitle} />
       ${inPieces.value ? html`<${Region} />` : html`<${Queues} />`}
       <${Pool} />
-      <${Legend} />
+      <div class="under-pool"><${Legend} /><${Tiers} /></div>
       ${
         provenance.value
           ? html`<a class="to-provenance"
@@ -37,6 +39,13 @@ export function Panel() {
     </div>
     <${Figures} />
   </section>`;
+}
+
+/** What lies outside the pool, where anything can; nobody else loads the code. */
+function Tiers() {
+  const tiers = (record.value ?? log.value?.records[0])?.tiers;
+  if (!tiers?.length) return null;
+  return html`<div class="tiers-room" style=${{ "--tiers": tiers.length }}><${Shelves} tiers=${tiers} /></div>`;
 }
 
 function Legend() {

@@ -202,9 +202,9 @@ function endsOf(place, piece) {
     case "swap_in":
       return [cpuBox(place, piece.cpu_block_id), own];
     case "load":
-      return [tierBox(place, piece.medium), own];
+      return [shelfBox(place, piece.medium, own), own];
     case "store":
-      return [own, tierBox(place, piece.medium)];
+      return [own, shelfBox(place, piece.medium, own)];
   }
 }
 
@@ -225,9 +225,15 @@ const queueEnd = (place, queue, end) =>
 const cpuBox = (place, id) =>
   elementBox(place, `#cpu-store [data-cpu="${id}"]`) ?? elementBox(place, "#cpu-store") ?? elementBox(place, ".tables");
 
-/** @type {(place: Place, medium: "cpu" | "disk") => Box | null} */
-const tierBox = (place, medium) =>
-  elementBox(place, `#tiers [data-medium="${medium}"]`) ?? elementBox(place, ".tables");
+/**
+ * A place on the shelf of a tier, no wider than a block.
+ *
+ * @type {(place: Place, medium: "cpu" | "disk", own: Box) => Box | null}
+ */
+function shelfBox(place, medium, own) {
+  const bar = elementBox(place, `#tiers [data-medium="${medium}"] .tier-bar`) ?? elementBox(place, ".tables");
+  return bar && { ...bar, width: Math.min(bar.width, own.width) };
+}
 
 /**
  * A block on its way, as large as where it comes from and, in the end, as where it goes.

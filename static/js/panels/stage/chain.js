@@ -15,6 +15,7 @@ const SHORT = new Set([
   "block",
   "table",
   "owners",
+  "loaded",
   "written",
   "decision",
   "freed",
@@ -23,11 +24,12 @@ const SHORT = new Set([
   "request",
   "sequence",
   "lookup",
+  "outside",
   "blocks",
   "figure",
   "contiguous",
 ]);
-const CLICKABLE = new Set(["written", "decision", "freed", "lookup"]);
+const CLICKABLE = new Set(["loaded", "written", "decision", "freed", "lookup", "outside"]);
 /** @typedef {import("../../state/store.js").ChainLink} ChainLink */
 
 const MOST = 9;

@@ -2,7 +2,8 @@
 
 import { labelText } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";
-import { isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
+import { isFresh, isReleased, originOf, vectorOf } from "../../core/sequence_view.js";
+import { isElsewhere } from "../../core/slot_origins.js";
 import { labelWidth } from "../../kit/canvas.js";
 import { fittedSize } from "../../kit/fitted.js";
 import { PHASES } from "../../state/moment.js";
@@ -129,14 +130,14 @@ export function cellOf(now, kind, position) {
 function readCell(now, kind, position) {
   const origin = originOf(now, position);
   const vector = vectorOf(now, kind, position);
-  const fresh = origin?.record === now.index;
+  const fresh = origin !== null && isFresh(now, origin);
   if (origin && vector)
     return { vector, source: `${origin.record}/${origin.seq_id}/${origin.position}`, fresh, missing: null };
   /** @type {Omit<Unknown, "missing">} */
   const absent = { vector: null, source: null, fresh };
   if (!origin) return { ...absent, missing: isReleased(now, position) ? "released" : "unwritten" };
   if (kind === "q" && !fresh) return { ...absent, missing: "gone" };
-  const coming = now.log.captureMissing(origin.record, now.layer);
+  const coming = !isElsewhere(origin) && now.log.captureMissing(origin.record, now.layer);
   return { ...absent, missing: coming ? "loading" : "uncaptured" };
 }
 
@@ -209,6 +210,7 @@ export function describe(now, position, sub) {
   else parts.push(t(now.released ? "stage.column.released" : "stage.column.unwritten"));
   if (place && now.entry?.phase === "prefill" && position < now.seq.num_cached_tokens)
     parts.push(t("stage.column.hit"));
-  if (cellOf(now, "k", position).missing === "uncaptured") parts.push(t("stage.column.uncaptured"));
+  if (cellOf(now, "k", position).missing === "uncaptured")
+    parts.push(t(isElsewhere(originOf(now, position)) ? "stage.column.elsewhere" : "stage.column.uncaptured"));
   return parts;
 }

@@ -1,0 +1,41 @@
+// What lies outside the pool: a shelf for each tier, the fastest first. Blocks come up from there, and leave copies.
+
+import { html } from "../../kit/html.js";
+import { Term } from "../../kit/term.js";
+import { tips } from "../../kit/tooltip.js";
+import { bytesText, grouped, t } from "../../tell/words.js";
+
+/** @typedef {import("../../core/trace.js").TierFigures} Tier */
+
+/** @param {{tiers: Tier[]}} props */
+export function Panel({ tiers }) {
+  return html`<ul class="tiers num" id="tiers" aria-label=${t("tiers.label")}>
+    ${tiers.map((tier) => html`<${Shelf} key=${tier.medium} tier=${tier} />`)}
+  </ul>`;
+}
+
+/** @param {{tier: Tier}} props */
+function Shelf({ tier }) {
+  const { medium, num_blocks: n, num_bytes: bytes, max_bytes: most } = tier;
+  const exact = t("tiers.exact", { bytes: grouped(bytes), most: grouped(most) });
+  return html`<li class="tier" data-medium=${medium}>
+    <${Term} id="offload">${t(`tiers.${medium}`)}<//>
+    <span class="tier-bar" aria-hidden="true"
+      ><span style=${{ width: `${Math.min(100, (100 * bytes) / Math.max(1, most))}%` }}></span></span>
+    <span class="tier-held" ...${tips([exact])}>${t("tiers.held", {
+      n,
+      held: bytesText(bytes),
+      most: bytesText(most),
+    })}</span>
+    ${tier.num_dropped ? html`<${Dropped} tier=${tier} />` : null}
+  </li>`;
+}
+
+/**
+ * Blocks that could not be kept or read, and why the last of them: in the words of the program that found it.
+ *
+ * @param {{tier: Tier}} props
+ */
+function Dropped({ tier: { num_dropped: n = 0, last_drop: why = "" } }) {
+  return html`<span class="tier-dropped">${t("tiers.dropped", { n })} <span lang="en">${why}</span></span>`;
+}
