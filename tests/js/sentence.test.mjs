@@ -189,7 +189,7 @@ test("what came from outside the pool is told with both numbers, and what went t
   );
   assert.match(plain(5), /Only the other 1 was computed/);
   assert.match(whole(1), /1 full block \(0\) copied to CPU memory\./);
-  assert.match(plain(1), /A copy of 1 full block \(0\) is kept in CPU memory/);
+  assert.match(plain(1), /A copy of 1 full block \(0\) goes to CPU memory, outside the pool\./);
   assert.doesNotMatch(whole(3), /outside the pool/); // nothing was there
   const phase = (index, name) => phaseSentencesOf(log, index, name, null).map(inWords).join(" ");
   assert.match(

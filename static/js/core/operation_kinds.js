@@ -20,7 +20,7 @@
 export const OPERATION_KINDS = {
   submit: { event: "submit", mark: () => "submit", turn: true },
   lookup: { mark: (op) => (op.num_hit_tokens > 0 ? "hit" : null), cause: true },
-  lookup_external: { cause: true },
+  lookup_external: { mark: (op) => (op.verdict === "load" ? "load" : null), cause: true },
   admit: { turn: true },
   defer: { mark: () => "defer", tone: "held" },
   reserve: { cause: true },

@@ -11,13 +11,13 @@ const KEYS = 8; // that a row must have to be called broad
 const BROAD = 0.5; // its largest weight, at most
 
 /**
- * The first record of the kinds that need no arrays: the first preemption, else the first hit in the prefix cache;
- * null when the log has neither.
+ * The first record of the kinds that need no arrays: the first preemption, else the first load from outside the pool,
+ * else the first hit in the prefix cache; null when the log has none.
  * @param {Log} log
  */
 export function tellingEvent(log) {
   const marks = marksIn(log);
-  return marks.get("preempt")?.[0] ?? marks.get("hit")?.[0] ?? null;
+  return marks.get("preempt")?.[0] ?? marks.get("load")?.[0] ?? marks.get("hit")?.[0] ?? null;
 }
 
 /**
@@ -34,10 +34,9 @@ export function firstDecodes(log) {
 }
 
 /**
- * The record at which a recording is opened: its first preemption; else its first hit in the prefix cache; else its
- * first decode step whose query, in `layer` and `head`, spreads its attention: over 8 keys or more, none with more than
- * half of it; else its first decode step (also where no arrays are here that would say how it spreads), else its last
- * record. -1: the log is empty.
+ * The record at which a recording is opened: that of `tellingEvent`; else its first decode step whose query, in `layer`
+ * and `head`, spreads its attention: over 8 keys or more, none with more than half of it; else its first decode step
+ * (also where no arrays are here that would say how it spreads), else its last record. -1: the log is empty.
  * @param {Log} log @param {number} layer @param {number} head
  */
 export function tellingRecord(log, layer, head) {

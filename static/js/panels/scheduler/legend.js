@@ -11,7 +11,7 @@ import { paintMark } from "./marks.js";
 
 const KINDS = ["waiting", "prefill", "again", "decode", "idle", "preempted", "swapped"];
 
-const MARKS = ["submit", "fork", "hit", "defer", "preempt", "finish", "abort"];
+const MARKS = ["submit", "fork", "hit", "load", "defer", "preempt", "finish", "abort"];
 
 /** The kinds and marks that this run has, drawn as on the lanes. */
 export function Legend() {

@@ -57,6 +57,12 @@ const SHAPES = {
       [x - 3.5, y + 3.5],
     ]),
   hit: (c, palette, x, y) => ring(c, palette, x, y),
+  load: (c, palette, x, y) =>
+    polygon(c, palette.v, palette.paper, [
+      [x - 4, y + 4],
+      [x, y - 4],
+      [x + 4, y + 4],
+    ]),
   defer: (c, palette, x, y) => {
     c.fillStyle = palette["ink-2"];
     c.beginPath();
