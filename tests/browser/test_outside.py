@@ -60,7 +60,7 @@ def test_a_prompt_of_an_earlier_run_is_loaded_and_the_page_says_from_where(
     expect(said).to_contain_text("Computing again: ")  # measured: the run before has computed a prompt
     expect(said).to_contain_text("3 blocks (0–2) of seq 0 come from CPU memory, already full.")
     expect(said).to_contain_text("Only the other 4 were computed")
-    expect(page.locator(".panel-foot").first).to_have_text("hatched: loaded, computed by another run")
+    expect(page.locator(".panel-foot").first).to_have_text("hatched: computed elsewhere, loaded")
     page.click('[data-position="2"]')
     loaded = page.locator('#region-provenance [data-kind="loaded"]')
     expect(loaded).to_contain_text("was loaded from CPU memory. Another run computed it, whose log is not here.")

@@ -126,12 +126,12 @@ const WORDS = {
     lines: [t(l.owners.length > 1 ? "chain.owners.many" : "chain.owners.one", { n: l.owners.length })],
   }),
   loaded: (l) => ({
-    name: t("op.load.chain"),
-    term: "offload",
+    name: t(l.medium === "instance" ? "op.receive.chain" : "op.load.chain"),
+    term: l.medium === "instance" ? null : "offload",
     value: recordName(l),
     second: t(`medium.${l.medium}`),
     lines: [
-      t(l.here ? "chain.loaded.here" : "chain.loaded.elsewhere", {
+      t(`chain.loaded.${l.here ? "here" : l.medium === "instance" ? "instance" : "elsewhere"}`, {
         token: labelText(l.label),
         position: l.position,
         medium: t(`medium.${l.medium}`),

@@ -3,6 +3,7 @@
 import type { KvTerms } from "../metrics.js";
 import type { Entry } from "../operations.js";
 import type { TraceLog } from "../log.js";
+import type { Loaded } from "../slot_origins.js";
 import type { Counterfactual } from "../counterfactual.js";
 import type { Label } from "../labels.js";
 import type { State, Status } from "../state_parts.js";
@@ -104,7 +105,7 @@ interface Kinds {
   };
   table: { seq: number; logical: number; block: number; held: boolean; from: number; to: number };
   owners: { owners: Owner[]; ref_count: number; block: number };
-  loaded: Token & { medium: "cpu" | "disk"; here: boolean }; // from outside the pool; `here`: this run had stored it
+  loaded: Token & Omit<Loaded, "record">; // from outside the pool
   written: Token & { holds: boolean; copied: boolean };
   decision: {
     seq: number;

@@ -3,7 +3,7 @@
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
-import { bytesText, grouped, t } from "../../tell/words.js";
+import { bytesText, grouped, hasText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/trace.js").TierFigures} Tier */
 
@@ -32,10 +32,12 @@ function Shelf({ tier }) {
 }
 
 /**
- * Blocks that could not be kept or read, and why the last of them: in the words of the program that found it.
+ * Blocks that could not be kept or read, and why the last of them; a later program may know more reasons.
  *
  * @param {{tier: Tier}} props
  */
 function Dropped({ tier: { num_dropped: n = 0, last_drop: why = "" } }) {
-  return html`<span class="tier-dropped">${t("tiers.dropped", { n })} <span lang="en">${why}</span></span>`;
+  const known = `tiers.why.${why}`;
+  const said = t("tiers.dropped", { n, why: hasText(known) ? t(known) : why });
+  return html`<span class="tier-dropped" tabindex="0" ...${tips([said])}>${said}</span>`;
 }
