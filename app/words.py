@@ -2,7 +2,7 @@
 answer: the benchmark page all, the other one all but those that only the benchmark page says.
 
 Words that only one panel says whose code comes late (`static/js/kit/lazy.js`) lie in its folder as `late.<code>.json`
-and are fetched as they are, with the code.
+and are fetched as they are, with the code; so is what operations are told by at length, which only such panels do.
 """
 
 from __future__ import annotations
@@ -39,6 +39,11 @@ def of_bench(here: Here, request: Request, language: str) -> Response:
     return _answer(bench_words_of, request, language)
 
 
+def of_telling(here: Here, request: Request, language: str) -> Response:
+    """The texts that tell operations at length."""
+    return _answer(long_texts, request, language)
+
+
 def _answer(words: Callable[[str], dict[str, Any]], request: Request, language: str) -> Response:
     if language not in languages():
         raise AppError("not_found", f"there are no words in {language[:20]!r}")
@@ -52,11 +57,14 @@ def _answer(words: Callable[[str], dict[str, Any]], request: Request, language: 
 ROUTES = [
     Route("GET", "/words/<language>.json", of_language),
     Route("GET", "/words/bench/<language>.json", of_bench),
+    Route("GET", "/words/telling/<language>.json", of_telling),
 ]
 
 
 def blueprint() -> flask.Blueprint:
-    """`/words/<language>.json`, and `/words/bench/<language>.json` for the benchmark page."""
+    """`/words/<language>.json`, `/words/bench/<language>.json` for the benchmark page, `/words/telling/<language>.json`
+    for panels that tell operations at length.
+    """
     return routing.blueprint("words", "", Here(), ROUTES)
 
 
@@ -66,17 +74,26 @@ def languages() -> list[str]:
 
 
 def words_of(language: str) -> dict[str, Any]:
-    """As `bench_words_of`, without what only the benchmark page says: a first visit weighs less."""
+    """As `bench_words_of`, without what only the benchmark page says, and without what tells operations at length: a
+    first visit weighs less.
+    """
     found = bench_words_of(language)
     room = _content(static_dir() / f"js/bench/words.{language}.json")
-    own = room.keys() | gain_texts(language).keys()
+    own = room.keys() | gain_texts(language).keys() | long_texts(language).keys()
     return {**found, "texts": {key: text for key, text in found["texts"].items() if key not in own}}
 
 
 def file_words_of(language: str) -> dict[str, Any]:
-    """As `words_of`, with the late words of all panels: what a page in one file needs."""
+    """As `words_of`, with all that comes late: what a page in one file needs."""
     found = words_of(language)
-    return {**found, "texts": _together({"the page": found["texts"], **_rooms("late", language)})}
+    late = {"the telling at length": long_texts(language), **_rooms("late", language)}
+    return {**found, "texts": _together({"the page": found["texts"], **late})}
+
+
+def long_texts(language: str) -> dict[str, str]:
+    """What tells operations with every number, by key."""
+    texts = telling.texts(language)
+    return {key: text for key, text in texts.items() if key.startswith("op.") and key.endswith(".long")}
 
 
 def bench_words_of(language: str) -> dict[str, Any]:

@@ -142,9 +142,10 @@ def _write_answers(folder: Path, base: str) -> None:
     for name, sheet in first_sheets(page).items():
         (folder / "static" / name).write_text(sheet, encoding="utf-8")
     (folder / "index.html").write_text(site_page(page, base), encoding="utf-8")
-    for address in ["api/model", "api/recordings", "api/lessons", *(f"words/{code}.json" for code in languages())]:
+    words = [f"words/{name}{code}.json" for code in languages() for name in ("", "telling/")]
+    for address in ["api/model", "api/recordings", "api/lessons", *words]:
         path = folder / address
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(client.get(f"/{address}").get_data())
 
 

@@ -1,4 +1,5 @@
-// Words that only a part of the page says whose code comes when it is first shown: they come with it.
+// Words that only a part of the page says whose code comes when it is first shown: they come with it. With the first of
+// them comes what tells operations at length.
 
 import { language } from "../tell/language.js";
 import { addMoreWords } from "../tell/words.js";
@@ -27,6 +28,7 @@ export async function addLateWords(panel) {
 export async function bringLateWords(code) {
   const missing = [...panels]
     .map((panel) => `static/js/panels/${panel}/late.${code}.json`)
+    .concat(panels.size ? `words/telling/${code}.json` : [])
     .filter((address) => !here.has(address));
   await Promise.all(
     missing.map(async (address) => {

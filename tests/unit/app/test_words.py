@@ -67,3 +67,11 @@ def test_late_words_come_with_the_panel_and_stand_in_a_page_in_one_file(rooms: P
     assert "a.more" not in words.bench_words_of("en")["texts"]
     whole = words.file_words_of("en")["texts"]
     assert (whole["a.tab"], whole["a.more"]) == ("A", "more, later")
+
+
+@pytest.mark.parametrize("language", words.languages())
+def test_what_tells_operations_at_length_comes_late_and_stands_in_a_page_in_one_file(language: str) -> None:
+    late = words.long_texts(language)
+    assert "op.admit.entry.new.long" in late and all(key.endswith(".long") for key in late)
+    assert not late.keys() & words.words_of(language)["texts"].keys()
+    assert late.items() <= words.file_words_of(language)["texts"].items()
