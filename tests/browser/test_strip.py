@@ -282,3 +282,15 @@ def test_nothing_of_the_stage_shifts_while_steps_come(open_page: OpenPage) -> No
     page.click("#btn-forward")
     rests(page, 1)
     assert page.locator('.token[data-position="3"]').evaluate("(e) => [e.style.left, e.style.width]") == x
+
+
+def test_a_strip_that_is_built_anew_is_scrolled_as_its_columns_are_drawn(open_page: OpenPage) -> None:
+    """Another distance has a strip of its own; the newest token stands under the newest column there too."""
+    page = open_page("/?recording=rec-moon&step=20&distance=bench", connection="replay", width=1280, height=720)
+    page.wait_for_selector(".token")
+    newest = max(positions(page))
+    assert in_sight(page, newest)
+    page.evaluate("import('/static/js/state/settings.js').then(({settings}) => { settings.distance.value = 'room'; })")
+    page.wait_for_selector(".room-regions .token")
+    page.wait_for_timeout(300)  # what would come wrong has come
+    assert in_sight(page, newest)

@@ -90,8 +90,8 @@ export function Strip() {
     layout !== null && layout.x(newest) < at + size.width && layout.x(newest) + layout.width > at;
   /** @param {number} to */
   const scroll = (to) => {
-    if (!scroller.current || to === offset.peek()) return;
-    scroller.current.scrollLeft = to;
+    if (!scroller.current) return;
+    if (scroller.current.scrollLeft !== to) scroller.current.scrollLeft = to; // a strip that is new here begins at 0
     offset.value = to;
   };
 
