@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from engine.accounting.memory import stored_bytes_per_token
 from engine.bench.errors import Cancelled
 from engine.bench.measurement import EngineWork, Measurement, Timeline
+from engine.bench.outside import outside
 from engine.bench.scenario import Observer
+from engine.bench.tiers import TierSizes
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
@@ -21,6 +23,7 @@ from engine.model.loaded import LoadedModel
 from engine.request import Request
 
 CAPTURE_EVERYTHING = 1 << 30  # bytes a step
+NO_TIERS = TierSizes()
 
 
 def run_engine(
@@ -29,6 +32,7 @@ def run_engine(
     asks: list[Ask],
     sampling: SamplingParams,
     *,
+    tiers: TierSizes = NO_TIERS,
     observer: Observer = "none",
     log_path: Path | None = None,
     on_engine: Callable[[Engine], None] = lambda _: None,
@@ -36,8 +40,9 @@ def run_engine(
 ) -> Measurement:
     """Serve all requests and say what happened.
 
-    The engine's construction is not timed. A token's time is the return of the step that chose it, after log and
-    captures are written, if they are kept. A request's time begins when it arrives, even during a step.
+    The engine's construction is not timed, nor opening its tiers. A token's time is the return of the step that chose
+    it, after log and captures are written, if they are kept. A request's time begins when it arrives, even during a
+    step.
     `on_engine` gets the engine before the first request.
 
     Raises:
@@ -46,9 +51,15 @@ def run_engine(
     """
     keep_log = observer != "none" or log_path is not None
     capture = CaptureRequest(budget_bytes=CAPTURE_EVERYTHING) if observer == "capture" else None
-    with Engine(model, config, log_path=log_path, capture=capture, keep_log=keep_log) as engine:
+    with (
+        outside(tiers, model, config) as connector,
+        Engine(model, config, log_path=log_path, capture=capture, connector=connector, keep_log=keep_log) as engine,
+    ):
         on_engine(engine)
-        return _serve(engine, asks, sampling, cancelled)
+        found = _serve(engine, asks, sampling, cancelled)
+        if found.work is not None and connector is not None:
+            found.work.estimates = connector.estimates
+        return found
 
 
 def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled: Callable[[], bool]) -> Measurement:

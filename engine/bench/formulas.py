@@ -12,6 +12,7 @@ from statistics import median
 import numpy as np
 
 from engine.bench.measurement import EngineWork, Measurement
+from engine.trace.events import Medium
 from engine.trace.goodput import SLO
 
 
@@ -113,6 +114,16 @@ def decode_part(name: str) -> Formula:
 def own_share(work: EngineWork) -> float | None:
     """The median share of a decode step outside the forward pass."""
     return median(parts.own_share for parts in work.decode_parts) if work.decode_parts else None
+
+
+def external_share(medium: Medium) -> Formula:
+    """The share of the prompts' tokens that a tier gave, at their first admissions."""
+    return of_work(lambda w: share(w.external_tokens[medium], w.asked_tokens))
+
+
+def over_estimate(what: str, q: float) -> Formula:
+    """A percentile of what steps took over what was expected; `what`: a field of Estimates. None without tiers."""
+    return of_work(lambda w: percentile(getattr(w.estimates, what), q) if w.estimates is not None else None)
 
 
 def nll(work: EngineWork) -> float | None:

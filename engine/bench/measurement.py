@@ -5,10 +5,24 @@ An engine's run fills all of it, from the records as they come and a clock; a pe
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
+from engine.bench.tiers import Estimates
+from engine.trace.events import (
+    Admit,
+    Defer,
+    Fork,
+    Load,
+    Lookup,
+    LookupExternal,
+    Medium,
+    Preempt,
+    Store,
+    Submit,
+    SwapIn,
+)
 from engine.trace.records import StepRecord, Work
 
 
@@ -88,6 +102,13 @@ class EngineWork:
     swapped_bytes: int = 0
     asked_tokens: int = 0  # of first admissions
     hit_tokens: int = 0
+    external_tokens: Counter[Medium] = field(default_factory=Counter)  # loaded, of first admissions, by tier
+    loaded_bytes: int = 0
+    stored_bytes: int = 0
+    chose_compute: int = (
+        0  # prompts, or what was left of them, that lay outside the pool and were computed all the same
+    )
+    estimates: Estimates | None = None  # None: there were no tiers
     prompt_logprobs: list[float] = field(default_factory=list)
     kv_bytes_per_token: int = 0
 
@@ -131,6 +152,12 @@ class EngineWork:
                 case Lookup() if op.seq_id not in resumed:
                     self.asked_tokens += op.num_tokens
                     self.hit_tokens += op.num_hit_tokens
+                case LookupExternal():
+                    self._ask_outside(op, op.seq_id not in resumed, record.memory.block_size)
+                case Load():
+                    self.loaded_bytes += op.num_bytes
+                case Store():
+                    self.stored_bytes += op.num_bytes
                 case Preempt():
                     self.preemptions += 1
                     self.recomputed_tokens += op.num_recompute_tokens
@@ -142,6 +169,12 @@ class EngineWork:
                     self._refuse()
                 case _:
                     pass
+
+    def _ask_outside(self, op: LookupExternal, is_first: bool, block_size: int) -> None:
+        self.chose_compute += op.verdict == "compute"
+        if op.verdict == "load" and is_first:
+            for medium in op.media:
+                self.external_tokens[medium] += block_size
 
     def _refuse(self) -> None:
         if self.refused_at_step is None:

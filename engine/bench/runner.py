@@ -200,6 +200,7 @@ class Runner:
             cell.engine,
             lane.asks,
             cell.sampling,
+            tiers=cell.tiers,
             observer="log" if self._keep_logs and cell.observer == "none" else cell.observer,
             log_path=path,
             on_engine=lambda engine: self._on_engine(cell, engine),

@@ -15,8 +15,10 @@ from msgspec import Struct
 from engine.bench.errors import BenchError
 from engine.bench.metrics import METRICS
 from engine.bench.text import Text
+from engine.bench.tiers import TierSizes
 from engine.bench.workload import Workload
 from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.connector.tiers.settings import SettingError
 from engine.trace.goodput import SLO
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -92,6 +94,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dtype: str = "float32"
     engine: dict[str, Any] = {}
     sampling: dict[str, Any] = {}
+    tiers: dict[str, Any] = {}  # outside the pool, empty when a run begins: `TierSizes`
     observer: Observer = "none"
     baselines: list[str] = []  # variants that the others are compared with, point by point
     compare_tokens: bool = True  # every variant must give the tokens of the first baseline (else: the first variant)
@@ -113,10 +116,11 @@ class Cell(Struct, frozen=True, kw_only=True):
     workload: Workload
     engine: EngineConfig
     sampling: SamplingParams
+    tiers: TierSizes
     observer: Observer
 
 
-_ROOTS = ("model", "dtype", "observer", "workload", "engine", "sampling")
+_ROOTS = ("model", "dtype", "observer", "workload", "engine", "sampling", "tiers")
 
 
 def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
@@ -148,9 +152,10 @@ def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
             workload=msgspec.convert(tree["workload"], Workload),  # type: ignore[arg-type]
             engine=msgspec.structs.replace(engine, seed=scenario.seed),
             sampling=sampling.checked(),
+            tiers=msgspec.convert(tree["tiers"], TierSizes).checked(),
             observer=msgspec.convert(tree["observer"], Observer),  # type: ignore[arg-type]
         )
-    except (msgspec.ValidationError, ConfigError) as error:
+    except (msgspec.ValidationError, ConfigError, SettingError) as error:
         raise BenchError(f"{where}: {error}") from error
 
 

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import numpy as np
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from engine.bench.errors import BenchError
 
 FIRST_ID = 300  # lower ids are special tokens and single bytes, in the shipped models and most others
+HASH_TOKENS = 512  # that one hash of a trace stands for
+TRACES = Path(__file__).parent / "traces"
 Length = int | tuple[int, int]  # a number of tokens, or both ends of a range that one is drawn from
 Encode = Callable[[str], list[int]]
 
@@ -103,7 +108,17 @@ class Texts(_Workload, frozen=True, kw_only=True, tag="texts"):
     output_tokens: int
 
 
-Workload = Random | SharedPrefix | FewShot | MultiTurn | Tree | LateLong | Texts
+class Trace(_Workload, frozen=True, kw_only=True, tag="trace"):
+    """Requests of a real service, made smaller: `traces/README.md`. All lengths are divided by `scale`."""
+
+    name: str  # of the file, without its ending
+    num_requests: int  # the first ones that are short enough
+    scale: Annotated[int, Meta(ge=1, le=HASH_TOKENS)]
+    most_tokens: int  # in and out together, after the division
+    stretch: float  # of the time between requests
+
+
+Workload = Random | SharedPrefix | FewShot | MultiTurn | Tree | LateLong | Texts | Trace
 
 
 def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode | None = None) -> list[Ask]:
@@ -144,6 +159,8 @@ def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode |
             if encode is None:
                 raise BenchError("this workload is made of texts, and the model has no tokenizer")
             return [draw.ask(encode(text), workload.output_tokens) for text in workload.texts]
+        case Trace():
+            return _traced(workload, draw)
 
 
 class _Draw:
@@ -164,6 +181,11 @@ class _Draw:
     def tokens(self, length: Length) -> list[int]:
         found: list[int] = self.generator.integers(FIRST_ID, self._vocab_size, self.length(length)).tolist()
         return found
+
+    def tokens_of(self, key: int, length: int) -> list[int]:
+        """The same for the same key, whenever they are asked for."""
+        generator = np.random.default_rng([self._seed, key])
+        return generator.integers(FIRST_ID, self._vocab_size, length).tolist()  # type: ignore[no-any-return]
 
     def ask(self, prompt: list[int], output_tokens: Length, **when: float | int | bool | None) -> Ask:
         self._num_asks += 1
@@ -188,6 +210,36 @@ def _random(workload: Random, draw: _Draw) -> list[Ask]:
         for ask in asks
         for copy in range(workload.copies)
     ]
+
+
+class _Row(Struct, frozen=True):
+    """A request of a trace; `timestamp`: milliseconds."""
+
+    timestamp: float
+    input_length: int
+    output_length: int
+    hash_ids: list[int]
+
+
+def _traced(workload: Trace, draw: _Draw) -> list[Ask]:
+    try:
+        lines = (TRACES / f"{workload.name}.jsonl").read_bytes().splitlines()
+    except OSError:
+        found = ", ".join(sorted(path.stem for path in TRACES.glob("*.jsonl")))
+        raise BenchError(f"there is no trace {workload.name}; there are {found}") from None
+    asks: list[Ask] = []
+    began: float | None = None
+    for row in (msgspec.json.decode(line, type=_Row) for line in lines):
+        num_in, num_out = (max(1, length // workload.scale) for length in (row.input_length, row.output_length))
+        if len(asks) == workload.num_requests or num_in + num_out > workload.most_tokens:
+            continue
+        began = row.timestamp if began is None else began
+        blocks = [draw.tokens_of(hash_id, HASH_TOKENS // workload.scale) for hash_id in row.hash_ids]
+        prompt = [token for block in blocks for token in block][:num_in]
+        asks.append(draw.ask(prompt, num_out, at=(row.timestamp - began) / 1000 * workload.stretch))
+    if len(asks) < workload.num_requests:
+        raise BenchError(f"the trace {workload.name} has {len(asks)} requests of at most {workload.most_tokens} tokens")
+    return asks
 
 
 def _few_shot(workload: FewShot, draw: _Draw) -> list[Ask]:

@@ -11,7 +11,21 @@ from engine.bench import formulas
 from engine.bench.formulas import Context
 from engine.bench.measurement import EngineWork, Measurement, RequestTimes, Timeline
 from engine.bench.metrics import METRICS
-from engine.trace.events import Admit, Defer, Fork, Lookup, Preempt, Submit, SwapIn
+from engine.bench.tiers import Estimates
+from engine.trace.events import (
+    Admit,
+    Defer,
+    ExternalVerdict,
+    Fork,
+    Load,
+    Lookup,
+    LookupExternal,
+    Medium,
+    Preempt,
+    Store,
+    Submit,
+    SwapIn,
+)
 from engine.trace.goodput import SLO
 from engine.trace.records import BatchEntry, Memory, Output, Phase, PromptLogprob, StepRecord, Timing, Work
 
@@ -230,3 +244,36 @@ def test_a_timeline_knows_whose_token_it_is() -> None:
 def test_every_metric_has_a_title_and_every_title_a_metric(language: str) -> None:
     titles = json.loads((Path(formulas.__file__).parent / "words" / f"{language}.json").read_text(encoding="utf-8"))
     assert list(titles) == list(METRICS) and all(titles.values())
+
+
+def test_what_came_from_outside_the_pool() -> None:
+    """Blocks of 4: two from CPU and one from disk of a prompt of 20, 8 and 4 of 40 asked for; what comes back after a
+    preemption is loaded too, and was asked for before. Of the second prompt what lay outside was computed.
+    """
+
+    def asked(seq_id: int, verdict: ExternalVerdict, media: list[Medium]) -> LookupExternal:
+        found = 4 * len(media)
+        return LookupExternal(seq_id=seq_id, verdict=verdict, num_tokens=16, num_found_tokens=found, media=media)
+
+    def lookup(seq_id: int) -> Lookup:
+        return Lookup(seq_id=seq_id, verdict="miss", num_tokens=20, num_hit_tokens=0, num_shared_tokens=0, block_ids=[])
+
+    load = Load(seq_id=0, logical=0, block_id=0, block_hash=b"x", medium="cpu", num_bytes=100)
+    store = Store(block_id=0, block_hash=b"y", medium="cpu", num_bytes=30)
+    run = worked(
+        step([], ops=[lookup(0), asked(0, "load", ["cpu", "cpu", "disk"]), load, store]),
+        step([], ops=[lookup(1), asked(1, "compute", ["disk"]), store]),
+        step([], ops=[Admit(seq_id=0, num_cached_tokens=0, resumed=True), asked(0, "load", ["cpu"]), load]),
+    )
+    assert value("cpu_hit_rate", run) == pytest.approx(8 / 40) and value("disk_hit_rate", run) == pytest.approx(4 / 40)
+    assert (value("loaded_bytes", run), value("stored_bytes", run), value("chose_compute", run)) == (200, 60, 1)
+
+
+def test_estimates_beside_what_was_taken() -> None:
+    """Loads took 1, 2 and 6 times what was expected: the median 2, nine tenths of the way 2 + 0.8 · 4."""
+    run = worked()
+    assert value("load_over_estimate_p50", run) is None, "there were no tiers"
+    assert run.work is not None
+    run.work.estimates = Estimates(loads=[1.0, 6.0, 2.0], prefills=[])
+    assert value("load_over_estimate_p50", run) == 2 and value("load_over_estimate_p90", run) == pytest.approx(5.2)
+    assert value("prefill_over_estimate_p50", run) is None

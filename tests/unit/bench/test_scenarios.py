@@ -46,7 +46,7 @@ def test_a_headline_names_no_length_that_its_axis_does_not_have(name: str) -> No
 def test_there_is_a_scenario_for_each_question() -> None:
     wanted = """cache-over-length contiguous-or-paged block-size prefill-saturation decode-batch prefix-sharing
     parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
-    against-transformers against-no-cache runner-noise guard step-parts
+    against-transformers against-no-cache runner-noise guard step-parts kv-tiers
     gpu-decode"""
     assert set(scenario_ids()) == set(wanted.split())
 
@@ -93,6 +93,8 @@ def test_mistakes_are_told_in_one_sentence() -> None:
     )
     assert "Expected `int`, got `str`" in _wrong(axis={**axis, "values": ["many"]})
     assert "temperature must be between 0 and 100, not -1.0" in _wrong(sampling={"temperature": -1.0})
+    assert "“much” is no size" in _wrong(tiers={"cpu": "much"})
+    assert "unknown field `tape`" in _wrong(tiers={"tape": "1MiB"})
     headline = {"title": TEXT, "metric": "seconds", "variant": "paged", "at": 1, "against": "none"}
     assert "3 is not on the axis" in _wrong(headlines=[{**headline, "at": 3}])
     assert "paged is not a baseline" in _wrong(headlines=[{**headline, "against": "paged"}])

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from engine.bench.errors import BenchError
 from engine.bench.workload import (
     FIRST_ID,
+    TRACES,
     FewShot,
     LateLong,
     MultiTurn,
     Random,
     SharedPrefix,
     Texts,
+    Trace,
     Tree,
     Workload,
     requests_of,
@@ -21,6 +25,7 @@ from engine.bench.workload import (
 from engine.model.sampling import sample_seed
 
 VOCAB = 8192
+MOONCAKE = "mooncake-conversation"
 WORKLOADS: list[Workload] = [
     Random(num_requests=5, prompt_tokens=(4, 9), output_tokens=(2, 6), rate=3.0),
     SharedPrefix(num_requests=3, prefix_tokens=6, suffix_tokens=(1, 4), output_tokens=2),
@@ -32,6 +37,7 @@ WORKLOADS: list[Workload] = [
     LateLong(
         num_requests=2, prompt_tokens=3, output_tokens=4, long_tokens=20, long_output_tokens=1, at_step=7
     ),
+    Trace(name="mooncake-conversation", num_requests=20, scale=32, most_tokens=300, stretch=0.5),
 ]  # fmt: skip
 
 
@@ -98,7 +104,7 @@ def test_a_tree_has_a_request_for_each_leaf() -> None:
 
 
 def test_the_long_prompt_comes_late() -> None:
-    *others, late = requests_of(WORKLOADS[-1], VOCAB, 0)
+    *others, late = requests_of(WORKLOADS[-2], VOCAB, 0)
     assert (late.late, late.at_step, len(late.prompt)) == (True, 7, 20)
     assert not any(ask.late or ask.at_step for ask in others)
 
@@ -112,3 +118,28 @@ def test_texts_need_a_tokenizer_and_random_tokens_a_vocabulary() -> None:
     ]
     with pytest.raises(BenchError, match="a vocabulary of 128 tokens is too small"):
         requests_of(WORKLOADS[0], 128, 0)
+
+
+def test_a_trace_keeps_what_its_requests_share_and_when_they_come() -> None:
+    """The first 40 rows: lengths divided by 32, at least 1, time by 2; equal leading hashes are equal tokens."""
+    asks = requests_of(Trace(name=MOONCAKE, num_requests=40, scale=32, most_tokens=9999, stretch=0.5), VOCAB, 0)
+    rows = [json.loads(line) for line in (TRACES / f"{MOONCAKE}.jsonl").read_text().splitlines()[:40]]
+    assert [len(ask.prompt) for ask in asks] == [row["input_length"] // 32 for row in rows]
+    assert [ask.output_tokens for ask in asks] == [max(1, row["output_length"] // 32) for row in rows]
+    assert asks[-1].at > 0 and [ask.at for ask in asks] == [row["timestamp"] / 1000 / 2 for row in rows]
+    for one, row in zip(asks, rows, strict=True):
+        for other, beside in zip(asks, rows, strict=True):
+            pairs = enumerate(zip(row["hash_ids"], beside["hash_ids"], strict=False))
+            equal = next((i for i, (a, b) in pairs if a != b), None)
+            shared = next((i for i, (a, b) in enumerate(zip(one.prompt, other.prompt, strict=False)) if a != b), None)
+            assert equal is None or shared == 16 * equal or min(map(len, (one.prompt, other.prompt))) <= 16 * equal
+
+
+def test_a_trace_leaves_out_what_is_too_long_and_says_what_it_lacks() -> None:
+    few = requests_of(Trace(name=MOONCAKE, num_requests=9, scale=64, most_tokens=60, stretch=1.0), VOCAB, 0)
+    assert len(few) == 9 and max(len(ask.prompt) + ask.output_tokens for ask in few) <= 60
+    assert few[0].at == 0, "time begins with the first that is there"
+    with pytest.raises(BenchError, match="has 240 requests of at most 9999 tokens"):
+        requests_of(Trace(name=MOONCAKE, num_requests=999, scale=32, most_tokens=9999, stretch=1.0), VOCAB, 0)
+    with pytest.raises(BenchError, match="no trace nothing; there are mooncake-conversation"):
+        requests_of(Trace(name="nothing", num_requests=1, scale=32, most_tokens=99, stretch=1.0), VOCAB, 0)

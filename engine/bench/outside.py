@@ -1,0 +1,94 @@
+"""Blocks outside the pool while a workload runs: a store that begins empty, and how good its estimates turn out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from engine.bench.errors import BenchError
+from engine.bench.tiers import Estimates, TierSizes
+from engine.config import EngineConfig
+from engine.connector.base import KVConnectorMetadata
+from engine.connector.offloading import OffloadingConnector, may_offload
+from engine.connector.tiers.settings import DiskSetting, parse_size
+from engine.connector.tiers.tiers import Loaded, Tiers
+from engine.model.loaded import LoadedModel
+from engine.scheduling.sequence import Sequence
+
+
+@contextmanager
+def outside(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Iterator[WatchedConnector | None]:
+    """A connector to an empty store, the disk's in a folder that is deleted again; None: no tier is asked for.
+
+    Raises:
+        BenchError: an engine with these settings has no blocks that could be kept.
+    """
+    if sizes == TierSizes():
+        yield None
+        return
+    if not may_offload(config):
+        raise BenchError("tiers keep blocks with a hash: strategy paged, with prefix caching")
+    with TemporaryDirectory(prefix="kvtheater-bench-") as folder:
+        disk = DiskSetting(Path(folder), parse_size(sizes.disk)) if sizes.disk else None
+        tiers = WatchedTiers(parse_size(sizes.cpu) if sizes.cpu else None, disk)
+        try:
+            yield WatchedConnector(tiers, model, config)
+        finally:
+            tiers.close()
+
+
+class WatchedTiers(Tiers):
+    """Adds up what reading takes."""
+
+    read_seconds = 0.0
+
+    def load(self, key: bytes) -> Loaded | None:
+        found = super().load(key)
+        if found is not None:
+            self.read_seconds += found.seconds
+        return found
+
+
+class WatchedConnector(OffloadingConnector):
+    """Compares each step's estimates with what the step took."""
+
+    def __init__(self, tiers: WatchedTiers, model: LoadedModel, config: EngineConfig) -> None:
+        super().__init__(tiers, model, config)
+        self.estimates = Estimates()
+        self._watched = tiers
+        self._read: dict[int, float] = {}  # seconds, by sequence that waits
+        self._step: list[tuple[float | None, float]] = []  # expected and taken so far, of the sequences admitted in it
+
+    def get_num_new_matched_tokens(self, request: Sequence, num_computed_tokens: int) -> tuple[int | None, bool]:
+        before = self._watched.read_seconds
+        found = super().get_num_new_matched_tokens(request, num_computed_tokens)
+        if took := self._watched.read_seconds - before:
+            self._read[request.seq_id] = took
+        return found
+
+    def update_state_after_alloc(
+        self, request: Sequence, block_tables: list[list[int]], num_external_tokens: int
+    ) -> None:
+        operation = self.matched(request)[1]
+        read = self._read.pop(request.seq_id, 0.0)
+        if num_external_tokens and operation is not None:
+            self._step.append((operation.load_seconds, read))
+        super().update_state_after_alloc(request, block_tables, num_external_tokens)
+
+    def start_load_kv(self, meta: KVConnectorMetadata) -> None:
+        began = time.perf_counter()
+        super().start_load_kv(meta)
+        placing = time.perf_counter() - began
+        expected = [seconds for seconds, _ in self._step]
+        if expected and None not in expected:
+            self.estimates.loads.append((placing + sum(read for _, read in self._step)) / sum(s for s in expected if s))
+        self._step = []
+
+    def note_prefill(self, num_tokens: int, seconds: float) -> None:
+        per_token = self._watched.speeds.seconds_per_prefill_token(self._layout)
+        if per_token is not None:
+            self.estimates.prefills.append(seconds / (num_tokens * per_token))
+        super().note_prefill(num_tokens, seconds)
