@@ -36,7 +36,7 @@ from engine.resolve import resolve_for
 from engine.scheduling.scheduler import Scheduler
 from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.scheduling.transfers import Came
-from engine.trace.events import Adjust, Choose, KVRole, Op
+from engine.trace.events import Adjust, Choose, KVRole, Load, Op, SwapIn, SwapOut
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
@@ -321,17 +321,21 @@ class Engine:
         slices, batch = self._pack(scheduled)
         t1 = time.perf_counter()
         # 2) prepare: moves first, so that copies exist and swapped blocks are safe before anything is written
-        moves = self._cache.take_moves()
+        moves, is_filled = self._cache.take_moves(), False
+        transfers = self._connector.build_connector_meta(self._ops)
         try:
             self._runner.move_blocks(moves)
             moved = time.perf_counter()
-            transfers = self._connector.build_connector_meta(self._ops)
             self._connector.start_load_kv(transfers)
+            is_filled = True
             loaded = time.perf_counter()
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
             result = self._runner.execute(slices, self.capture)
         except Exception as error:
-            self._give_up(scheduled, error)
+            moved_ops = [] if is_filled else [op for op in self._ops if isinstance(op, Load | SwapIn | SwapOut)]
+            # nobody may find blocks by the name of what did not come into them
+            self._cache.lose([op.block_id for op in moved_ops if not isinstance(op, SwapOut)])
+            self._give_up([s.seq_id for s, _, _ in scheduled] + [op.seq_id for op in moved_ops], error)
             raise
         t2 = loaded + result.prepare_seconds
         t3 = time.perf_counter()
@@ -484,11 +488,14 @@ class Engine:
             )
         return slices, batch
 
-    def _give_up(self, scheduled: list[ScheduledSequence], error: Exception) -> None:
-        """Abort the batch of a failed step: no sequence may go on with blocks that the step promised to write."""
-        for sequence, _, _ in scheduled:
-            request = self._stage.requests.get(sequence.request_id)
-            if request is not None:
+    def _give_up(self, seq_ids: list[int], error: Exception) -> None:
+        """Abort the batch of a failed step, and whose content was to be moved: no sequence may go on with blocks that
+        the step promised to fill.
+        """
+        for seq_id in seq_ids:
+            completion = self._stage.live.get(seq_id)
+            if completion is not None:
+                request = self._stage.requests[completion.sequence.request_id]
                 self._stage.end(request, "abort", f"the step failed: {type(error).__name__}")
         self._append_record("abort")
 

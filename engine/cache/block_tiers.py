@@ -13,6 +13,8 @@ from torch import Tensor
 from engine.cache.block_moves import MOVES, BlockMoves, Tier
 from engine.cache.kv_store import KVStore
 
+BLOCKS_AT_ONCE = 32  # whose content is gathered on the device before it is copied from there
+
 
 class BlockTiers:
     """One group's tensors in each tier, all with the block as their first dimension, in the same order."""
@@ -48,8 +50,10 @@ class BlockTiers:
 
     def take(self, block_ids: Sequence[int]) -> list[memoryview]:
         """The content of blocks, `bytes_per_block` bytes each: of every tensor, in order, what it has of the block."""
-        if not block_ids:
-            return []
+        pieces = [block_ids[i : i + BLOCKS_AT_ONCE] for i in range(0, len(block_ids), BLOCKS_AT_ONCE)]
+        return [content for piece in pieces for content in self._take(piece)]
+
+    def _take(self, block_ids: Sequence[int]) -> list[memoryview]:
         pools = self._pools["device"]
         place = torch.tensor(block_ids, device=pools[0].device) - self._first["device"]
         parts = [pool.index_select(0, place).reshape(len(block_ids), -1).view(torch.uint8) for pool in pools]

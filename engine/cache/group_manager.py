@@ -246,9 +246,15 @@ class GroupManager:
             if block.block_hash is None:
                 yield logical, block
 
-    def _evict(self, block_id: int, eviction: Eviction, seq_id: int, lost: bool = True) -> None:
+    def lose(self, block_id: int) -> None:
+        """The block, if it is of this group, has not the content that its hash names."""
+        block = self.pool.blocks.get(block_id)
+        if block is not None and block.block_hash:
+            self._evict(block_id, self.pool.uncache(block), None, lost=False)
+
+    def _evict(self, block_id: int, eviction: Eviction, seq_id: int | None, lost: bool = True) -> None:
         """Report that a hash was taken; `lost`: there was content behind it that a later prompt may miss."""
-        if lost:
+        if lost and seq_id is not None:
             self.evicted.add(eviction.block_hash, LostBlock(block_id, self.record_index, seq_id))
         self.emit(
             Evict(

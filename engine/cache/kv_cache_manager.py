@@ -125,6 +125,12 @@ class KVCacheManager(CacheBooks):
             group.cache(seq_id, tables, num_full, token_ids, chain)
         tables.num_hashed = num_full
 
+    def lose(self, block_ids: Iterable[int]) -> None:
+        """Blocks did not get the content that was to be put into them: their hashes leave the cache."""
+        for group in self.groups:
+            for block_id in block_ids:
+                group.lose(block_id)
+
     def take_moves(self) -> list[BlockMoves]:
         """What the KV store has to do before this step's forward pass, for each group of layers; handed over once."""
         return [group.moves.take() for group in self.groups]

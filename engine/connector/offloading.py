@@ -8,6 +8,7 @@ verified while scheduling, so a block that counts as loaded is at hand: a damage
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from engine.scheduling.sequence import Sequence as Request
 from engine.trace.events import Cache, LookupExternal, Medium, Op, Store
 from engine.trace.records import TierFigures
 
+logger = logging.getLogger(__name__)
 SLOWER: dict[Medium, int] = {"cpu": 0, "disk": 1}
 
 
@@ -42,8 +44,10 @@ NOTHING = Found(0, None, [], None)
 
 
 def may_offload(config: EngineConfig) -> bool:
-    """Whether such an engine has blocks with a hash, and they are what they should be."""
-    return config.strategy == "paged" and config.enable_prefix_caching and config.fault is None
+    """Whether such an engine has blocks with a hash, they are what they should be, and nobody may learn from what is
+    found outside the pool what was asked elsewhere.
+    """
+    return config.strategy == "paged" and config.enable_prefix_caching and config.fault is None and not config.private
 
 
 class OffloadingConnector(KVConnector):
@@ -67,6 +71,7 @@ class OffloadingConnector(KVConnector):
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         found = self._found.get(request.seq_id)
         if found is None or found.num_computed_tokens != num_computed_tokens:
+            self._found.clear()  # of one that was asked for before and waits: its blocks would stay in memory
             found = self._found[request.seq_id] = self._find(request, num_computed_tokens)
         loading = found.loading
         return (loading.end - loading.first) * self._books.block_size if loading else 0, False
@@ -103,6 +108,12 @@ class OffloadingConnector(KVConnector):
         self._tiers.speeds.note_placing(num_bytes, time.perf_counter() - begin)
 
     def wait_for_save(self, meta: KVConnectorMetadata) -> None:
+        try:
+            self._save(meta)
+        except (RuntimeError, MemoryError):  # a block that is not kept costs a prefill, a step that fails a request
+            logger.exception("full blocks could not be copied out of the pool")
+
+    def _save(self, meta: KVConnectorMetadata) -> None:
         for group, cache in enumerate(self._kv_caches):
             missing: dict[bytes, tuple[int, bytes]] = {}
             for index, block_id, block_hash in meta.saves:

@@ -163,6 +163,7 @@ class DiskTier:
             if there == size and key not in self._refused:
                 return False
             self.book.evicted(held.make_room(disk_bytes(size)))
+            there = self._size(held.root, key)  # it may have gone with them
             held.add(disk_bytes(size), 1)  # before there is a file: see `shared_folder`
             try:
                 self._put(held, key, [header_of(key, payload), payload])

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
-from engine.connector.offloading import OffloadingConnector
+from engine.connector.base import KVConnectorMetadata
+from engine.connector.offloading import OffloadingConnector, may_offload
 from engine.connector.tiers.settings import DiskSetting
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
@@ -211,3 +212,50 @@ def test_a_private_log_hides_what_would_name_a_stored_block(tiers: Tiers) -> Non
     with Engine(tiny_llama(), SETTINGS["plain"]) as plain:
         shown = {op.block_hash for op in run(plain)[1] if isinstance(op, Cache)}
     assert names and not names & shown
+
+
+class Failing(OffloadingConnector):
+    """A device without memory, once."""
+
+    fails = ""
+
+    def start_load_kv(self, meta: KVConnectorMetadata) -> None:
+        if self.fails == "load" and meta.loads:
+            self.fails = ""
+            raise RuntimeError("out of memory")
+        super().start_load_kv(meta)
+
+    def _save(self, meta: KVConnectorMetadata) -> None:
+        if self.fails == "save" and meta.saves:
+            self.fails = ""
+            raise RuntimeError("out of memory")
+        super()._save(meta)
+
+
+def test_what_could_not_be_loaded_is_found_by_nobody(tiers: Tiers) -> None:
+    config = SETTINGS["plain"]
+    expected, _ = run(with_tiers(tiny_llama(), config, tiers), PROMPTS[:1])
+    connector = Failing(tiers, tiny_llama(), config)
+    with Engine(tiny_llama(), config, connector=connector) as engine:
+        connector.fails = "load"
+        lost = engine.add_request(PROMPTS[0], GREEDY)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            engine.step()
+        engine.check_integrity()
+        assert lost.finish_reason == "abort" and engine.snapshot() == snapshot_of(log_of(engine).state_now())
+        assert not any(engine.snapshot().block_hashes)
+        outputs, ops = run(engine, PROMPTS[:1])
+        assert outputs == expected and of(Load, ops)
+
+
+def test_a_copy_that_fails_costs_no_request(tiers: Tiers) -> None:
+    config = SETTINGS["plain"]
+    connector = Failing(tiers, tiny_llama(), config)
+    connector.fails = "save"
+    with Engine(tiny_llama(), config, connector=connector) as engine:
+        outputs, ops = run(engine)
+    assert outputs == run(Engine(tiny_llama(), config))[0] and of(Store, ops)
+
+
+def test_a_private_run_takes_no_part() -> None:
+    assert may_offload(SETTINGS["plain"]) and not may_offload(replace(SETTINGS["plain"], private=True))
