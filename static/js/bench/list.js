@@ -10,7 +10,7 @@ import { dropped, goTo, recordsOf, scenarios } from "./store.js";
 /** @type {Record<string, string[]>} */
 const GROUPS = {
   against: ["against-no-cache", "against-transformers"],
-  cache: ["cache-over-length", "prefix-sharing", "parallel-sampling", "beam-search"],
+  cache: ["cache-over-length", "prefix-sharing", "kv-tiers", "parallel-sampling", "beam-search"],
   blocks: ["contiguous-or-paged", "block-size", "kv-heads", "kv-dtype-error", "kv-dtype-speed"],
   scheduling: ["arrivals", "chunked-prefill", "preemption"],
   compute: ["prefill-saturation", "decode-batch", "step-parts", "gpu-decode"],

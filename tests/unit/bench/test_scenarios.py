@@ -7,6 +7,7 @@ import re
 import msgspec
 import pytest
 
+from app.paths import static_dir
 from engine.bench.errors import BenchError
 from engine.bench.peers import PEERS, make_peer
 from engine.bench.scenario import SCENARIOS, cell_of, check, find_scenario, read_scenario, scenario_ids
@@ -49,6 +50,13 @@ def test_there_is_a_scenario_for_each_question() -> None:
     against-transformers against-no-cache runner-noise guard step-parts kv-tiers
     gpu-decode"""
     assert set(scenario_ids()) == set(wanted.split())
+
+
+def test_the_page_lists_each_scenario_with_those_of_its_kind() -> None:
+    """What is in no group of its list stands under "Others"."""
+    listed = (static_dir() / "js" / "bench" / "list.js").read_text(encoding="utf-8")
+    groups = re.search(r"const GROUPS = \{(.*?)\};", listed, re.DOTALL)
+    assert groups and sorted(re.findall(r'"([a-z-]+)"', groups[1])) == scenario_ids()
 
 
 def test_the_point_comes_before_the_variant_and_slots_become_blocks() -> None:
