@@ -19,7 +19,7 @@ from engine import __version__
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
 from engine.cache.kv_cache_manager import KVCacheManager
-from engine.config import EngineConfig, SamplingParams
+from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector
 from engine.intake import Intake, RequestError, RequestSpec
 from engine.machine import machine_facts
@@ -118,6 +118,8 @@ class Engine:
             resolved.swap_space,
             bytes_of_groups,
         )
+        if connector is not None and (self.config.strategy != "paged" or self.config.fault is not None):
+            raise ConfigError("keys and values outside the pool go with strategy paged and an engine without a fault")
         self._connector = connector or KVConnector()
         self._connector.register_kv_caches(self._cache, self._runner.kv_caches, self._ops.append)
         self._scheduler = Scheduler(

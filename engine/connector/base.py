@@ -24,7 +24,7 @@ from engine.cache.block_tiers import BlockTiers
 from engine.cache.incoming import Loading
 from engine.connector.link import TransferError
 from engine.scheduling.sequence import Sequence as Request
-from engine.trace.events import LookupExternal, Op
+from engine.trace.events import FinishReason, LookupExternal, Op
 from engine.trace.records import TierFigures
 
 
@@ -102,7 +102,7 @@ class KVConnector:
     ) -> None:
         """The request was admitted, and has its blocks."""
 
-    def request_finished(self, request: Request, block_tables: list[list[int]]) -> float | None:
+    def request_finished(self, request: Request, block_tables: list[list[int]], reason: FinishReason) -> float | None:
         """See `engine.scheduling.connector_protocol.Connector`."""
         return None
 

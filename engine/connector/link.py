@@ -6,8 +6,10 @@ Blocks are the sender's until the receiver has said that it has them.
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from engine.trace.events import TransferFault
@@ -29,7 +31,15 @@ class RemoteBlocks(NamedTuple):
     transfer: str
     layout: bytes  # what their numbers mean (`engine.connector.layout`)
     num_tokens: int  # computed
+    text: bytes  # which tokens these are (`text_of`)
     block_tables: list[list[int]]  # of each group of layers; RELEASED where a block is gone
+
+
+def text_of(token_ids: Sequence[int], cache_salt: str | None) -> bytes:
+    """A name for leading tokens and their salt: the keys and values of one text are no other's."""
+    salt = b"" if cache_salt is None else b"\x01" + cache_salt.encode()
+    body = struct.pack(f"<Q{len(token_ids)}q", len(token_ids), *token_ids)
+    return blake2b(body + salt, digest_size=16, person=b"kvt-transfer").digest()
 
 
 class Sender(Protocol):

@@ -24,7 +24,7 @@ from engine.connector.tiers.tiers import Tiers
 from engine.model.loaded import LoadedModel
 from engine.resolve import resolve_for
 from engine.scheduling.sequence import Sequence as Request
-from engine.trace.events import Cache, LookupExternal, Medium, Op, Store
+from engine.trace.events import Cache, FinishReason, LookupExternal, Medium, Op, Store
 from engine.trace.records import TierFigures
 
 logger = logging.getLogger(__name__)
@@ -87,7 +87,7 @@ class OffloadingConnector(KVConnector):
         for group, payloads in enumerate(found.payloads):
             self._loads += [(group, block_tables[group][logical], data) for logical, data in payloads.items()]
 
-    def request_finished(self, request: Request, block_tables: list[list[int]]) -> float | None:
+    def request_finished(self, request: Request, block_tables: list[list[int]], reason: FinishReason) -> float | None:
         self._found.pop(request.seq_id, None)
         return None
 

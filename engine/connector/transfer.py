@@ -24,9 +24,9 @@ from typing import Literal, NamedTuple
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.incoming import Loading, Source
 from engine.connector.base import Books, Finished, KVConnector, Received, Sent
-from engine.connector.link import Link, RemoteBlocks, TransferError
+from engine.connector.link import Link, RemoteBlocks, TransferError, text_of
 from engine.scheduling.sequence import Sequence as Request
-from engine.trace.events import RELEASED, LookupExternal, Op
+from engine.trace.events import RELEASED, FinishReason, LookupExternal, Op
 
 FailurePolicy = Literal["recompute", "fail"]
 LEASE = 30.0  # seconds
@@ -47,6 +47,8 @@ class Pull(NamedTuple):
     remote: RemoteBlocks
     wanted: list[tuple[int, int]]  # group, block id there
     places: list[tuple[int, int]]  # group, block id here
+    is_whole: bool  # whether the sender names each block that is needed
+    is_of_text: bool  # whether the sender's tokens are the sequence's
 
 
 class Now:
@@ -90,6 +92,7 @@ class TransferConnector(KVConnector):
         self._remotes: dict[str, RemoteBlocks] = {}  # by transfer: what was said of those still to be asked for
         self._matched: dict[int, tuple[int, Loading | None]] = {}  # by sequence
         self._pulled: dict[int, Future[Received]] = {}
+        self._since: dict[int, float] = {}  # when it was begun
         self._asked: dict[int, Pull] = {}  # by sequence: whose sender waits to hear that it may let go
 
     def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
@@ -98,17 +101,23 @@ class TransferConnector(KVConnector):
 
     # The side that sends
 
-    def request_finished(self, request: Request, block_tables: list[list[int]]) -> float | None:
-        self._forget(request.seq_id)
-        if request.kv_role != "kv_producer" or request.transfer is None or not request.has_output:
+    def request_finished(self, request: Request, block_tables: list[list[int]], reason: FinishReason) -> float | None:
+        self._forget(request)
+        is_whole = reason in ("stop", "length") and request.has_output
+        if request.kv_role != "kv_producer" or request.transfer is None or not is_whole:
             return None
+        if request.transfer in self._held or request.transfer in self._over:
+            return None  # a name stands for one transfer
         blocks = frozenset((g, i) for g, table in enumerate(block_tables) for i in table if i != RELEASED)
         with self._lock:
             self._held[request.transfer] = Held(request.seq_id, blocks)
             self._until[request.transfer] = self._clock() + self._lease
         tables = [list(table) for table in block_tables]
         computed = request.num_computed_tokens
-        self._offers[request.transfer] = RemoteBlocks(self.engine_id, request.transfer, self.layout, computed, tables)
+        text = text_of(request.token_ids[:computed], request.cache_salt)
+        self._offers[request.transfer] = RemoteBlocks(
+            self.engine_id, request.transfer, self.layout, computed, text, tables
+        )
         return self._lease
 
     def take_offer(self, transfer: str) -> RemoteBlocks | None:
@@ -151,7 +160,7 @@ class TransferConnector(KVConnector):
         raise TransferError("unknown", f"there is no transfer {transfer}")
 
     def _end(self, transfer: str, received: bool) -> None:
-        self._held.pop(transfer), self._until.pop(transfer)
+        self._held.pop(transfer), self._until.pop(transfer), self._offers.pop(transfer, None)
         self._over[transfer] = received
         while len(self._over) > REMEMBERED:
             del self._over[next(iter(self._over))]
@@ -192,13 +201,24 @@ class TransferConnector(KVConnector):
             for logical, source in sources.items():
                 wanted.append((group, source.block_id))
                 places.append((group, block_tables[group][logical]))
-        pull = self._asked[request.seq_id] = Pull(request.seq_id, remote, wanted, places)
+        is_whole = all(block_id >= 0 for _, block_id in wanted)
+        text = text_of(request.token_ids[: remote.num_tokens], request.cache_salt)
+        pull = Pull(request.seq_id, remote, wanted, places, is_whole, text == remote.text)
+        self._asked[request.seq_id] = pull
+        self._since[request.seq_id] = self._clock()
         self._pulled[request.seq_id] = self._pulls.submit(self._pull, pull)
 
     def get_finished(self) -> Finished:
         received = list[Received]()
-        for seq_id in [seq_id for seq_id, future in self._pulled.items() if future.done()]:
-            received.append(self._pulled.pop(seq_id).result())
+        for seq_id, future in list(self._pulled.items()):
+            if future.done():
+                received.append(future.result())
+            elif self._clock() - self._since[seq_id] > self._lease:  # by now the sender has let go
+                error = TransferError("late", f"nothing came within {self._lease:g} s")
+                now = time.perf_counter()
+                received.append(Received(seq_id, [], error, self._link.name, now, now))
+        for one in received:
+            self._pulled.pop(one.seq_id), self._since.pop(one.seq_id)
         expired = list[int]()
         with self._lock:
             sent = list(self._sent)
@@ -213,10 +233,10 @@ class TransferConnector(KVConnector):
         size = self._books.block_size
         first = first_token // size
         sources: list[dict[int, Source]] = []
-        for group, table in enumerate(remote.block_tables):
+        for group in range(len(self._kv_caches)):
+            table = remote.block_tables[group] if group < len(remote.block_tables) else []
             needed = [logical for logical in self._books.needed_blocks(group, end) if logical >= first]
-            there = [i if i < len(table) else None for i in needed]
-            sources.append({i: Source(block_id=table[i]) for i in there if i is not None})
+            sources.append({i: Source(block_id=table[i] if i < len(table) else RELEASED) for i in needed})
         return Loading(first, -(-end // size), sources, end, is_later=True)
 
     def _nothing_wanted(self, remote: RemoteBlocks) -> None:
@@ -231,12 +251,19 @@ class TransferConnector(KVConnector):
         try:
             if pull.remote.layout != self.layout:
                 raise TransferError("other_layout", "the sender is of another model, dtype or block size")
+            if not pull.is_of_text:
+                raise TransferError("other_text", "the sender's tokens are not those of the request")
+            if not pull.is_whole:
+                raise TransferError("out_of_range", "the sender does not name every block that is needed")
             sender = self._link.to(pull.remote.engine_id)
             contents = sender.read(pull.remote.transfer, pull.wanted)
             for (group, _), content in zip(pull.wanted, contents, strict=True):
                 if len(content) != self._kv_caches[group].bytes_per_block:
                     raise TransferError("lost", f"{len(content)} bytes came for a block")
-        except TransferError as error:
+        except Exception as cause:  # whatever it is, it ends this transfer and nothing else
+            error = (
+                cause if isinstance(cause, TransferError) else TransferError("lost", f"{type(cause).__name__}: {cause}")
+            )
             return Received(pull.seq_id, [], error, self._link.name, began, time.perf_counter())
         placed = [(group, block_id, data) for (group, block_id), data in zip(pull.places, contents, strict=True)]
         return Received(pull.seq_id, placed, None, self._link.name, began, time.perf_counter())
@@ -253,8 +280,12 @@ class TransferConnector(KVConnector):
             sender = self._link.to(pull.remote.engine_id)
             sender.received(pull.remote.transfer, pull.wanted if num_bytes else [], num_bytes)
 
-    def _forget(self, seq_id: int) -> None:
+    def _forget(self, request: Request) -> None:
         """The sequence is over: what was on its way for it is not wanted any more."""
+        seq_id = request.seq_id
         self._matched.pop(seq_id, None)
+        self._since.pop(seq_id, None)
+        if request.kv_role == "kv_consumer" and (remote := self._remotes.get(request.transfer or "")) is not None:
+            self._nothing_wanted(remote)
         if self._pulled.pop(seq_id, None) is not None:
             self._tell(seq_id, None, 0)

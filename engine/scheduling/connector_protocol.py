@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.scheduling.cache_protocol import Cache, Match
 from engine.scheduling.sequence import Sequence
-from engine.trace.events import LookupExternal
+from engine.trace.events import FinishReason, LookupExternal
 
 
 class Connector(Protocol):
@@ -27,7 +27,7 @@ class Connector(Protocol):
     ) -> None:
         """The request has its blocks: its tables, of each group, with those of the external tokens among them."""
 
-    def request_finished(self, request: Sequence, block_tables: list[list[int]]) -> float | None:
+    def request_finished(self, request: Sequence, block_tables: list[list[int]], reason: FinishReason) -> float | None:
         """The request is about to give up its blocks. For how many seconds it must keep them at most; None: it need
         not.
         """

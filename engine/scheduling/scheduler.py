@@ -84,6 +84,8 @@ class Scheduler:
         self._waiting = WaitingQueue(policy)
         self._running: list[Sequence] = []  # in order of admission
         self.transfers = Transfers(cache, self._waiting, emit)
+        self._num_finished = 0
+        self._stuck_at: tuple[int, ...] | None = None  # the `_changes` at which no waiting sequence could be admitted
         self._preemption = Preemption(cache, self._running, self._waiting, policy, preemption_mode, emit)
 
     @property
@@ -103,8 +105,15 @@ class Scheduler:
 
     @property
     def can_step(self) -> bool:
-        """Whether a step would do anything: not while all that is unfinished waits for another instance."""
-        return bool(self._running) or len(self._waiting) > 0
+        """Whether a step would do anything: not while all that is unfinished waits for another instance, or for blocks
+        that only another instance can free.
+        """
+        return bool(self._running) or (len(self._waiting) > 0 and self._stuck_at != self._changes)
+
+    @property
+    def _changes(self) -> tuple[int, ...]:
+        """Different after whatever may let a waiting sequence in."""
+        return (self.transfers.num_changes, len(self._waiting), self._num_finished)
 
     def add(self, sequence: Sequence, prompt_token_bytes: list[bytes], sampling: dict[str, Setting]) -> None:
         """Queue a new sequence; the last two only go into the trace.
@@ -142,6 +151,7 @@ class Scheduler:
         store, and all that is left is to choose among their tokens.
         """
         step = Step(self._max_num_batched_tokens)
+        receiving = len(self.transfers.receiving)
         # 1) running sequences first, or those that hold blocks would wait for those that want some
         self._schedule_running(step)
         # 2) hashes only now: a sequence preempted in 1 leaves no promise behind
@@ -158,7 +168,11 @@ class Scheduler:
         #    that wait have received blocks already
         if not step.batch and not step.admitted and self._running and len(self._waiting):
             self._break_deadlock(step)
-        while not step.batch and not step.admitted and not self._running and self._give_up_arrived():
+        transfers = self.transfers
+        is_idle = not step.batch and not step.admitted and not self._running and len(transfers.receiving) == receiving
+        if is_idle and (transfers.receiving or transfers.holding):
+            self._stuck_at = self._changes  # until one of these has gone
+        while is_idle and not step.admitted and self._stuck_at != self._changes and self._give_up_arrived():
             self._admit_waiting(step)
         return list(step.batch.values())
 
@@ -174,7 +188,9 @@ class Scheduler:
             sequence.num_computed_tokens = start + num_tokens
         if not self._recompute_all:
             # whom a prompt's blocks are for computes its last token again, which sees one token further back
-            kept = [s for s, _, _ in batch if s.kv_role == "kv_producer" and s.is_computed]
+            kept = [
+                s for s, _, _ in batch if s.kv_role == "kv_producer" and s.num_computed_tokens == s.num_prompt_tokens
+            ]
             cache.release(sequence.seq_id for sequence, _, _ in batch if sequence not in kept)
 
     def append_token(self, sequence: Sequence, token_id: int, sampled_token_id: int | None = None) -> None:
@@ -229,7 +245,7 @@ class Scheduler:
         """A waiting or running sequence is done; its blocks are freed. Not between `schedule` and `commit`."""
         seq_id, lease = sequence.seq_id, None
         if self.connector is not None:
-            lease = self.connector.request_finished(sequence, self._cache.block_tables(seq_id))
+            lease = self.connector.request_finished(sequence, self._cache.block_tables(seq_id), reason)
         if sequence.status == "running":
             self._running.remove(sequence)
         elif sequence.status == "receiving":
@@ -241,6 +257,7 @@ class Scheduler:
             self._cache.free(seq_id, "finish")
             self._cache.forget(seq_id)
         sequence.status = "finished"
+        self._num_finished += 1
         self._emit(Finish(seq_id=seq_id, reason=reason, detail=detail))
         if lease is not None:
             assert sequence.transfer is not None
@@ -464,7 +481,9 @@ class Scheduler:
         """Blocks for the largest piece of a waiting sequence that one step could take."""
         num_swapped, hits, loading = self._cache.num_swapped_tokens(sequence.seq_id), (), None
         start = num_swapped
-        if not num_swapped:
+        if sequence.seq_id in self.transfers.arrived:
+            start = sequence.num_computed_tokens
+        elif not num_swapped:
             outside = ask_outside(self.connector, self._cache, sequence, look_up(self._cache, sequence))
             start, hits, loading = outside.end, outside.match.hits, outside.loading
         num_tokens = sequence.num_tokens - start

@@ -46,6 +46,7 @@ class Transfers:
         self.receiving: dict[int, Awaited] = {}  # by seq_id, in the order in which they began
         self.arrived: dict[int, Awaited] = {}  # those of the waiting queue that have blocks
         self.holding: dict[int, tuple[Sequence, str]] = {}
+        self.num_changes = 0  # counts what ends a wait
 
     def begin(self, sequence: Sequence, outside: External, transfer: str) -> None:
         """Give a waiting sequence its blocks, which must be there, and let it wait for what comes into them."""
@@ -59,6 +60,7 @@ class Transfers:
 
     def arrive(self, seq_id: int, came: Came) -> None:
         """Everything is in the sequence's blocks."""
+        self.num_changes += 1
         awaited = self.arrived[seq_id] = self.receiving.pop(seq_id)
         sequence = awaited.sequence
         self._cache.receive(seq_id, awaited.loading)
@@ -78,6 +80,7 @@ class Transfers:
 
     def fail(self, seq_id: int, reason: TransferFault, detail: str = "") -> Sequence:
         """What was awaited does not come, or has come and is given up: the sequence waits again, without blocks."""
+        self.num_changes += 1
         awaited = self.receiving.pop(seq_id, None)
         if awaited is None:
             awaited = self.arrived.pop(seq_id)
@@ -105,6 +108,7 @@ class Transfers:
 
     def sent(self, seq_id: int, block_ids: list[int], num_bytes: int) -> None:
         """The other instance has what it wanted of a held sequence."""
+        self.num_changes += 1
         _, transfer = self.holding.pop(seq_id)
         self._emit(Send(seq_id=seq_id, transfer=transfer, block_ids=block_ids, num_bytes=num_bytes))
         self._cache.free(seq_id, "sent")
@@ -112,6 +116,7 @@ class Transfers:
 
     def expire(self, seq_id: int) -> None:
         """Nobody wants a held sequence any more."""
+        self.num_changes += 1
         _, transfer = self.holding.pop(seq_id)
         self._emit(Expire(seq_id=seq_id, transfer=transfer))
         self._cache.free(seq_id, "expired")

@@ -40,7 +40,8 @@ Medium = Literal["cpu", "disk"]
 ExternalVerdict = Literal["load", "compute", "miss"]
 KVRole = Literal["kv_producer", "kv_consumer"]
 TransferFault = Literal[
-    "unknown", "consumed", "expired", "stale", "out_of_range", "other_layout", "lost", "late", "gone", "no_room"
+    "unknown", "consumed", "expired", "stale", "out_of_range", "other_layout", "other_text", "lost", "late", "gone",
+    "no_room",
 ]  # fmt: skip
 RELEASED = -1  # in a block table: the block that stood here was released while the sequence runs
 Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
@@ -423,6 +424,7 @@ class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
     `stale`         the blocks had other content by the time they were read
     `out_of_range`  the sender has no such blocks
     `other_layout`  the sender's numbers mean something else: another model, dtype or block size
+    `other_text`    they are keys and values of other tokens, or of another salt
     `lost`          the link failed
     `late`          the link took longer than was waited for
     `gone`          the sender ended

@@ -590,6 +590,7 @@ export const STRUCTS = {
           "lost",
           "no_room",
           "other_layout",
+          "other_text",
           "out_of_range",
           "stale",
           "unknown",

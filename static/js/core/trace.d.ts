@@ -508,6 +508,7 @@ export interface TransferFailed {
     | "lost"
     | "no_room"
     | "other_layout"
+    | "other_text"
     | "out_of_range"
     | "stale"
     | "unknown";

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
-from engine.config import EngineConfig, SamplingParams
-from engine.connector.link import LocalLink, RemoteBlocks, TransferError
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.connector.link import LocalLink, RemoteBlocks, TransferError, text_of
 from engine.engine import Engine
 from engine.model.loader import from_module
 from engine.trace.check import check
@@ -18,6 +19,7 @@ from engine.trace.events import (
     Allocate,
     Arrive,
     Await,
+    Defer,
     Expire,
     Finish,
     Free,
@@ -238,6 +240,7 @@ def test_never_another_ones_text() -> None:
     }
     for reason, wrong in bad.items():
         prompt = [33, *PROMPTS[0][1:]]
+        wrong = wrong._replace(text=text_of(prompt, reason))
         request = pair.receive(wrong, prompt, cache_salt=reason)
         pair.run()
         assert of(TransferFailed, pair.ops["decode"])[-1].reason == reason
@@ -248,6 +251,95 @@ def test_never_another_ones_text() -> None:
     assert request.output_token_ids == alone(PLAIN, [other])[0] and pair.held() == (0, 0)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda remote: remote._replace(block_tables=[]),
+        lambda remote: remote._replace(block_tables=[[0, 1]]),
+        lambda remote: remote._replace(block_tables=[[*remote.block_tables[0][:3], -1, *remote.block_tables[0][4:]]]),
+    ],
+)
+def test_a_sender_that_does_not_name_every_block_is_not_believed(change: Any) -> None:
+    pair = Pair(tiny_llama(), PLAIN)
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    request = pair.receive(change(remote), PROMPTS[0])
+    pair.run()
+    assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["out_of_range"]
+    assert request.output_token_ids == alone(PLAIN, [PROMPTS[0]])[0]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "salt"), [([33, *PROMPTS[0][1:]], None), ([*PROMPTS[0][:-1], 99], None), (PROMPTS[0], "a")]
+)
+def test_the_blocks_of_one_text_are_no_others(prompt: list[int], salt: str | None) -> None:
+    pair = Pair(tiny_llama(), PLAIN)
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    request = pair.receive(remote, prompt, cache_salt=salt)
+    pair.run()
+    assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["other_text"]
+    assert request.output_token_ids == alone(PLAIN, [prompt])[0]
+
+
+def test_a_link_that_breaks_in_any_other_way_ends_one_transfer() -> None:
+    def burst() -> None:
+        raise OSError("no route")
+
+    pair = Pair(tiny_llama(), PLAIN, link=lambda senders: Broken(senders, burst))
+    requests = [pair.pass_on(prompt) for prompt in PROMPTS[:2]]
+    pair.run()
+    assert [request.output_token_ids for request in requests] == alone(PLAIN, PROMPTS[:2])
+    assert [(op.reason, op.detail) for op in of(TransferFailed, pair.ops["decode"])] == [("lost", "OSError: no route")]
+
+
+class Never:
+    """A link on which nothing ever comes."""
+
+    def submit(self, do: Any, *arguments: Any) -> Any:
+        return Future()
+
+
+def test_what_never_comes_is_waited_for_no_longer_than_it_is_held() -> None:
+    now = [0.0]
+    pair = Pair(tiny_llama(), PLAIN, lease=5.0, clock=lambda: now[0], pulls=Never())
+    request = pair.pass_on(PROMPTS[0])
+    pair.run()
+    assert pair.decode.snapshot().receiving == [request.seq_id] and not pair.decode.can_step
+    now[0] = 5.5
+    pair.run()
+    assert [op.reason for op in of(TransferFailed, pair.ops["decode"])] == ["late"]
+    assert request.output_token_ids == alone(PLAIN, [PROMPTS[0]])[0] and pair.held() == (0, 0)
+
+
+def test_an_engine_without_room_stands_still_until_blocks_are_taken() -> None:
+    """8 blocks, of which a finished prompt keeps 6 for another instance; the next one wants 6, and says so once."""
+    pair = Pair(tiny_llama(), EngineConfig(block_size=4, num_blocks=8, max_model_len=32), PLAIN)
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    other = pair.prefill.add_request([90 + i for i in range(23)], GREEDY)
+    pair.run()
+    assert len(of(Defer, pair.ops["prefill"])) == 1 and other.output_token_ids == []
+    pair.receive(remote, PROMPTS[0])
+    pair.run()
+    assert len(other.output_token_ids) == 9 and pair.held() == (0, 0)
+
+
+def test_a_prompt_that_was_given_up_is_held_for_nobody() -> None:
+    pair = Pair(tiny_llama(), PLAIN)
+    for _ in range(2):  # the same name again is another request's
+        pair.prefill.add_request(PROMPTS[0], GREEDY, "t0", transfer="t0", kv_role="kv_producer")
+        pair._look(pair.prefill, "prefill", pair.prefill.step())
+        assert pair.prefill.abort("t0")
+        assert pair.producer.take_offer("t0") is None and pair.held() == (0, 0)
+
+
+def test_only_paged_engines_exchange_blocks() -> None:
+    for config in (EngineConfig(strategy="first_fit"), EngineConfig(strategy="concat"), EngineConfig(strategy="none")):
+        with pytest.raises(ConfigError, match="strategy paged"):
+            Pair(tiny_llama(), config)
+
+
 def test_an_aborted_request_leaves_nothing_behind() -> None:
     """Before anything was asked for, while it is on its way, and when it has arrived."""
     pair = Pair(tiny_llama(), PLAIN)
@@ -256,8 +348,8 @@ def test_an_aborted_request_leaves_nothing_behind() -> None:
     request = pair.receive(remote, PROMPTS[0])
     assert pair.decode.abort(request.request_id)
     pair.run()
-    assert pair.held() == (6, 0)
-    request = pair.receive(remote, PROMPTS[0])
+    assert pair.held() == (0, 0), "the sender was told that nobody wants them"
+    request = pair.pass_on(PROMPTS[0])
     pair._look(pair.decode, "decode", pair.decode.step())
     assert pair.decode.snapshot().receiving == [request.seq_id]
     assert pair.decode.abort(request.request_id)
