@@ -18,7 +18,7 @@ from app.serving import bind
 from tests.browser.driving import num_records, prefill, shows, step, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import GOLDEN
-from tests.browser.settling import theater_of
+from tests.browser.settling import resized, theater_of
 
 OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -165,9 +165,7 @@ def mortal() -> Iterator[Mortal]:
 
 
 def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page: OpenPage, mortal: Mortal) -> None:
-    page = open_page()
-    page.goto(f"{mortal.url}/?num_blocks=64")
-    page.wait_for_selector("#connection.live")
+    page = open_page(f"{mortal.url}/?num_blocks=64")
     page.fill("#prompt", "once upon a time")
     page.click("#btn-prefill")
     shows(page, 1)
@@ -208,9 +206,7 @@ def test_a_killed_server_leaves_a_log_to_read_and_a_way_to_start_again(open_page
 def test_who_starts_again_before_the_server_is_back_is_told_so_and_gets_a_run_when_it_is(
     open_page: OpenPage, mortal: Mortal, locale: str, stopped: str, awaited: str
 ) -> None:
-    page = open_page(locale=locale)
-    page.goto(f"{mortal.url}/?num_blocks=64")
-    page.wait_for_selector("#connection.live")
+    page = open_page(f"{mortal.url}/?num_blocks=64", locale=locale)
     page.fill("#prompt", "once upon a time")
     page.click("#btn-prefill")
     shows(page, 1)
@@ -237,8 +233,9 @@ def test_a_notice_is_put_away_and_comes_back_when_it_is_asked_for(open_page: Ope
 
 
 def test_what_is_told_covers_neither_the_text_nor_the_transport(open_page: OpenPage) -> None:
+    page = open_page("/?theater=nobody", connection="gone")
     for width, height in ((1280, 720), (1920, 1080), (768, 1024), (390, 844)):
-        page = open_page("/?theater=nobody", connection="gone", width=width, height=height)
+        resized(page, width, height)
         covered = page.evaluate(
             """() => {
               const told = document.querySelector('#notice').getBoundingClientRect();

@@ -140,8 +140,7 @@ def slow() -> Iterator[ToldServer]:
 
 def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: ToldServer) -> None:
     """By a link, and by choice beside the run that goes on; one that cannot be had leaves the run as it is."""
-    page = open_page()
-    page.goto(f"{slow.url}/?model=second")
+    page = open_page(f"{slow.url}/?model=second", until="#model-way")
     expect(page.locator("#model-way")).to_contain_text("second is getting ready:")
     slow.say("ready")
     is_on(page, "second")
