@@ -28,6 +28,17 @@ def comes_to(page: Page, expression: str, expected: Any) -> None:
     pytest.fail(f"{expression} is {found!r}, not {expected!r}")
 
 
+def settled(page: Page, expression: str) -> Any:
+    """The expression's value when it has stayed the same for a while: what is drawn, say, or where something lies."""
+    found: Any = object()
+    for _ in range(200):
+        before, found = found, page.evaluate(expression)
+        if found == before:
+            return found
+        page.wait_for_timeout(150)
+    pytest.fail(f"{expression} does not come to rest")
+
+
 def address(page: Page) -> str:
     """The address's query as soon as it says what the page shows: it follows a moment later."""
     comes_to(page, SAYS_THE_SETTINGS, True)

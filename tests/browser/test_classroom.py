@@ -72,7 +72,6 @@ def test_who_comes_in_sees_what_is_on_the_wall_and_goes_along(wall: Page, follow
     shows(phone, 2)
     wall.locator("#btn-back").click()
     shows(phone, 1)  # the record that the presenter looks back at
-    wall.select_option("#layer", "3") if wall.locator("#layer").count() else None
     assert phone.locator("#btn-step").is_hidden()  # nothing that drives
     assert phone.evaluate("document.documentElement.scrollWidth") == 390
     expect(wall.locator(".class-strip-here")).to_have_text("1 here")

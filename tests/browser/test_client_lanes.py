@@ -36,10 +36,10 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cells(page: Page) -> list[list[str]]:
-    rows = page.locator(".clients-row:not(.clients-names)")
-    return [
-        [cell.strip() for cell in rows.nth(i).locator("[role=cell]").all_inner_texts()] for i in range(rows.count())
-    ]
+    found: list[list[str]] = page.locator(".clients-row:not(.clients-names)").evaluate_all(
+        "(rows) => rows.map((row) => [...row.querySelectorAll('[role=cell]')].map((cell) => cell.innerText.trim()))"
+    )
+    return found
 
 
 def test_lanes_of_clients_lead_to_one_step_and_its_tokens_to_their_streams(open_page: OpenPage, shared: Path) -> None:

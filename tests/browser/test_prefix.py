@@ -38,11 +38,10 @@ def forked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def rows(page: Page) -> list[tuple[str, str]]:
     """(level, text) of the rows in the document."""
-    found = page.locator("[role=treeitem]")
-    return [
-        (found.nth(i).get_attribute("aria-level") or "", found.nth(i).locator(".prefix-text").inner_text())
-        for i in range(found.count())
-    ]
+    found = page.locator("[role=treeitem]").evaluate_all(
+        "(all) => all.map((row) => [row.ariaLevel, row.querySelector('.prefix-text').innerText])"
+    )
+    return [(level, text) for level, text in found]
 
 
 def test_two_prompts_that_begin_alike_are_one_branch_that_forks(open_page: OpenPage) -> None:

@@ -16,7 +16,7 @@ from app.site.export import RUNS, write_futures, write_page
 from app.site.runs import record_races
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
-from tests.browser.settling import comes_to
+from tests.browser.settling import comes_to, settled
 
 MOST_FIRST = 5_000_000  # bytes, before somebody can do something
 
@@ -142,8 +142,7 @@ def test_the_opening_plays_before_all_its_arrays_are_here_and_paints_the_same(ad
     comes_to(page, "document.querySelector('#opening-play').ariaLabel", "Pause")
     scrub(page, 8)
     painted = "document.querySelector('.opening-canvas canvas').toDataURL()"
-    page.wait_for_timeout(200)
-    before = page.evaluate(painted)
+    before = settled(page, painted)
     scrub(page, 9.8)
     page.click("#opening-play")
     comes_to(page, "document.querySelector('#opening').dataset.beat", "ask")
@@ -156,8 +155,7 @@ def test_the_opening_plays_before_all_its_arrays_are_here_and_paints_the_same(ad
     held.let_go()
     comes_to(page, "document.querySelector('#opening').dataset.beat", "again")
     scrub(page, 8)
-    page.wait_for_timeout(200)
-    assert page.evaluate(painted) == before and len(before) > 5000
+    assert settled(page, painted) == before and len(before) > 5000
 
 
 def test_a_first_visit_asks_for_few_files(visit: Page, address: str) -> None:

@@ -31,12 +31,16 @@ def positions(page: Page) -> list[int]:
 
 
 def in_sight(page: Page, position: int) -> bool:
-    token = page.locator(f'.token[data-position="{position}"]')
-    if token.count() == 0:
-        return False
-    box, window = token.bounding_box(), page.locator(".strip-scroll").bounding_box()
-    assert box and window
-    return bool(box["x"] >= window["x"] - 1 and box["x"] + box["width"] <= window["x"] + window["width"] + 1)
+    return bool(
+        page.evaluate(
+            """(position) => {
+              const token = document.querySelector(`.token[data-position="${position}"]`)?.getBoundingClientRect();
+              const sight = document.querySelector('.strip-scroll').getBoundingClientRect();
+              return Boolean(token) && token.left >= sight.left - 1 && token.right <= sight.right + 1;
+            }""",
+            position,
+        )
+    )
 
 
 @pytest.fixture(scope="module")
