@@ -20,7 +20,7 @@ from app.classroom.classrooms import Classrooms
 from app.classroom.events import CLASS_EVENTS, ClassEvents
 from app.classroom.refusing import refusal
 from app.closing import Closing
-from app.engine_face import ServedModel
+from app.engine_face import OwnTiers, ServedModel
 from app.errors import AppError, one_sentence, refusal_of
 from app.fork import Fork, change_of, config_of
 from app.jobs import Performed
@@ -76,7 +76,8 @@ class Events:
     def create(self, sid: str, message: messages.Create) -> Answer:
         self._access.own(sid)
         config = parse_config(message.config, self._settings.config)
-        theater = self._theaters.create(config, message.name, message.model)
+        own = OwnTiers(None) if message.alone else None
+        theater = self._theaters.create(config, message.name, message.model, own)
         return Answer(*theater.join(sid, 0, None, message.captures))
 
     def join(self, sid: str, message: messages.Join) -> Answer:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import requests
+import socketio
 
 from app.cli import main
 from app.live_model import LiveModel
@@ -119,6 +120,30 @@ def test_a_lesson_has_tiers_of_its_own_and_none_of_the_servers(model: LoadedMode
         assert asked == [[], [], ["miss"], ["load"], []]
         assert [figures.blocks for figures in tiers.figures()] == [0]
         client.io.disconnect()
+
+
+def test_a_run_that_is_compared_with_others_takes_no_part(model: LoadedModel, tmp_path: Path) -> None:
+    tiers = Tiers(1 << 22)
+    with serving(model, tiers) as url:
+        client = socketio.Client(serializer="msgpack")
+        client.connect(url, transports=["websocket"])
+        for alone in (False, True, True):
+            made = client.call("create", {"captures": False, "alone": alone}, timeout=60)
+            theater = made["theater"]
+            for again in (False, True):
+                if again:
+                    client.call("configure", {"theater": theater, "config": {"num_blocks": 32}}, timeout=60)
+                sampling = {"max_tokens": 4}
+                client.call(
+                    "submit", {"theater": theater, "prompts": [{"text": PROMPT}], "sampling": sampling}, timeout=60
+                )
+                client.call("step", {"theater": theater, "count": 2}, timeout=60)
+                path = tmp_path / "now.kvtrace"
+                path.write_bytes(requests.get(f"{url}/api/theaters/{theater}/trace", timeout=60).content)
+                with TraceReader(path) as log:
+                    ops = [op for i in range(len(log)) for op in log.record(i).ops]
+                assert any(isinstance(op, Load | Store) for op in ops) == (not alone)
+        client.disconnect()
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,7 @@ export interface Scenario {
   dtype: string;
   engine: Record<string, unknown>;
   sampling: Record<string, unknown>;
+  tiers: Record<string, unknown>;
   observer: "capture" | "log" | "none";
   baselines: string[];
   compare_tokens: boolean;

@@ -286,6 +286,7 @@ export interface Create {
   model?: string | null;
   name?: string;
   captures?: boolean;
+  alone?: boolean;
 }
 
 export interface Deed {

@@ -76,7 +76,8 @@ export class Theaters {
     const known = this.lanes.find((lane) => lane.name === name);
     if (known)
       return known.begin(await whenThere(() => client.ask("configure", { theater: known.theater, config, model })));
-    const about = { config, model, name: `${this.kind}: ${name}`, captures: this.captures };
+    // what the server keeps outside its pools would come back from an earlier race: each begins with nothing
+    const about = { config, model, name: `${this.kind}: ${name}`, captures: this.captures, alone: true };
     const { theater, ...begun } = await whenThere(() => client.ask("create", about));
     this.lanes.push(new Lane(name, theater, begun));
     // where no one looks at its tensors, they would only cost time
