@@ -25,6 +25,6 @@ def test_shipped_recordings_come_again_and_fork(processor: str) -> None:
         cwd=ROOT, env={**os.environ, **PROCESSORS[processor]}, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
-    found = re.findall(r"(\w+): (\d+) tokens, log probabilities within (\S+)", done.stdout)
+    found = re.findall(r"([\w-]+): (\d+) tokens, log probabilities within (\S+)", done.stdout)
     assert {name for name, *_ in found} >= {"moon", "prefix", "preemption", "samples"}
-    assert all(int(count) > 20 and float(worst) <= TOLERANCE for _, count, worst in found)
+    assert all(int(count) >= 8 and float(worst) <= TOLERANCE for _, count, worst in found)

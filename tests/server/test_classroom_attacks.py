@@ -85,6 +85,7 @@ def test_a_flood_of_events_keeps_nobody_else_waiting(room: Room, event: str, bod
     other.do("join", theater=theater)
     flood = Flood(attacker, event, body)
     try:
+        wait_for(lambda: len(flood.answers) > 20)  # it is a flood; how large it becomes depends on the machine
         for given in range(5):
             other.do("class_answer", poll=0, round=0, given=given)
             before = len(other.records())
@@ -92,7 +93,6 @@ def test_a_flood_of_events_keeps_nobody_else_waiting(room: Room, event: str, bod
             wait_for(lambda: len(other.records()) > before)  # noqa: B023
     finally:
         flood.end()
-    assert len(flood.answers) > 20  # it was a flood; how large depends on the machine
     one_sentence(flood.answers)
 
 
