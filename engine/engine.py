@@ -7,6 +7,7 @@ not thread-safe: one thread owns an engine (the log may be read from any).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +32,7 @@ from engine.model.recompute import Recomputed, RecomputeError, recompute_sequenc
 from engine.model.runner import ModelRunner
 from engine.model.served_check import check_kv_cache_dtype
 from engine.output_stage import OutputStage
+from engine.place import ALONE, Place
 from engine.request import Request
 from engine.resolve import resolve_for
 from engine.scheduling.scheduler import Scheduler
@@ -56,6 +58,9 @@ from engine.trace.redaction import Redaction
 from engine.trace.snapshot import Snapshot
 
 
+Records = Callable[[StepRecord, Capture | None], None]
+
+
 class NothingToDo(RuntimeError):
     """A step was asked for, and no sequence is waiting or running."""
 
@@ -70,6 +75,8 @@ class Engine:
         capture: which arrays to record; None = none. May be set between steps.
         connector: to keys and values outside the pool, this engine's own; None = there are none.
         keep_log: False writes no trace at all (`log` is None): for benchmarks of the bare engine.
+        place: what its ids begin with, where several engines share a log.
+        records: gets every record and its arrays, in place of a log of its own (`log` is None).
 
     Raises:
         ConfigError: settings that cannot work with this model.
@@ -85,9 +92,12 @@ class Engine:
         capture: CaptureRequest | None = None,
         connector: KVConnector | None = None,
         keep_log: bool = True,
+        place: Place = ALONE,
+        records: Records | None = None,
     ) -> None:
         self.model = model
         resolved = resolve_for(config, model.facts)
+        groups = place.plans(resolved.groups)
         self.config = resolved.config
         self.capture = capture
         self._intake = Intake(model, resolved)
@@ -101,17 +111,17 @@ class Engine:
             self.config.kv_cache_dtype,
             swap_space=resolved.swap_space,
             policy=self.config.policy,
-            groups=resolved.groups,
+            groups=groups,
             by_sequence=self.config.by_sequence,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
-        bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in resolved.groups]
+        bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in groups]
         # for the work of a step it only counts how many keys a query sees, not which
         seen_by_layers = replace(model.facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
         self._work = StepWork(seen_by_layers, kv_bytes_per_token=self._kv_bytes_per_token)
-        self.block_groups = trace_groups(resolved.groups, bytes_of_groups)
+        self.block_groups = trace_groups(groups, bytes_of_groups)
         self._cache = KVCacheManager(
-            resolved.groups,
+            groups,
             self.config.block_size,
             self.config.enable_prefix_caching,
             self._ops.append,
@@ -134,13 +144,16 @@ class Engine:
             emit=self._ops.append,
             connector=connector,
         )
-        self._stage = OutputStage(model, self.config, self._scheduler, self._ops.append)
+        self._stage = OutputStage(model, self.config, self._scheduler, self._ops.append, place)
+        self._stride = place.seq_id_stride
         self._num_requests = 0
         self._num_records = 0
         self._num_steps = 0
-        self._began = time.perf_counter()
+        self._began = time.perf_counter() if place.began is None else place.began
         redact = Redaction() if self.config.private else None
-        self.log: TraceWriter | None = TraceWriter(self._header(), log_path, redact) if keep_log else None
+        keep_log = keep_log and records is None
+        self.log: TraceWriter | None = TraceWriter(self.header(), log_path, redact) if keep_log else None
+        self._record = self.log.append if self.log is not None else records
 
     def __enter__(self) -> Self:
         return self
@@ -218,7 +231,9 @@ class Engine:
 
     def _accepted(self, specs: Items[RequestSpec]) -> list[Request]:
         stage = self._stage
-        return self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests))
+        return self._intake.accept(
+            specs, stage.next_seq_id, self._num_requests, set(stage.requests), self._stride
+        )
 
     def abort(self, request_id: str) -> bool:
         """Finish a request now. False when it is unknown or already finished."""
@@ -378,7 +393,7 @@ class Engine:
                 layers=result.layers,
                 omitted=result.omitted,
             )
-            if self.capture and self.log is not None
+            if self.capture and self._record is not None
             else None,
         )
 
@@ -533,11 +548,12 @@ class Engine:
         self._ops.clear()
         self._num_records += 1
         self._cache.tick(self._num_records, self._num_steps)
-        if self.log is not None:
-            self.log.append(record, capture)
+        if self._record is not None:
+            self._record(record, capture)
         return record
 
-    def _header(self) -> Header:
+    def header(self) -> Header:
+        """Of a log of this engine alone."""
         return Header(
             generator=f"kvtheater {__version__}",
             created=datetime.now(UTC).isoformat(timespec="seconds"),

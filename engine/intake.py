@@ -47,9 +47,14 @@ class Intake:
         self.tokenize_seconds = 0.0  # of the last `accept`: of texts into token ids
 
     def accept(
-        self, specs: Iterable[RequestSpec], first_seq_id: int, num_before: int, ids_in_use: set[str]
+        self,
+        specs: Iterable[RequestSpec],
+        first_seq_id: int,
+        num_before: int,
+        ids_in_use: set[str],
+        stride: int = 1,
     ) -> list[Request]:
-        """A request for each spec, with ascending sequence ids; all are good or none is made.
+        """A request for each spec, with sequence ids that ascend by `stride`; all are good or none is made.
 
         `num_before`: requests accepted before; seeds that are not given depend on it, not on how those were forked.
 
@@ -61,7 +66,7 @@ class Intake:
         self.tokenize_seconds = 0.0
         requests = []
         for index, spec in enumerate(specs):
-            request = self._request(spec, first_seq_id + index, num_before + index, taken)
+            request = self._request(spec, first_seq_id + index * stride, num_before + index, taken)
             taken.add(request.request_id)
             requests.append(request)
         return requests

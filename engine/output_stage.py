@@ -20,6 +20,7 @@ from engine.config import EngineConfig
 from engine.model.batch import SequenceSlice
 from engine.model.loaded import LoadedModel
 from engine.model.sampling import Sampled, Sampler
+from engine.place import ALONE, Place
 from engine.request import Request
 from engine.scheduling.scheduler import Scheduler
 from engine.trace.events import FinishReason, ForkReason, Op, Rank
@@ -30,11 +31,17 @@ class OutputStage:
     """The unfinished requests and their sequences. `emit` receives the operations of rankings."""
 
     def __init__(
-        self, model: LoadedModel, config: EngineConfig, scheduler: Scheduler, emit: Callable[[Op], None]
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        scheduler: Scheduler,
+        emit: Callable[[Op], None],
+        place: Place = ALONE,
     ) -> None:
         self.requests: dict[str, Request] = {}  # unfinished, by id, in order of submission
         self.live: dict[int, Completion] = {}  # by seq_id: what waits or runs
-        self.next_seq_id = 0
+        self.next_seq_id = place.first_seq_id
+        self._stride = place.seq_id_stride
         tokenizer = model.tokenizer
         self.token_bytes: Callable[[int], bytes] = tokenizer.token_bytes if tokenizer else lambda token_id: b""
         self.detokenize_seconds = 0.0  # of the last `take`: of the chosen ids into text
@@ -48,7 +55,7 @@ class OutputStage:
         """A request was accepted and its sequence waits."""
         self.requests[request.request_id] = request
         self.live[request.seq_id] = request.completions[0]
-        self.next_seq_id = request.seq_id + 1
+        self.next_seq_id = request.seq_id + self._stride
         if request.beams is not None:
             self._searches[request.request_id] = request
 
@@ -137,7 +144,7 @@ class OutputStage:
     def _fork(self, request: Request, parent: Completion, reason: ForkReason) -> Completion:
         seed = request.next_seed() if reason == "sample" else None
         sequence = self._scheduler.fork(parent.sequence, self.next_seq_id, request.request_id, reason, seed)
-        self.next_seq_id += 1
+        self.next_seq_id += self._stride
         child = request.fork(parent, sequence, parent.seed if seed is None else seed)
         self.live[sequence.seq_id] = child
         return child

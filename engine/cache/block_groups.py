@@ -32,6 +32,7 @@ class GroupPlan(NamedTuple):
     num_blocks: int
     first_block: int = 0  # its blocks have the ids [first_block, first_block + num_blocks), in the trace and everywhere
     one_piece: bool = False  # a sequence gets blocks beside each other, by first fit, once (strategy `first_fit`)
+    first_cpu_block: int = 0  # of the first group: the others' blocks of the CPU store follow
 
 
 class Demands(NamedTuple):

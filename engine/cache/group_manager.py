@@ -60,7 +60,7 @@ class GroupManager:
         self.retention = plan.retention
         self.one_piece = plan.one_piece
         self.pool = BlockPool(plan.num_blocks, plan.first_block)
-        self.swap_space = SwapSpace(swap_space, index * swap_space)
+        self.swap_space = SwapSpace(swap_space, plan.first_cpu_block + index * swap_space)
         self.evicted = EvictedBlocks()
         self.moves = PendingMoves()
         self.tokens_logical = 0  # computed tokens in blocks that sequences hold, once for each sequence

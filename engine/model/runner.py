@@ -98,7 +98,13 @@ class ModelRunner:
             self.kv_store = KVStore(model.layer_shapes, blocks, block_size, kind, model.device, model.dtype)
             plans = groups or [GroupPlan(list(range(len(model.layer_shapes))), frozenset(), None, num_blocks)]
             self.kv_caches = [
-                BlockTiers(self.kv_store, plan.layers, plan.first_block, swap_space, index * swap_space)
+                BlockTiers(
+                    self.kv_store,
+                    plan.layers,
+                    plan.first_block,
+                    swap_space,
+                    plan.first_cpu_block + index * swap_space,
+                )
                 for index, plan in enumerate(plans)
             ]
         except (RuntimeError, MemoryError) as error:

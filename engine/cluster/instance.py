@@ -1,0 +1,105 @@
+"""What a cluster asks of one instance, whether it is of this thread, a process of its own, or on another machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from engine.config import EngineConfig
+from engine.connector.link import RemoteBlocks
+from engine.intake import RequestSpec
+from engine.model.capture import CaptureRequest
+from engine.trace.records import BlockGroup, Capture, StepRecord
+
+Role = Literal["prefill", "decode", "mixed"]
+
+
+class InstanceGoneError(RuntimeError):
+    """The instance has ended, and nobody asked it to; the message says how, in one sentence."""
+
+
+class Ask(NamedTuple):
+    """A request for an instance; `remote`: what another one holds for it."""
+
+    spec: RequestSpec
+    remote: RemoteBlocks | None = None
+
+
+class Produced(NamedTuple):
+    """A record, as the instance counts records and steps, with its arrays, and what it now holds for others."""
+
+    record: StepRecord
+    capture: Capture | None
+    offers: list[RemoteBlocks]
+
+
+class Load(NamedTuple):
+    """What an instance has to do, after the last thing that it said."""
+
+    running: int = 0  # sequences
+    waiting: int = 0
+    receiving: int = 0
+    holding: int = 0
+    unfinished: int = 0  # requests
+    can_step: bool = False  # whether a step would do anything
+
+
+class Instance(Protocol):
+    """One engine and its pool. Called on one thread; what it produces is taken in the order in which it happened.
+
+    Every method but `close` and `take` may raise InstanceGoneError.
+    """
+
+    @property
+    def name(self) -> str:
+        """Its engine id, for the link and the log."""
+
+    @property
+    def role(self) -> Role: ...
+    @property
+    def config(self) -> EngineConfig:
+        """As resolved."""
+
+    @property
+    def block_groups(self) -> list[BlockGroup]:
+        """With the ids of its blocks in the common log."""
+
+    @property
+    def load(self) -> Load: ...
+    def check(self, specs: Sequence[RequestSpec]) -> None:
+        """Raises what `submit` would, and does nothing."""
+
+    def submit(self, asks: Sequence[Ask]) -> None:
+        """All or none, as one record.
+
+        Raises:
+            RequestError, ConfigError: why not.
+        """
+
+    def abort(self, request_id: str) -> bool:
+        """Finish a request now. False when it is unknown or already finished."""
+
+    def observe(self, capture: CaptureRequest | None) -> None:
+        """Which arrays its steps record from now on."""
+
+    def begin_turn(self) -> None:
+        """Take note of transfers that are over, then take a step if there is one to take. An instance that is a process
+        does it beside the caller. Nothing else is asked of it until the turn is over.
+        """
+
+    @property
+    def is_in_turn(self) -> bool: ...
+    @property
+    def waits_on(self) -> int | None:
+        """A file descriptor that becomes readable when it has something to say; None: it never has anything to say but
+        when it was asked.
+        """
+
+    def take(self) -> list[Produced]:
+        """What it has produced since it was asked last."""
+
+    def take_gone(self) -> str | None:
+        """Once, when it has ended without being asked to: how. What it produced before is taken first."""
+
+    def close(self) -> None:
+        """End it. Idempotent."""
