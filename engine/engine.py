@@ -57,7 +57,6 @@ from engine.trace.records import (
 from engine.trace.redaction import Redaction
 from engine.trace.snapshot import Snapshot
 
-
 Records = Callable[[StepRecord, Capture | None], None]
 
 
@@ -231,9 +230,7 @@ class Engine:
 
     def _accepted(self, specs: Items[RequestSpec]) -> list[Request]:
         stage = self._stage
-        return self._intake.accept(
-            specs, stage.next_seq_id, self._num_requests, set(stage.requests), self._stride
-        )
+        return self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests), self._stride)
 
     def abort(self, request_id: str) -> bool:
         """Finish a request now. False when it is unknown or already finished."""
