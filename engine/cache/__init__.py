@@ -5,8 +5,8 @@
 operation; what swapping does is in `swapping`. Each group has a `block_pool` (blocks, free queue, hash index) and a
 `swap_space` (blocks of the CPU store).
 
-`prefix_cache` names content by hash chains, `prefix_index` finds it in all groups, and `prefix_memory` knows why
-something was not found.
+`prefix_cache` names content by hash chains, `prefix_index` finds it in all groups (`prefix_match` says what counts as
+found), and `prefix_memory` knows why something was not found.
 
 `kv_store` has the tensors, `kv_plane` their formats. `block_tiers` moves whole blocks between the device and CPU
 memory, as `block_moves` lists them.

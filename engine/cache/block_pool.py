@@ -204,8 +204,13 @@ class BlockPool:
 
     def find(self, block_hash: bytes) -> Block | None:
         """The first cached of the blocks that carry the hash."""
+        block_id = self.find_id(block_hash)
+        return None if block_id is None else self.blocks[block_id]
+
+    def find_id(self, block_hash: bytes) -> int | None:
+        """Its id."""
         ids = self._ids_by_hash.get(block_hash)
-        return self.blocks[next(iter(ids))] if ids else None
+        return next(iter(ids)) if ids else None
 
     def cache(self, block: Block, block_hash: bytes) -> None:
         """Give a held block without a hash its hash."""

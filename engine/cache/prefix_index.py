@@ -8,6 +8,7 @@ from typing import NamedTuple
 from engine.cache.block_pool import BlockPool
 from engine.cache.guards import MisuseError
 from engine.cache.prefix_cache import HashChain, PrefixMatch
+from engine.cache.prefix_match import Held, longest_match
 from engine.cache.prefix_memory import EvictedBlocks, Explanation, LostBlock, PrefixMemory
 from engine.cache.reach import Retention
 from engine.trace.events import RELEASED
@@ -34,57 +35,24 @@ class PrefixIndex:
         self.memory = PrefixMemory()
         self.chains: dict[int, HashChain] = {}  # by seq_id
         self._shelves = shelves
+        self._held = [Held(shelf.pool.find_id, shelf.retention) for shelf in shelves]
         self._block_size = block_size
 
     def lookup(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, skip: bool) -> PrefixMatch:
-        """The longest prefix that every group has, whole blocks, at most len(token_ids) - 1 tokens.
+        """The longest prefix that every group has (`longest_match`).
 
-        One token is left out because the last token must run through the model to get logits. `skip`: nothing may hit,
-        because the logits of every token are wanted. Under a window only those blocks count that the next query sees:
-        what was before them may be gone, and is not taken if it is there.
+        `skip`: nothing may hit, because the logits of every token are wanted.
         """
         if not self.enabled:
             return PrefixMatch([], 0, "disabled")
         if skip:
             return PrefixMatch([], 0, "skipped")
-        num_blocks = (len(token_ids) - 1) // self._block_size
-        if num_blocks <= 0:
+        if len(token_ids) <= self._block_size:
             return PrefixMatch([], 0, "too_short")
-        chain = self.chain(seq_id, cache_salt)
-        while True:  # what one group lacks, the others must do without; each round is shorter than the one before
-            hits = list[list[int]]()
-            for shelf in self._shelves:
-                hits.append(self._hits(shelf, chain, token_ids, num_blocks))
-                num_blocks = len(hits[-1])
-            if not num_blocks:
-                return PrefixMatch([], 0, "miss")
-            if all(len(found) == num_blocks for found in hits):
-                return PrefixMatch(hits, num_blocks * self._block_size, "hit")
-
-    def _hits(self, shelf: Shelf, chain: HashChain, token_ids: Sequence[int], num_blocks: int) -> list[int]:
-        """What one group has of the first `num_blocks` blocks."""
-        hits: list[int] = []
-        for logical in range(num_blocks):
-            block = shelf.pool.find(chain.hash_at(logical, token_ids))
-            if block is None and shelf.retention is None:
-                break
-            hits.append(RELEASED if block is None else block.block_id)
-        if shelf.retention is not None:
-            self._seen_only(hits, shelf.retention)
-        return hits
-
-    def _seen_only(self, hits: list[int], retention: Retention) -> None:
-        """Cut `hits` to the longest beginning of which everything that its next query sees is there."""
-        first = retention.first(self._block_size)
-        sinks_end = next((i for i, block_id in enumerate(hits[:first]) if block_id == RELEASED), len(hits))
-        del hits[sinks_end:]
-        while hits:
-            begin = max(first, retention.end(len(hits) * self._block_size, self._block_size))
-            gone = next((i for i in range(len(hits) - 1, begin - 1, -1) if hits[i] == RELEASED), None)
-            if gone is None:
-                hits[first:begin] = [RELEASED] * (begin - first)
-                return
-            del hits[gone:]  # every shorter beginning with this block in it looks at it too
+        hits = longest_match(self._held, self.chain(seq_id, cache_salt), token_ids, self._block_size)
+        if not hits:
+            return PrefixMatch([], 0, "miss")
+        return PrefixMatch(hits, len(hits[0]) * self._block_size, "hit")
 
     def check_hits(self, seq_id: int, num_tokens: int, hits: Sequence[Sequence[int]]) -> None:
         """Raises MisuseError unless the blocks still hold what the lookup found, and fit within `num_tokens` tokens."""

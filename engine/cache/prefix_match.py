@@ -1,0 +1,67 @@
+"""The longest beginning of a sequence whose blocks are there in every group of layers.
+
+One answer for whoever asks: the prefix cache of an engine asks its pools, a router what the log says of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from engine.cache.prefix_cache import HashChain
+from engine.cache.reach import Retention
+from engine.trace.events import RELEASED
+
+
+class Held(NamedTuple):
+    """Where the content of one group of layers is found."""
+
+    find: Callable[[bytes], int | None]  # block hash -> block id; None: it is not there
+    retention: Retention | None  # which blocks a query needs; None: all
+
+
+def longest_match(
+    groups: Sequence[Held], chain: HashChain, token_ids: Sequence[int], block_size: int
+) -> list[list[int]]:
+    """Block ids of each group in logical order, RELEASED for those that no query after them sees; all have as many.
+
+    Whole blocks, at most len(token_ids) - 1 tokens: the last token must run through the model to get logits. Under a
+    window only those blocks count that the next query sees: what was before them may be gone, and is not taken if it is
+    there. `chain`: of `token_ids`. Empty when nothing hits.
+    """
+    num_blocks = (len(token_ids) - 1) // block_size
+    while num_blocks > 0:  # what one group lacks, the others must do without; each round is shorter than the one before
+        hits = list[list[int]]()
+        for group in groups:
+            hits.append(_hits(group, chain, token_ids, num_blocks, block_size))
+            num_blocks = len(hits[-1])
+        if num_blocks and all(len(found) == num_blocks for found in hits):
+            return hits
+    return []
+
+
+def _hits(group: Held, chain: HashChain, token_ids: Sequence[int], num_blocks: int, block_size: int) -> list[int]:
+    """What one group has of the first `num_blocks` blocks."""
+    hits: list[int] = []
+    for logical in range(num_blocks):
+        block_id = group.find(chain.hash_at(logical, token_ids))
+        if block_id is None and group.retention is None:
+            break
+        hits.append(RELEASED if block_id is None else block_id)
+    if group.retention is not None:
+        _seen_only(hits, group.retention, block_size)
+    return hits
+
+
+def _seen_only(hits: list[int], retention: Retention, block_size: int) -> None:
+    """Cut `hits` to the longest beginning of which everything that its next query sees is there."""
+    first = retention.first(block_size)
+    sinks_end = next((i for i, block_id in enumerate(hits[:first]) if block_id == RELEASED), len(hits))
+    del hits[sinks_end:]
+    while hits:
+        begin = max(first, retention.end(len(hits) * block_size, block_size))
+        gone = next((i for i in range(len(hits) - 1, begin - 1, -1) if hits[i] == RELEASED), None)
+        if gone is None:
+            hits[first:begin] = [RELEASED] * (begin - first)
+            return
+        del hits[gone:]  # every shorter beginning with this block in it looks at it too

@@ -1,0 +1,77 @@
+"""What an instance's pool holds, as its log says it: a router asks this, and never the instance.
+
+Dynamo's indexer and llm-d's do the same with vLLM's KV events: `cache` is BlockStored, `evict` is BlockRemoved. Those
+keep a tree of prefixes; a hash here covers everything before it, so a table of hashes answers alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from engine.cache.prefix_cache import HashChain
+from engine.cache.prefix_match import Held, longest_match
+from engine.cache.reach import Retention
+from engine.trace.events import Allocate, Cache, Evict, Free, Lost, Op, Release, Share
+from engine.trace.records import BlockGroup
+
+
+class PoolView:
+    """Of one instance: how many blocks are held, and where which content is. After what its log says so far, it finds
+    what the instance itself would.
+    """
+
+    def __init__(self, block_groups: Sequence[BlockGroup], block_size: int) -> None:
+        """`block_groups`: of the instance, as the common log has them."""
+        self.num_held = 0  # blocks that sequences hold, of all groups
+        self._block_size = block_size
+        # of each group: hash -> ids of the blocks that carry it, the one that was cached first comes first
+        self._ids: list[dict[bytes, dict[int, None]]] = [{} for _ in block_groups]
+        self._group_of = {
+            block_id: index
+            for index, group in enumerate(block_groups)
+            for block_id in range(group.first_block, group.first_block + group.num_blocks)
+        }
+        self._held = [
+            Held(lambda block_hash, ids=ids: next(iter(ids.get(block_hash, ())), None), _retention(group))  # type: ignore[misc]
+            for ids, group in zip(self._ids, block_groups, strict=True)
+        ]
+
+    def note(self, ops: Iterable[Op]) -> None:
+        """Take in operations of the instance, in order."""
+        for op in ops:
+            match op:
+                case Cache():
+                    ids = self._ids[self._group_of[op.block_id]]
+                    ids.setdefault(op.block_hash, {})[op.block_id] = None
+                case Evict():
+                    ids = self._ids[self._group_of[op.block_id]]
+                    del ids[op.block_hash][op.block_id]
+                    if not ids[op.block_hash]:
+                        del ids[op.block_hash]
+                case Allocate() | Share(revived=True):
+                    self.num_held += 1
+                case Free() | Release() if op.to is not None:
+                    self.num_held -= 1
+                case Lost():
+                    self.clear()
+                case _:
+                    pass
+
+    def clear(self) -> None:
+        """The instance has ended, and its pool with it."""
+        self.num_held = 0
+        for ids in self._ids:
+            ids.clear()
+
+    def match(self, token_ids: Sequence[int], chain: HashChain) -> list[list[int]]:
+        """Block ids of each group, as the instance's own lookup gives them. `chain`: hashes of `token_ids`."""
+        return longest_match(self._held, chain, token_ids, self._block_size)
+
+    def num_hit_tokens(self, token_ids: Sequence[int], chain: HashChain) -> int:
+        """Tokens that would hit: whole blocks, at most len(token_ids) - 1 tokens."""
+        hits = self.match(token_ids, chain)
+        return len(hits[0]) * self._block_size if hits else 0
+
+
+def _retention(group: BlockGroup) -> Retention | None:
+    return None if group.window is None else Retention(group.window, group.sinks, "window")

@@ -1,0 +1,225 @@
+"""Which instance takes a request.
+
+`round_robin`     each in turn.
+`least_loaded`    the smallest 4 * waiting + running, as vLLM chooses among its data-parallel engines.
+`longest_prefix`  the smallest cost in blocks. An instance that computes prompts costs what it would have to compute,
+                  one that generates costs what it would hold:
+
+    prefill blocks = (tokens queued there + tokens of this prompt that do not hit) / block_size
+    decode blocks  = blocks held there + prefill blocks
+    cost = overlap_weight * prefill blocks + decode blocks     (role prefill: the first term; decode: the second)
+
+That is Dynamo's formula (docs.nvidia.com/dynamo, "Router Design": overlap_score_weight * prefill_blocks +
+decode_blocks), which on instances for prefill orders as Mooncake's does (Qin et al., arXiv 2407.00079, Algorithm 1: the
+least queueing and prefill time); of each only the prefix-aware half: blocks are not copied between prefill instances.
+
+Early rejection is Mooncake's too: where no instance is expected to give the first token in time, the request is refused
+before anything is computed for it. Ties go to the instance that stands first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from engine.cache.prefix_cache import HashChain
+from engine.cluster.pace import Pace
+from engine.cluster.pool_view import PoolView
+from engine.config import EngineConfig
+from engine.load import Load
+from engine.trace.records import BlockGroup, InstanceRole, StepRecord
+
+RoutingPolicy = Literal["round_robin", "least_loaded", "longest_prefix"]
+WAITING_WEIGHT = 4  # vllm/v1/engine/core_client.py
+
+
+class RejectedError(ValueError):
+    """No instance is expected to give the first token in time. Nothing has changed; the message has the numbers."""
+
+    def __init__(self, best: Considered, ttft_slo: float) -> None:
+        assert best.estimated_seconds is not None
+        why = f"{best.queued_tokens} tokens are queued at {best.name} and {best.num_tokens_to_compute} of its own are "
+        why += "to be computed"
+        if best.place_seconds:
+            why += f", and no place to run is free for {best.place_seconds:.3g} s"
+        super().__init__(
+            f"the first token would take about {best.estimated_seconds:.3g} s, and the objective is {ttft_slo:g} s: "
+            f"{why}; send it again when less is waiting"
+        )
+        self.estimated_seconds = best.estimated_seconds
+        self.ttft_slo = ttft_slo
+
+
+class Candidate(NamedTuple):
+    """An instance that could take the request, as things stand."""
+
+    name: str
+    load: Load
+    queued_tokens: int = 0  # prompt tokens that were routed to it and are not computed yet
+
+
+class Considered(NamedTuple):
+    """What speaks for and against a candidate."""
+
+    name: str
+    num_hit_tokens: int
+    num_tokens_to_compute: int  # of this prompt; 0 on an instance that receives them
+    queued_tokens: int
+    cost: float  # the smallest is chosen; its unit is the policy's
+    place_seconds: float  # until it could run, there or where it would go on; 0: at once, or nobody knows
+    estimated_seconds: float | None  # to the first token; None: nothing is measured yet, or another instance says it
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who takes it, and why."""
+
+    index: int  # of the candidate
+    policy: RoutingPolicy
+    considered: list[Considered]  # of each candidate, in their order
+
+    @property
+    def chosen(self) -> Considered:
+        return self.considered[self.index]
+
+
+class Served(Protocol):
+    """What a router must know of an instance; `engine.cluster.instance.Instance` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def role(self) -> InstanceRole: ...
+    @property
+    def config(self) -> EngineConfig: ...
+    @property
+    def block_groups(self) -> list[BlockGroup]: ...
+
+
+class _Known:
+    """What the router has of an instance: what it was told first, and what its records said since."""
+
+    def __init__(self, instance: Served) -> None:
+        self.role, self.config = instance.role, instance.config
+        self.num_groups = len(instance.block_groups)
+        self.pool = PoolView(instance.block_groups, instance.config.block_size)
+        self.pace = Pace()
+        self.chosen_at = -1  # the number of the choice that it won last
+
+    def seconds_until_a_place(self, load: Load) -> float:
+        ahead = load.running + load.waiting + load.receiving
+        return self.pace.seconds_until_a_place(ahead, self.config.max_num_seqs)
+
+
+class Router:
+    """Chooses by what the common log says: nothing is asked of the instances. Equal inputs give equal choices."""
+
+    def __init__(
+        self,
+        policy: RoutingPolicy,
+        instances: Iterable[Served],
+        *,
+        ttft_slo: float | None = None,
+        overlap_weight: float = 1.0,
+    ) -> None:
+        """`ttft_slo`: seconds; None: nobody is refused. `overlap_weight`: what a block to compute counts, beside one
+        to hold; 0 leaves hits out, but for the blocks that they save.
+        """
+        self.policy: RoutingPolicy = policy
+        self.ttft_slo = ttft_slo
+        self._overlap_weight = overlap_weight
+        self._known = {instance.name: _Known(instance) for instance in instances}
+        self._num_choices = 0
+
+    def note(self, instance: str, record: StepRecord) -> None:
+        """Take in the instance's next record of the common log."""
+        known = self._known[instance]
+        known.pool.note(record.ops)
+        known.pace.note(record)
+
+    def gone(self, instance: str) -> None:
+        """The instance has ended; if it comes back it has an empty cache, and its speed is not known."""
+        self._known[instance].pool.clear()
+        self._known[instance].pace.clear()
+
+    def choose(
+        self,
+        prompt_token_ids: Sequence[int],
+        cache_salt: str | None,
+        candidates: Sequence[Candidate],
+        decoders: Sequence[Candidate] = (),
+    ) -> Choice:
+        """Who takes a prompt. `decoders`: those of which one will go on with it, where that is another instance.
+
+        Raises:
+            RejectedError: `ttft_slo` cannot be met, by what is known.
+            ValueError: there is no candidate.
+        """
+        if not candidates:
+            raise ValueError("there is no instance for it")
+        waits = [self._known[decoder.name].seconds_until_a_place(decoder.load) for decoder in decoders]
+        then = min(waits, default=0.0)
+        chains: dict[int, HashChain] = {}  # by block size
+        considered = list[Considered]()
+        for candidate in candidates:
+            size = self._known[candidate.name].config.block_size
+            chain = chains.setdefault(size, HashChain(size, cache_salt))
+            considered.append(self._consider(candidate, prompt_token_ids, chain, then))
+        indices = self._in_time(considered)
+        index = min(indices, key=lambda i: (considered[i].cost, considered[i].queued_tokens, i))
+        self._num_choices += 1
+        self._known[candidates[index].name].chosen_at = self._num_choices
+        return Choice(index, self.policy, considered)
+
+    def _consider(
+        self, candidate: Candidate, token_ids: Sequence[int], chain: HashChain, seconds_then: float
+    ) -> Considered:
+        known = self._known[candidate.name]
+        num_hits = known.pool.num_hit_tokens(token_ids, chain)
+        own = len(token_ids) - num_hits
+        if self.policy == "round_robin":
+            cost = float(known.chosen_at)
+        elif self.policy == "least_loaded":
+            load = candidate.load
+            cost = float(WAITING_WEIGHT * (load.waiting + load.receiving) + load.running)
+        else:
+            cost = self._cost(known, candidate.queued_tokens + own)
+        here = 0.0 if known.role == "prefill" else known.seconds_until_a_place(candidate.load)
+        return Considered(
+            name=candidate.name,
+            num_hit_tokens=num_hits,
+            num_tokens_to_compute=0 if known.role == "decode" else own,
+            queued_tokens=candidate.queued_tokens,
+            cost=cost,
+            place_seconds=max(here, seconds_then),
+            estimated_seconds=_estimate(known, candidate.queued_tokens, own, here, seconds_then),
+        )
+
+    def _cost(self, known: _Known, num_tokens: int) -> float:
+        prefill_blocks = num_tokens / known.config.block_size
+        decode_blocks = known.pool.num_held / known.num_groups + prefill_blocks
+        if known.role == "prefill":
+            return prefill_blocks
+        if known.role == "decode":
+            return decode_blocks
+        return self._overlap_weight * prefill_blocks + decode_blocks
+
+    def _in_time(self, considered: Sequence[Considered]) -> list[int]:
+        """Those that may meet the objective. Raises RejectedError when that is none."""
+        everyone = list(range(len(considered)))
+        if self.ttft_slo is None:
+            return everyone
+        slo = self.ttft_slo
+        found = [i for i in everyone if (seconds := considered[i].estimated_seconds) is None or seconds <= slo]
+        if not found:
+            raise RejectedError(min(considered, key=lambda one: one.estimated_seconds or 0.0), slo)
+        return found
+
+
+def _estimate(known: _Known, queued: int, own: int, seconds_here: float, seconds_then: float) -> float | None:
+    """To the first token. A prompt waits for the tokens before it and for a place at the same time."""
+    speed = known.pace.prefill_tokens_per_second
+    if known.role == "decode" or speed is None:
+        return None
+    return max(max(seconds_here, queued / speed) + own / speed, seconds_then)

@@ -1,0 +1,248 @@
+"""Who takes a request, by each policy, and who is refused. The arithmetic is in the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from engine.cache.prefix_cache import HashChain
+from engine.cluster.router import Candidate, RejectedError, Router, RoutingPolicy
+from engine.config import EngineConfig
+from engine.load import Load
+from engine.trace.events import Admit, Allocate, Cache, Evict, Finish, Op, Preempt, Sample, Submit
+from engine.trace.records import BatchEntry, BlockGroup, InstanceRole, Memory, Phase, StepRecord, Timing
+
+SIZE, BLOCKS = 4, 100
+TEXT = list(range(10, 30))  # 5 blocks, of which 4 may hit
+NO_MEMORY = Memory.counted(
+    num_blocks=BLOCKS,
+    block_size=SIZE,
+    blocks_held=0,
+    blocks_cached=0,
+    tokens_held=0,
+    tokens_logical=0,
+    kv_bytes_per_token=8,
+)
+
+
+class Named:
+    """What a router is told of an instance; the `number`-th of a log."""
+
+    def __init__(self, name: str, role: InstanceRole = "mixed", number: int = 0, max_num_seqs: int = 2) -> None:
+        self.name, self.role, self.number = name, role, number
+        self.config = EngineConfig(block_size=SIZE, num_blocks=BLOCKS, max_num_seqs=max_num_seqs)
+        first = number * BLOCKS
+        self.block_groups = [BlockGroup(layers=[0], first_block=first, num_blocks=BLOCKS, kv_bytes_per_token=8)]
+
+    def record(self, *ops: Op, batch: Sequence[BatchEntry] = (), seconds: float = 0.0) -> StepRecord:
+        timing = Timing(at=0.0, forward=seconds * 0.75, sample=seconds * 0.25)
+        return StepRecord(
+            index=0, kind="step", step=0, ops=list(ops), batch=list(batch), timing=timing, memory=NO_MEMORY
+        )
+
+    def caches(self, token_ids: Sequence[int], salt: str | None = None) -> StepRecord:
+        """Every full block of a text is allocated and cached."""
+        chain, ops = HashChain(SIZE, salt), list[Op]()
+        for logical in range(len(token_ids) // SIZE):
+            block_id = self.number * BLOCKS + logical
+            content = list(token_ids[logical * SIZE : (logical + 1) * SIZE])
+            name, parent = chain.hash_at(logical, token_ids), chain.parent_of(logical)
+            ops.append(Allocate(seq_id=0, block_id=block_id, logical=logical))
+            ops.append(
+                Cache(
+                    seq_id=0,
+                    block_id=block_id,
+                    logical=logical,
+                    block_hash=name,
+                    parent_hash=parent,
+                    token_ids=content,
+                )
+            )
+        return self.record(*ops)
+
+
+def entry(seq_id: int, phase: Phase, num_tokens: int) -> BatchEntry:
+    return BatchEntry(
+        seq_id=seq_id, phase=phase, start=0, token_ids=[1] * num_tokens, context_len=num_tokens, samples=True
+    )
+
+
+def submit(seq_id: int, max_tokens: int) -> Submit:
+    return Submit(
+        seq_id=seq_id,
+        queue_position=0,
+        request_id=f"r{seq_id}",
+        prompt_token_ids=[1],
+        prompt_token_bytes=[b"1"],
+        max_tokens=max_tokens,
+    )
+
+
+def candidates(instances: Iterable[Named], **loads: Any) -> list[Candidate]:
+    return [Candidate(one.name, loads.get(one.name, Load())) for one in instances]
+
+
+def pair(policy: RoutingPolicy, role: InstanceRole = "mixed", **options: Any) -> tuple[Router, Named, Named]:
+    a, b = Named("a", role), Named("b", role, 1)
+    return Router(policy, [a, b], **options), a, b
+
+
+def test_each_in_turn_whoever_comes_and_goes() -> None:
+    a, b, c = (Named(name, number=number) for number, name in enumerate("abc"))
+    router = Router("round_robin", [a, b, c])
+
+    def turn(*names: Named) -> str:
+        return router.choose(TEXT, None, candidates(names)).chosen.name
+
+    assert [turn(a, b, c) for _ in range(4)] == ["a", "b", "c", "a"]
+    assert turn(a, c) == "c", "b is away, and c had its turn before a"
+    assert turn(a, b, c) == "b", "who was away has waited longest"
+    assert [turn(b, c), turn(a), turn(b, c), turn(a)] == ["c", "a", "b", "a"], "two groups, asked by turns"
+
+
+def test_the_least_loaded_is_found_as_vllm_counts() -> None:
+    router, a, b = pair("least_loaded")
+    found = router.choose(TEXT, None, candidates([a, b], a=Load(running=5), b=Load(waiting=1)))
+    assert (found.index, [one.cost for one in found.considered]) == (1, [5, 4]), "4 * waiting + running"
+    assert router.choose(TEXT, None, candidates([a, b], a=Load(running=4), b=Load(waiting=1))).index == 0, "a tie"
+    assert router.choose(TEXT, None, candidates([a, b], a=Load(receiving=1), b=Load(running=3))).index == 1
+    queued = [Candidate("a", Load(), 9), Candidate("b", Load(), 8)]
+    assert router.choose(TEXT, None, queued).index == 1, "equal counts: the one with fewer tokens queued"
+
+
+def test_hits_are_weighed_against_load() -> None:
+    """a has 4 blocks of 4 of the 20 tokens: 16 hit, 4 are left. b has nothing."""
+    router, a, b = pair("longest_prefix")
+    router.note("a", a.caches(TEXT[:16]))
+    found = router.choose(TEXT, None, candidates([a, b]))
+    assert [one.num_hit_tokens for one in found.considered] == [16, 0]
+    # (0 + 4) / 4 to compute, 4 held + 1; (0 + 20) / 4 to compute, 0 held + 5
+    assert [one.cost for one in found.considered] == [1 + 5, 5 + 5]
+    assert found.index == 0 and found.chosen.num_tokens_to_compute == 4
+    busy = [Candidate("a", Load(), 8), Candidate("b", Load(), 0)]  # two blocks more, which count twice: a tie
+    assert [one.cost for one in router.choose(TEXT, None, busy).considered] == [10, 10]
+    assert router.choose(TEXT, None, busy).index == 1, "a tie: fewer queued tokens"
+    assert router.choose(TEXT, None, [Candidate("a", Load(), 12), Candidate("b", Load(), 0)]).index == 1
+    router.note("a", a.record(*(Allocate(seq_id=1, block_id=50 + i, logical=i) for i in range(5))))
+    assert [one.cost for one in router.choose(TEXT, None, candidates([a, b])).considered] == [1 + 10, 10]
+
+
+def test_the_weight_of_what_is_to_be_computed() -> None:
+    """With 5 blocks more held at a, its hits count for less than they must; with weight 2 for more."""
+    found = dict[float, int]()
+    for weight in (0.0, 1.0, 2.0):
+        router, a, b = pair("longest_prefix", overlap_weight=weight)
+        router.note("a", a.caches(TEXT[:16]))
+        router.note("a", a.record(*(Allocate(seq_id=1, block_id=50 + i, logical=i) for i in range(5))))
+        choice = router.choose(TEXT, None, candidates([a, b]))
+        assert [one.cost for one in choice.considered] == [weight * 1 + 10, weight * 5 + 5]
+        found[weight] = choice.index
+    assert found == {0.0: 1, 1.0: 1, 2.0: 0}
+
+
+@pytest.mark.parametrize(("role", "cost"), [("prefill", [1.0, 5.0]), ("decode", [5.0, 5.0]), ("mixed", [6.0, 10.0])])
+def test_what_counts_depends_on_what_an_instance_does(role: InstanceRole, cost: list[float]) -> None:
+    router, a, b = pair("longest_prefix", role)
+    router.note("a", a.caches(TEXT[:16]))
+    found = router.choose(TEXT, None, candidates([a, b]))
+    assert [one.cost for one in found.considered] == cost
+    assert [one.num_tokens_to_compute for one in found.considered] == ([0, 0] if role == "decode" else [4, 20])
+
+
+def test_what_is_evicted_or_lost_or_under_another_salt_is_no_hit() -> None:
+    router, a, b = pair("longest_prefix")
+
+    def hits(salt: str | None = None) -> list[int]:
+        return [one.num_hit_tokens for one in router.choose(TEXT, salt, candidates([a, b])).considered]
+
+    router.note("a", a.caches(TEXT))
+    router.note("b", b.caches(TEXT, "theirs"))
+    assert (hits(), hits("theirs"), hits("others")) == ([16, 0], [0, 16], [0, 0])
+    chain = HashChain(SIZE, None)
+    router.note("a", a.record(Evict(block_id=2, block_hash=chain.hash_at(2, TEXT))))
+    assert hits() == [8, 0]
+    router.gone("a")
+    assert hits() == [0, 0]
+    router.note("a", a.caches(TEXT[:8]))
+    assert hits() == [8, 0], "started anew"
+
+
+def measured(router: Router, one: Named, prefill: tuple[int, float]) -> None:
+    num_tokens, seconds = prefill
+    router.note(one.name, one.record(batch=[entry(0, "prefill", num_tokens)], seconds=seconds))
+
+
+def test_nobody_is_refused_before_something_is_measured() -> None:
+    router, a, _ = pair("least_loaded", ttft_slo=1e-9)
+    found = router.choose(TEXT, None, [Candidate("a", Load(), 10**6)])
+    assert found.chosen.estimated_seconds is None
+    measured(router, a, (100, 0.5))
+    with pytest.raises(RejectedError):
+        router.choose(TEXT, None, [Candidate("a", Load())])
+    router.gone("a")
+    assert router.choose(TEXT, None, [Candidate("a", Load())]).chosen.estimated_seconds is None
+
+
+def test_a_request_that_would_come_too_late_is_refused_with_the_numbers() -> None:
+    router, a, b = pair("round_robin", "prefill", ttft_slo=0.25)
+    measured(router, a, (100, 0.5))
+    measured(router, a, (300, 0.5))  # 400 tokens in a second
+    measured(router, b, (200, 1.0))
+    router.note("a", a.caches(TEXT[:16]))
+    found = router.choose(TEXT, None, [Candidate("a", Load(), 96), Candidate("b", Load(), 30)])
+    assert [one.estimated_seconds for one in found.considered] == [(96 + 4) / 400, (30 + 20) / 200]
+    late = [Candidate("a", Load(), 116), Candidate("b", Load(), 60)]
+    with pytest.raises(RejectedError) as refused:
+        router.choose(TEXT, None, late)
+    assert str(refused.value) == (
+        "the first token would take about 0.3 s, and the objective is 0.25 s: 116 tokens are queued at a and 4 of its "
+        "own are to be computed; send it again when less is waiting"
+    )
+    assert (refused.value.estimated_seconds, refused.value.ttft_slo) == (0.3, 0.25)
+    assert router.choose(TEXT, None, [late[0], Candidate("b", Load(), 0)]).index == 1, "the other one is in time"
+
+
+def test_a_wait_for_a_place_counts() -> None:
+    """Two run, two may: 3 and 7 tokens are left, and a step takes 20 ms. The first of them ends in 60 ms."""
+    a = Named("a")
+    router = Router("least_loaded", [a])
+    ops: list[Op] = [submit(0, 5), submit(1, 8)]
+    ops += [Admit(seq_id=i, num_cached_tokens=0, resumed=False) for i in (0, 1)]
+    router.note("a", a.record(*ops, batch=[entry(0, "prefill", 40), entry(1, "prefill", 60)], seconds=1.0))
+    for tokens in ([0], [0, 1]):
+        samples = [Sample(seq_id=i, token_id=1) for i in tokens]
+        router.note("a", a.record(*samples, batch=[entry(0, "decode", 1), entry(1, "decode", 1)], seconds=0.02))
+
+    def seconds(load: Load, queued: int = 0) -> float | None:
+        return router.choose([1] * 10, None, [Candidate("a", load, queued)]).chosen.estimated_seconds
+
+    assert seconds(Load(running=1)) == pytest.approx(0.1), "10 tokens at 100 a second"
+    assert seconds(Load(running=2)) == pytest.approx(0.06 + 0.1)
+    assert seconds(Load(running=2, waiting=1)) == pytest.approx(0.14 + 0.1)
+    assert seconds(Load(running=2), queued=50) == pytest.approx(0.5 + 0.1), "both waits at once"
+    router.note("a", a.record(Finish(seq_id=0, reason="stop")))
+    assert seconds(Load(running=2)) == pytest.approx(0.14 + 0.1), "the other one has 7 left"
+    preempted = Preempt(seq_id=1, queue_position=0, mode="recompute", for_seq_id=1, num_computed_tokens=1)
+    router.note("a", a.record(preempted))
+    assert seconds(Load(running=2)) == pytest.approx(0.1), "nobody runs, as far as the log says"
+
+
+def test_a_prompt_that_is_computed_in_time_may_wait_for_who_goes_on_with_it() -> None:
+    a, d = Named("a", "prefill"), Named("d", "decode", 1, max_num_seqs=1)
+    router = Router("longest_prefix", [a, d], ttft_slo=0.15)
+    measured(router, a, (200, 1.0))
+    router.note("d", d.record(submit(0, 10), Admit(seq_id=0, num_cached_tokens=0, resumed=False)))
+    router.note("d", d.record(batch=[entry(0, "decode", 1)], seconds=0.02))
+    free, full = Candidate("d", Load()), Candidate("d", Load(running=1))
+    assert router.choose(TEXT, None, candidates([a]), [free]).chosen.estimated_seconds == 20 / 200
+    with pytest.raises(RejectedError, match=r"about 0\.2 s.* no place to run is free for 0\.2 s"):
+        router.choose(TEXT, None, candidates([a]), [full])
+    assert router.choose(TEXT, None, [full]).chosen.estimated_seconds is None, "it computes no prompt"
+
+
+def test_there_must_be_somebody() -> None:
+    router, _, _ = pair("least_loaded")
+    with pytest.raises(ValueError, match="no instance"):
+        router.choose(TEXT, None, [])
