@@ -9,21 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from msgspec.structs import replace
 
-from engine import __version__
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector
+from engine.header import header_of
 from engine.intake import Intake, RequestError, RequestSpec
-from engine.machine import machine_facts
+from engine.load import Load as EngineLoad
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
@@ -51,7 +50,6 @@ from engine.trace.records import (
     RecordKind,
     StepRecord,
     Timing,
-    TokenizerFacts,
     Work,
 )
 from engine.trace.redaction import Redaction
@@ -314,6 +312,19 @@ class Engine:
         """Sequences that run, and that wait."""
         return len(self._scheduler.running), len(self._scheduler.waiting)
 
+    @property
+    def load(self) -> EngineLoad:
+        """What there is to do."""
+        scheduler, transfers = self._scheduler, self._scheduler.transfers
+        return EngineLoad(
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            receiving=len(transfers.receiving),
+            holding=len(transfers.holding),
+            unfinished=len(self._stage.requests),
+            can_step=scheduler.can_step,
+        )
+
     def prefill_pending(self) -> bool:
         """Whether some request's prompt is not computed in full yet."""
         return any(not r.sequence.has_output for r in self._stage.requests.values())
@@ -551,14 +562,4 @@ class Engine:
 
     def header(self) -> Header:
         """Of a log of this engine alone."""
-        return Header(
-            generator=f"kvtheater {__version__}",
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-            model=self.model.facts,
-            tokenizer=self.model.tokenizer_facts
-            or TokenizerFacts(name="", vocab_size=self.model.facts.vocab_size, eos_token_ids=[]),
-            engine=self.config.as_map(),
-            kv_bytes_per_token=self._kv_bytes_per_token,
-            machine=machine_facts(self.model.device, self.model.dtype),
-            block_groups=self.block_groups,
-        )
+        return header_of(self.model, self.config, self.block_groups)

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 from engine.config import EngineConfig
 from engine.connector.link import RemoteBlocks
 from engine.intake import RequestSpec
+from engine.load import Load as Load
 from engine.model.capture import CaptureRequest
 from engine.trace.records import BlockGroup, Capture, StepRecord
 
@@ -33,17 +34,6 @@ class Produced(NamedTuple):
     offers: list[RemoteBlocks]
 
 
-class Load(NamedTuple):
-    """What an instance has to do, after the last thing that it said."""
-
-    running: int = 0  # sequences
-    waiting: int = 0
-    receiving: int = 0
-    holding: int = 0
-    unfinished: int = 0  # requests
-    can_step: bool = False  # whether a step would do anything
-
-
 class Instance(Protocol):
     """One engine and its pool. Called on one thread; what it produces is taken in the order in which it happened.
 
@@ -56,6 +46,10 @@ class Instance(Protocol):
 
     @property
     def role(self) -> Role: ...
+    @property
+    def num_threads(self) -> int:
+        """That it computes with."""
+
     @property
     def config(self) -> EngineConfig:
         """As resolved."""

@@ -28,6 +28,7 @@ from engine.trace.events import (
     Hold,
     Load,
     Lookup,
+    Lost,
     Op,
     Preempt,
     Rank,
@@ -44,6 +45,7 @@ from engine.trace.events import (
     Write,
 )
 from engine.trace.holes import Hole
+from engine.trace.instances import expect_own, lose_instance, own_tables, places_of
 from engine.trace.limits import UNITS_PER_SLOT, Budget, Unbounded
 from engine.trace.records import BatchEntry, Output, StepRecord
 from engine.trace.state import (
@@ -80,14 +82,18 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
     if record.index != state.index + 1:
         raise TraceStateError(f"record {record.index} cannot follow record {state.index}")
     index, outputs = record.index, {(o.seq_id, o.token_id): o for o in record.outputs}
-    position = -1
+    if not 0 <= record.instance < len(state.own_groups):
+        raise TraceStateError(f"record {index} is of instance {record.instance}, and there is none")
+    is_one, position = len(state.own_groups) == 1, -1
     try:
         for op in record.ops:
             position += 1
+            if not is_one:
+                expect_own(state, record.instance, op)
             if type(op) is Write:  # what a log has most of
                 _apply_write(state, op, budget)
             else:
-                _apply_op(state, index, op, outputs, budget)
+                _apply_op(state, record, op, outputs, budget)
     except (LookupError, ValueError, ArithmeticError) as error:
         name = op.__struct_config__.tag
         why = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
@@ -111,8 +117,8 @@ def _check_entry(state: State, index: int, entry: BatchEntry) -> None:
         )
 
 
-def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], Output], budget: Budget) -> None:
-    seq_id = getattr(op, "seq_id", None)
+def _apply_op(state: State, record: StepRecord, op: Op, outputs: dict[tuple[int, int], Output], budget: Budget) -> None:
+    seq_id, index = getattr(op, "seq_id", None), record.index
     if seq_id is not None and seq_id not in state.sequences and not isinstance(op, Submit | Fork):
         raise KeyError(seq_id)
     match op:
@@ -140,6 +146,7 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
                 priority=op.priority,
                 submitted_in=index,
                 transfer=op.transfer,
+                instance=record.instance,
             )
             _queue(state, op.queue_position, op.seq_id)
         case Admit():
@@ -287,6 +294,8 @@ def _apply_op(state: State, index: int, op: Op, outputs: dict[tuple[int, int], O
             state.holding.append(op.seq_id)
         case Send() | Expire():
             state.holding.remove(op.seq_id)
+        case Lost():
+            lose_instance(state, record.instance, budget)
         case Drop():
             free_cpu_block(state, state.sequences[op.seq_id], op.cpu_block_id)
         case Discard():
@@ -316,9 +325,10 @@ def _apply_write(state: State, op: Write, budget: Budget) -> None:
         raise ValueError("another number of tokens is computed")
     if not start <= end <= len(sequence.token_ids):
         raise ValueError(f"sequence {op.seq_id} has {len(sequence.token_ids)} tokens, and none at [{start}, {end})")
-    budget.spend(UNITS_PER_SLOT * op.num_tokens * len(sequence.block_tables))
+    tables = own_tables(state, sequence)
+    budget.spend(UNITS_PER_SLOT * op.num_tokens * len(tables))
     token_ids = sequence.token_ids
-    for table in sequence.block_tables:
+    for table in tables:
         position = start
         while position < end:
             logical, slot = divmod(position, size)
@@ -337,8 +347,10 @@ def _missing(key: int | tuple[int, int]) -> str:
 
 
 def _queue(state: State, position: int, seq_id: int) -> None:
-    expect(0 <= position <= len(state.waiting), f"the waiting queue has no position {position}")
-    state.waiting.insert(position, seq_id)
+    """Into the waiting queue, at that position among the sequences of its instance."""
+    own = places_of(state, state.waiting, state.sequences[seq_id].instance)
+    expect(0 <= position <= len(own), f"the waiting queue has no position {position}")
+    state.waiting.insert(own[position] if position < len(own) else len(state.waiting), seq_id)
 
 
 def _new(state: State, seq_id: int) -> None:

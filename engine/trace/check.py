@@ -19,6 +19,7 @@ from engine.trace.check_arrays import wrong_in_capture
 from engine.trace.check_figures import FiguresBook
 from engine.trace.check_record import wrong_in_record
 from engine.trace.check_state import num_things, wrong_in_state
+from engine.trace.check_transfers import TransferBook
 from engine.trace.codec import Frame, TraceFormatError
 from engine.trace.geometry import Geometry, geometry
 from engine.trace.keyframe import read_keyframe
@@ -87,6 +88,8 @@ class _Check:
         self._record: StepRecord | None = None  # the last one; None when it is none
         self._record_offset = 0
         self._captured = False  # whether the last record's arrays came
+        self._last_at: dict[int, float] = {}  # by instance: the clock of its last record
+        self._transfers = TransferBook()
 
     def findings(self) -> Iterator[Finding]:
         if os.pread(self._fd, len(codec.MAGIC), 0) != codec.MAGIC:
@@ -113,6 +116,8 @@ class _Check:
                 self._progress(offset, self._size)
         yield from self._end_of_record()
         yield from self._whole_state(at_end=True)
+        for message in self._transfers.kept_for_ever():
+            yield _at(self._record_offset, message, self._counts.num_records - 1)
 
     def _frame(self, frame: Frame, payload: bytes) -> Iterator[Finding]:
         offset = frame.offset - codec.FRAME_OVERHEAD
@@ -173,8 +178,13 @@ class _Check:
                 reason = str(error).removeprefix(f"record {expected}, operation {error.operation} ")
                 message = f"{reason}; the state is unknown from here on"
                 yield _at(offset, message, expected, error.operation)
-        for operation, message in wrong_in_record(record, before, self._state, self._header):
+        last_at = self._last_at.get(record.instance, 0.0)
+        for operation, message in wrong_in_record(record, before, last_at, self._state, self._header):
             yield _at(offset, message, expected, operation)
+        self._last_at[record.instance] = record.timing.at
+        if len(self._header.instances) > 1:
+            for operation, message in self._transfers.wrong_in(record):
+                yield _at(offset, message, expected, operation)
         if self._state is not None:
             assert self._book is not None
             self._book.add(record)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engine.trace.events import RELEASED, Allocate, Fork, Free, Op, Release, Share, Write
+from engine.trace.events import RELEASED, Allocate, Fork, Free, Lost, Op, Release, Share, Write
 from engine.trace.geometry import group_index
 from engine.trace.records import Memory, StepRecord
 from engine.trace.state import State
@@ -47,6 +47,9 @@ class FiguresBook:
             if (cpu_block_id := getattr(op, "cpu_block_id", None)) is not None:
                 self._recount_cpu(cpu_block_id)
         touched = {seq_id for op in record.ops if (seq_id := getattr(op, "seq_id", None)) is not None}
+        if any(isinstance(op, Lost) for op in record.ops):
+            gone = self._of_instance(record.instance)
+            changed, touched = changed | gone, touched | gone
         for seq_id in touched | {entry.seq_id for entry in record.batch}:
             self._recount_sequence(seq_id, seq_id in changed)
 
@@ -69,6 +72,17 @@ class FiguresBook:
                 for index, group in enumerate(state.block_groups)
             ]
         )
+
+    def _of_instance(self, instance: int) -> set[int]:
+        """The instance's sequences, all of whose blocks are gone; its pool is counted anew."""
+        state = self._state
+        for group in (state.block_groups[index] for index in state.own_groups[instance]):
+            for block_id in range(group.first_block, group.first_block + group.num_blocks):
+                self._recount(block_id)
+        each = len(state.cpu_blocks) // len(state.block_groups)
+        for cpu_block_id in range(state.own_groups[instance].start * each, state.own_groups[instance].stop * each):
+            self._recount_cpu(cpu_block_id)
+        return {seq_id for seq_id in self._logical if state.sequences[seq_id].instance == instance}
 
     def _blocks_of(self, op: Op) -> Iterable[int]:
         """Blocks whose owners or content the operation may have changed, by the tables after the record.

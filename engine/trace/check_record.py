@@ -16,10 +16,12 @@ LOGPROB_SLACK = 1e-3  # a logarithm of a probability rounded up past 1
 
 
 def wrong_in_record(
-    record: StepRecord, before: StepRecord | None, state: State | None, header: Header
+    record: StepRecord, before: StepRecord | None, last_at: float, state: State | None, header: Header
 ) -> Iterator[Wrong]:
-    """Each contradiction within the record, or to the one before it. `state`: after the record; None = unknown."""
-    yield from _order(record, before)
+    """Each contradiction within the record, or to the one before it. `state`: after the record; None = unknown;
+    `last_at`: of the last record of the same instance.
+    """
+    yield from _order(record, before, last_at)
     yield from _batch(record, state)
     yield from _outputs(record, header)
     yield from wrong_in_reasons(record)
@@ -33,7 +35,7 @@ def wrong_in_record(
             yield None, f"work.num_tokens is {record.work.num_tokens}, and the batch has {tokens}"
 
 
-def _order(record: StepRecord, before: StepRecord | None) -> Iterator[Wrong]:
+def _order(record: StepRecord, before: StepRecord | None, last_at: float) -> Iterator[Wrong]:
     if before is not None or record.index == 0:
         step = (before.step if before else 0) + (record.kind == "step")
         if record.step != step:
@@ -42,8 +44,8 @@ def _order(record: StepRecord, before: StepRecord | None) -> Iterator[Wrong]:
     for name, seconds in times.items():
         if not math.isfinite(seconds) or seconds < 0:
             yield None, f"timing.{name} is {seconds}"
-    if before is not None and record.timing.at < before.timing.at:
-        yield None, f"timing.at is {record.timing.at}, before that of the record before, {before.timing.at}"
+    if record.timing.at < last_at:
+        yield None, f"timing.at is {record.timing.at}, before that of the record before, {last_at}"
     if record.kind != "step" and (record.batch or record.outputs):
         yield None, f"a record of kind {record.kind} computes nothing, and this one has a batch or outputs"
 

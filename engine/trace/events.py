@@ -463,6 +463,18 @@ class Expire(_Op, frozen=True, kw_only=True, tag="expire"):
     transfer: str
 
 
+class Lost(_Op, frozen=True, kw_only=True, tag="lost"):
+    """The record's instance ended without being asked to, and its pool with it.
+
+    Its unfinished sequences are finished (`abort`), held ones are held no more, every block and every block of the CPU
+    store is empty and free, in ascending order. What comes of that instance afterwards is of one that was started anew.
+    """
+
+    shown: ClassVar[str] = "instance lost"
+
+    detail: str = ""  # how, one sentence
+
+
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
     """running -> waiting. The `swap_out` and `free` operations of its blocks come before.
 
@@ -579,6 +591,7 @@ Op = (
     | Hold
     | Send
     | Expire
+    | Lost
     | Preempt
     | Discard
     | Drop

@@ -78,6 +78,8 @@ def _groups(header: Header) -> list[BlockGroup]:
     if not groups:
         layers = list(range(num_layers))
         bytes_each = header.kv_bytes_per_token
+        if len(header.instances) > 1:
+            raise TraceStateError("the header has several instances, and no block_groups that say what is whose")
         return [BlockGroup(layers=layers, first_block=0, num_blocks=num_blocks, kv_bytes_per_token=bytes_each)]
     if len(groups) > MAX_GROUPS:
         raise TraceStateError(f"the header has {len(groups)} block groups; {MAX_GROUPS} is the most")
@@ -86,11 +88,16 @@ def _groups(header: Header) -> list[BlockGroup]:
         if group.first_block != first or not 1 <= group.num_blocks <= MAX_BLOCKS - first:
             raise TraceStateError(f"the header's block groups do not follow each other at block {first}")
         first += group.num_blocks
-    layers = sorted(layer for group in groups for layer in group.layers)
-    if layers != list(range(num_layers)):
-        raise TraceStateError(
-            f"the header's block_groups have the layers {str(layers)[:200]}, not each of the model's {num_layers} once"
-        )
+    owners = [group.instance for group in groups]
+    if owners != sorted(owners) or set(owners) != set(range(max(len(header.instances), 1))):
+        raise TraceStateError("the header's block_groups are not those of each of its instances, one after the other")
+    for owner in sorted(set(owners)):
+        layers = sorted(layer for group in groups if group.instance == owner for layer in group.layers)
+        if layers != list(range(num_layers)):
+            raise TraceStateError(
+                f"the header's block_groups have the layers {str(layers)[:200]}, not each of the model's {num_layers} "
+                "once"
+            )
     return groups
 
 

@@ -15,7 +15,8 @@ FORMAT = "kvtrace"
 VERSION = 1
 
 Phase = Literal["prefill", "decode"]
-RecordKind = Literal["submit", "step", "abort", "adjust", "transfer"]
+RecordKind = Literal["submit", "step", "abort", "adjust", "transfer", "lost"]
+InstanceRole = Literal["prefill", "decode", "mixed"]
 
 
 class HeadPattern(Struct, frozen=True, kw_only=True):
@@ -94,12 +95,21 @@ class Machine(Struct, frozen=True, kw_only=True):
 class BlockGroup(Struct, frozen=True, kw_only=True):
     """Layers that see alike, the pool of blocks that they share, and what a block of it keeps."""
 
+    instance: Int = 0  # whose pool it is: index in the header's instances
     layers: list[Int]
     first_block: Int  # its blocks have the ids [first_block, first_block + num_blocks)
     num_blocks: Int
     window: Int | None = None  # the keys that its layers see; None = all
     sinks: Int = 0  # tokens at the beginning of the sequence that stay in sight beside the window
     kv_bytes_per_token: Int  # of its layers together
+
+
+class InstanceFacts(Struct, frozen=True, kw_only=True):
+    """One of several engines of a run, each with a pool and a scheduler of its own; all serve the same model."""
+
+    name: str
+    role: InstanceRole  # it computes prompts, goes on with them, or both
+    num_threads: Int = 0  # that it computes with; 0: not said
 
 
 class Header(Struct, frozen=True, kw_only=True):
@@ -114,8 +124,10 @@ class Header(Struct, frozen=True, kw_only=True):
     engine: dict[str, str | int | float | bool | None]  # EngineConfig, every field resolved
     kv_bytes_per_token: Int  # accounting.kv_bytes_per_token(model), all layers
     machine: Machine
-    # the group that sees most comes first; empty = one group of all layers, with engine.num_blocks blocks
+    # instance after instance, of each the group that sees most first; empty = one group of all layers, with
+    # engine.num_blocks blocks
     block_groups: list[BlockGroup] = []
+    instances: list[InstanceFacts] = []  # empty = one, of which nothing more is said
 
 
 class BatchEntry(Struct, frozen=True, gc=False, kw_only=True):
@@ -289,12 +301,17 @@ class Objection(Struct, frozen=True, gc=False, kw_only=True):
 
 class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
     """One entry of the log. `submit`, `abort` and `adjust` came in from outside, `step` is one pass of the engine, and
-    `transfer` what came from other instances or went there between two of them.
+    `transfer` what came from other instances or went there between two of them; `lost` says that one has ended.
+
+    Of several instances each record is about one. Those of one instance stand in the order in which they happened, and
+    all clock readings are of one clock; what is received stands before what its sender says of it. Otherwise records
+    stand in the order in which they were taken in.
     """
 
     index: Int  # position in the log, from 0
+    instance: Int = 0  # index in the header's instances
     kind: RecordKind
-    step: Int  # steps made, this one included
+    step: Int  # steps made, by all instances, this one included
     batch: list[BatchEntry] = []
     ops: list[Op] = []
     outputs: list[Output] = []

@@ -65,6 +65,7 @@ class Sequence(Struct, kw_only=True):
     rank: Int | None = None  # among the sequences of its request, 0 = best; once the request is done
     score: float | None = None  # what it was ranked by
     transfer: str | None = None  # the name under which its keys and values move between instances
+    instance: Int = 0  # where it is
     chosen: list[list[Int]] = []  # [position, token id] of tokens to come that were settled from outside
 
 
@@ -85,6 +86,13 @@ class State(Struct, kw_only=True, dict=True):
     sequences: dict[Int, Sequence] = {}
     cpu_blocks: list[CpuBlock] = []  # the CPU store, by id
     recent_lookups: list[list[Int]] = []  # [num_tokens, num_hit_tokens] of the last RECENT_LOOKUPS first admissions
+
+    @cached_property
+    def own_groups(self) -> list[range]:
+        """Of each instance its groups of layers; no part of the state's value."""
+        instances = [group.instance for group in self.block_groups]
+        firsts = [instances.index(i) for i in range(instances[-1] + 1)]
+        return [range(first, first + instances.count(i)) for i, first in enumerate(firsts)]
 
     @cached_property
     def free_order(self) -> FreeOrder:

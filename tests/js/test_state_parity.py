@@ -11,6 +11,7 @@ import pytest
 from engine.trace.events import Op
 from engine.trace.log import TraceReader
 from engine.trace.state import memory_figures
+from tests.unit.cluster.clusters import log_of_everything
 from tests.unit.connector.pair import both_logs
 from tests.unit.engine.runs import CONFIGS, POLICIES, run, tiny_llama
 from tools.node import node
@@ -31,6 +32,11 @@ def test_the_browsers_state_equals_pythons_after_every_record_of_a_run(name: str
 def test_the_browsers_state_equals_pythons_on_both_sides_of_a_transfer(tmp_path: Path) -> None:
     for path in both_logs(tiny_llama(), tmp_path):
         same_states(path)
+
+
+def test_the_browsers_state_equals_pythons_where_several_instances_write_one_log(tmp_path: Path) -> None:
+    log_of_everything(tiny_llama(), tmp_path / "run.kvtrace")
+    same_states(tmp_path / "run.kvtrace")
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -55,6 +61,8 @@ def test_runs_and_golden_traces_hold_every_operation(tmp_path: Path) -> None:
     for name in ("preempting", "swapping", "no cache", "first fit", "sinks and window"):
         paths.append(tmp_path / f"{name}.kvtrace")
         run(name, paths[-1]).close()
+    paths.append(tmp_path / "several.kvtrace")
+    log_of_everything(tiny_llama(), paths[-1])
     for path in [*paths, *both_logs(tiny_llama(), tmp_path)]:
         with TraceReader(path) as reader:
             seen |= {type(op) for index in range(len(reader)) for op in reader.record(index).ops}

@@ -17,7 +17,9 @@ export function geometry(header) {
   const block_size = setting(header, "block_size", 1, MAX_BLOCK_SIZE);
   setting(header, "num_blocks", 1, MAX_BLOCKS);
   const groups = blockGroups(header);
-  if (header.block_groups?.length) checkGroups(header.block_groups, header.model.num_layers);
+  const numInstances = Math.max(header.instances?.length ?? 0, 1);
+  if (header.block_groups?.length) checkGroups(header.block_groups, header.model.num_layers, numInstances);
+  else if (numInstances > 1) refuse("the header has several instances, and no block_groups that say what is whose");
   const asked = header.engine.swap_space;
   const swap_space = NONE.has(asked) ? 0 : setting(header, "swap_space", 0, Math.floor(MAX_BLOCKS / groups.length));
   return { block_size, groups, swap_space };
@@ -73,10 +75,10 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
 }
 
 /**
- * Blocks that follow each other from 0, and each layer once.
- * @param {import("./trace.js").BlockGroup[]} groups @param {number} numLayers
+ * Blocks that follow each other from 0, and of each instance each layer once.
+ * @param {import("./trace.js").BlockGroup[]} groups @param {number} numLayers @param {number} numInstances
  */
-function checkGroups(groups, numLayers) {
+function checkGroups(groups, numLayers, numInstances) {
   if (groups.length > MAX_GROUPS) refuse(`the header has ${groups.length} block groups; ${MAX_GROUPS} is the most`);
   let next = 0;
   for (const { first_block: first, num_blocks: count } of groups) {
@@ -84,9 +86,15 @@ function checkGroups(groups, numLayers) {
       refuse(`the header's block groups do not follow each other at block ${next}`);
     next += count;
   }
-  const layers = groups.flatMap((group) => group.layers).sort((a, b) => a - b);
-  if (layers.length !== numLayers || layers.some((layer, i) => layer !== i))
-    refuse(`the header's block_groups have not each of the model's ${numLayers} layers once`);
+  const owners = groups.map((group) => group.instance ?? 0);
+  if (owners.some((owner, i) => owner < (owners[i - 1] ?? 0)) || new Set(owners).size !== numInstances)
+    refuse("the header's block_groups are not those of each of its instances, one after the other");
+  for (let owner = 0; owner < numInstances; owner++) {
+    const own = groups.filter((_, i) => owners[i] === owner);
+    const layers = own.flatMap((group) => group.layers).sort((a, b) => a - b);
+    if (layers.length !== numLayers || layers.some((layer, i) => layer !== i))
+      refuse(`the header's block_groups have not each of the model's ${numLayers} layers once`);
+  }
 }
 
 /** @param {string} message @returns {never} */

@@ -70,7 +70,8 @@ export function blockGroups(header) {
 const known = new WeakMap();
 
 /** @param {import("./trace.js").BlockGroup} group @returns {Group} */
-const group = ({ layers, first_block, num_blocks, window = null, sinks = 0, kv_bytes_per_token }) => ({
+const group = ({ instance = 0, layers, first_block, num_blocks, window = null, sinks = 0, kv_bytes_per_token }) => ({
+  instance,
   layers,
   first_block,
   num_blocks,
@@ -82,7 +83,8 @@ const group = ({ layers, first_block, num_blocks, window = null, sinks = 0, kv_b
 /** @param {Header} header @returns {Group} */
 function oneGroup({ model, engine, kv_bytes_per_token }) {
   const layers = Array.from({ length: model?.num_layers ?? 0 }, (_, layer) => layer);
-  return { layers, first_block: 0, num_blocks: Number(engine.num_blocks), window: null, sinks: 0, kv_bytes_per_token };
+  const num_blocks = Number(engine.num_blocks);
+  return { instance: 0, layers, first_block: 0, num_blocks, window: null, sinks: 0, kv_bytes_per_token };
 }
 
 /**

@@ -100,7 +100,7 @@ export const STRUCTS = {
       "num_blocks": "int",
       "kv_bytes_per_token": "int",
     },
-    {"window": {"either": ["int", "null"]}, "sinks": "int"},
+    {"instance": "int", "window": {"either": ["int", "null"]}, "sinks": "int"},
   ],
   Cache: [
     {
@@ -205,9 +205,18 @@ export const STRUCTS = {
       "kv_bytes_per_token": "int",
       "machine": "Machine",
     },
-    {"format": "str", "version": "int", "block_groups": {"list": "BlockGroup"}},
+    {
+      "format": "str",
+      "version": "int",
+      "block_groups": {"list": "BlockGroup"},
+      "instances": {"list": "InstanceFacts"},
+    },
   ],
   Hold: [{"seq_id": "int", "transfer": "str", "num_tokens": "int", "lease": "float"}, {}],
+  InstanceFacts: [
+    {"name": "str", "role": {"one": ["decode", "mixed", "prefill"]}},
+    {"num_threads": "int"},
+  ],
   LayerCapture: [
     {
       "layer": "int",
@@ -276,6 +285,7 @@ export const STRUCTS = {
       "compute_seconds": {"either": ["float", "null"]},
     },
   ],
+  Lost: [{}, {"detail": "str"}],
   Machine: [
     {
       "device": "str",
@@ -436,12 +446,13 @@ export const STRUCTS = {
   StepRecord: [
     {
       "index": "int",
-      "kind": {"one": ["abort", "adjust", "step", "submit", "transfer"]},
+      "kind": {"one": ["abort", "adjust", "lost", "step", "submit", "transfer"]},
       "step": "int",
       "timing": "Timing",
       "memory": "Memory",
     },
     {
+      "instance": "int",
       "batch": {"list": "BatchEntry"},
       "ops": {
         "list": {
@@ -473,6 +484,7 @@ export const STRUCTS = {
             "hold": "Hold",
             "send": "Send",
             "expire": "Expire",
+            "lost": "Lost",
             "preempt": "Preempt",
             "discard": "Discard",
             "drop": "Drop",

@@ -3,9 +3,10 @@
 
 import { geometry, TraceStateError } from "./geometry.js";
 import { figuresByGroup, heldIn } from "./groups.js";
+import { expectOwn, instanceCount } from "./instances.js";
 import { Budget } from "./limits.js";
 import { OPERATIONS } from "./state_operations.js";
-import { expect, owned } from "./state_parts.js";
+import { emptyBlock, expect, owned } from "./state_parts.js";
 import { freeCpuBlock } from "./state_tables.js";
 
 export { TraceStateError };
@@ -31,17 +32,7 @@ export function initialState(header) {
     step: 0,
     block_size,
     block_groups: groups,
-    blocks: Array.from({ length: numBlocks }, (_, id) => ({
-      block_id: id,
-      ref_count: 0,
-      block_hash: null,
-      token_ids: [],
-      logical: null,
-      allocated_by: null,
-      allocated_in: null,
-      num_hits: 0,
-      last_hit_in: null,
-    })),
+    blocks: Array.from({ length: numBlocks }, (_, id) => emptyBlock(id)),
     free_queues: groups.map((group) => Array.from({ length: group.num_blocks }, (_, i) => group.first_block + i)),
     waiting: [],
     running: [],
@@ -86,12 +77,17 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
   if (record.index !== state.index + 1)
     throw new TraceStateError(`record ${record.index} cannot follow record ${state.index}`);
   const outputs = new Map((record.outputs ?? []).map((o) => [`${o.seq_id},${o.token_id}`, o]));
+  const instance = record.instance ?? 0;
+  const count = instanceCount(state.block_groups);
+  if (instance < 0 || instance >= count)
+    throw new TraceStateError(`record ${record.index} is of instance ${instance}, and there is none`);
   (record.ops ?? []).forEach((op, position) => {
     try {
+      if (count > 1) expectOwn(state, instance, op);
       const seq = "seq_id" in op ? (op.seq_id ?? null) : null;
       if (seq !== null && !BEGINS.has(op.type)) expect(state.sequences.has(seq), `there is no sequence ${seq}`);
       const change = /** @type {any} the entry for the type that `op` has */ (OPERATIONS[op.type]);
-      change(state, op, record.index, outputs, budget);
+      change(state, op, record.index, outputs, budget, instance);
       observe?.(op, state);
     } catch (error) {
       throw new TraceStateError(

@@ -1,6 +1,7 @@
 // What each operation means for a state. Mirrors engine/trace/apply.py: same rules, same errors.
 
 import { heldBy, RELEASED } from "./groups.js";
+import { ownTables } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
 import { OUTSIDE } from "./state_outside.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
@@ -28,7 +29,7 @@ export const RECENT_LOOKUPS = 100;
  * @typedef {import("./state_parts.js").State} State
  * @typedef {Map<string, import("./trace.js").Output>} Outputs by `seq_id,token_id`
  * @typedef {{[K in Op["type"]]: (state: State, op: Extract<Op, {type: K}>, index: number, outputs: Outputs,
- *   budget: import("./limits.js").Budget) => void}} Operations
+ *   budget: import("./limits.js").Budget, instance: number) => void}} Operations
  */
 
 /** @type {Operations} an operation without an entry is a type error */
@@ -42,7 +43,7 @@ export const OPERATIONS = {
     reservePiece(state, op, budget);
   },
 
-  submit(state, op, index) {
+  submit(state, op, index, _outputs, _budget, instance) {
     expectNew(state, op.seq_id);
     const [numTokens, numTexts] = [op.prompt_token_ids.length, op.prompt_token_bytes.length];
     expect(numTokens === numTexts, `${numTokens} prompt tokens stand for ${numTexts} texts`);
@@ -51,6 +52,7 @@ export const OPERATIONS = {
       request_id: op.request_id,
       status: "waiting",
       transfer: op.transfer ?? null,
+      instance,
       token_ids: Array.from(op.prompt_token_ids),
       token_bytes: Array.from(op.prompt_token_bytes),
       num_prompt_tokens: op.prompt_token_ids.length,
@@ -166,8 +168,9 @@ export const OPERATIONS = {
       end >= start && end <= sequence.token_ids.length,
       `sequence ${op.seq_id} has ${sequence.token_ids.length} tokens, and none at [${start}, ${end})`,
     );
-    budget.spend(UNITS_PER_SLOT * op.num_tokens * sequence.block_tables.length);
-    for (const table of sequence.block_tables)
+    const tables = ownTables(state, sequence);
+    budget.spend(UNITS_PER_SLOT * op.num_tokens * tables.length);
+    for (const table of tables)
       for (let position = start; position < end; position++) {
         const logical = Math.floor(position / state.block_size);
         expect(table[logical] !== RELEASED, `logical block ${logical} is released`);

@@ -1,6 +1,7 @@
 // What operations on keys and values outside the pool mean for a state: in the CPU store, in tiers, at another
 // instance. Mirrors engine/trace/apply.py: same rules, same errors.
 
+import { loseInstance } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 import { contentAt, expectComputed, expectEntry, freeCpuBlockOf, queue, remove } from "./state_tables.js";
@@ -8,7 +9,7 @@ import { contentAt, expectComputed, expectEntry, freeCpuBlockOf, queue, remove }
 /**
  * @typedef {import("./state_operations.js").Operations} Operations
  * @typedef {"swap_out" | "swap_in" | "load" | "store" | "await" | "receive" | "arrive" | "transfer_failed" | "hold"
- *   | "send" | "expire" | "drop"} Outside
+ *   | "send" | "expire" | "lost" | "drop"} Outside
  */
 
 /** @type {Pick<Operations, Outside>} */
@@ -101,6 +102,10 @@ export const OUTSIDE = {
 
   expire(state, op) {
     remove(state.holding, op.seq_id);
+  },
+
+  lost(state, _op, _index, _outputs, budget, instance) {
+    loseInstance(state, instance, budget);
   },
 
   drop(state, op) {

@@ -43,6 +43,7 @@
  * @property {number | null} rank
  * @property {number | null} score
  * @property {string | null} transfer the name under which its keys and values move between instances
+ * @property {number} instance where it is
  * @property {[position: number, token_id: number][]} chosen
  * @typedef {object} State
  * @property {number} index of the last record; -1: none
@@ -60,6 +61,19 @@
  * @property {CpuBlock[]} cpu_blocks
  * @property {[num_tokens: number, num_hit_tokens: number][]} recent_lookups
  */
+
+/** A block as it is before the first record. @param {number} id @returns {Block} */
+export const emptyBlock = (id) => ({
+  block_id: id,
+  ref_count: 0,
+  block_hash: null,
+  token_ids: [],
+  logical: null,
+  allocated_by: null,
+  allocated_in: null,
+  num_hits: 0,
+  last_hit_in: null,
+});
 
 /** @type {WeakMap<State, Set<unknown>>} */
 const ownedBy = new WeakMap();

@@ -3,6 +3,7 @@
 
 import { groupOf, RELEASED } from "./groups.js";
 import { firstFit, fragmentation, holesOf } from "./holes.js";
+import { placesOf } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 
@@ -136,10 +137,14 @@ export function expectComputed(sequence, count) {
   expect(count >= 0 && count <= numTokens, `${count} of ${numTokens} tokens cannot be computed`);
 }
 
-/** @param {State} state @param {number} position @param {number} id */
+/**
+ * Into the waiting queue, at that position among the sequences of its instance.
+ * @param {State} state @param {number} position @param {number} id
+ */
 export function queue(state, position, id) {
-  expect(position >= 0 && position <= state.waiting.length, `the waiting queue has no position ${position}`);
-  state.waiting.splice(position, 0, id);
+  const places = placesOf(state, state.waiting, sequenceOf(state, id).instance);
+  expect(position >= 0 && position <= places.length, `the waiting queue has no position ${position}`);
+  state.waiting.splice(places[position] ?? state.waiting.length, 0, id);
 }
 
 /** @param {number[]} list @param {number} id */

@@ -73,6 +73,7 @@ export interface BlockGroup {
   first_block: number;
   num_blocks: number;
   kv_bytes_per_token: number;
+  instance?: number;
   window?: number | null;
   sinks?: number;
 }
@@ -204,6 +205,7 @@ export interface Header {
   format?: string;
   version?: number;
   block_groups?: BlockGroup[];
+  instances?: InstanceFacts[];
 }
 
 export interface Hold {
@@ -211,6 +213,12 @@ export interface Hold {
   transfer: string;
   num_tokens: number;
   lease: number;
+}
+
+export interface InstanceFacts {
+  name: string;
+  role: "decode" | "mixed" | "prefill";
+  num_threads?: number;
 }
 
 export interface LayerCapture {
@@ -262,6 +270,10 @@ export interface LookupExternal {
   num_bytes?: number;
   load_seconds?: number | null;
   compute_seconds?: number | null;
+}
+
+export interface Lost {
+  detail?: string;
 }
 
 export interface Machine {
@@ -415,10 +427,11 @@ export interface Share {
 
 export interface StepRecord {
   index: number;
-  kind: "abort" | "adjust" | "step" | "submit" | "transfer";
+  kind: "abort" | "adjust" | "lost" | "step" | "submit" | "transfer";
   step: number;
   timing: Timing;
   memory: Memory;
+  instance?: number;
   batch?: BatchEntry[];
   ops?: Op[];
   outputs?: Output[];
@@ -557,6 +570,7 @@ export type Op =
   | (Hold & { type: "hold" })
   | (Send & { type: "send" })
   | (Expire & { type: "expire" })
+  | (Lost & { type: "lost" })
   | (Preempt & { type: "preempt" })
   | (Discard & { type: "discard" })
   | (Drop & { type: "drop" })

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from engine.cache.block_tiers import BlockTiers
 from engine.config import EngineConfig, SamplingParams
@@ -15,9 +15,36 @@ from engine.model.loaded import LoadedModel
 from engine.request import Request
 from engine.trace.events import Op
 from engine.trace.snapshot import snapshot_of
-from tests.unit.engine.runs import log_of
+from tests.unit.engine.runs import log_of, tiny_llama
 
 GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
+T = TypeVar("T")
+SHARED = [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24, 25, 26, 27, 28, 29]
+PROMPTS = [[*SHARED, 30, 31], [*SHARED, 40, 41, 42, 43, 44], [50, 51], [60, 61, 62, 63, 64]]
+PLAIN = EngineConfig(block_size=4, num_blocks=40)
+SETTINGS = {
+    "plain": PLAIN,
+    "no prefix cache": EngineConfig(block_size=4, num_blocks=40, enable_prefix_caching=False),
+    "chunks": EngineConfig(block_size=4, num_blocks=40, max_num_batched_tokens=7),
+    "tight": EngineConfig(block_size=4, num_blocks=11, max_model_len=40),
+    "swap": EngineConfig(block_size=4, num_blocks=11, max_model_len=40, preemption_mode="swap"),
+    "sinks": EngineConfig(block_size=4, num_blocks=40, attention_window=8, attention_sinks=4),
+    "hybrid": EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2),
+    "int8": EngineConfig(block_size=4, num_blocks=40, kv_cache_dtype="int8"),
+    "one": EngineConfig(block_size=1, num_blocks=99),
+}
+
+
+def of(kind: type[T], ops: Sequence[Op]) -> list[T]:
+    return [op for op in ops if isinstance(op, kind)]
+
+
+def alone(config: EngineConfig, prompts: list[list[int]], model: Any = None) -> list[list[int]]:
+    with Engine(model or tiny_llama(), config, keep_log=False) as engine:
+        requests = [engine.add_request(prompt, GREEDY) for prompt in prompts]
+        while engine.has_unfinished():
+            engine.step()
+        return [request.output_token_ids for request in requests]
 
 
 def layout(kv_caches: Sequence[BlockTiers]) -> bytes:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -24,42 +23,13 @@ from engine.trace.events import (
     Finish,
     Free,
     Hold,
-    Op,
     Receive,
     Send,
     TransferFailed,
 )
 from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
-from tests.unit.connector.pair import GREEDY, Pair, both_logs
+from tests.unit.connector.pair import GREEDY, PLAIN, PROMPTS, SETTINGS, SHARED, Pair, alone, both_logs, of
 from tests.unit.engine.runs import tiny_llama
-
-T = TypeVar("T")
-SHARED = [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24, 25, 26, 27, 28, 29]
-PROMPTS = [[*SHARED, 30, 31], [*SHARED, 40, 41, 42, 43, 44], [50, 51], [60, 61, 62, 63, 64]]
-PLAIN = EngineConfig(block_size=4, num_blocks=40)
-SETTINGS = {
-    "plain": PLAIN,
-    "no prefix cache": EngineConfig(block_size=4, num_blocks=40, enable_prefix_caching=False),
-    "chunks": EngineConfig(block_size=4, num_blocks=40, max_num_batched_tokens=7),
-    "tight": EngineConfig(block_size=4, num_blocks=11, max_model_len=40),
-    "swap": EngineConfig(block_size=4, num_blocks=11, max_model_len=40, preemption_mode="swap"),
-    "sinks": EngineConfig(block_size=4, num_blocks=40, attention_window=8, attention_sinks=4),
-    "hybrid": EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2),
-    "int8": EngineConfig(block_size=4, num_blocks=40, kv_cache_dtype="int8"),
-    "one": EngineConfig(block_size=1, num_blocks=99),
-}
-
-
-def of(kind: type[T], ops: Sequence[Op]) -> list[T]:
-    return [op for op in ops if isinstance(op, kind)]
-
-
-def alone(config: EngineConfig, prompts: list[list[int]], model: Any = None) -> list[list[int]]:
-    with Engine(model or tiny_llama(), config, keep_log=False) as engine:
-        requests = [engine.add_request(prompt, GREEDY) for prompt in prompts]
-        while engine.has_unfinished():
-            engine.step()
-        return [request.output_token_ids for request in requests]
 
 
 @pytest.mark.parametrize("name", SETTINGS)

@@ -1,0 +1,340 @@
+"""Requests on several instances of one model, and the log of all of them.
+
+    submit ── route ──► prefill instance: its prompt, one token, hold ── offer ──► decode instance: pull, go on
+                  └───► mixed instance: all of it
+
+Where there are mixed instances and no others a request stays where it was routed to. One thread calls a cluster; its
+instances may be processes that compute beside each other (`instance.py`). An instance that ends takes its sequences
+with it and is started anew, empty: a prompt that was computed there is computed again elsewhere, a request that had
+tokens is over, because a second answer would not be the first one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from engine.cluster.flight import Flight, Submitted, may_move, plain_id
+from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced
+from engine.cluster.one_log import OneLog
+from engine.cluster.router import Candidate, RejectedError, Router
+from engine.config import EngineConfig
+from engine.connector.link import RemoteBlocks
+from engine.intake import RequestError, RequestSpec
+from engine.model.capture import CaptureRequest
+from engine.model.loaded import LoadedModel
+from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
+from engine.model.sampling import derived_seed
+from engine.trace.events import Finish, Fork, Submit
+from engine.trace.log import TraceWriter
+from engine.trace.records import Header, StepRecord
+
+LONGEST_WAIT = 0.05  # seconds that a step waits for an instance to say something
+MOST_RETRIES = 1  # of a prompt whose instance ended
+
+StartAnew = Callable[[int, int], Instance]
+
+
+class Cluster:
+    """Instances of one model behind one face.
+
+    Args:
+        model: what the instances serve; tokenizes, and computes again what somebody asks about.
+        header: of a log of one instance alone.
+        instances: in the order in which the log has them.
+        router: where requests go.
+        start_anew: makes the instance of that index again after it has ended, whose sequences begin with that id;
+            None: it stays away.
+        began: when the log did, by `time.perf_counter`, as the instances' places have it.
+    """
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        header: Header,
+        instances: Sequence[Instance],
+        router: Router,
+        *,
+        start_anew: StartAnew | None = None,
+        log_path: Path | None = None,
+        capture: CaptureRequest | None = None,
+        began: float,
+    ) -> None:
+        self.model, self.instances = model, list(instances)
+        self._router, self._start_anew, self._began = router, start_anew, began
+        self.config: EngineConfig = self.instances[0].config
+        self._log = OneLog(header, self.instances, log_path, self.config.private)
+        self._flights: dict[str, Flight] = {}
+        self._of_sequence: dict[int, Flight] = {}
+        self._num_requests = self._num_transfers = 0
+        self._next_seq_ids = list(range(len(self.instances)))  # of each: over all that it has given
+        self._turn = 0  # of instances of this thread: whose it is next
+        self._last: StepRecord | None = None
+        self._capture = capture
+        self.observe(capture)
+
+    @property
+    def log(self) -> TraceWriter:
+        return self._log.writer
+
+    @property
+    def num_unfinished(self) -> int:
+        """Requests; or, when these are over, sequences whose blocks are still held for another instance."""
+        return len(self._flights) or sum(one.load.holding for one in self.instances)
+
+    @property
+    def queue_lengths(self) -> tuple[int, int]:
+        """Sequences that run, and that wait for room or for blocks, on all instances."""
+        loads = [one.load for one in self.instances]
+        return sum(load.running for load in loads), sum(load.waiting + load.receiving for load in loads)
+
+    def prefill_pending(self) -> bool:
+        """Whether some request's prompt is not computed yet, or has not come to where it goes on."""
+        return any(flight.part == "prefill" or not flight.has_output for flight in self._flights.values())
+
+    # What comes in
+
+    def check(self, specs: Sequence[RequestSpec]) -> None:
+        """Raises what `submit` would, and does nothing.
+
+        Raises:
+            RequestError, ConfigError: why not.
+        """
+        taken = set(self._flights)
+        for spec in specs:
+            if spec.request_id in taken:
+                raise RequestError(f"request id {spec.request_id!r} is in use by an unfinished request")
+            if spec.request_id is not None:
+                taken.add(spec.request_id)
+        for one in self.instances:
+            with contextlib.suppress(InstanceGoneError):
+                if one.role != "prefill":
+                    one.check(specs)
+                elif moving := [Flight.prefill_of(spec, None) for spec in specs if may_move(spec)]:
+                    one.check(moving)
+
+    def submit(self, specs: Sequence[RequestSpec]) -> list[Submitted]:
+        """All or none.
+
+        Raises:
+            RequestError, ConfigError, RejectedError: why not.
+        """
+        specs = [self._made_whole(spec, self._num_requests + index) for index, spec in enumerate(specs)]
+        self.check(specs)
+        flights = [Flight(spec) for spec in specs]
+        try:
+            for flight in flights:
+                self._flights[flight.request_id] = flight
+                self._begin(flight)
+        except RejectedError:
+            for flight in flights:
+                self._flights.pop(flight.request_id, None)
+            raise
+        self._num_requests += len(flights)
+        for flight in flights:
+            self._send(flight)
+        self._take_all()
+        first = {flight.request_id: seq_id for seq_id, flight in reversed(self._of_sequence.items())}
+        return [Submitted(str(spec.request_id), first[str(spec.request_id)], len(spec.prompt)) for spec in specs]
+
+    def abort(self, request_id: str) -> bool:
+        """Finish a request now. False when it is unknown or already finished."""
+        flight = self._flights.pop(request_id, None)
+        if flight is None:
+            return False
+        with contextlib.suppress(InstanceGoneError):
+            self.instances[flight.instance].abort(flight.asked_id)
+        self._take_all()
+        return True
+
+    def observe(self, capture: CaptureRequest | None) -> None:
+        """Which arrays steps record from now on."""
+        self._capture = capture
+        for one in self.instances:
+            with contextlib.suppress(InstanceGoneError):
+                one.observe(capture)
+
+    # What is done
+
+    def step(self) -> StepRecord | None:
+        """Have instances go on; the last record that came of it. None: nothing did within LONGEST_WAIT.
+
+        Instances of this thread take turns; those that are processes compute at the same time, and whichever has
+        something to say first is heard.
+        """
+        self._last = None
+        self._take_all()  # what ended meanwhile is begun anew
+        beside = {one.waits_on: one for one in self.instances if one.waits_on is not None}
+        for one in beside.values():
+            if not one.is_in_turn and self._has_work(one):
+                with contextlib.suppress(InstanceGoneError):
+                    one.begin_turn()
+        own = [one for one in self.instances if one.waits_on is None and self._has_work(one)]
+        if own:
+            own.sort(key=lambda one: (self.instances.index(one) - self._turn) % len(self.instances))
+            for one in own:
+                one.begin_turn()
+                self._turn = self.instances.index(one) + 1
+                self._take_all()
+                if self._last is not None:
+                    break
+        self._take_all()
+        if self._last is None and beside:
+            select.select(list(beside), [], [], LONGEST_WAIT)
+            self._take_all()
+        elif self._last is None and self.num_unfinished:
+            time.sleep(LONGEST_WAIT / 10)  # a lease, or a link, takes its time
+        return self._last
+
+    def recompute_attention(
+        self, seq_id: int, layer: int | None, heads: Sequence[int] | None, num_tokens: int | None
+    ) -> Recomputed:
+        """As `Engine.recompute_attention`, of a sequence of any instance.
+
+        Raises:
+            RecomputeError: no such sequence, fewer tokens than asked for, or more than can be computed at once.
+        """
+        if self.config.private:
+            raise RecomputeError("this run is private: what its sequences computed is not shown")
+        sequence = self.log.state_now().sequences.get(seq_id)
+        if sequence is None:
+            raise RecomputeError(f"there is no sequence {seq_id} in this run")
+        count = len(sequence.token_ids) if num_tokens is None else num_tokens
+        if count > len(sequence.token_ids):
+            raise RecomputeError(f"sequence {seq_id} has {len(sequence.token_ids)} tokens, not {count}")
+        token_ids = sequence.token_ids[:count]
+        return recompute_sequence(
+            self.model, seq_id, token_ids, layer, heads, self.config.kv_cache_dtype, self.config.policy
+        )
+
+    def close(self) -> None:
+        """End every instance, then the log. Idempotent."""
+        with contextlib.ExitStack() as ending:
+            ending.callback(self.log.close)
+            for one in self.instances:
+                ending.callback(one.close)
+
+    # The life of a request
+
+    def _made_whole(self, spec: RequestSpec, number: int) -> RequestSpec:
+        """With an id, token ids and a seed: what an instance would find out for itself, each another thing."""
+        prompt, sampling = spec.prompt, spec.sampling
+        if isinstance(prompt, str):
+            if self.model.tokenizer is None:
+                raise RequestError("this model has no tokenizer: give the prompt as token ids")
+            prompt = self.model.tokenizer.encode(prompt)
+        if sampling.seed is None:
+            sampling = replace(sampling, seed=derived_seed(self.config.seed, number))
+        return spec._replace(prompt=list(prompt), sampling=sampling, request_id=spec.request_id or f"request-{number}")
+
+    def _begin(self, flight: Flight) -> None:
+        """Choose who computes its prompt: where nothing else is done, or else where it goes on."""
+        self._num_transfers += 1
+        moves = may_move(flight.spec) and any(one.role == "prefill" for one in self.instances)
+        flight.part = "prefill" if moves else "whole"
+        flight.transfer = f"{flight.request_id}#{self._num_transfers}"
+        self._route(flight)
+
+    def _route(self, flight: Flight) -> None:
+        """Choose the instance that takes the request, or what is left of it."""
+        wanted = ("prefill",) if flight.part == "prefill" else ("decode", "mixed")
+        indices = [i for i, one in enumerate(self.instances) if one.role in wanted] or list(range(len(self.instances)))
+        queued = {i: 0 for i in indices}
+        for other in self._flights.values():
+            if other.instance in queued and not other.has_output:
+                queued[other.instance] += other.num_prompt_tokens
+        candidates = [Candidate(self.instances[i].name, self.instances[i].load, queued[i]) for i in indices]
+        choice = self._router.choose(flight.token_ids, flight.spec.cache_salt, candidates)
+        flight.instance = indices[choice.index]
+        flight.has_output = False
+
+    def _send(self, flight: Flight, remote: RemoteBlocks | None = None) -> None:
+        spec = flight.asked
+        if remote is not None:
+            spec = spec._replace(transfer=remote.transfer, kv_role="kv_consumer")
+        with contextlib.suppress(InstanceGoneError):  # it is told when what that one said before was taken
+            self.instances[flight.instance].submit([Ask(spec, remote)])
+
+    def _go_on(self, flight: Flight, remote: RemoteBlocks | None) -> None:
+        """Its prompt is computed, or nobody is there who would: the rest of it."""
+        flight.part = "whole"
+        self._route(flight)
+        self._send(flight, remote)
+
+    def _take_all(self) -> None:
+        """Append what the instances have to say; what follows from it may have them say more."""
+        going = True
+        while going:
+            going = False
+            for index, one in enumerate(self.instances):
+                for produced in one.take():
+                    going = True
+                    self._take(index, produced)
+                if (how := one.take_gone()) is not None:
+                    going = True
+                    self._lose(index, how)
+
+    def _take(self, index: int, produced: Produced) -> None:
+        for record in self._log.take(index, produced.record, produced.capture):
+            self._last = record
+        self._router.note(self.instances[index].name, produced.record)
+        for output in produced.record.outputs:
+            if output.seq_id in self._of_sequence:
+                self._of_sequence[output.seq_id].has_output = True
+        over = list[Flight]()
+        for op in produced.record.ops:
+            if isinstance(op, Submit | Fork):
+                self._next_seq_ids[index] = op.seq_id + len(self.instances)
+            match op:
+                case Submit():
+                    flight = self._flights.get(plain_id(op.request_id))
+                    if flight is not None:
+                        self._of_sequence[op.seq_id] = flight
+                        flight.num_unfinished += 1
+                case Fork() if op.parent_seq_id in self._of_sequence:
+                    flight = self._of_sequence[op.seq_id] = self._of_sequence[op.parent_seq_id]
+                    flight.num_unfinished += 1
+                case Finish() if op.seq_id in self._of_sequence:
+                    flight = self._of_sequence.pop(op.seq_id)
+                    flight.num_unfinished -= 1
+                    if not flight.num_unfinished and (flight.part == "whole" or op.reason == "abort"):
+                        over.append(flight)
+                case _:
+                    pass
+        for flight in over:
+            self._flights.pop(flight.request_id, None)
+        for remote in produced.offers:
+            flight = next((f for f in self._flights.values() if f.transfer == remote.transfer), None)
+            if flight is not None:
+                self._go_on(flight, remote)
+
+    def _lose(self, index: int, how: str) -> None:
+        """The instance has ended: its requests are over, or begin again where there is one."""
+        for record in self._log.lost(index, how, time.perf_counter() - self._began):
+            self._last = record
+        name = self.instances[index].name
+        self._router.gone(name)
+        lost = [flight for flight in self._flights.values() if flight.instance == index]
+        self._of_sequence = {i: flight for i, flight in self._of_sequence.items() if flight not in lost}
+        with contextlib.suppress(Exception):
+            self.instances[index].close()
+        if self._start_anew is not None:
+            self.instances[index] = self._start_anew(index, self._next_seq_ids[index])
+            self.instances[index].observe(self._capture)
+        for flight in lost:
+            if flight.retries < MOST_RETRIES and (flight.part == "prefill" or not flight.has_output):
+                flight.retries, flight.num_unfinished = flight.retries + 1, 0
+                self._begin(flight)
+                self._send(flight)
+            else:
+                del self._flights[flight.request_id]
+
+    @staticmethod
+    def _has_work(one: Instance) -> bool:
+        load = one.load
+        return load.can_step or load.receiving > 0 or load.holding > 0

@@ -1,0 +1,70 @@
+"""A request on its way through a cluster: first on the instance that computes its prompt, then where it goes on."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from engine.config import SamplingParams
+from engine.intake import RequestSpec
+
+PREFILL = "/prefill"  # ends the id of what stands for a request on the instance that computes its prompt
+
+
+class Submitted(NamedTuple):
+    """An accepted request."""
+
+    request_id: str
+    seq_id: int  # of what was submitted first
+    num_prompt_tokens: int
+
+
+class Flight:
+    """One request. `spec`: with an id, token ids for its prompt and a seed."""
+
+    def __init__(self, spec: RequestSpec) -> None:
+        assert spec.request_id is not None
+        self.request_id: str = spec.request_id
+        self.spec = spec
+        self.transfer = ""  # the name under which its keys and values move
+        self.instance = 0  # where it is now
+        self.part: Literal["prefill", "whole"] = "whole"  # what it has there
+        self.num_unfinished = 0  # sequences
+        self.has_output = False  # whether its prompt is computed where it is
+        self.retries = 0  # of its prompt, on another instance
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Of its prompt."""
+        assert not isinstance(self.spec.prompt, str)
+        return self.spec.prompt
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def asked(self) -> RequestSpec:
+        """What the instance is asked for now."""
+        return self.prefill_of(self.spec, self.transfer) if self.part == "prefill" else self.spec
+
+    @property
+    def asked_id(self) -> str:
+        """The request's id on the instance."""
+        return self.request_id + PREFILL if self.part == "prefill" else self.request_id
+
+    @staticmethod
+    def prefill_of(spec: RequestSpec, transfer: str | None) -> RequestSpec:
+        """The same prompt and one token, as a router of vLLM asks for it; where it goes on, that is sampled anew."""
+        one = SamplingParams(max_tokens=1, ignore_eos=True)
+        request_id = None if spec.request_id is None else spec.request_id + PREFILL
+        return spec._replace(sampling=one, request_id=request_id, transfer=transfer, kv_role="kv_producer")
+
+
+def plain_id(request_id: str) -> str:
+    """The request that something on an instance stands for."""
+    return request_id.removesuffix(PREFILL)
+
+
+def may_move(spec: RequestSpec) -> bool:
+    """Whether its prompt can be computed elsewhere: prompt log probabilities are of the pass that computes it."""
+    return spec.sampling.prompt_logprobs is None and len(spec.prompt) > 1

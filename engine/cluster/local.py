@@ -1,0 +1,116 @@
+"""An instance of this thread: what it does is done when it was asked for it, so that a run is the same each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from engine.cluster.instance import Ask, Instance, Load, Produced, Role
+from engine.config import EngineConfig
+from engine.connector.link import RemoteBlocks
+from engine.connector.transfer import TransferConnector
+from engine.engine import Engine
+from engine.intake import RequestSpec
+from engine.model.capture import CaptureRequest
+from engine.model.loaded import LoadedModel
+from engine.place import Place
+from engine.trace.events import Hold
+from engine.trace.records import BlockGroup, Capture, StepRecord
+
+
+class LocalInstance(Instance):
+    """An engine, its pool and its connector. `fail` ends it as a process ends that is killed."""
+
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        model: LoadedModel,
+        config: EngineConfig,
+        connector: TransferConnector,
+        place: Place,
+        *,
+        failed: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`failed`: called when it fails, so that the link loses its sender."""
+        self._name, self._role = name, role
+        self._connector, self._failed = connector, failed
+        self._produced: list[Produced] = []
+        self._gone: str | None = None
+        self._error: Exception | None = None
+        self.engine = Engine(model, config, connector=connector, place=place, records=self._take_record)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @property
+    def role(self) -> Role:
+        return self._role
+
+    @property
+    def num_threads(self) -> int:
+        return torch.get_num_threads()
+
+    @property
+    def config(self) -> EngineConfig:
+        return self.engine.config
+
+    @property
+    def block_groups(self) -> list[BlockGroup]:
+        return self.engine.block_groups
+
+    @property
+    def load(self) -> Load:
+        return self.engine.load
+
+    def check(self, specs: Sequence[RequestSpec]) -> None:
+        self.engine.check_requests(specs)
+
+    def submit(self, asks: Sequence[Ask]) -> None:
+        for ask in asks:
+            if ask.remote is not None:
+                self._connector.expect(ask.remote)
+        self.engine.add_requests([ask.spec for ask in asks])
+
+    def abort(self, request_id: str) -> bool:
+        return self.engine.abort(request_id)
+
+    def observe(self, capture: CaptureRequest | None) -> None:
+        self.engine.capture = capture
+
+    def begin_turn(self) -> None:
+        if self._gone is not None:
+            return
+        self.engine.take_transfers()
+        if self.engine.can_step:
+            self.engine.step()
+
+    @property
+    def is_in_turn(self) -> bool:
+        return False
+
+    @property
+    def waits_on(self) -> int | None:
+        return None
+
+    def take(self) -> list[Produced]:
+        produced, self._produced = self._produced, []
+        return produced
+
+    def fail(self, how: str) -> None:
+        """End it, with what is in its pool, whatever it was doing."""
+        self._gone = how
+        self._failed()
+        self.close()
+
+    def take_gone(self) -> str | None:
+        return self._gone
+
+    def close(self) -> None:
+        self.engine.close()
+
+    def _take_record(self, record: StepRecord, capture: Capture | None) -> None:
+        offers = [self._connector.take_offer(op.transfer) for op in record.ops if isinstance(op, Hold)]
+        self._produced.append(Produced(record, capture, [offer for offer in offers if isinstance(offer, RemoteBlocks)]))

@@ -1,0 +1,137 @@
+"""What the two sides of a transfer say of it: nothing is received that was not held, nor freed before it was received.
+
+One log has both sides; what a receiver says stands before what its sender answers. The lease is held against the clock
+that all instances share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from engine.trace.check_ops import Wrong
+from engine.trace.events import (
+    Allocate,
+    Arrive,
+    Copy,
+    Expire,
+    Fork,
+    Free,
+    Hold,
+    Lost,
+    Op,
+    Receive,
+    Release,
+    Send,
+    Share,
+)
+from engine.trace.records import StepRecord
+
+
+class _Held(NamedTuple):
+    instance: int
+    seq_id: int
+    blocks: frozenset[int]
+    until: float  # if nobody asked meanwhile, by the clock of the log
+    lease: float  # seconds
+
+
+class _Got(NamedTuple):
+    blocks: frozenset[int]  # there
+    num_bytes: int
+
+
+class TransferBook:
+    """Follows every transfer of a log with several instances. Give it each record, in order."""
+
+    def __init__(self) -> None:
+        self._tables: dict[int, list[int]] = {}  # by sequence: the blocks that it has
+        self._held: dict[str, _Held] = {}
+        self._got: dict[str, _Got] = {}  # what was received of those that are held
+        self._coming: dict[int, list[Receive]] = {}  # by sequence
+        self._let_go: dict[str, tuple[_Held, float]] = {}  # without a word from the receiver, and when
+        self._last_at: dict[int, float] = {}  # by instance
+
+    def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
+        """Each contradiction between this record and what the other instances said before."""
+        self._last_at[record.instance] = record.timing.at
+        for place, op in enumerate(record.ops):
+            for message in self._wrong(op, record):
+                yield place, f"{op.__struct_config__.tag}: {message}"
+
+    def kept_for_ever(self) -> Iterator[str]:
+        """At the end of the log: what was held for more than a lease longer than it may be, and nobody received."""
+        for transfer, held in self._held.items():
+            if transfer not in self._got and self._last_at[held.instance] > held.until + held.lease:
+                yield f"the lease of transfer {transfer} ended at {held.until:.6f} s, and its blocks are still held"
+
+    def _wrong(self, op: Op, record: StepRecord) -> Iterator[str]:
+        match op:
+            case Allocate() | Share():
+                self._tables.setdefault(op.seq_id, []).append(op.block_id)
+            case Copy():
+                self._tables[op.seq_id].remove(op.src)
+            case Fork():
+                self._tables[op.seq_id] = list(self._tables.get(op.parent_seq_id, []))
+            case Free() | Release():
+                if op.block_id in self._tables.get(op.seq_id, []):
+                    self._tables[op.seq_id].remove(op.block_id)
+            case Hold():
+                if op.transfer in self._held:
+                    yield f"transfer {op.transfer} is held already"
+                blocks, until = frozenset(self._tables.get(op.seq_id, [])), record.timing.at + op.lease
+                self._held[op.transfer] = _Held(record.instance, op.seq_id, blocks, until, op.lease)
+            case Receive():
+                self._coming.setdefault(op.seq_id, []).append(op)
+            case Arrive():
+                yield from self._arrives(op, record)
+            case Send():
+                yield from self._sent(op, record)
+            case Expire():
+                held = self._held.pop(op.transfer, None)
+                if held is None or held.instance != record.instance:
+                    yield f"transfer {op.transfer} is not held here"
+                elif record.timing.at < held.until:
+                    yield f"the lease of transfer {op.transfer} lasts until {held.until:.6f} s"
+                self._forget(op.transfer, held, record)
+            case Lost():
+                for transfer in [t for t, held in self._held.items() if held.instance == record.instance]:
+                    self._forget(transfer, self._held.pop(transfer), record)
+            case _:
+                pass
+
+    def _forget(self, transfer: str, held: _Held | None, record: StepRecord) -> None:
+        self._got.pop(transfer, None)
+        if held is not None:
+            self._let_go[transfer] = (held, record.timing.at)
+
+    def _arrives(self, op: Arrive, record: StepRecord) -> Iterator[str]:
+        came = self._coming.pop(op.seq_id, [])
+        held = self._held.get(op.transfer)
+        if sum(one.num_bytes for one in came) != op.num_bytes:
+            yield f"{op.num_bytes} bytes came, and the blocks received have {sum(one.num_bytes for one in came)}"
+        if not op.began <= op.ended <= record.timing.at:
+            yield f"it began at {op.began} s and ended at {op.ended} s, and the record is of {record.timing.at} s"
+        if held is None and op.transfer in self._let_go:  # it may have been read before
+            held, at = self._let_go[op.transfer]
+            if op.ended > at:
+                held = None
+        if held is None:
+            yield f"transfer {op.transfer} is held by nobody: nothing can have come"
+            return
+        if held.instance == record.instance:
+            yield f"transfer {op.transfer} is held by the instance that receives it"
+        foreign = {one.from_block_id for one in came} - held.blocks
+        if foreign:
+            yield f"block {min(foreign)} was received, and transfer {op.transfer} does not hold it"
+        self._got[op.transfer] = _Got(frozenset(one.from_block_id for one in came), op.num_bytes)
+
+    def _sent(self, op: Send, record: StepRecord) -> Iterator[str]:
+        held, got = self._held.pop(op.transfer, None), self._got.pop(op.transfer, None)
+        if held is None or held.instance != record.instance:
+            yield f"transfer {op.transfer} is not held here"
+            return
+        if op.num_bytes and got is None:
+            yield f"{op.num_bytes} bytes are said to have been received, and nobody received them"
+        elif got is not None and (op.num_bytes, frozenset(op.block_ids)) != (got.num_bytes, got.blocks):
+            yield f"{op.num_bytes} bytes of {len(op.block_ids)} blocks went, {got.num_bytes} of {len(got.blocks)} came"

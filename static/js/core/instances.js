@@ -1,0 +1,105 @@
+// Several instances in one log: whose a sequence, a block and a place in a queue are. Mirrors
+// engine/trace/instances.py: same rules, same errors. Pure.
+
+import { groupOf } from "./groups.js";
+import { emptyBlock, expect, own, sequenceOf } from "./state_parts.js";
+
+/**
+ * @typedef {import("./state_parts.js").State} State
+ * @typedef {import("./groups.js").Group} Group
+ */
+
+/** How many instances have pools. @param {readonly Group[]} groups */
+export const instanceCount = (groups) => (groups.at(-1)?.instance ?? 0) + 1;
+
+/** The groups of layers of one instance, by index. @param {readonly Group[]} groups @param {number} instance */
+export function ownGroups(groups, instance) {
+  const found = groups.keys().filter((index) => groups[index].instance === instance);
+  return [...found];
+}
+
+/**
+ * Where in a queue the instance's sequences stand.
+ * @param {State} state @param {readonly number[]} queue @param {number} instance
+ */
+export function placesOf(state, queue, instance) {
+  const places = [];
+  for (const [place, id] of queue.entries()) if (state.sequences.get(id)?.instance === instance) places.push(place);
+  return places;
+}
+
+/**
+ * Throws when an operation is about a sequence or block of another instance than its record.
+ * @param {State} state @param {number} instance @param {import("./trace.js").Op} op
+ */
+export function expectOwn(state, instance, op) {
+  const named = /** @type {Record<string, unknown>} */ (/** @type {unknown} */ (op));
+  for (const name of ["seq_id", "parent_seq_id"]) {
+    const found = state.sequences.get(/** @type {number} */ (named[name]));
+    const isOwn = !found || op.type === "submit" || found.instance === instance;
+    expect(isOwn, `sequence ${named[name]} is of another instance`);
+  }
+  if (op.type === "adjust" || op.type === "rank")
+    for (const id of op.seq_ids)
+      expect(state.sequences.get(id)?.instance === instance, `sequence ${id} is of another instance`);
+  for (const name of ["block_id", "src", "dst"]) {
+    const id = named[name];
+    if (typeof id !== "number") continue;
+    const group = groupOf(state.block_groups, id);
+    expect(group >= 0 && state.blocks[id] !== undefined, `there is no block ${id}`);
+    expect(state.block_groups[group].instance === instance, `block ${id} is of another instance`);
+  }
+  const cpu = named.cpu_block_id;
+  if (typeof cpu === "number") {
+    const { block_groups: groups, cpu_blocks: blocks } = state;
+    const group = groups[Math.floor((cpu * groups.length) / Math.max(blocks.length, 1))];
+    expect(group?.instance === instance, `CPU block ${cpu} is of another instance`);
+  }
+}
+
+/**
+ * The instance has ended: its sequences with it, and its pool is as it was at first.
+ * @param {State} state @param {number} instance @param {import("./limits.js").Budget} budget
+ */
+export function loseInstance(state, instance, budget) {
+  const isOwn = (/** @type {number} */ id) => state.sequences.get(id)?.instance === instance;
+  for (const name of /** @type {const} */ (["running", "waiting", "receiving"])) {
+    const gone = state[name].filter(isOwn);
+    state[name] = state[name].filter((id) => !isOwn(id));
+    state.finished.push(...gone);
+    for (const id of gone) {
+      const sequence = withoutBlocks(state, id);
+      sequence.status = "finished";
+      sequence.finish_reason = "abort";
+      sequence.cpu_block_table = [];
+    }
+  }
+  for (const id of state.holding.filter(isOwn)) withoutBlocks(state, id);
+  state.holding = state.holding.filter((id) => !isOwn(id));
+  const each = state.cpu_blocks.length / state.block_groups.length;
+  for (const index of ownGroups(state.block_groups, instance)) {
+    const { first_block: first, num_blocks: count } = state.block_groups[index];
+    budget.spend(count);
+    for (let id = first; id < first + count; id++) state.blocks[id] = emptyBlock(id);
+    state.free_queues[index] = Array.from({ length: count }, (_, i) => first + i);
+    for (let id = index * each; id < (index + 1) * each; id++)
+      state.cpu_blocks[id] = { cpu_block_id: id, seq_id: null, logical: null, token_ids: [] };
+  }
+}
+
+/** @param {State} state @param {number} id */
+function withoutBlocks(state, id) {
+  const sequence = sequenceOf(state, id);
+  sequence.block_tables = sequence.block_tables.map(() => []);
+  return sequence;
+}
+
+/**
+ * The block tables of a sequence in its instance's groups of layers, to be changed; it has no blocks in others.
+ * @param {State} state @param {import("./state_parts.js").Sequence} sequence @returns {number[][]}
+ */
+export function ownTables(state, sequence) {
+  if (instanceCount(state.block_groups) === 1) return sequence.block_tables;
+  const tables = own(state, sequence, "block_tables");
+  return ownGroups(state.block_groups, sequence.instance).map((group) => tables[group]);
+}

@@ -1,0 +1,95 @@
+"""Clusters of this thread, and what must be true of their logs at every moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from engine.cluster.build import Shape, local_cluster
+from engine.cluster.cluster import Cluster
+from engine.cluster.local import LocalInstance
+from engine.config import EngineConfig, SamplingParams
+from engine.intake import RequestSpec
+from engine.model.loaded import LoadedModel
+from engine.trace.state import State, held_blocks, memory_figures
+
+GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
+APART = Shape(prefill=1, decode=1)
+
+
+def cluster_of(model: LoadedModel, config: EngineConfig, shape: Shape = APART, **more: Any) -> Cluster:
+    return local_cluster(model, config, shape, **more)
+
+
+def local(cluster: Cluster, index: int) -> LocalInstance:
+    one = cluster.instances[index]
+    assert isinstance(one, LocalInstance)
+    return one
+
+
+def run(cluster: Cluster, most: int = 1000) -> None:
+    """Until nothing is left, looking at everything after every step."""
+    for _ in range(most):
+        if not cluster.num_unfinished:
+            return
+        cluster.step()
+        look(cluster)
+    raise AssertionError(f"{cluster.num_unfinished} requests are not over after {most} steps")
+
+
+def look(cluster: Cluster) -> None:
+    """The log's state is that of the live pools, instance by instance."""
+    state = cluster.log.state_now()
+    for index, one in enumerate(cluster.instances):
+        assert isinstance(one, LocalInstance)
+        one.engine.check_integrity()
+        now = one.engine.snapshot()
+        own = {i for i, sequence in state.sequences.items() if sequence.instance == index}
+        groups = state.own_groups[index]
+        blocks = [block for block in state.blocks if _is_of(state, block.block_id, index)]
+        assert now.ref_counts == [block.ref_count for block in blocks]
+        assert now.block_hashes == [block.block_hash for block in blocks]
+        assert now.free_queues == [state.free_queues[group] for group in groups]
+        assert now.waiting == [i for i in state.waiting if i in own]
+        assert now.running == [i for i in state.running if i in own]
+        assert now.receiving == [i for i in state.receiving if i in own]
+        assert now.holding == [i for i in state.holding if i in own]
+        tables = {
+            i: [state.sequences[i].block_tables[g] for g in groups] for i in own if held_blocks(state.sequences[i])
+        }
+        assert {i: t for i, t in now.block_tables.items() if any(t)} == tables
+    assert cluster.log.record(len(cluster.log) - 1).memory == memory_figures(state)
+
+
+def _is_of(state: State, block_id: int, index: int) -> bool:
+    groups = [state.block_groups[group] for group in state.own_groups[index]]
+    return any(group.first_block <= block_id < group.first_block + group.num_blocks for group in groups)
+
+
+def outputs(cluster: Cluster) -> dict[str, list[int]]:
+    """Of each request what came of it, by its id."""
+    sequences = cluster.log.state_now().sequences.values()
+    whole = [s for s in sequences if "/" not in s.request_id]
+    return {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in whole}
+
+
+def ask(prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> RequestSpec:
+    return RequestSpec(prompt, sampling, **more)
+
+
+def log_of_everything(model: LoadedModel, path: Path) -> None:
+    """Several instances with transfers, hits, a failed transfer, and two that are lost and come again."""
+    config = EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2)
+    cluster = cluster_of(model, config, Shape(prefill=1, decode=1, mixed=1), log_path=path, lease=1.0)
+    prompts = [[first + i for i in range(17)] for first in (10, 10, 40, 70)]
+    cluster.submit([ask(prompt) for prompt in prompts])
+    for _ in range(6):
+        cluster.step()
+    local(cluster, 1).fail("killed")
+    cluster.submit([ask([90 + i for i in range(9)])])
+    run(cluster)
+    cluster.submit([ask([110 + i for i in range(9)])])
+    cluster.step()  # its prompt is computed, and nothing was fetched yet
+    local(cluster, 0).fail("killed")
+    run(cluster)
+    cluster.close()

@@ -1,0 +1,237 @@
+"""Several instances behind one face: the tokens of one engine, one log that is sound, and nothing kept for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.cluster.build import Shape
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.intake import RequestError
+from engine.model.loader import from_module
+from engine.trace.check import check
+from engine.trace.events import Arrive, Finish, Hold, Lost, Send, Submit, TransferFailed
+from engine.trace.log import TraceReader
+from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
+from tests.unit.cluster.clusters import GREEDY, ask, cluster_of, local, log_of_everything, look, outputs, run
+from tests.unit.connector.pair import PROMPTS, SETTINGS, SHARED, alone, of
+from tests.unit.engine.runs import tiny_llama
+
+PLAIN = EngineConfig(block_size=4, num_blocks=40)
+SHAPES = {"1+1": Shape(1, 1), "2+2": Shape(2, 2), "two mixed": Shape(mixed=2), "all": Shape(1, 1, 1)}
+
+
+def ops_of(path: Path) -> list[object]:
+    with TraceReader(path) as log:
+        return [op for index in range(len(log)) for op in log.record(index).ops]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_tokens_are_those_of_one_engine(name: str, shape: str, tmp_path: Path) -> None:
+    config, path = SETTINGS[name], tmp_path / "run.kvtrace"
+    cluster = cluster_of(tiny_llama(), config, SHAPES[shape], log_path=path)
+    found = cluster.submit([ask(prompt) for prompt in PROMPTS])
+    run(cluster)
+    cluster.close()
+    assert list(check(path)) == []
+    said = outputs_in(path)
+    assert [said[one.request_id] for one in found] == alone(config, PROMPTS)
+
+
+def outputs_in(path: Path) -> dict[str, list[int]]:
+    with TraceReader(path) as log:
+        sequences = log.state_at(len(log) - 1).sequences.values()
+        return {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences if "/" not in s.request_id}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family(family: str, tmp_path: Path) -> None:
+    model = from_module(tiny_model(family), tiny_tokenizer(), family)
+    config, path = EngineConfig(block_size=2, num_blocks=64), tmp_path / "run.kvtrace"
+    cluster = cluster_of(model, config, log_path=path)
+    found = cluster.submit([ask(prompt) for prompt in PROMPTS])
+    run(cluster)
+    said = outputs(cluster)
+    cluster.close()
+    assert [said[one.request_id] for one in found] == alone(config, PROMPTS, model)
+    assert list(check(path)) == []
+
+
+def test_the_same_inputs_give_the_same_log(tmp_path: Path) -> None:
+    """Apart from clocks."""
+    seen = []
+    for name in ("a", "b"):
+        cluster = cluster_of(tiny_llama(), PLAIN, Shape(2, 1), log_path=tmp_path / name)
+        cluster.submit([ask(prompt, SamplingParams(max_tokens=5, temperature=1.0)) for prompt in PROMPTS])
+        run(cluster)
+        records = [cluster.log.record(index) for index in range(len(cluster.log))]
+        seen.append([(r.instance, r.kind, r.batch, r.outputs, [type(op) for op in r.ops]) for r in records])
+        cluster.close()
+    assert seen[0] == seen[1]
+
+
+def test_draws_are_those_of_one_engine() -> None:
+    """Which request it is decides the seed that nobody gave, not how many an instance has seen."""
+    drawn = SamplingParams(max_tokens=9, temperature=1.0, ignore_eos=True)
+    with Engine(tiny_llama(), PLAIN, keep_log=False) as engine:
+        requests = [engine.add_request(prompt, drawn) for prompt in PROMPTS]
+        while engine.has_unfinished():
+            engine.step()
+        expected = [request.output_token_ids for request in requests]
+    cluster = cluster_of(tiny_llama(), PLAIN, Shape(2, 2))
+    found = cluster.submit([ask(prompt, drawn) for prompt in PROMPTS])
+    run(cluster)
+    said = outputs(cluster)
+    cluster.close()
+    assert [said[one.request_id] for one in found] == expected
+
+
+def test_samples_and_beams_fork_where_they_decode() -> None:
+    for sampling in (
+        SamplingParams(max_tokens=6, n=3, temperature=1.0, seed=1, ignore_eos=True),
+        SamplingParams(max_tokens=6, use_beam_search=True, beam_width=3, n=2, ignore_eos=True),
+    ):
+        with Engine(tiny_llama(), PLAIN, keep_log=False) as engine:
+            request = engine.add_request(SHARED, sampling)
+            while engine.has_unfinished():
+                engine.step()
+            expected = sorted(list(c.output_token_ids) for c in request.outputs)
+        cluster = cluster_of(tiny_llama(), PLAIN)
+        cluster.submit([ask(SHARED, sampling)])
+        run(cluster)
+        state = cluster.log.state_now()
+        whole = [s for s in state.sequences.values() if "/" not in s.request_id and s.finish_reason != "dropped"]
+        ranked = sorted(whole, key=lambda s: (s.rank is None, s.rank))[: sampling.n]
+        assert sorted(s.token_ids[s.num_prompt_tokens :] for s in ranked) == expected
+        assert all(s.instance == 1 for s in whole)
+        cluster.close()
+
+
+def test_prompt_log_probabilities_stay_where_they_are_asked_for() -> None:
+    cluster = cluster_of(tiny_llama(), PLAIN)
+    cluster.submit([ask(SHARED, SamplingParams(max_tokens=3, prompt_logprobs=1, ignore_eos=True))])
+    run(cluster)
+    records = [cluster.log.record(index) for index in range(len(cluster.log))]
+    cluster.close()
+    assert {record.instance for record in records} == {1}
+    assert sum(len(record.prompt_logprobs) for record in records) == len(SHARED) - 1
+
+
+def test_bytes_moved_are_in_the_log_and_blocks_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    cluster = cluster_of(tiny_llama(), PLAIN, log_path=path)
+    cluster.submit([ask(prompt) for prompt in PROMPTS])
+    run(cluster)
+    cluster.close()
+    ops = ops_of(path)
+    sent, came = of(Send, ops), of(Arrive, ops)  # type: ignore[arg-type]
+    assert sum(op.num_bytes for op in sent) == sum(op.num_bytes for op in came) > 0
+    assert len(of(Hold, ops)) == len(sent) == len(PROMPTS)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("steps", range(12))
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_instance_that_is_lost_takes_its_sequences_and_comes_again(index: int, steps: int, tmp_path: Path) -> None:
+    """At any moment: what is answered is right, what cannot be is aborted, and the next request is served."""
+    path, expected = tmp_path / "run.kvtrace", alone(PLAIN, PROMPTS)
+    cluster = cluster_of(tiny_llama(), PLAIN, log_path=path, lease=0.5)
+    found = cluster.submit([ask(prompt) for prompt in PROMPTS])
+    for _ in range(steps):
+        cluster.step()
+    local(cluster, index).fail("killed by a test")
+    run(cluster)
+    again = cluster.submit([ask(PROMPTS[0])])
+    run(cluster)
+    look(cluster)
+    state, said = cluster.log.state_now(), outputs(cluster)
+    cluster.close()
+    assert list(check(path)) == []
+    for one, tokens in zip(found, expected, strict=True):
+        whole = [s for s in state.sequences.values() if s.request_id == one.request_id]
+        reasons = {s.finish_reason for s in whole}
+        assert said.get(one.request_id, []) == (
+            tokens if reasons == {"length"} else tokens[: len(said[one.request_id])]
+        )
+        assert index == 1 or reasons == {"length"}, "a prompt can be computed again"
+    assert said[again[0].request_id] == expected[0]
+    assert memory_held(path) == 0 and not state.holding
+    assert len([op for op in ops_of(path) if isinstance(op, Lost)]) == 1
+
+
+def memory_held(path: Path) -> int:
+    with TraceReader(path) as log:
+        return log.record(len(log) - 1).memory.blocks_held
+
+
+def test_a_sender_that_ends_while_blocks_are_awaited_costs_a_prefill(tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    cluster = cluster_of(tiny_llama(), PLAIN, log_path=path)
+    cluster.submit([ask(SHARED)])
+    cluster.step()  # its prompt is computed, and the other instance has been told
+    local(cluster, 0).fail("killed by a test")
+    run(cluster)
+    said = outputs(cluster)
+    cluster.close()
+    # the one that was started anew under its name knows nothing of it
+    assert [op.reason for op in ops_of(path) if isinstance(op, TransferFailed)] == ["unknown"]
+    assert said["request-0"] == alone(PLAIN, [SHARED])[0] and list(check(path)) == []
+
+
+def test_aborted_before_and_after_its_prompt_is_computed(tmp_path: Path) -> None:
+    for steps in range(5):
+        path = tmp_path / f"{steps}.kvtrace"
+        cluster = cluster_of(tiny_llama(), PLAIN, log_path=path)
+        cluster.submit([ask(SHARED), ask(PROMPTS[2])])
+        for _ in range(steps):
+            cluster.step()
+        assert cluster.abort("request-0") and not cluster.abort("request-0") and not cluster.abort("nobody")
+        run(cluster)
+        assert outputs(cluster)["request-1"] == alone(PLAIN, [PROMPTS[2]])[0]
+        cluster.close()
+        assert list(check(path)) == [] and memory_held(path) == 0
+        assert "abort" in [op.reason for op in ops_of(path) if isinstance(op, Finish)]
+
+
+def test_all_or_none_is_taken_in() -> None:
+    cluster = cluster_of(tiny_llama(), PLAIN)
+    with pytest.raises(RequestError):
+        cluster.submit([ask(SHARED), ask([])])
+    with pytest.raises(RequestError, match="in use"):
+        cluster.submit([ask(SHARED, request_id="a"), ask(SHARED, request_id="a")])
+    assert len(cluster.log) == 0 and not cluster.num_unfinished
+    cluster.close()
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"), [(Shape(1, 0), "decodes"), (Shape(0, 1), "computes prompts"), (Shape(), "decodes")]
+)
+def test_a_cluster_that_could_not_answer_is_refused(shape: Shape, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        cluster_of(tiny_llama(), PLAIN, shape)
+
+
+def test_more_than_one_log_holds_is_refused() -> None:
+    with pytest.raises(ConfigError, match="at most 16"):
+        cluster_of(tiny_llama(), PLAIN, Shape(mixed=17))
+
+
+def test_both_parts_of_a_request_have_one_transfer(tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    cluster = cluster_of(tiny_llama(), PLAIN, log_path=path)
+    cluster.submit([ask(SHARED, GREEDY, request_id="mine")])
+    run(cluster)
+    cluster.close()
+    first, second = [op for op in ops_of(path) if isinstance(op, Submit)]
+    assert (first.request_id, first.kv_role) == ("mine/prefill", "kv_producer")
+    assert (second.request_id, second.kv_role) == ("mine", "kv_consumer")
+    assert first.transfer == second.transfer
+
+
+def test_a_log_of_everything_is_sound(tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    log_of_everything(tiny_llama(), path)
+    assert list(check(path)) == []
+    assert {type(op) for op in ops_of(path)} >= {Lost, Arrive, Send, TransferFailed}
