@@ -75,7 +75,8 @@ class Events:
 
     def create(self, sid: str, message: messages.Create) -> Answer:
         self._access.own(sid)
-        config = parse_config(message.config, self._settings.config)
+        base = self._settings.config.of_one if message.alone else self._settings.config
+        config = parse_config(message.config, base)
         own = OwnTiers(None) if message.alone else None
         theater = self._theaters.create(config, message.name, message.model, own)
         return Answer(*theater.join(sid, 0, None, message.captures))

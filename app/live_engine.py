@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.engine_face import BuildEngine, OwnTiers, Prompt, RecomputedLike, RequestLike, RerunLike
+from app.engine_face import BuildEngine, EngineLike, OwnTiers, Prompt, RecomputedLike, RequestLike, RerunLike
+from app.live_cluster import LiveCluster
+from app.observing import Observing
 from app.pool_bytes import pool_bytes
 from app.settings import MIB
+from app.specs import specs_of
+from engine.cluster.build import local_cluster
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector
 from engine.connector.offloading import OffloadingConnector, may_offload
 from engine.connector.tiers.tiers import Tiers
-from engine.intake import RequestSpec
 from engine.lab.change import Change
 from engine.lab.faults import make_engine
 from engine.lab.rerun import Rerun
-from engine.model.capture import DEFAULT_BUDGET, CaptureRequest
+from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.options.check import over_served_max
 from engine.resolve import resolve_for
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord
-
-SMALL_BUDGET = 128 * 1024  # bytes of arrays a step, of a log that travels: of a decode step all, of a prefill most
 
 
 class LiveEngine:
@@ -37,13 +38,8 @@ class LiveEngine:
         is_small: bool = False,
         connector: KVConnector | None = None,
     ) -> None:
-        self._is_float32 = model.facts.dtype == "float32"
-        self._is_small = is_small
-        self._captures = self._is_watched = True
-        self._focus: tuple[list[int] | None, list[int] | None] = (None, None)
-        self._engine = make_engine(
-            model, config, log_path=path, capture=self._observing(None, None), connector=connector
-        )
+        self._engine = make_engine(model, config, log_path=path, connector=connector)
+        self._observing = Observing(model.facts, is_small, self._capture)
         assert self._engine.log is not None  # keep_log
         self.log: TraceWriter = self._engine.log
 
@@ -54,11 +50,11 @@ class LiveEngine:
 
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
         """All or none; RequestError or ConfigError says why not."""
-        return list(self._engine.add_requests(_specs(prompts, sampling)))
+        return list(self._engine.add_requests(specs_of(prompts, sampling)))
 
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
         """Raises what `submit` would."""
-        self._engine.check_requests(_specs(prompts, sampling))
+        self._engine.check_requests(specs_of(prompts, sampling))
 
     def step(self) -> StepRecord:
         return self._engine.step()
@@ -76,16 +72,13 @@ class LiveEngine:
         return self._engine.prefill_pending()
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        self._focus = (layers, heads)
-        self._capture()
+        self._observing.focus(layers, heads)
 
     def stop_captures(self) -> None:
-        self._captures = False
-        self._capture()
+        self._observing.stop()
 
     def observe(self, is_watched: bool) -> None:
-        self._is_watched = is_watched
-        self._capture()
+        self._observing.watched(is_watched)
 
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
@@ -98,23 +91,8 @@ class LiveEngine:
     def close(self) -> None:
         self._engine.close()
 
-    def _capture(self) -> None:
-        layers, heads = self._focus
-        wanted = self._captures and self._is_watched and layers != []
-        self._engine.capture = self._observing(layers, heads) if wanted else None
-
-    def _observing(self, layers: list[int] | None, heads: list[int] | None) -> CaptureRequest:
-        """Captures in the precision of the model: float32 unrounded, so that what the page computes from them differs
-        from the engine by the order of additions alone; other models, and logs that are to be small, in float16, at
-        half the bytes.
-        """
-        if self._is_small:
-            return CaptureRequest(layers=layers, heads=heads, outputs=True, budget_bytes=SMALL_BUDGET)
-        if not self._is_float32:
-            return CaptureRequest(layers=layers, heads=heads, outputs=True)
-        return CaptureRequest(
-            layers=layers, heads=heads, outputs=True, dtype="float32", budget_bytes=2 * DEFAULT_BUDGET
-        )
+    def _capture(self, request: CaptureRequest | None) -> None:
+        self._engine.capture = request
 
 
 def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -> None:
@@ -143,14 +121,12 @@ def engine_builder(
     `tiers`: where they keep full blocks outside their pools, but those that have their own.
     """
 
-    def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> LiveEngine:
+    def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
         check_limits(model.facts, config, max_pool_bytes)
+        if config.num_instances:
+            return LiveCluster(local_cluster(model, config, log_path=path), is_small)
         store = tiers if own is None else own.tiers
         connector = OffloadingConnector(store, model, config) if store and may_offload(config) else None
         return LiveEngine(model, config, path, is_small, connector)
 
     return build
-
-
-def _specs(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestSpec]:
-    return [RequestSpec(p.text, sampling, p.request_id, p.priority, p.cache_salt, p.client, p.waited) for p in prompts]

@@ -33,7 +33,7 @@ class Create(Message, frozen=True, kw_only=True):
     model: ModelName | None = None  # None: the server's first
     name: Annotated[str, Meta(max_length=200)] = ""
     captures: bool = True
-    alone: bool = False  # what the server keeps outside its pools is neither asked nor added to
+    alone: bool = False  # one engine, which neither asks nor adds to what the server keeps outside its pools
 
 
 class OfTheater(Message, frozen=True, kw_only=True):

@@ -286,23 +286,26 @@ class Performance:
             return
         try:
             record = self._step()
-            job.performed += 1
+            job.performed += record is not None
         except AppError as error:
             self._jobs.remove(job)
             job.future.set_exception(error)
             return
-        if job.until_prefilled and not any(entry.phase == "prefill" for entry in record.batch):
+        is_one = self.current.engine.config.num_instances == 0  # others' prompts are computed beside
+        if job.until_prefilled and is_one and record and not any(entry.phase == "prefill" for entry in record.batch):
             # The sequences that still wait have no room: going on would decode the others to their ends.
             self._jobs.remove(job)
             job.end(len(log))
 
-    def _step(self) -> StepRecord:
-        """One step of the engine. A failure pauses and stays in the status; the log keeps what it has."""
+    def _step(self) -> StepRecord | None:
+        """One step of the engine; None: nothing came of it yet. A failure pauses and stays in the status; the log keeps
+        what it has.
+        """
         try:
             self._check_room()
             with self._writing():
                 record = self.current.engine.step()
-            self._steps += 1
+            self._steps += record is not None
             self.unfinished = self.current.engine.num_unfinished()
             self.error = self.objection = None
             self._let_in()

@@ -9,11 +9,12 @@ from engine.trace.records import ModelFacts
 
 
 def pool_bytes(config: EngineConfig, facts: ModelFacts) -> int:
-    """Bytes of the pool of a run of these settings on this model, with the room that it swaps to.
+    """Bytes of the pools of a run of these settings on this model, with the room that it swaps to.
 
     Raises:
         ConfigError: the settings cannot work with the model.
     """
     found = resolve_for(config, facts)
     per_token = stored_bytes_per_token(facts, found.config.kv_cache_dtype)
-    return (found.num_blocks + found.swap_space) * found.config.block_size * per_token
+    each = (found.num_blocks + found.swap_space) * found.config.block_size * per_token
+    return each * max(1, config.num_instances)

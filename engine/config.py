@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 from msgspec import Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict, fields, replace
 
 from engine.cache.reach import WindowPolicy
 from engine.options.check import out_of_range
 from engine.options.option import Control, Option
 from engine.trace.events import PreemptionMode, Setting
+from engine.trace.records import InstanceRole
 
 Strategy = Literal["paged", "first_fit", "contiguous", "none", "concat", "dynamic", "static"]
 OFFERED = ("paged", "first_fit", "contiguous", "none")  # what the page's control has; the others are there to race
 KVCacheDtype = Literal["auto", "float32", "float16", "bfloat16", "fp8", "fp8_e4m3", "int8", "int4"]
+RoutingPolicy = Literal["round_robin", "least_loaded", "longest_prefix"]
+FailurePolicy = Literal["recompute", "fail"]
 FaultName = Literal[
     "slot_off_by_one",
     "no_copy_at_shared_write",
@@ -26,6 +29,11 @@ FaultName = Literal[
 MAX_POOL_SLOTS = 1 << 24
 MAX_SEED = (1 << 53) - 1  # exact as a double, which is what a reader of the log may have
 MAX_LOGPROBS = 20
+MAX_INSTANCES = 4  # of each role, that a server builds
+OF_SEVERAL = (
+    "prefill", "decode", "mixed", "instances", "routing_policy", "ttft_slo", "kv_load_failure_policy",
+    "link_mb_per_second",
+)  # fmt: skip
 MAX_SERVED_BLOCKS = 1 << 16  # each is an object in the log's state and a square on a page
 SEED = Option(ge=-MAX_SEED, le=MAX_SEED)
 
@@ -130,6 +138,27 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             control=Control(group="cache", usual=(0, 2, 3, 4, 6), none_as=0, term="block_group"),
         ),
     ] = None
+    # engines that only compute prompts, that only go on with them, and that do both; all 0 = one engine
+    # (engine/cluster)
+    prefill: Annotated[
+        int, Option(ge=0, served_max=MAX_INSTANCES, strategies=("paged",), control=Control(group="instances"))
+    ] = 0
+    decode: Annotated[
+        int, Option(ge=0, served_max=MAX_INSTANCES, strategies=("paged",), control=Control(group="instances"))
+    ] = 0
+    mixed: Annotated[
+        int, Option(ge=0, served_max=MAX_INSTANCES, strategies=("paged",), control=Control(group="instances"))
+    ] = 0
+    # processes compute side by side; those of one thread take turns, and the same inputs give the same log
+    instances: Annotated[Literal["thread", "process"], Option(control=Control(group="instances"))] = "thread"
+    # which instance takes a request (engine/cluster/router.py)
+    routing_policy: Annotated[RoutingPolicy, Option(control=Control(group="instances"))] = "longest_prefix"
+    # seconds; a request that is not expected to have its first token by then is refused; None = none is
+    ttft_slo: Annotated[float | None, Option(gt=0)] = None
+    # where the keys and values that another instance has do not come: compute them here, or end the request
+    kv_load_failure_policy: Annotated[FailurePolicy, Option(control=Control(group="instances"))] = "recompute"
+    # MB a second, decimal; the link between instances is made as slow, and called so; None = as fast as memory is
+    link_mb_per_second: Annotated[float | None, Option(gt=0, control=Control(group="instances", none_as=0))] = None
     # never the compiled forward pass: equal inputs then give the same log (trace.compare)
     enforce_eager: Annotated[bool, Option()] = False
     # each record says what its step copied of the cache, counted on the tensors (engine/model/copies.py)
@@ -141,6 +170,25 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     # alternatives recorded with each chosen token
     num_logprobs: Annotated[int, Option(ge=0, le=MAX_LOGPROBS)] = 5
     seed: Annotated[int, SEED] = 0
+
+    @property
+    def num_instances(self) -> int:
+        """Engines that share a log; 0: there is one, and nothing moves."""
+        return self.prefill + self.decode + self.mixed
+
+    @property
+    def roles(self) -> list[InstanceRole]:
+        """Of several instances, in the order in which their log has them."""
+        counts: list[tuple[InstanceRole, int]] = [
+            ("prefill", self.prefill), ("decode", self.decode), ("mixed", self.mixed)
+        ]  # fmt: skip
+        return [role for role, count in counts for _ in range(count)]
+
+    @property
+    def of_one(self) -> EngineConfig:
+        """The settings of each of several instances."""
+        own = {name: field.default for name, field in _FIELDS.items() if name in OF_SEVERAL}
+        return replace(self, **own)
 
     @property
     def policy(self) -> WindowPolicy | None:
@@ -160,8 +208,15 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         return self.max_num_batched_tokens if self.enable_chunked_prefill and self.strategy != "none" else None
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
-        """Every field by name, for the trace's header. What adds to records or takes from them only where it is on."""
-        return {name: value for name, value in asdict(self).items() if value or name not in ("count_copies", "private")}
+        """Every field by name, for the trace's header. What adds to records or takes from them only where it is on, and
+        what is about several instances only where there are several.
+        """
+        left_out = {name for name in ("count_copies", "private") if not getattr(self, name)}
+        left_out |= set() if self.num_instances else set(OF_SEVERAL)
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
+
+
+_FIELDS = {field.name: field for field in fields(EngineConfig)}
 
 
 class SamplingParams(Struct, frozen=True, kw_only=True):

@@ -93,6 +93,8 @@ class Engine:
         records: Records | None = None,
     ) -> None:
         self.model = model
+        if config.num_instances:
+            raise ConfigError("an engine is one instance; several are a cluster (engine/cluster)")
         resolved = resolve_for(config, model.facts)
         groups = place.plans(resolved.groups)
         self.config = resolved.config

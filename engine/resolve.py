@@ -55,6 +55,7 @@ def resolve(
     """
     if wrong := out_of_range(config):
         raise ConfigError(wrong)
+    _check_instances(config)
     if config.num_blocks is None:
         longest = min(config.max_model_len or max_position, max_position)
         config = replace(config, num_blocks=default_num_blocks(config.block_size, longest, most_slots))
@@ -77,6 +78,17 @@ def resolve(
     swap_space = _swap_space(config, groups)
     config = replace(config, swap_space=swap_space)
     return Resolved(config, _num_blocks(config), max_model_len, swap_space, reaches, groups)
+
+
+def _check_instances(config: EngineConfig) -> None:
+    if not config.num_instances:
+        return
+    if not config.decode + config.mixed:
+        raise ConfigError("instances that compute prompts need one that goes on with them: set decode or mixed")
+    if not config.prefill + config.mixed:
+        raise ConfigError("instances that decode need one that computes prompts: set prefill or mixed")
+    if config.strategy != "paged" or config.fault is not None:
+        raise ConfigError("several instances go with strategy paged and no fault: blocks move between them")
 
 
 def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position: int) -> int:

@@ -96,6 +96,7 @@ def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
         while engine.num_unfinished():
             try:
                 record = engine.step()
+                assert record is not None, "one engine"
             except OSError as error:  # of the log; errors of standard output are handled elsewhere
                 sys.stdout.write("\n")  # after the text so far
                 raise DiskFull(error.strerror or error) from error

@@ -85,16 +85,20 @@ class EngineStage:
         while self._engine.prefill_pending():
             with self._turns:
                 record = self._engine.step()
+            if record is None:
+                continue
             self._steps += 1
             self._let_in()
-            if not any(entry.phase == "prefill" for entry in record.batch):
+            if self._engine.config.num_instances == 0 and not any(entry.phase == "prefill" for entry in record.batch):
                 break
 
     def step(self) -> bool:
         if not self._engine.num_unfinished():
             return False
-        with self._turns:
-            self._engine.step()
+        record = None
+        while record is None and self._engine.num_unfinished():
+            with self._turns:
+                record = self._engine.step()
         self._steps += 1
         self._let_in()
         return True

@@ -28,7 +28,9 @@ from app.openai.errors import ApiError, of_refusal
 from app.openai.keys import Policy
 from app.openai.lanes import Full, Lanes
 from app.openai.streams import Streams
-from engine.trace.events import Admit, Finish, Fork, Rank, Submit
+from engine.cluster.router import RejectedError
+from engine.trace.events import Admit, Finish, Fork, Lost, Rank, Submit
+from engine.trace.halves import plain_id
 from engine.trace.records import StepRecord
 
 logger = logging.getLogger(__name__)
@@ -66,6 +68,8 @@ class AsyncEngine:
         self._calls: set[Call] = set()  # from `ask` until they are over, or nobody waits for them
         self._parts: dict[str, Part] = {}  # by request id; of the hub thread, as what follows
         self._of_sequence: dict[int, tuple[Part, Choice]] = {}
+        self._of_prefill: dict[int, Part] = {}  # by the sequence that computes its prompt for another instance
+        self._instance_of: dict[int, int] = {}  # of those sequences
         self._streams = Streams()
         self._ended: deque[float] = deque(maxlen=1024)  # when requests did
 
@@ -109,7 +113,7 @@ class AsyncEngine:
         self._call_hub(partial(self._delivered, record))
 
     def begun(self) -> None:
-        self._call_hub(self._of_sequence.clear)  # sequences are counted from 0 again
+        self._call_hub(self._forget_sequences)  # they are counted from 0 again
 
     def failed(self, refusal: AppError) -> None:
         if refusal.code == "unknown_theater":
@@ -159,6 +163,8 @@ class AsyncEngine:
             asked = _ask(part, time.monotonic() - part.arrived_at)
             try:
                 engine.submit([asked], part.call.asked.sampling)
+            except RejectedError as error:
+                self._call_hub(partial(self._fail, part, self._too_many(str(error))))
             except ValueError as error:  # it was good when it came: a run with other settings has begun
                 self._call_hub(partial(self._fail, part, ApiError(one_sentence(error))))
 
@@ -170,6 +176,11 @@ class AsyncEngine:
         return ApiError(sentence, status=429, code="rate_limit_exceeded", retry_after=retry_after)
 
     # On the hub thread
+
+    def _forget_sequences(self) -> None:
+        self._of_sequence.clear()
+        self._of_prefill.clear()
+        self._instance_of.clear()
 
     def leave(self, call: Call) -> None:
         """Nobody waits for it any more: what of it is not over is aborted."""
@@ -204,19 +215,26 @@ class AsyncEngine:
         woken: dict[Call, bool] = {}  # and whether it may not wait
         for op in record.ops:
             if isinstance(op, Submit | Fork):
-                part = self._parts.get(op.request_id)
+                part = self._parts.get(plain_id(op.request_id))
                 if part is not None:
-                    self._of_sequence[op.seq_id] = (part, part.add_choice(op.seq_id))
+                    self._instance_of[op.seq_id] = record.instance
+                    if isinstance(op, Submit) and op.kv_role == "kv_producer":
+                        self._of_prefill[op.seq_id] = part
+                    else:
+                        self._of_sequence[op.seq_id] = (part, part.add_choice(op.seq_id))
                     if part.record is None:
                         part.record = record.index
                         woken[part.call] = True
             elif isinstance(op, Admit):
                 found = self._of_sequence.get(op.seq_id)
-                if found is not None and not found[0].is_admitted:
-                    found[0].is_admitted = True
-                    found[0].num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
+                admitted = found[0] if found else self._of_prefill.get(op.seq_id)
+                if admitted is not None and not admitted.is_admitted:
+                    admitted.is_admitted = True
+                    admitted.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
             elif isinstance(op, Finish | Rank):
                 ends.append(op)
+            elif isinstance(op, Lost):
+                ends += self._ended_with(record.instance)
         for scored in record.prompt_logprobs:
             if (found := self._of_sequence.get(scored.seq_id)) is not None:
                 found[0].prompt_logprobs.append(scored)
@@ -233,17 +251,30 @@ class AsyncEngine:
             if part is not None and part.count > part.call.asked.n:
                 part.ranked = [part.of_sequence[seq_id] for seq_id in rank.seq_ids]
         for end in ends:
+            if isinstance(end, Finish):
+                self._instance_of.pop(end.seq_id, None)
+                part = self._of_prefill.pop(end.seq_id, None)
+                if part is not None and end.reason == "abort":
+                    self._fail(part, _aborted(end))
+                    woken[part.call] = True
             if isinstance(end, Finish) and (found := self._of_sequence.pop(end.seq_id, None)) is not None:
                 self._finish(*found, end)
                 woken[found[0].call] = True
         self._streams.tell(woken)
 
+    def _ended_with(self, instance: int) -> list[Finish]:
+        """What ends with an instance. A prompt that it computed for another one is computed again elsewhere."""
+        gone = [seq_id for seq_id, at in self._instance_of.items() if at == instance]
+        for seq_id in gone:
+            self._of_prefill.pop(seq_id, None)
+        why = "the instance that served it has ended; send it again"
+        return [Finish(seq_id=seq_id, reason="abort", detail=why) for seq_id in gone]
+
     def _finish(self, part: Part, choice: Choice, end: Finish) -> None:
         call = part.call
         part.unfinished -= 1
         if end.reason == "abort":
-            why = end.detail or "the request was aborted on the page"
-            call.fail(ApiError(why, status=500 if end.detail else 409, code="aborted"))
+            call.fail(_aborted(end))
         choice.finish_reason = end.reason
         call.changed[choice] = part
         if not part.unfinished:
@@ -262,7 +293,12 @@ class AsyncEngine:
             part.call.fail(error)
             self._calls.discard(part.call)
         self._parts.clear()
-        self._of_sequence.clear()
+        self._forget_sequences()
+
+
+def _aborted(end: Finish) -> ApiError:
+    why = end.detail or "the request was aborted on the page"
+    return ApiError(why, status=500 if end.detail else 409, code="aborted")
 
 
 def _ask(part: Part, waited: float) -> Ask:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,39 +12,16 @@ from engine.cache.block_tiers import BlockTiers
 from engine.cluster.cluster import Cluster
 from engine.cluster.instance import Instance, Role
 from engine.cluster.local import LocalInstance
-from engine.cluster.router import Router, RoutingPolicy
+from engine.cluster.router import Router
 from engine.config import ConfigError, EngineConfig
 from engine.connector.layout import layout_of
-from engine.connector.link import Link, LocalLink, Sender
-from engine.connector.transfer import LEASE, FailurePolicy, TransferConnector
-from engine.header import header_of
+from engine.connector.link import Link, LocalLink, Sender, ThrottledLink
+from engine.connector.transfer import LEASE, TransferConnector
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.place import Place
 from engine.resolve import resolve_for
 from engine.trace.limits import MAX_BLOCKS, MAX_GROUPS
-
-
-class Shape(NamedTuple):
-    """How many instances of each role."""
-
-    prefill: int = 0
-    decode: int = 0
-    mixed: int = 0
-
-    @property
-    def roles(self) -> list[Role]:
-        """In the order in which the log has them.
-
-        Raises:
-            ConfigError: requests could not be served.
-        """
-        if min(self) < 0 or not sum(self) or (self.prefill and not self.decode + self.mixed):
-            raise ConfigError("a cluster needs an instance that decodes: --decode, or none of --prefill")
-        if self.decode and not self.prefill + self.mixed:
-            raise ConfigError("a cluster needs an instance that computes prompts: --prefill, or none of --decode")
-        counts: list[tuple[Role, int]] = [("prefill", self.prefill), ("decode", self.decode), ("mixed", self.mixed)]
-        return [role for role, count in counts for _ in range(count)]
 
 
 class Seat(NamedTuple):
@@ -54,13 +32,13 @@ class Seat(NamedTuple):
     place: Place
 
 
-def seats_of(shape: Shape, model: LoadedModel, config: EngineConfig, began: float) -> list[Seat]:
+def seats_of(model: LoadedModel, config: EngineConfig, began: float) -> list[Seat]:
     """Names, and ids that no two have in common.
 
     Raises:
         ConfigError: settings that cannot work, or more instances than one log holds.
     """
-    resolved, roles = resolve_for(config, model.facts), shape.roles
+    resolved, roles = resolve_for(config, model.facts), config.roles
     num_blocks = sum(group.num_blocks for group in resolved.groups)
     swap_blocks = resolved.swap_space * len(resolved.groups)
     if len(roles) * len(resolved.groups) > MAX_GROUPS or len(roles) * num_blocks > MAX_BLOCKS:
@@ -80,14 +58,11 @@ def seats_of(shape: Shape, model: LoadedModel, config: EngineConfig, began: floa
 def local_cluster(
     model: LoadedModel,
     config: EngineConfig,
-    shape: Shape,
     *,
-    routing: RoutingPolicy = "round_robin",
-    link: Callable[[dict[str, Sender]], Link] = LocalLink,
+    link: Callable[[Mapping[str, Sender]], Link] = LocalLink,
     log_path: Path | None = None,
     capture: CaptureRequest | None = None,
     lease: float = LEASE,
-    policy: FailurePolicy = "recompute",
     clock: Callable[[], float] = time.monotonic,
 ) -> Cluster:
     """Every instance an engine of the caller's thread: the same inputs give the same log, apart from clocks.
@@ -96,31 +71,42 @@ def local_cluster(
         ConfigError: settings that cannot work with this model.
     """
     began = time.perf_counter()
-    seats = seats_of(shape, model, config, began)
+    seats, resolved, own = seats_of(model, config, began), resolve_for(config, model.facts), config.of_one
     senders: dict[str, Sender] = {}
 
+    def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
+        return layout_of(model, resolved.config.of_one, resolved.groups, [one.bytes_per_block for one in kv_caches])
+
     def make(index: int, first_seq_id: int) -> Instance:
-        seat = seats[index]
-        place = seat.place._replace(first_seq_id=first_seq_id)
-        resolved = resolve_for(config, model.facts)
-
-        def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
-            return layout_of(model, resolved.config, resolved.groups, [cache.bytes_per_block for cache in kv_caches])
-
-        connector = TransferConnector(seat.name, link(senders), layout, lease=lease, policy=policy, clock=clock)
-        senders[seat.name] = connector
-        gone = lambda: senders.pop(seat.name, None)  # noqa: E731
-        return LocalInstance(seat.name, seat.role, model, config, connector, place, failed=gone)
+        name, role, place = seats[index]
+        connector = TransferConnector(
+            name,
+            throttled(link(senders), config),
+            layout,
+            # who waits for a slow link holds up nobody
+            pulls=None if config.link_mb_per_second is None else ThreadPoolExecutor(1, f"pull-{name}"),
+            lease=lease,
+            policy=config.kv_load_failure_policy,
+            clock=clock,
+        )
+        senders[name] = connector
+        place = place._replace(first_seq_id=first_seq_id)
+        return LocalInstance(name, role, model, own, connector, place, failed=lambda: senders.pop(name, None))
 
     instances = [make(index, seat.place.first_seq_id) for index, seat in enumerate(seats)]
-    first = instances[0]
     return Cluster(
         model,
-        header_of(model, first.config, first.block_groups),
+        resolved.config,
         instances,
-        Router(routing, instances),
+        Router(config.routing_policy, instances, ttft_slo=config.ttft_slo),
         start_anew=make,
         log_path=log_path,
         capture=capture,
         began=began,
     )
+
+
+def throttled(link: Link, config: EngineConfig) -> Link:
+    """The link, as slow as the settings want it."""
+    rate = config.link_mb_per_second
+    return link if rate is None else ThrottledLink(link, rate * 1e6)

@@ -19,23 +19,25 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from engine.cluster.flight import Flight, Submitted, may_move, plain_id
+from engine.cluster.flight import Flight, Submitted, may_move
 from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced
 from engine.cluster.one_log import OneLog
 from engine.cluster.router import Candidate, RejectedError, Router
 from engine.config import EngineConfig
 from engine.connector.link import RemoteBlocks
+from engine.header import header_of
 from engine.intake import RequestError, RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.sampling import derived_seed
 from engine.trace.events import Finish, Fork, Submit
+from engine.trace.halves import plain_id
 from engine.trace.log import TraceWriter
-from engine.trace.records import Header, StepRecord
+from engine.trace.records import StepRecord
 
 LONGEST_WAIT = 0.05  # seconds that a step waits for an instance to say something
-MOST_RETRIES = 1  # of a prompt whose instance ended
+MOST_RETRIES = 1  # of a prompt whose instance ended; then who goes on with it computes it
 
 StartAnew = Callable[[int, int], Instance]
 
@@ -45,7 +47,7 @@ class Cluster:
 
     Args:
         model: what the instances serve; tokenizes, and computes again what somebody asks about.
-        header: of a log of one instance alone.
+        config: of all of them, as resolved.
         instances: in the order in which the log has them.
         router: where requests go.
         start_anew: makes the instance of that index again after it has ended, whose sequences begin with that id;
@@ -56,7 +58,7 @@ class Cluster:
     def __init__(
         self,
         model: LoadedModel,
-        header: Header,
+        config: EngineConfig,
         instances: Sequence[Instance],
         router: Router,
         *,
@@ -67,8 +69,9 @@ class Cluster:
     ) -> None:
         self.model, self.instances = model, list(instances)
         self._router, self._start_anew, self._began = router, start_anew, began
-        self.config: EngineConfig = self.instances[0].config
-        self._log = OneLog(header, self.instances, log_path, self.config.private)
+        self.config = config
+        header = header_of(model, config, self.instances[0].block_groups)
+        self._log = OneLog(header, self.instances, log_path, config.private)
         self._flights: dict[str, Flight] = {}
         self._of_sequence: dict[int, Flight] = {}
         self._num_requests = self._num_transfers = 0
@@ -327,12 +330,15 @@ class Cluster:
             self.instances[index] = self._start_anew(index, self._next_seq_ids[index])
             self.instances[index].observe(self._capture)
         for flight in lost:
-            if flight.retries < MOST_RETRIES and (flight.part == "prefill" or not flight.has_output):
-                flight.retries, flight.num_unfinished = flight.retries + 1, 0
+            if flight.part == "whole":
+                del self._flights[flight.request_id]
+                continue
+            flight.num_unfinished, flight.retries = 0, flight.retries + 1
+            if flight.retries > MOST_RETRIES:
+                self._go_on(flight, None)
+            else:
                 self._begin(flight)
                 self._send(flight)
-            else:
-                del self._flights[flight.request_id]
 
     @staticmethod
     def _has_work(one: Instance) -> bool:

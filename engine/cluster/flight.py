@@ -6,8 +6,7 @@ from typing import Literal, NamedTuple
 
 from engine.config import SamplingParams
 from engine.intake import RequestSpec
-
-PREFILL = "/prefill"  # ends the id of what stands for a request on the instance that computes its prompt
+from engine.trace.halves import PREFILL
 
 
 class Submitted(NamedTuple):
@@ -58,11 +57,6 @@ class Flight:
         one = SamplingParams(max_tokens=1, ignore_eos=True)
         request_id = None if spec.request_id is None else spec.request_id + PREFILL
         return spec._replace(sampling=one, request_id=request_id, transfer=transfer, kv_role="kv_producer")
-
-
-def plain_id(request_id: str) -> str:
-    """The request that something on an instance stands for."""
-    return request_id.removesuffix(PREFILL)
 
 
 def may_move(spec: RequestSpec) -> bool:

@@ -21,16 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from engine.cache.prefix_cache import HashChain
 from engine.cluster.pace import Pace
 from engine.cluster.pool_view import PoolView
-from engine.config import EngineConfig
+from engine.config import EngineConfig, RoutingPolicy
 from engine.load import Load
 from engine.trace.records import BlockGroup, InstanceRole, StepRecord
 
-RoutingPolicy = Literal["round_robin", "least_loaded", "longest_prefix"]
 WAITING_WEIGHT = 4  # vllm/v1/engine/core_client.py
 
 

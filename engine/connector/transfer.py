@@ -19,16 +19,16 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.incoming import Loading, Source
+from engine.config import FailurePolicy
 from engine.connector.base import Books, Finished, KVConnector, Received, Sent
 from engine.connector.link import Link, RemoteBlocks, TransferError, text_of
 from engine.scheduling.sequence import Sequence as Request
 from engine.trace.events import RELEASED, FinishReason, LookupExternal, Op
 
-FailurePolicy = Literal["recompute", "fail"]
 LEASE = 30.0  # seconds
 REMEMBERED = 4096  # transfers that are over, to say of a second request that they are
 
@@ -59,6 +59,9 @@ class Now:
         future.set_result(do(*arguments))
         return future
 
+    def shutdown(self, wait: bool = True) -> None:
+        """Nothing is under way."""
+
 
 class TransferConnector(KVConnector):
     """One instance's side, or both. `read`, `renew` and `received` may be called from any thread."""
@@ -75,7 +78,8 @@ class TransferConnector(KVConnector):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`layout`: what the numbers of a block mean, given the tensors; `pulls`: where transfers wait for the link,
-        None: the engine's thread; `lease`: seconds that blocks are held without a sign of whom they are for.
+        shut down with the connector, None: the engine's thread; `lease`: seconds that blocks are held without a sign of
+        whom they are for.
         """
         self.engine_id = engine_id
         self.policy: FailurePolicy = policy
@@ -228,6 +232,9 @@ class TransferConnector(KVConnector):
                 expired.append(self._held[transfer].seq_id)
                 self._end(transfer, received=False)
         return Finished(sent, expired, received)
+
+    def close(self) -> None:
+        self._pulls.shutdown(wait=False)
 
     def _loading(self, remote: RemoteBlocks, first_token: int, end: int) -> Loading:
         size = self._books.block_size

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-Group = Literal["cache", "scheduler", "sampling"]
+Group = Literal["cache", "scheduler", "instances", "sampling"]
 
 
 class Control(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -266,7 +266,7 @@ export interface ConfigureMessage {
 }
 
 export interface Control {
-  group: "cache" | "sampling" | "scheduler";
+  group: "cache" | "instances" | "sampling" | "scheduler";
   usual?: number[];
   step?: number;
   offered?: string[];
@@ -330,6 +330,14 @@ export interface EngineConfig {
   attention_window: number | null;
   attention_sinks: number | null;
   sliding_window_pattern: number | null;
+  prefill: number;
+  decode: number;
+  mixed: number;
+  instances: "process" | "thread";
+  routing_policy: "least_loaded" | "longest_prefix" | "round_robin";
+  ttft_slo: number | null;
+  kv_load_failure_policy: "fail" | "recompute";
+  link_mb_per_second: number | null;
   enforce_eager: boolean;
   count_copies: boolean;
   private: boolean;

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from engine.cluster.build import Shape, local_cluster
+from msgspec.structs import replace
+
+from engine.cluster.build import local_cluster
 from engine.cluster.cluster import Cluster
 from engine.cluster.local import LocalInstance
 from engine.config import EngineConfig, SamplingParams
@@ -14,11 +16,22 @@ from engine.model.loaded import LoadedModel
 from engine.trace.state import State, held_blocks, memory_figures
 
 GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
+
+
+class Shape(NamedTuple):
+    """How many instances of each role."""
+
+    prefill: int = 0
+    decode: int = 0
+    mixed: int = 0
+
+
 APART = Shape(prefill=1, decode=1)
 
 
 def cluster_of(model: LoadedModel, config: EngineConfig, shape: Shape = APART, **more: Any) -> Cluster:
-    return local_cluster(model, config, shape, **more)
+    routed = replace(config, routing_policy="round_robin", **shape._asdict())
+    return local_cluster(model, routed, **more)
 
 
 def local(cluster: Cluster, index: int) -> LocalInstance:

@@ -26,7 +26,8 @@ from app.lessons.stage import EngineStage
 from app.lessons.telling import told
 from app.lessons.told import Moment, Told, ToldDo, ToldWork
 from app.lessons.transcript import Recorded, read_transcript, record, transcript_name, write_recorded
-from app.live_engine import SMALL_BUDGET, engine_builder
+from app.live_engine import engine_builder
+from app.observing import SMALL_BUDGET
 from app.settings import ServerSettings
 from engine.model.loader import load_model
 from engine.trace.log import TraceReader

@@ -1,0 +1,70 @@
+"""Several engines behind `EngineLike`, as one. Imports torch: import it when a model is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.engine_face import Prompt, RecomputedLike, RequestLike, RerunLike
+from app.observing import Observing
+from app.specs import specs_of
+from engine.cluster.cluster import Cluster
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.lab.change import Change
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.records import StepRecord
+
+
+class LiveCluster:
+    """A `Cluster` with captures on."""
+
+    def __init__(self, cluster: Cluster, is_small: bool = False) -> None:
+        self._cluster = cluster
+        self.log: TraceWriter = cluster.log
+        self._observing = Observing(cluster.model.facts, is_small, cluster.observe)
+
+    @property
+    def config(self) -> EngineConfig:
+        return self._cluster.config
+
+    def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
+        return list(self._cluster.submit(specs_of(prompts, sampling)))
+
+    def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
+        self._cluster.check(specs_of(prompts, sampling))
+
+    def step(self) -> StepRecord | None:
+        return self._cluster.step()
+
+    def abort(self, request_id: str) -> bool:
+        return self._cluster.abort(request_id)
+
+    def num_unfinished(self) -> int:
+        return self._cluster.num_unfinished
+
+    def queue_lengths(self) -> tuple[int, int]:
+        return self._cluster.queue_lengths
+
+    def prefill_pending(self) -> bool:
+        return self._cluster.prefill_pending()
+
+    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
+        self._observing.focus(layers, heads)
+
+    def stop_captures(self) -> None:
+        self._observing.stop()
+
+    def observe(self, is_watched: bool) -> None:
+        self._observing.watched(is_watched)
+
+    def recompute_attention(
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+    ) -> RecomputedLike:
+        return self._cluster.recompute_attention(seq_id, layer, heads, num_tokens)
+
+    def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
+        raise ConfigError(
+            "a run of several instances cannot be made again: which of them comes next is not its inputs' doing"
+        )
+
+    def close(self) -> None:
+        self._cluster.close()
