@@ -164,8 +164,8 @@ class Cluster:
 
     # What is done
 
-    def step(self) -> StepRecord | None:
-        """Have instances go on; the last record that came of it. None: nothing did within LONGEST_WAIT.
+    def step(self, wait: float = LONGEST_WAIT) -> StepRecord | None:
+        """Have instances go on; the last record that came of it. None: nothing did within `wait` seconds.
 
         Instances of this thread take turns; those that are processes compute at the same time, and whichever has
         something to say first is heard.
@@ -188,10 +188,10 @@ class Cluster:
                     break
         self._take_all()
         if self._last is None and beside:
-            select.select(list(beside), [], [], LONGEST_WAIT)
+            select.select(list(beside), [], [], min(wait, LONGEST_WAIT))
             self._take_all()
         elif self._last is None and self.num_unfinished:
-            time.sleep(LONGEST_WAIT / 10)  # a lease, or a link, takes its time
+            time.sleep(min(wait, LONGEST_WAIT / 10))  # a lease, or a link, takes its time
         return self._last
 
     def recompute_attention(
