@@ -18,34 +18,34 @@ class LiveCluster:
     """A `Cluster` with captures on."""
 
     def __init__(self, cluster: Cluster, is_small: bool = False) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.log: TraceWriter = cluster.log
         self._observing = Observing(cluster.model.facts, is_small, cluster.observe)
 
     @property
     def config(self) -> EngineConfig:
-        return self._cluster.config
+        return self.cluster.config
 
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
-        return list(self._cluster.submit(specs_of(prompts, sampling)))
+        return list(self.cluster.submit(specs_of(prompts, sampling)))
 
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
-        self._cluster.check(specs_of(prompts, sampling))
+        self.cluster.check(specs_of(prompts, sampling))
 
     def step(self) -> StepRecord | None:
-        return self._cluster.step()
+        return self.cluster.step()
 
     def abort(self, request_id: str) -> bool:
-        return self._cluster.abort(request_id)
+        return self.cluster.abort(request_id)
 
     def num_unfinished(self) -> int:
-        return self._cluster.num_unfinished
+        return self.cluster.num_unfinished
 
     def queue_lengths(self) -> tuple[int, int]:
-        return self._cluster.queue_lengths
+        return self.cluster.queue_lengths
 
     def prefill_pending(self) -> bool:
-        return self._cluster.prefill_pending()
+        return self.cluster.prefill_pending()
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
         self._observing.focus(layers, heads)
@@ -59,7 +59,7 @@ class LiveCluster:
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> RecomputedLike:
-        return self._cluster.recompute_attention(seq_id, layer, heads, num_tokens)
+        return self.cluster.recompute_attention(seq_id, layer, heads, num_tokens)
 
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
         raise ConfigError(
@@ -67,4 +67,4 @@ class LiveCluster:
         )
 
     def close(self) -> None:
-        self._cluster.close()
+        self.cluster.close()

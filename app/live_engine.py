@@ -123,6 +123,8 @@ def engine_builder(
 
     def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
         check_limits(model.facts, config, max_pool_bytes)
+        if config.num_instances and config.instances == "process":
+            raise ConfigError("this server builds no processes for a run; its instances are of one thread")
         if config.num_instances:
             return LiveCluster(local_cluster(model, config, log_path=path), is_small)
         store = tiers if own is None else own.tiers

@@ -1,0 +1,170 @@
+"""A server whose runs are of several instances: behind /v1, on the page, when one of them ends."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from app.live_cluster import LiveCluster
+from app.live_model import LiveModel
+from app.models import Models
+from app.openai.settings import ApiSettings
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from app.theater import Theater
+from engine.cluster.local import LocalInstance
+from engine.config import EngineConfig
+from engine.model.loader import load_model
+from engine.trace.check import check
+from engine.trace.events import Arrive, Finish, Lost
+from engine.trace.log import TraceReader
+from tests.server.conftest import Client
+
+PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，"
+APART = EngineConfig(prefill=1, decode=1, enforce_eager=True, max_num_seqs=8, num_blocks=128)
+
+
+class Serving:
+    def __init__(self, config: EngineConfig, live: LiveModel) -> None:
+        settings = ServerSettings(config=config, api=ApiSettings())
+        self.app = create_app(Models(Served(live, "bundled")), settings)
+        self._listener = Listener(self.app, bind("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.port}"
+
+    @property
+    def theaters(self) -> list[Theater]:
+        found: list[Theater] = self.app.extensions["kvtheater"].all()
+        return found
+
+    def post(self, **body: Any) -> requests.Response:
+        whole = {"model": "bundled", "prompt": PROMPT, "max_tokens": 12, "temperature": 0} | body
+        return requests.post(f"{self.url}/v1/completions", json=whole, timeout=60, stream=bool(body.get("stream")))
+
+    def ops(self, theater: str, path: Path) -> list[Any]:
+        path.write_bytes(requests.get(f"{self.url}/api/theaters/{theater}/trace", timeout=60).content)
+        assert list(check(path)) == []
+        with TraceReader(path) as log:
+            return [op for index in range(len(log)) for op in log.record(index).ops]
+
+    def close(self) -> None:
+        self._listener.close()
+
+
+@pytest.fixture(scope="module")
+def live() -> LiveModel:
+    return LiveModel(load_model("bundled"), True, ServerSettings())
+
+
+@pytest.fixture
+def apart(live: LiveModel) -> Iterator[Serving]:
+    serving = Serving(APART, live)
+    yield serving
+    serving.close()
+
+
+@pytest.fixture(scope="module")
+def expected(live: LiveModel) -> str:
+    serving = Serving(APART.of_one, live)
+    text: str = serving.post().json()["choices"][0]["text"]
+    serving.close()
+    return text
+
+
+def test_an_answer_is_that_of_one_instance_and_says_what_it_took(apart: Serving, expected: str, tmp_path: Path) -> None:
+    first, again = apart.post(), apart.post()
+    assert first.json()["choices"][0]["text"] == again.json()["choices"][0]["text"] == expected
+    assert first.headers["X-KVTheater-Record"] == "0"
+    usage = [one.json()["usage"] for one in (first, again)]
+    assert [one["completion_tokens"] for one in usage] == [12, 12]
+    assert usage[0]["prompt_tokens_details"]["cached_tokens"] == 0 < usage[1]["prompt_tokens_details"]["cached_tokens"]
+    arrived = [op for op in apart.ops(apart.theaters[0].theater_id, tmp_path / "t") if isinstance(op, Arrive)]
+    assert arrived and arrived[0].num_bytes > 0
+
+
+def test_samples_are_counted_once(apart: Serving) -> None:
+    answer = apart.post(n=3, temperature=1.0, seed=1).json()
+    assert [choice["index"] for choice in answer["choices"]] == [0, 1, 2]
+    assert answer["usage"]["completion_tokens"] <= 36
+
+
+def test_a_stream_is_whole(apart: Serving, expected: str) -> None:
+    lines = [line[6:] for line in apart.post(stream=True).iter_lines() if line.startswith(b"data: ")]
+    assert lines.pop() == b"[DONE]"
+    assert "".join(json.loads(line)["choices"][0]["text"] for line in lines if json.loads(line)["choices"]) == expected
+
+
+def test_many_clients_at_once(apart: Serving, expected: str, tmp_path: Path) -> None:
+    texts: list[str] = []
+    askers = [
+        threading.Thread(target=lambda: texts.append(apart.post().json()["choices"][0]["text"])) for _ in range(12)
+    ]
+    for asker in askers:
+        asker.start()
+    for asker in askers:
+        asker.join()
+    assert texts == [expected] * 12
+    assert apart.ops(apart.theaters[0].theater_id, tmp_path / "t")
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_an_instance_that_ends_costs_nobody_a_wrong_answer(
+    apart: Serving, expected: str, index: int, tmp_path: Path
+) -> None:
+    """Its requests are answered, or told that it has ended; who comes after them is served."""
+    assert apart.post().status_code == 200
+    theater = apart.theaters[0]
+    answers: list[requests.Response] = []
+    askers = [threading.Thread(target=lambda: answers.append(apart.post(max_tokens=60))) for _ in range(6)]
+    for asker in askers:
+        asker.start()
+
+    def end() -> None:
+        engine = theater.run.engine
+        assert isinstance(engine, LiveCluster)
+        instance = engine.cluster.instances[index]
+        assert isinstance(instance, LocalInstance)
+        instance.fail("killed by a test")
+
+    theater._ask(end)
+    for asker in askers:
+        asker.join()
+    for answer in answers:
+        if answer.status_code == 200:
+            assert answer.json()["choices"][0]["text"].startswith(expected)
+        else:
+            assert answer.status_code == 500 and "has ended" in answer.json()["error"]["message"]
+    assert apart.post().json()["choices"][0]["text"] == expected
+    ops = apart.ops(theater.theater_id, tmp_path / "t")
+    assert len([op for op in ops if isinstance(op, Lost)]) == 1
+
+
+def test_a_client_that_leaves_is_an_abort(apart: Serving, tmp_path: Path) -> None:
+    answer = apart.post(stream=True, max_tokens=150)
+    next(answer.iter_content(1))
+    answer.close()
+    assert apart.post().status_code == 200
+    ops = apart.ops(apart.theaters[0].theater_id, tmp_path / "t")
+    assert "abort" in [op.reason for op in ops if isinstance(op, Finish)]
+
+
+def test_a_run_of_the_page_may_be_of_several_and_one_alone_is_of_one(apart: Serving) -> None:
+    client = Client(apart.url)
+    changes: list[tuple[dict[str, Any], int]] = [
+        ({}, 2), ({"alone": True}, 0), ({"config": {"prefill": 2, "decode": 1}}, 3)
+    ]  # fmt: skip
+    for more, count in changes:
+        client.do("create", **more)
+        assert apart.theaters[-1].run.config.num_instances == count
+    refused = client.refused("create", config={"prefill": 1, "decode": 0})
+    assert "set decode or mixed" in refused["message"]
+    refused = client.refused("create", config={"instances": "process"})
+    assert "processes" in refused["message"]
+    client.io.disconnect()
