@@ -90,6 +90,9 @@ class EngineLike(Protocol):
         """
 
     def abort(self, request_id: str) -> bool: ...
+    def lose_instance(self, index: int) -> None:
+        """One of several instances is killed and begins anew. ValueError: there is none."""
+
     def num_unfinished(self) -> int: ...
     def queue_lengths(self) -> tuple[int, int]:
         """Sequences that run, and that wait."""

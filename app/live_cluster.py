@@ -38,6 +38,9 @@ class LiveCluster:
     def abort(self, request_id: str) -> bool:
         return self.cluster.abort(request_id)
 
+    def lose_instance(self, index: int) -> None:
+        self.cluster.lose(index)
+
     def num_unfinished(self) -> int:
         return self.cluster.num_unfinished
 

@@ -62,6 +62,9 @@ class LiveEngine:
     def abort(self, request_id: str) -> bool:
         return self._engine.abort(request_id)
 
+    def lose_instance(self, index: int) -> None:
+        raise ConfigError("this run is of one engine: there is no other that would go on")
+
     def num_unfinished(self) -> int:
         return self._engine.num_unfinished
 

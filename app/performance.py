@@ -195,6 +195,12 @@ class Performance:
         self._let_in()
         return len(self.current.whole)
 
+    def lose_instance(self, index: int) -> None:
+        """An instance ends, as a process does that is killed. ValueError: there is none."""
+        with self._writing():
+            self.current.engine.lose_instance(index)
+        self.unfinished = self.current.engine.num_unfinished()
+
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
         """What captures keep first, now and after a reset."""
         self.current.engine.focus(layers, heads)

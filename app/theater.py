@@ -233,6 +233,10 @@ class Theater:
         """End a request. Returns the number of records."""
         return self._ask(lambda: self._performance.abort(request_id))
 
+    def lose_instance(self, index: int) -> None:
+        """An instance of the run ends, as a process does that is killed, and begins anew."""
+        self._ask(lambda: self._performance.lose_instance(index))
+
     def serve(self, source: Source) -> None:
         """Take the requests of `source` from now on."""
         self._ask(lambda: self._performance.serve(source))

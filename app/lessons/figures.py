@@ -9,10 +9,12 @@ import inspect
 from collections.abc import Callable
 from typing import NamedTuple
 
-from app.lessons.scene import Scene, Undecided, need_op
+from app.lessons.questions.instances import longest_gap
+from app.lessons.scene import Scene, Undecided, need_op, shown
 from engine.accounting.memory import bytes_per_element
 from engine.trace.events import (
     Admit,
+    Arrive,
     Cache,
     Copy,
     Evict,
@@ -22,8 +24,10 @@ from engine.trace.events import (
     LookupExternal,
     Op,
     Preempt,
+    Receive,
     Release,
     Store,
+    TransferFailed,
 )
 
 
@@ -37,7 +41,7 @@ class Found(NamedTuple):
 Figure = Callable[..., Found]
 COUNTED: dict[str, type[Op]] = {
     kind.__struct_config__.tag: kind  # type: ignore[misc]
-    for kind in (Preempt, Evict, Copy, Release, Cache, Finish, Load, Store)
+    for kind in (Preempt, Evict, Copy, Release, Cache, Finish, Load, Store, Receive, TransferFailed)
 }
 FIGURES: dict[str, Figure] = {}
 
@@ -128,6 +132,19 @@ def times_computed(scene: Scene, position: int, seq: int = 0) -> Found:
     """Steps that computed the token at a position."""
     covering = scene.covering(position, seq, scene.seen())
     return Found(len(covering), covering[-1] if covering else None)
+
+
+@figure
+def moved(scene: Scene) -> Found:
+    """Bytes that have come from other instances."""
+    found = [(record.index, op.num_bytes) for record in scene.seen() for op in record.ops if isinstance(op, Arrive)]
+    return Found(sum(num_bytes for _, num_bytes in found), found[-1][0] if found else None)
+
+
+@figure
+def held_up(scene: Scene, request: int) -> Found:
+    """The most tokens that its instance computed between two tokens of a request."""
+    return Found(longest_gap(shown(scene.log, scene.now), request), _newest(scene))
 
 
 @figure

@@ -261,6 +261,8 @@ def _action(verb: str, plain: list[str], named: dict[str, str], number: int) -> 
             return Action(verb="restart", changes={name: _value(text) for name, text in named.items()})
         case "fork" if not plain and named.keys() <= {"rank"}:
             return Action(verb="fork", rank=_count(named.get("rank", "1"), number))
+        case "lose" if len(plain) == 1 and not named:
+            return Action(verb="lose", count=_count(plain[0], number))
         case "race" if len(plain) == 1 and named.keys() <= {"prompt"}:
             if plain[0] not in LANES:
                 raise LessonError(number, f"race: there is no set of lanes {plain[0]!r}; there is {', '.join(LANES)}")

@@ -58,6 +58,9 @@ class TheaterStage:
     def step(self) -> bool:
         return self._theater.step(1, None).result().performed > 0
 
+    def lose(self, instance: int) -> None:
+        self._theater.lose_instance(instance)
+
     def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
         self._keep()
         self._theater.reset(config, served_name(model), self._tiers.restart(tiers)).hold_back(0)

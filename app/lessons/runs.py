@@ -58,6 +58,8 @@ class Runs:
                 self._begun()
             case "fork":
                 self._fork(action, line)
+            case "lose":
+                stage.lose(action.count)
             case "race":
                 pass  # the page runs the lanes
 

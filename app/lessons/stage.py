@@ -42,6 +42,9 @@ class Stage(Protocol):
     def step(self) -> bool:
         """One step; False: nothing is left to compute."""
 
+    def lose(self, instance: int) -> None:
+        """Instance `instance` ends, as a process does that is killed. ValueError: there is none."""
+
     def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
         """A new run on that model, with such tiers under its pool. The logs of earlier ones stay readable."""
 
@@ -102,6 +105,10 @@ class EngineStage:
         self._steps += 1
         self._let_in()
         return True
+
+    def lose(self, instance: int) -> None:
+        with self._turns:
+            self._engine.lose_instance(instance)
 
     def restart(self, config: EngineConfig, model: str, tiers: TierSizes = NO_TIERS) -> None:
         self._model = model

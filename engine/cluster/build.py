@@ -91,7 +91,7 @@ def local_cluster(
         )
         senders[name] = connector
         place = place._replace(first_seq_id=first_seq_id)
-        return LocalInstance(name, role, model, own, connector, place, failed=lambda: senders.pop(name, None))
+        return LocalInstance(name, role, model, own, connector, place, killed=lambda: senders.pop(name, None))
 
     instances = [make(index, seat.place.first_seq_id) for index, seat in enumerate(seats)]
     return Cluster(

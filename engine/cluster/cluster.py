@@ -23,7 +23,7 @@ from engine.cluster.flight import Flight, Submitted, may_move
 from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced
 from engine.cluster.one_log import OneLog
 from engine.cluster.router import Candidate, RejectedError, Router
-from engine.config import EngineConfig
+from engine.config import ConfigError, EngineConfig
 from engine.connector.link import RemoteBlocks
 from engine.header import header_of
 from engine.intake import RequestError, RequestSpec
@@ -34,7 +34,7 @@ from engine.model.sampling import derived_seed
 from engine.trace.events import Finish, Fork, Submit
 from engine.trace.halves import plain_id
 from engine.trace.log import TraceWriter
-from engine.trace.records import StepRecord
+from engine.trace.records import InstanceRole, StepRecord
 
 LONGEST_WAIT = 0.05  # seconds that a step waits for an instance to say something
 MOST_RETRIES = 1  # of a prompt whose instance ended; then who goes on with it computes it
@@ -133,7 +133,7 @@ class Cluster:
         try:
             for flight in flights:
                 self._flights[flight.request_id] = flight
-                self._begin(flight)
+                self._begin(flight, is_new=True)
         except RejectedError:
             for flight in flights:
                 self._flights.pop(flight.request_id, None)
@@ -161,6 +161,17 @@ class Cluster:
         for one in self.instances:
             with contextlib.suppress(InstanceGoneError):
                 one.observe(capture)
+
+    def lose(self, index: int) -> None:
+        """Kill an instance.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        if not 0 <= index < len(self.instances):
+            raise ConfigError(f"there is no instance {index}; the last one is {len(self.instances) - 1}")
+        self.instances[index].kill()
+        self._take_all()
 
     # What is done
 
@@ -235,26 +246,37 @@ class Cluster:
             sampling = replace(sampling, seed=derived_seed(self.config.seed, number))
         return spec._replace(prompt=list(prompt), sampling=sampling, request_id=spec.request_id or f"request-{number}")
 
-    def _begin(self, flight: Flight) -> None:
+    def _begin(self, flight: Flight, is_new: bool = False) -> None:
         """Choose who computes its prompt: where nothing else is done, or else where it goes on."""
         self._num_transfers += 1
         moves = may_move(flight.spec) and any(one.role == "prefill" for one in self.instances)
         flight.part = "prefill" if moves else "whole"
         flight.transfer = f"{flight.request_id}#{self._num_transfers}"
-        self._route(flight)
+        self._route(flight, is_new)
 
-    def _route(self, flight: Flight) -> None:
-        """Choose the instance that takes the request, or what is left of it."""
-        wanted = ("prefill",) if flight.part == "prefill" else ("decode", "mixed")
-        indices = [i for i, one in enumerate(self.instances) if one.role in wanted] or list(range(len(self.instances)))
-        queued = {i: 0 for i in indices}
+    def _route(self, flight: Flight, is_new: bool) -> None:
+        """Choose the instance that takes the request, or what is left of it.
+
+        Raises:
+            RejectedError: it is new, and its first token would come too late.
+        """
+        going_on = self._candidates(flight, ("decode", "mixed"))
+        own = self._candidates(flight, ("prefill",)) if flight.part == "prefill" else going_on
+        then = list(going_on.values()) if flight.part == "prefill" else []
+        chosen = self._router.choose(flight.token_ids, flight.spec.cache_salt, list(own.values()), then, is_new)
+        flight.instance, flight.has_output = list(own)[chosen.index], False
+
+    def _candidates(self, flight: Flight, roles: Sequence[InstanceRole]) -> dict[int, Candidate]:
+        """Instances of these roles, by index."""
+        queued = [0] * len(self.instances)
         for other in self._flights.values():
-            if other.instance in queued and not other.has_output:
+            if other is not flight and not other.has_output:
                 queued[other.instance] += other.num_prompt_tokens
-        candidates = [Candidate(self.instances[i].name, self.instances[i].load, queued[i]) for i in indices]
-        choice = self._router.choose(flight.token_ids, flight.spec.cache_salt, candidates)
-        flight.instance = indices[choice.index]
-        flight.has_output = False
+        return {
+            index: Candidate(one.name, one.load, queued[index])
+            for index, one in enumerate(self.instances)
+            if one.role in roles
+        }
 
     def _send(self, flight: Flight, remote: RemoteBlocks | None = None) -> None:
         spec = flight.asked
@@ -266,7 +288,7 @@ class Cluster:
     def _go_on(self, flight: Flight, remote: RemoteBlocks | None) -> None:
         """Its prompt is computed, or nobody is there who would: the rest of it."""
         flight.part = "whole"
-        self._route(flight)
+        self._route(flight, is_new=False)
         self._send(flight, remote)
 
     def _take_all(self) -> None:

@@ -95,5 +95,8 @@ class Instance(Protocol):
     def take_gone(self) -> str | None:
         """Once, when it has ended without being asked to: how. What it produced before is taken first."""
 
+    def kill(self) -> None:
+        """End it at once, with what is in its pool, whatever it was doing."""
+
     def close(self) -> None:
         """End it. Idempotent."""

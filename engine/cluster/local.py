@@ -20,7 +20,7 @@ from engine.trace.records import BlockGroup, Capture, StepRecord
 
 
 class LocalInstance(Instance):
-    """An engine, its pool and its connector. `fail` ends it as a process ends that is killed."""
+    """An engine, its pool and its connector."""
 
     def __init__(
         self,
@@ -31,11 +31,11 @@ class LocalInstance(Instance):
         connector: TransferConnector,
         place: Place,
         *,
-        failed: Callable[[], object] = lambda: None,
+        killed: Callable[[], object] = lambda: None,
     ) -> None:
-        """`failed`: called when it fails, so that the link loses its sender."""
+        """`killed`: called when it is, so that the link loses its sender."""
         self._name, self._role = name, role
-        self._connector, self._failed = connector, failed
+        self._connector, self._killed = connector, killed
         self._produced: list[Produced] = []
         self._gone: str | None = None
         self._error: Exception | None = None
@@ -99,10 +99,9 @@ class LocalInstance(Instance):
         produced, self._produced = self._produced, []
         return produced
 
-    def fail(self, how: str) -> None:
-        """End it, with what is in its pool, whatever it was doing."""
-        self._gone = how
-        self._failed()
+    def kill(self) -> None:
+        self._gone = "killed"
+        self._killed()
         self.close()
 
     def take_gone(self) -> str | None:

@@ -110,6 +110,9 @@ class FakeEngine:
         self._append("submit", ops)
         return new
 
+    def lose_instance(self, index: int) -> None:
+        raise ValueError(f"there is no instance {index}")
+
     def step(self) -> StepRecord:
         self._model.threads.add(threading.get_ident())
         self._model.is_stepping = True

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import requests
 
-from app.live_cluster import LiveCluster
 from app.live_model import LiveModel
 from app.models import Models
 from app.openai.settings import ApiSettings
@@ -20,7 +19,6 @@ from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
 from app.theater import Theater
-from engine.cluster.local import LocalInstance
 from engine.config import EngineConfig
 from engine.model.loader import load_model
 from engine.trace.check import check
@@ -126,14 +124,7 @@ def test_an_instance_that_ends_costs_nobody_a_wrong_answer(
     for asker in askers:
         asker.start()
 
-    def end() -> None:
-        engine = theater.run.engine
-        assert isinstance(engine, LiveCluster)
-        instance = engine.cluster.instances[index]
-        assert isinstance(instance, LocalInstance)
-        instance.fail("killed by a test")
-
-    theater._ask(end)
+    theater.lose_instance(index)
     for asker in askers:
         asker.join()
     for answer in answers:

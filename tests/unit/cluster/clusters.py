@@ -34,12 +34,6 @@ def cluster_of(model: LoadedModel, config: EngineConfig, shape: Shape = APART, *
     return local_cluster(model, routed, **more)
 
 
-def local(cluster: Cluster, index: int) -> LocalInstance:
-    one = cluster.instances[index]
-    assert isinstance(one, LocalInstance)
-    return one
-
-
 def run(cluster: Cluster, most: int = 1000) -> None:
     """Until nothing is left, looking at everything after every step."""
     for _ in range(most):
@@ -98,11 +92,11 @@ def log_of_everything(model: LoadedModel, path: Path) -> None:
     cluster.submit([ask(prompt) for prompt in prompts])
     for _ in range(6):
         cluster.step()
-    local(cluster, 1).fail("killed")
+    cluster.lose(1)
     cluster.submit([ask([90 + i for i in range(9)])])
     run(cluster)
     cluster.submit([ask([110 + i for i in range(9)])])
     cluster.step()  # its prompt is computed, and nothing was fetched yet
-    local(cluster, 0).fail("killed")
+    cluster.lose(0)
     run(cluster)
     cluster.close()

@@ -14,7 +14,7 @@ from engine.trace.check import check
 from engine.trace.events import Arrive, Finish, Hold, Lost, Send, Submit, TransferFailed
 from engine.trace.log import TraceReader
 from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
-from tests.unit.cluster.clusters import GREEDY, Shape, ask, cluster_of, local, log_of_everything, look, outputs, run
+from tests.unit.cluster.clusters import GREEDY, Shape, ask, cluster_of, log_of_everything, look, outputs, run
 from tests.unit.connector.pair import PROMPTS, SETTINGS, SHARED, alone, of
 from tests.unit.engine.runs import tiny_llama
 
@@ -140,7 +140,7 @@ def test_an_instance_that_is_lost_takes_its_sequences_and_comes_again(index: int
     found = cluster.submit([ask(prompt) for prompt in PROMPTS])
     for _ in range(steps):
         cluster.step()
-    local(cluster, index).fail("killed by a test")
+    cluster.lose(index)
     run(cluster)
     again = cluster.submit([ask(PROMPTS[0])])
     run(cluster)
@@ -170,7 +170,7 @@ def test_a_sender_that_ends_while_blocks_are_awaited_costs_a_prefill(tmp_path: P
     cluster = cluster_of(tiny_llama(), PLAIN, log_path=path)
     cluster.submit([ask(SHARED)])
     cluster.step()  # its prompt is computed, and the other instance has been told
-    local(cluster, 0).fail("killed by a test")
+    cluster.lose(0)
     run(cluster)
     said = outputs(cluster)
     cluster.close()
@@ -192,6 +192,15 @@ def test_aborted_before_and_after_its_prompt_is_computed(tmp_path: Path) -> None
         cluster.close()
         assert list(check(path)) == [] and memory_held(path) == 0
         assert "abort" in [op.reason for op in ops_of(path) if isinstance(op, Finish)]
+
+
+def test_a_request_is_not_queued_before_itself() -> None:
+    """Requests are dealt out in turn, the first to the first."""
+    cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=3))
+    cluster.submit([ask(prompt) for prompt in PROMPTS])
+    state = cluster.log.state_now()
+    cluster.close()
+    assert {s.request_id: s.instance for s in state.sequences.values()} == {f"request-{i}": i % 3 for i in range(4)}
 
 
 def test_all_or_none_is_taken_in() -> None:

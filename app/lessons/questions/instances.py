@@ -1,0 +1,150 @@
+"""Several instances: what moves between them, what it takes, who is held up, and what a loss costs."""
+
+from __future__ import annotations
+
+from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
+from app.lessons.scene import Operation, Scene, Undecided, need_op
+from engine.trace.events import Arrive, Await, Lost
+from engine.trace.halves import plain_id
+from engine.trace.log import TraceReader
+from engine.trace.state import Sequence, State, held_blocks
+
+
+def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
+    """Of request `request` (from 0, in the order in which they came) what computes its prompt for another instance, and
+    what goes on with it: the last one, where an instance was lost.
+    """
+    names: dict[str, list[Sequence]] = {}
+    for sequence in sorted(state.sequences.values(), key=lambda one: (one.submitted_in, one.seq_id)):
+        if sequence.parent_seq_id is None:
+            names.setdefault(plain_id(sequence.request_id), []).append(sequence)
+    if request >= len(names):
+        raise Undecided(f"there is no request {request} as far as the lesson goes")
+    name, found = list(names.items())[request]
+    first = [one for one in found if one.request_id != name]
+    rest = [one for one in found if one.request_id == name]
+    if not rest:
+        raise Undecided(f"nobody goes on with request {request} as far as the lesson goes")
+    return (first[-1] if first else None), rest[-1]
+
+
+def arrival(scene: Scene, request: int) -> Operation[Arrive]:
+    """The record in which the request's keys and values are there."""
+    _, rest = parts_of(scene.after, request)
+    otherwise = f"nothing arrives for request {request} as far as the lesson goes"
+    return need_op(scene.all(), Arrive, otherwise, seq_id=rest.seq_id)
+
+
+@rule
+def bytes_moved(scene: Scene, request: int) -> Question:
+    """Bytes of K and V that move for a request: whole blocks, those that the receiver lacks."""
+    found, per_token = arrival(scene, request), scene.header.kv_bytes_per_token
+    _, rest = parts_of(scene.after, request)
+    tokens, size, right = rest.num_prompt_tokens, scene.block_size, found.op.num_bytes
+    wrong = [
+        ("tokens", (tokens - 1) * per_token),
+        ("everything", -(-(tokens - 1) // size) * size * per_token),
+        ("keys", right // 2),
+        ("nothing", 0),
+        ("one_layer", right // scene.header.model.num_layers),
+    ]
+    return numbers(
+        "bytes_moved",
+        right,
+        wrong,
+        by(found, "arrive.num_bytes"),
+        text="bytes",
+        request=request,
+        tokens=tokens,
+        per_token=per_token,
+        blocks=right // (size * per_token),
+        block_size=size,
+    )
+
+
+@rule
+def held_where(scene: Scene, request: int) -> Question:
+    """Who has blocks for a request whose keys and values are on their way."""
+    _, rest = parts_of(scene.after, request)
+    otherwise = f"nothing is awaited for request {request} as far as the lesson goes"
+    found = need_op(scene.coming(), Await, otherwise, seq_id=rest.seq_id)
+    state = scene.log.state_at(found.record.index)
+    first, rest = parts_of(state, request)
+    there, here = bool(first and held_blocks(first)), bool(held_blocks(rest))
+    right = "both" if there and here else "sender" if there else "receiver" if here else "nobody"
+    options = ["sender", "receiver", "both", "nobody"]
+    return choice("held_where", right, options, by(found, "await"), why=options, request=request)
+
+
+def longest_gap(log: TraceReader, request: int) -> int:
+    """The most tokens that its instance computed between two tokens of a request: what it waited for.
+
+    Counted in tokens, because clocks differ and counts do not.
+    """
+    _, rest = parts_of(log.state_at(len(log) - 1), request)
+    most = gap = 0
+    begun = False
+    for index in range(len(log)):
+        record = log.record(index)
+        if record.instance != rest.instance:
+            continue
+        gap += sum(len(entry.token_ids) for entry in record.batch)
+        if any(output.seq_id == rest.seq_id for output in record.outputs):
+            most = max(most, gap if begun else 0)
+            begun, gap = True, 0
+    return most
+
+
+@rule
+def held_up(scene: Scene, request: int) -> Question:
+    """Whether the longest wait of a request between two of its tokens is longer than in the run before."""
+    if scene.earlier is None:
+        raise Undecided("there was no run before this one")
+    before, now = longest_gap(scene.earlier, request), longest_gap(scene.log, request)
+    right = "shorter" if now < before else "longer" if now > before else "same"
+    evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
+    options = ["shorter", "same", "longer"]
+    return choice("held_up", right, options, evidence, why=options, request=request, before=before, now=now)
+
+
+def prefill_seconds(log: TraceReader, seq_id: int) -> float:
+    """Of the forward passes that computed a sequence's prompt."""
+    records = [log.record(index) for index in range(len(log))]
+    own = [one for one in records if any(e.seq_id == seq_id and e.phase == "prefill" for e in one.batch)]
+    return sum(one.timing.forward for one in own)
+
+
+@rule
+def moving_or_computing(scene: Scene, request: int) -> Question:
+    """Whether a request's keys and values came sooner than they would have been computed again."""
+    found = arrival(scene, request)
+    first, _ = parts_of(scene.after, request)
+    if first is None:
+        raise Undecided(f"request {request} was computed where it goes on")
+    moving, computing = found.op.ended - found.op.began, prefill_seconds(scene.log, first.seq_id)
+    right = "moving" if moving < computing else "computing"
+    return choice(
+        "moving_or_computing",
+        right,
+        ["moving", "computing"],
+        by(found, "arrive.ended - arrive.began against timing.forward of the prefill"),
+        why=["moving", "computing"],
+        request=request,
+        link=found.op.link,
+        moving=round(moving * 1000, 1),
+        computing=round(computing * 1000, 1),
+    )
+
+
+@rule
+def after_loss(scene: Scene, request: int) -> Question:
+    """What becomes of a request when an instance is lost."""
+    lost = need_op(scene.coming(), Lost, "no instance is lost as far as the lesson goes")
+    if scene.earlier is None:
+        raise Undecided("there was no run before this one to hold its text against")
+    _, rest = parts_of(scene.after, request)
+    _, before = parts_of(scene.earlier.state_at(len(scene.earlier) - 1), request)
+    is_same = rest.token_ids == before.token_ids
+    right = "aborted" if rest.finish_reason == "abort" else "same" if is_same else "other"
+    options = ["same", "aborted", "other"]
+    return choice("after_loss", right, options, by(lost, "lost"), why=options, request=request)
