@@ -17,7 +17,9 @@ from msgspec.structs import replace
 
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
+from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_cache_manager import KVCacheManager
+from engine.cache.kv_plane import NewPool, zeros
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector
 from engine.header import header_of
@@ -74,6 +76,7 @@ class Engine:
         keep_log: False writes no trace at all (`log` is None): for benchmarks of the bare engine.
         place: what its ids begin with, where several engines share a log.
         records: gets every record and its arrays, in place of a log of its own (`log` is None).
+        new_pool: where the tensors of its pool lie; by default in this process's own memory.
 
     Raises:
         ConfigError: settings that cannot work with this model.
@@ -91,6 +94,7 @@ class Engine:
         keep_log: bool = True,
         place: Place = ALONE,
         records: Records | None = None,
+        new_pool: NewPool = zeros,
     ) -> None:
         self.model = model
         if config.num_instances:
@@ -112,6 +116,7 @@ class Engine:
             policy=self.config.policy,
             groups=groups,
             by_sequence=self.config.by_sequence,
+            new_pool=new_pool,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in groups]
@@ -326,6 +331,11 @@ class Engine:
             unfinished=len(self._stage.requests),
             can_step=scheduler.can_step,
         )
+
+    @property
+    def kv_caches(self) -> list[BlockTiers]:
+        """The tensors of each group of layers."""
+        return self._runner.kv_caches
 
     def prefill_pending(self) -> bool:
         """Whether some request's prompt is not computed in full yet."""

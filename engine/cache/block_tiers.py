@@ -44,6 +44,16 @@ class BlockTiers:
         self._first: dict[Tier, int] = {"device": first_block, "cpu": first_cpu_block}
 
     @property
+    def pools(self) -> list[Tensor]:
+        """The device's tensors of these layers."""
+        return self._pools["device"]
+
+    @property
+    def first_block(self) -> int:
+        """The id of the first block on the device."""
+        return self._first["device"]
+
+    @property
     def bytes_per_block(self) -> int:
         """Bytes of one block in the device's tensors of these layers."""
         return sum(pool[0].nbytes for pool in self._pools["device"])

@@ -14,24 +14,39 @@ computes in.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 QUANTIZED = ("fp8", "fp8_e4m3", "int8", "int4")
+Shape = tuple[int, int, int, int]  # num_blocks, block_size, Hkv, W
+
+
+class NewPool(Protocol):
+    """Where the tensors of a pool come from: one of zeros, contiguous, in memory that nothing else uses."""
+
+    def __call__(self, shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Raises RuntimeError or MemoryError: there is no memory for it."""
+
+
+def zeros(shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """In memory of this process's own."""
+    return torch.zeros(shape, dtype=dtype, device=device)
 
 
 class KVPlane(ABC):
     """Vectors of one kind in one layer, addressed by slots; `pools` are its tensors, blocks first, to copy blocks."""
 
-    def __init__(self, compute_dtype: torch.dtype) -> None:
+    def __init__(self, compute_dtype: torch.dtype, new_pool: NewPool) -> None:
         self.compute_dtype = compute_dtype
         self.pools: list[Tensor] = []
+        self._new_pool = new_pool
 
     def _pool(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
         # Zeros rather than uninitialised memory: padded gathers read slots that were never written, and a masked
         # weight of 0 times a NaN would still be a NaN.
-        pool = torch.zeros(shape, dtype=dtype, device=device)
+        pool = self._new_pool(shape, dtype=dtype, device=device)
         self.pools.append(pool)
         return pool
 
@@ -61,9 +76,14 @@ class PlainPlane(KVPlane):
     """The numbers as they are, or rounded to another floating-point dtype."""
 
     def __init__(
-        self, shape: tuple[int, int, int, int], dtype: torch.dtype, compute: torch.dtype, device: torch.device
-    ):
-        super().__init__(compute)
+        self,
+        shape: Shape,
+        dtype: torch.dtype,
+        compute: torch.dtype,
+        device: torch.device,
+        new_pool: NewPool = zeros,
+    ) -> None:
+        super().__init__(compute, new_pool)
         pool = self._pool(shape, dtype, device)
         self.dtype = dtype
         # Views made once: [num_slots, Hkv, W] to write tokens, [num_slots * Hkv, W] to gather single heads.
@@ -90,8 +110,8 @@ class Fp8Plane(KVPlane):
 
     LARGEST = 448.0
 
-    def __init__(self, shape: tuple[int, int, int, int], compute: torch.dtype, device: torch.device) -> None:
-        super().__init__(compute)
+    def __init__(self, shape: Shape, compute: torch.dtype, device: torch.device, new_pool: NewPool = zeros) -> None:
+        super().__init__(compute, new_pool)
         pool = self._pool(shape, torch.uint8, device)
         self._slots, self._rows = pool.flatten(0, 1), pool.flatten(0, 2)
 
@@ -115,8 +135,8 @@ class Fp8Plane(KVPlane):
 class Int8Plane(KVPlane):
     """Symmetric: zero stays zero."""
 
-    def __init__(self, shape: tuple[int, int, int, int], compute: torch.dtype, device: torch.device) -> None:
-        super().__init__(compute)
+    def __init__(self, shape: Shape, compute: torch.dtype, device: torch.device, new_pool: NewPool = zeros) -> None:
+        super().__init__(compute, new_pool)
         levels, scales = self._pool(shape, torch.int8, device), self._pool(shape[:3], torch.float16, device)
         self._slots, self._rows = levels.flatten(0, 1), levels.flatten(0, 2)
         self._slot_scales, self._row_scales = scales.flatten(0, 1), scales.flatten()
@@ -145,10 +165,10 @@ class Int8Plane(KVPlane):
 class Int4Plane(KVPlane):
     """Asymmetric: 16 levels are too few to spend half of them on a sign that a head may not use."""
 
-    def __init__(self, shape: tuple[int, int, int, int], compute: torch.dtype, device: torch.device) -> None:
+    def __init__(self, shape: Shape, compute: torch.dtype, device: torch.device, new_pool: NewPool = zeros) -> None:
         if shape[3] % 2:
             raise ValueError(f"int4 packs two numbers a byte and needs vectors of even length, not {shape[3]}")
-        super().__init__(compute)
+        super().__init__(compute, new_pool)
         levels = self._pool((*shape[:3], shape[3] // 2), torch.uint8, device)
         ranges = self._pool((*shape[:3], 2), torch.float16, device)  # scale, zero point
         self._slots, self._rows = levels.flatten(0, 1), levels.flatten(0, 2)
@@ -187,11 +207,15 @@ def _half(scales: Tensor) -> Tensor:
 
 
 def make_plane(
-    kind: str | torch.dtype, shape: tuple[int, int, int, int], compute_dtype: torch.dtype, device: torch.device
+    kind: str | torch.dtype,
+    shape: Shape,
+    compute_dtype: torch.dtype,
+    device: torch.device,
+    new_pool: NewPool = zeros,
 ) -> KVPlane:
     """The plane of that kind: one of `QUANTIZED`, or a floating-point dtype."""
     if isinstance(kind, torch.dtype):
-        return PlainPlane(shape, kind, compute_dtype, device)
+        return PlainPlane(shape, kind, compute_dtype, device, new_pool)
     if kind in ("fp8", "fp8_e4m3"):
-        return Fp8Plane(shape, compute_dtype, device)
-    return {"int8": Int8Plane, "int4": Int4Plane}[kind](shape, compute_dtype, device)
+        return Fp8Plane(shape, compute_dtype, device, new_pool)
+    return {"int8": Int8Plane, "int4": Int4Plane}[kind](shape, compute_dtype, device, new_pool)

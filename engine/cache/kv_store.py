@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.cache.kv_plane import KVPlane, make_plane
+from engine.cache.kv_plane import KVPlane, NewPool, make_plane, zeros
 
 
 class LayerShape(NamedTuple):
@@ -42,9 +42,11 @@ class KVStore:
         kind: str | torch.dtype,
         device: torch.device,
         compute_dtype: torch.dtype | None = None,
+        new_pool: NewPool = zeros,
     ) -> None:
         """`num_blocks`: of every layer, or of each. `kind`: a floating-point dtype, or one of `kv_plane.QUANTIZED`.
-        What is read has `compute_dtype`: by default the kind's own, float32 for a quantized one.
+        What is read has `compute_dtype`: by default the kind's own, float32 for a quantized one. `new_pool`: where the
+        tensors lie.
         """
         self.shapes = list(shapes)
         self.num_blocks = [num_blocks] * len(self.shapes) if isinstance(num_blocks, int) else list(num_blocks)
@@ -56,12 +58,12 @@ class KVStore:
         # Whether what is read may differ from what was written.
         self.is_lossy = kind != self.compute_dtype
         sizes = list(zip(self.shapes, self.num_blocks, strict=True))
-        self.keys = [self._plane(blocks, shape.num_kv_heads, shape.head_dim) for shape, blocks in sizes]
-        self.values = [self._plane(blocks, shape.num_kv_heads, shape.v_head_dim) for shape, blocks in sizes]
+        self.keys = [self._plane(blocks, shape.num_kv_heads, shape.head_dim, new_pool) for shape, blocks in sizes]
+        self.values = [self._plane(blocks, shape.num_kv_heads, shape.v_head_dim, new_pool) for shape, blocks in sizes]
 
-    def _plane(self, num_blocks: int, num_kv_heads: int, width: int) -> KVPlane:
+    def _plane(self, num_blocks: int, num_kv_heads: int, width: int, new_pool: NewPool) -> KVPlane:
         shape = (num_blocks, self.block_size, num_kv_heads, width)
-        return make_plane(self.kind, shape, self.compute_dtype, self.device)
+        return make_plane(self.kind, shape, self.compute_dtype, self.device, new_pool)
 
     def pools(self, layers: Sequence[int]) -> list[Tensor]:
         """Every tensor of these layers, block first: what moving whole blocks goes over."""

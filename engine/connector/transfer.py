@@ -76,15 +76,16 @@ class TransferConnector(KVConnector):
         lease: float = LEASE,
         policy: FailurePolicy = "recompute",
         clock: Callable[[], float] = time.monotonic,
+        told: Callable[[], object] = lambda: None,
     ) -> None:
         """`layout`: what the numbers of a block mean, given the tensors; `pulls`: where transfers wait for the link,
         shut down with the connector, None: the engine's thread; `lease`: seconds that blocks are held without a sign of
-        whom they are for.
+        whom they are for; `told`: called on any thread when `get_finished` has something to say before a lease ends.
         """
         self.engine_id = engine_id
         self.policy: FailurePolicy = policy
         self._link, self._layout_of, self._pulls = link, layout, pulls or Now()
-        self._lease, self._clock = lease, clock
+        self._lease, self._clock, self._told = lease, clock, told
         self._lock = threading.RLock()
         # as the one who sends
         self._held: dict[str, Held] = {}  # by transfer
@@ -128,13 +129,18 @@ class TransferConnector(KVConnector):
         """What the router is to tell the other side of a request that is finished and held; once."""
         return self._offers.pop(transfer, None)
 
-    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        with self._lock:  # nothing is let go while it is read
+    def claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None:
+        """These blocks are held, and the lease begins again. Raises what `read` does."""
+        with self._lock:
             held = self._holds(transfer)
             outside = [block for block in wanted if block not in held.blocks]
             if outside:
                 raise TransferError("out_of_range", f"block {outside[0][1]} is not of transfer {transfer}")
             self._until[transfer] = self._clock() + self._lease
+
+    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
+        with self._lock:  # nothing is let go while it is read
+            self.claim(transfer, wanted)
             contents: dict[tuple[int, int], bytes] = {}
             for group, cache in enumerate(self._kv_caches):
                 ids = [block_id for index, block_id in wanted if index == group]
@@ -143,15 +149,14 @@ class TransferConnector(KVConnector):
             return [contents[block] for block in wanted]
 
     def renew(self, transfer: str) -> None:
-        with self._lock:
-            self._holds(transfer)
-            self._until[transfer] = self._clock() + self._lease
+        self.claim(transfer, [])
 
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
         with self._lock:
             held = self._holds(transfer)
             self._end(transfer, received=True)
             self._sent.append(Sent(held.seq_id, [block_id for _, block_id in wanted], num_bytes))
+        self._told()
 
     def _holds(self, transfer: str) -> Held:
         held = self._held.get(transfer)
@@ -210,7 +215,8 @@ class TransferConnector(KVConnector):
         pull = Pull(request.seq_id, remote, wanted, places, is_whole, text == remote.text)
         self._asked[request.seq_id] = pull
         self._since[request.seq_id] = self._clock()
-        self._pulled[request.seq_id] = self._pulls.submit(self._pull, pull)
+        pulled = self._pulled[request.seq_id] = self._pulls.submit(self._pull, pull)
+        pulled.add_done_callback(lambda _: self._told())
 
     def get_finished(self) -> Finished:
         received = list[Received]()

@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.cache.block_groups import GroupPlan
 from engine.cache.block_moves import BlockMoves
 from engine.cache.block_tiers import BlockTiers
-from engine.cache.kv_plane import QUANTIZED
+from engine.cache.kv_plane import QUANTIZED, NewPool, zeros
 from engine.cache.kv_store import KVStore
 from engine.cache.reach import WindowPolicy
 from engine.model.attention import StepContext, attending
@@ -68,11 +68,12 @@ class ModelRunner:
         policy: WindowPolicy | None = None,
         groups: Sequence[GroupPlan] = (),
         by_sequence: CacheKind | None = None,
+        new_pool: NewPool = zeros,
     ) -> None:
         """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens; `swap_space` blocks
         in CPU memory; `policy` limits what layers see. `groups`: layers with pools of their own, in place of
         `num_blocks`, and `swap_space` blocks each. `by_sequence`: K and V lie in caches of one sequence each, and
-        blocks are only counted.
+        blocks are only counted. `new_pool`: where the pool's tensors lie.
 
         Raises:
             ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit memory.
@@ -95,7 +96,7 @@ class ModelRunner:
                     blocks[layer] = group.num_blocks
             if by_sequence is not None:
                 blocks = [1] * len(blocks)  # for the shapes; nothing is stored in it
-            self.kv_store = KVStore(model.layer_shapes, blocks, block_size, kind, model.device, model.dtype)
+            self.kv_store = KVStore(model.layer_shapes, blocks, block_size, kind, model.device, model.dtype, new_pool)
             plans = groups or [GroupPlan(list(range(len(model.layer_shapes))), frozenset(), None, num_blocks)]
             self.kv_caches = [
                 BlockTiers(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.cache.block_tiers import BlockTiers
+from engine.cache.kv_plane import NewPool, zeros
 from engine.config import EngineConfig, SamplingParams
 from engine.connector.link import Link, LocalLink, RemoteBlocks, Sender
 from engine.connector.transfer import TransferConnector
@@ -63,6 +64,7 @@ class Pair:
         decode_config: EngineConfig | None = None,
         link: Callable[[dict[str, Sender]], Link] = LocalLink,
         logs: Path | None = None,
+        new_pool: Callable[[], NewPool] = lambda: zeros,
         **options: Any,
     ) -> None:
         self.senders: dict[str, Sender] = {}
@@ -70,8 +72,11 @@ class Pair:
         self.consumer = TransferConnector("decode", link(self.senders), layout, **options)
         self.senders.update(prefill=self.producer, decode=self.consumer)
         paths = [logs / f"{name}.kvtrace" if logs else None for name in self.senders]
-        self.prefill = Engine(model, config, connector=self.producer, log_path=paths[0])
-        self.decode = Engine(model, decode_config or config, connector=self.consumer, log_path=paths[1])
+        self.pools = [new_pool(), new_pool()]
+        self.prefill = Engine(model, config, connector=self.producer, log_path=paths[0], new_pool=self.pools[0])
+        self.decode = Engine(
+            model, decode_config or config, connector=self.consumer, log_path=paths[1], new_pool=self.pools[1]
+        )
         self.ops: dict[str, list[Op]] = {"prefill": [], "decode": []}
         self.both: list[Op] = []  # in the order in which they happened
         self._names = 0

@@ -1,0 +1,167 @@
+"""Messages between two processes of this machine: msgpack over a Unix socket, each with its length before it.
+
+Neither side trusts the other to be well: what does not come in time, or is no message of the kind that is expected,
+ends the connection.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import select
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+HEAD = struct.Struct("<I")
+LONGEST = 1 << 30  # bytes of a message
+PIECE = 1 << 18  # bytes that are asked of the socket at once
+T = TypeVar("T")
+
+
+class PeerGoneError(ConnectionError):
+    """The other side has ended, or says what nobody understands."""
+
+
+class Peer(Generic[T]):
+    """One end of a connection over which messages of type T come. One thread receives; any may send."""
+
+    def __init__(self, sock: socket.socket, kinds: Any) -> None:
+        """`kinds`: the type T, for msgspec."""
+        self._socket, self._decoder = sock, msgspec.msgpack.Decoder(kinds)
+        self._sending = threading.Lock()
+        self._came = bytearray()
+        self._messages = deque[T]()
+        self._files = list[int]()
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def send(self, message: Any, timeout: float | None = None, file: int | None = None) -> None:
+        """`file`: a file descriptor that goes with it.
+
+        Raises:
+            PeerGoneError: there is nobody, or they did not take it within `timeout` seconds.
+        """
+        body = msgspec.msgpack.encode(message)
+        data = memoryview(HEAD.pack(len(body)) + body)
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._sending:
+            try:
+                if file is not None:
+                    data = data[socket.send_fds(self._socket, [data], [file]) :]
+                while data:
+                    _wait(self._socket, until, for_room=True)
+                    with contextlib.suppress(BlockingIOError):
+                        data = data[self._socket.send(data, socket.MSG_DONTWAIT) :]
+            except (OSError, ValueError) as error:
+                self.close()  # half a message is none
+                raise PeerGoneError(str(error)) from error
+
+    def receive(self, timeout: float | None = None) -> T:
+        """The next message, waited for.
+
+        Raises:
+            PeerGoneError: none comes any more.
+            TimeoutError: none has come within `timeout` seconds.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._messages:
+            try:
+                _wait(self._socket, until, for_room=False)
+            except TimeoutError:
+                raise
+            except (OSError, ValueError) as error:  # it was closed on this side
+                raise PeerGoneError(str(error)) from error
+            self._read()
+        return self._messages.popleft()
+
+    def receive_all(self) -> list[T]:
+        """Every message that is there, without waiting.
+
+        Raises:
+            PeerGoneError: there is none, and none comes any more.
+        """
+        try:
+            while self._read():
+                pass
+        except PeerGoneError:
+            if not self._messages:
+                raise
+        messages = list(self._messages)
+        self._messages.clear()
+        return messages
+
+    def take_file(self) -> int | None:
+        """The first file descriptor that came with a message so far; the caller closes it."""
+        return self._files.pop(0) if self._files else None
+
+    def close(self) -> None:
+        """Also from another thread: who waits for a message hears that none comes. Idempotent."""
+        with contextlib.suppress(OSError):  # it was closed, or nobody is there
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def release(self) -> None:
+        """Give back what the system keeps for it; no other thread may be using it."""
+        self.close()
+        self._socket.close()
+        while self._files:
+            os.close(self._files.pop())
+
+    def _read(self) -> bool:
+        """Read what is there; False: nothing is, so far."""
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+        try:
+            data, extra, _, _ = self._socket.recvmsg(PIECE, socket.CMSG_SPACE(array.array("i").itemsize), flags)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise PeerGoneError(str(error)) from error
+        for level, kind, content in extra:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                found = array.array("i")
+                found.frombytes(content[: len(content) - len(content) % found.itemsize])
+                self._files += found
+        if not data:
+            raise PeerGoneError("the connection was closed")
+        self._came += data
+        self._cut()
+        return True
+
+    def _cut(self) -> None:
+        begin = 0
+        while len(self._came) - begin >= HEAD.size:
+            (length,) = HEAD.unpack_from(self._came, begin)
+            end = begin + HEAD.size + length
+            if length > LONGEST:
+                self.close()
+                raise PeerGoneError(f"a message of {length} bytes was announced")
+            if len(self._came) < end:
+                break
+            try:
+                self._messages.append(self._decoder.decode(bytes(self._came[begin + HEAD.size : end])))
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                self.close()
+                raise PeerGoneError(f"what came is no message: {error}") from error
+            begin = end
+        del self._came[:begin]
+
+
+def _wait(sock: socket.socket, until: float | None, *, for_room: bool) -> None:
+    """Until there is something to read, or room to write.
+
+    Raises:
+        TimeoutError: not in time.
+        OSError, ValueError: the socket is closed.
+    """
+    poll = select.poll()
+    poll.register(sock, select.POLLOUT if for_room else select.POLLIN)
+    left = None if until is None else max(0.0, until - time.monotonic()) * 1000
+    if not poll.poll(left):
+        raise TimeoutError("nothing happened in time")

@@ -1,0 +1,240 @@
+"""A link between processes of one machine: blocks are read from the sender's memory, words go over a Unix socket.
+
+    receiver                                              sender
+    connects                             ────────►        a thread for each connection
+    ◄── Registered: where its blocks lie, and a file descriptor of the memory
+    Claim(transfer, blocks)              ────────►        they are held, and their lease begins again
+    ◄── Said
+    copies them; the sender's threads have no part in it
+    Claim(transfer)                      ────────►        they still are: what was copied is what was wanted
+    ◄── Said
+    ...
+    Received(transfer, blocks, bytes)    ────────►        may let go; no answer
+
+What ends between the two claims makes the copy worthless (`stale`). A sender that ends takes its connection along, so
+one that was started anew under the same name is never taken for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from engine.connector.link import Sender, TransferError
+from engine.connector.peer import Peer, PeerGoneError
+from engine.connector.shared_pools import MappedPools, Region, SharedPools
+from engine.trace.events import TransferFault
+
+PATIENCE = 5.0  # seconds in which a sender says something
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,40}")  # of an engine: it is a file's, too
+
+
+class Registered(Struct, tag=True):
+    """The first thing that a sender says; the memory's file descriptor comes with it."""
+
+    engine_id: str
+    regions: list[Region]
+
+
+class Claim(Struct, tag=True):
+    transfer: str
+    wanted: list[tuple[int, int]]  # group, block id
+
+
+class Received(Struct, tag=True):
+    transfer: str
+    wanted: list[tuple[int, int]]
+    num_bytes: int
+
+
+class Said(Struct, tag=True):
+    """The answer to a claim; without a reason it is good."""
+
+    reason: TransferFault | None = None
+    detail: str = ""
+
+
+class Holder(Protocol):
+    """Who holds the blocks (`TransferConnector`). Called on any thread; both may raise TransferError."""
+
+    def claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None: ...
+    def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None: ...
+
+
+def socket_of(folder: Path, engine_id: str) -> Path:
+    """Where the engine of that name listens.
+
+    Raises:
+        ValueError: it cannot be called so.
+    """
+    if not NAME.fullmatch(engine_id):
+        raise ValueError(f"an instance cannot be called {engine_id!r}: use up to 41 letters, digits, '_', '.' and '-'")
+    return folder / f"{engine_id}.sock"
+
+
+class BlockServer:
+    """The sender's side: answers on threads of its own."""
+
+    def __init__(self, folder: Path, engine_id: str, holder: Holder, pools: SharedPools, regions: list[Region]) -> None:
+        """`folder`: private, where the engines that exchange blocks meet. What a former engine of this name left there
+        is replaced.
+        """
+        self._path = socket_of(folder, engine_id)
+        self._holder, self._pools = holder, pools
+        self._registered = Registered(engine_id, regions)
+        self._path.unlink(missing_ok=True)
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(self._path))
+        self._listening.listen()
+        threading.Thread(target=self._accept, name="blocks", daemon=True).start()
+
+    def close(self) -> None:
+        """Nobody connects any more; who is connected is answered as long as the process lives."""
+        with contextlib.suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._path.unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        with self._listening:
+            while True:
+                try:
+                    sock, _ = self._listening.accept()
+                except OSError:
+                    return  # closed
+                peer = Peer[Claim | Received](sock, Claim | Received)
+                threading.Thread(target=self._serve, args=(peer,), name="blocks", daemon=True).start()
+
+    def _serve(self, peer: Peer[Claim | Received]) -> None:
+        try:
+            file = self._pools.open()
+            try:
+                peer.send(self._registered, PATIENCE, file)
+            finally:
+                os.close(file)
+            while True:
+                self._answer(peer, peer.receive())
+        except PeerGoneError:
+            pass  # it has what it wanted, or its leases end
+        finally:
+            peer.release()
+
+    def _answer(self, peer: Peer[Claim | Received], message: Claim | Received) -> None:
+        if isinstance(message, Received):
+            with contextlib.suppress(TransferError):  # it has let go by itself
+                self._holder.received(message.transfer, message.wanted, message.num_bytes)
+            return
+        said = Said()
+        try:
+            self._holder.claim(message.transfer, message.wanted)
+        except TransferError as error:
+            said = Said(error.reason, error.detail)
+        peer.send(said, PATIENCE)
+
+
+class SharedMemoryLink:
+    """The receiver's side, to every engine that listens in the folder."""
+
+    name = "shared memory"
+
+    def __init__(self, folder: Path, patience: float = PATIENCE) -> None:
+        """`patience`: seconds in which a sender that is well says something."""
+        self._folder, self._patience = folder, patience
+        self._lock = threading.Lock()
+        self._senders: dict[str, RemoteSender] = {}
+
+    def to(self, engine_id: str) -> Sender:
+        with self._lock:
+            sender = self._senders.get(engine_id)
+            if sender is None or sender.is_gone:
+                sender = self._senders[engine_id] = RemoteSender(self._folder, engine_id, self._patience)
+            return sender
+
+
+class RemoteSender:
+    """A sender that is another process, as long as it lives. May be used from any thread."""
+
+    def __init__(self, folder: Path, engine_id: str, patience: float) -> None:
+        """Raises TransferError: `gone`."""
+        self._engine_id, self._patience = engine_id, patience
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.connect(str(socket_of(folder, engine_id)))
+        except (OSError, ValueError) as error:
+            sock.close()
+            raise TransferError("gone", f"there is no instance {engine_id}") from error
+        self._peer = Peer[Registered | Said](sock, Registered | Said)
+        self._asking = threading.Lock()
+        self._pools: MappedPools | None = None
+        self.is_gone = False
+
+    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
+        with self._asking:
+            pools = self._pools = self._pools or self._mapped()
+        self._claim(transfer, wanted)
+        contents = pools.read(wanted)
+        try:
+            self._claim(transfer, [])
+        except TransferError as error:
+            if error.reason in ("gone", "lost"):
+                raise
+            raise TransferError("stale", f"while it was read, {error.detail or error.reason}") from error
+        return contents
+
+    def renew(self, transfer: str) -> None:
+        self._claim(transfer, [])
+
+    def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
+        """Without an answer: nobody waits for a sender that stands still."""
+        self._send(Received(transfer, list(wanted), num_bytes))
+
+    def _claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None:
+        with self._asking:
+            self._pools = self._pools or self._mapped()  # what it said first
+            self._send(Claim(transfer, list(wanted)))
+            said = self._receive()
+        if not isinstance(said, Said):
+            raise self._ended("lost", "it said something else than it was asked")
+        if said.reason is not None:
+            raise TransferError(said.reason, said.detail)
+
+    def _mapped(self) -> MappedPools:
+        registered = self._receive()
+        file = self._peer.take_file()
+        if file is None:
+            raise self._ended("lost", "it gave no memory")
+        try:
+            if not isinstance(registered, Registered) or registered.engine_id != self._engine_id:
+                raise self._ended("gone", "another one answers")
+            return MappedPools(file, registered.regions)
+        except (OSError, ValueError, OverflowError) as error:
+            raise self._ended("lost", f"its memory cannot be read: {error}") from error
+        finally:
+            os.close(file)
+
+    def _send(self, message: Claim | Received) -> None:
+        try:
+            self._peer.send(message, self._patience)
+        except PeerGoneError as error:
+            raise self._ended("gone", str(error)) from error
+
+    def _receive(self) -> Registered | Said:
+        try:
+            return self._peer.receive(self._patience)
+        except TimeoutError as error:
+            raise self._ended("lost", f"it said nothing for {self._patience:g} s") from error
+        except PeerGoneError as error:
+            raise self._ended("gone", str(error)) from error
+
+    def _ended(self, reason: TransferFault, detail: str) -> TransferError:
+        """What it might still say is nobody's answer any more."""
+        self.is_gone = True
+        self._peer.close()
+        return TransferError(reason, f"instance {self._engine_id}: {detail}")

@@ -1,0 +1,312 @@
+"""Blocks read from another engine's memory: what is read is what was wanted, or there is a reason why nothing is."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.cache.block_tiers import BlockTiers
+from engine.cache.kv_store import KVStore, LayerShape
+from engine.config import EngineConfig
+from engine.connector.link import RemoteBlocks, ThrottledLink, TransferError, text_of
+from engine.connector.peer import HEAD, Peer, PeerGoneError
+from engine.connector.shared_memory import BlockServer, Claim, Registered, Said, SharedMemoryLink, socket_of
+from engine.connector.shared_pools import MappedPools, Region, Row, SharedPools
+from engine.trace.events import Arrive, Send, TransferFailed
+from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, Pair, alone, of
+from tests.unit.engine.runs import tiny_llama
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short one: the address of a Unix socket has 107 bytes at most."""
+    with tempfile.TemporaryDirectory(prefix="kvt-") as path:
+        yield Path(path)
+
+
+class SharedPair(Pair):
+    """Two engines of one process that reach each other as two processes do."""
+
+    def __init__(
+        self, folder: Path, config: EngineConfig = PLAIN, wrap: Callable[[Any], Any] = lambda x: x, **more: Any
+    ):
+        link = SharedMemoryLink(folder)
+        super().__init__(tiny_llama(), config, link=lambda _: wrap(link), new_pool=lambda: SharedPools(1 << 24), **more)
+        sides = [(self.producer, self.prefill), (self.consumer, self.decode)]
+        self.servers = [
+            BlockServer(folder, connector.engine_id, connector, pools, pools.regions(engine.kv_caches))
+            for (connector, engine), pools in zip(sides, self.pools, strict=True)
+            if isinstance(pools, SharedPools)
+        ]
+        assert len(self.servers) == 2
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_tokens_are_those_of_one_instance(name: str, folder: Path) -> None:
+    pair = SharedPair(folder, SETTINGS[name])
+    requests = [pair.pass_on(prompt) for prompt in PROMPTS]
+    pair.run()
+    assert [request.output_token_ids for request in requests] == alone(SETTINGS[name], PROMPTS)
+    assert pair.held() == (0, 0)
+    came = of(Arrive, pair.ops["decode"])
+    assert came and not of(TransferFailed, pair.ops["decode"])
+    assert {op.link for op in came} == {"shared memory"}
+    assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in of(Send, pair.ops["prefill"])) > 0
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, "fp8_e4m3", "int8", "int4"])
+def test_a_block_is_read_as_its_owner_reads_it(kind: Any) -> None:
+    """Two groups of layers whose shapes differ, their blocks numbered one after the other."""
+    pools = SharedPools(1 << 20)
+    shapes = [LayerShape(2, 8, 6), LayerShape(1, 4, 4), LayerShape(2, 8, 6)]
+    store = KVStore(shapes, [5, 7, 5], 4, kind, torch.device("cpu"), new_pool=pools)
+    caches = [BlockTiers(store, [0, 2], 10), BlockTiers(store, [1], 15)]
+    for layer, shape in enumerate(shapes):
+        slots = torch.arange(store.num_slots(layer))
+        keys = torch.randn(len(slots), shape.num_kv_heads, shape.head_dim)
+        store.write(layer, slots, keys, torch.randn(len(slots), shape.num_kv_heads, shape.v_head_dim))
+    file = pools.open()
+    mapped = MappedPools(file, pools.regions(caches))
+    os.close(file)
+    wanted = [(0, 14), (1, 15), (0, 10), (1, 21), (0, 11)]
+    for (group, block_id), content in zip(wanted, mapped.read(wanted), strict=True):
+        assert content == bytes(caches[group].take([block_id])[0])
+        assert len(content) == caches[group].bytes_per_block and any(content)
+    for outside in [(0, 9), (0, 15), (1, 14), (1, 22), (2, 10), (-1, 10)]:
+        with pytest.raises(TransferError, match="out_of_range"):
+            mapped.read([outside])
+
+
+def test_who_is_given_the_memory_cannot_write_to_it_and_it_does_not_end() -> None:
+    pools = SharedPools(1 << 16)
+    pools((4, 4), dtype=torch.float32, device=torch.device("cpu")).fill_(1.5)
+    file = pools.open()
+    with pytest.raises(OSError):
+        os.write(file, b"x")
+    with pytest.raises(OSError):
+        mmap.mmap(file, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    with pytest.raises(OSError):
+        os.ftruncate(pools._file, 0)
+    with pytest.raises(ValueError, match="may end before"):
+        MappedPools(file, [Region(0, 5, [Row(0, 1 << 14)])])
+    with open("/proc/self/exe", "rb") as other, pytest.raises(OSError):
+        MappedPools(other.fileno(), [Region(0, 1, [Row(0, 64)])])
+    os.close(file)
+    with pytest.raises(MemoryError):
+        pools((1 << 16,), dtype=torch.uint8, device=torch.device("cpu"))
+    with pytest.raises(ValueError, match="only tensors of the CPU"):
+        pools((4,), dtype=torch.uint8, device=torch.device("meta"))
+
+
+def test_what_ends_while_it_is_read_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease is over, and the blocks have another owner, between the first and the last word about them."""
+    now = [0.0]
+    pair = SharedPair(
+        folder, EngineConfig(block_size=4, num_blocks=8, max_model_len=32), lease=5.0, clock=lambda: now[0]
+    )
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    read = MappedPools.read
+
+    def slowly(self: MappedPools, wanted: Any) -> list[bytes]:
+        monkeypatch.undo()
+        now[0] = 6.0
+        pair.run(pair.prefill)
+        pair.prefill.add_request([90 + i for i in range(23)])
+        pair.run(pair.prefill)
+        return read(self, wanted)
+
+    monkeypatch.setattr(MappedPools, "read", slowly)
+    request = pair.receive(remote, PROMPTS[0])
+    pair.run()
+    (failed,) = of(TransferFailed, pair.ops["decode"])
+    assert failed.reason == "stale" and failed.detail.endswith("the lease of transfer t0 is over")
+    assert request.output_token_ids == alone(PLAIN, [PROMPTS[0]])[0] and pair.held() == (0, 0)
+
+
+def test_never_another_ones_text(folder: Path) -> None:
+    pair = SharedPair(folder)
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    pair.receive(remote, PROMPTS[0])
+    pair.run()
+    other = [90 + i for i in range(23)]
+    held = pair.send(other)
+    assert held is not None
+    bad: dict[str, RemoteBlocks] = {
+        "consumed": remote,
+        "unknown": remote._replace(transfer="t99"),
+        "out_of_range": held._replace(block_tables=[[i + 1 for i in held.block_tables[0]]]),
+        "other_layout": held._replace(layout=b"another model"),
+        "gone": held._replace(engine_id="nowhere"),
+    }
+    for reason, wrong in bad.items():
+        prompt = [33, *PROMPTS[0][1:]]
+        request = pair.receive(wrong._replace(text=text_of(prompt, reason)), prompt, cache_salt=reason)
+        pair.run()
+        assert of(TransferFailed, pair.ops["decode"])[-1].reason == reason
+        assert request.output_token_ids == alone(PLAIN, [prompt])[0], reason
+    request = pair.receive(held, other)
+    pair.run()
+    assert request.output_token_ids == alone(PLAIN, [other])[0] and pair.held() == (0, 0)
+
+
+def test_a_slow_link_is_as_slow_as_it_says(folder: Path) -> None:
+    waits = list[float]()
+    pair = SharedPair(folder, wrap=lambda link: ThrottledLink(link, 2e6, waits.append))
+    pair.pass_on(PROMPTS[0])
+    pair.run()
+    (came,) = of(Arrive, pair.ops["decode"])
+    assert came.link == "shared memory, throttled to 2 MB/s" and came.num_bytes == 6 * 4 * 2 * 2 * 8 * 3 * 4
+    assert 0 < waits[0] <= came.num_bytes / 2e6 and pair.held() == (0, 0)
+
+
+def test_a_lease_is_renewed_over_the_link(folder: Path) -> None:
+    now = [0.0]
+    pair = SharedPair(folder, lease=5.0, clock=lambda: now[0])
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    now[0] = 4.0
+    SharedMemoryLink(folder).to("prefill").renew(remote.transfer)
+    now[0] = 8.0
+    pair.run()
+    assert pair.held() == (6, 0)
+    now[0] = 9.5
+    with pytest.raises(TransferError, match="expired"):
+        SharedMemoryLink(folder).to("prefill").renew(remote.transfer)
+    pair.run()
+    assert pair.held() == (0, 0)
+
+
+def test_who_has_ended_is_gone_and_who_is_started_anew_is_another(folder: Path) -> None:
+    link = SharedMemoryLink(folder)
+    first = SharedPair(folder, wrap=lambda _: link)
+    remote = first.send(PROMPTS[0])
+    assert remote is not None
+    link.to("prefill").renew(remote.transfer)
+    first.servers[0].close()
+    assert not socket_of(folder, "prefill").exists()
+    with pytest.raises(TransferError, match="gone"):
+        SharedMemoryLink(folder).to("prefill")
+    second = SharedPair(folder, wrap=lambda _: link)
+    with pytest.raises(TransferError, match="unknown"):
+        SharedMemoryLink(folder).to("prefill").renew(remote.transfer)
+    assert second.held() == (0, 0)
+
+
+def speaking(folder: Path, say: Callable[[socket.socket], object]) -> threading.Thread:
+    """Something that listens as instance `prefill`, and says that to who connects."""
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(socket_of(folder, "prefill")))
+    listening.listen()
+
+    def serve() -> None:
+        sock, _ = listening.accept()
+        with listening, sock:
+            say(sock)
+            while sock.recv(1000):
+                pass
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return thread
+
+
+def with_memory(message: Any, capacity: int = 1 << 16) -> Callable[[socket.socket], None]:
+    def say(sock: socket.socket) -> None:
+        file = SharedPools(capacity).open()
+        Peer[Said](sock, Said).send(message, file=file)
+        os.close(file)
+
+    return say
+
+
+REGION = Region(0, 4, [Row(0, 64)])
+
+
+@pytest.mark.parametrize(
+    ("say", "reason"),
+    [
+        (lambda sock: None, "lost: instance prefill: it said nothing for 0.2 s"),
+        (lambda sock: sock.shutdown(socket.SHUT_RDWR), "gone: instance prefill: the connection was closed"),
+        (lambda sock: sock.sendall(b"\x05\0\0\0ab"), "lost: instance prefill: it said nothing for 0.2 s"),
+        (lambda sock: sock.sendall(HEAD.pack(3) + b"abc"), "gone: instance prefill: what came is no message"),
+        (lambda sock: sock.sendall(HEAD.pack(1 << 31)), "gone: instance prefill: a message of 2147483648 bytes"),
+        (lambda sock: Peer[Said](sock, Said).send(Registered("prefill", [REGION])), "lost: .* it gave no memory"),
+        (with_memory(Registered("decode", [REGION])), "gone: instance prefill: another one answers"),
+        (with_memory(Registered("prefill", [])), "lost: .* there are no blocks in it"),
+        (with_memory(Registered("prefill", [Region(0, 4, [Row(-8, 64)])])), "lost: .* there are no blocks in it"),
+        (
+            with_memory(Registered("prefill", [Region(0, 9999, [Row(0, 64)])])),
+            "lost: .* it may end before its blocks do",
+        ),
+        (with_memory(Registered("prefill", [Region(0, 1 << 60, [Row(0, 1 << 60)])])), "lost: .* cannot be read"),
+        (with_memory(Said()), "gone: instance prefill: another one answers"),
+        (with_memory(Registered("prefill", [REGION])), "lost: instance prefill: it said nothing for 0.2 s"),
+    ],
+)
+def test_a_sender_that_is_not_well_ends_one_transfer(say: Any, reason: str, folder: Path) -> None:
+    thread = speaking(folder, say)
+    sender = SharedMemoryLink(folder, patience=0.2).to("prefill")
+    with pytest.raises(TransferError, match=reason):
+        sender.read("t0", [(0, 1)])
+    thread.join(5)
+    assert not thread.is_alive()
+    with pytest.raises(TransferError):
+        sender.read("t0", [(0, 1)])
+
+
+def test_who_asks_nonsense_is_not_answered_and_others_are(folder: Path) -> None:
+    pair = SharedPair(folder)
+    remote = pair.send(PROMPTS[0])
+    assert remote is not None
+    sock = socket.socket(socket.AF_UNIX)
+    sock.connect(str(socket_of(folder, "prefill")))
+    peer = Peer[Registered | Said](sock, Registered | Said)
+    assert isinstance(peer.receive(5), Registered)
+    sock.sendall(HEAD.pack(2) + b"\xc1\xc1")
+    with pytest.raises(PeerGoneError):
+        peer.receive(5)
+    peer.release()
+    SharedMemoryLink(folder).to("prefill").renew(remote.transfer)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "..", ".hidden", "x" * 42, "a b", "a\n"])
+def test_an_instance_has_a_name_that_can_be_a_file(name: str, folder: Path) -> None:
+    with pytest.raises(ValueError, match="cannot be called"):
+        socket_of(folder, name)
+    with pytest.raises(TransferError, match="gone"):
+        SharedMemoryLink(folder).to(name)
+
+
+def test_a_message_larger_than_what_the_system_keeps() -> None:
+    """Three of them, sent beside the one who receives; and one that nobody takes in time."""
+    here, there = socket.socketpair()
+    sender, receiver = Peer[Any](here, Any), Peer[Claim](there, Claim)
+    message = Claim("t", [(i, i) for i in range(300_000)])
+
+    def send() -> None:
+        for _ in range(3):
+            sender.send(message)
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    assert [receiver.receive(20) for _ in range(3)] == [message] * 3
+    thread.join()
+    assert receiver.receive_all() == []
+    with pytest.raises(PeerGoneError):
+        sender.send(message, timeout=0.1)
+    with pytest.raises(PeerGoneError):
+        while True:
+            receiver.receive_all()
+    sender.release()
+    receiver.release()
