@@ -34,7 +34,7 @@ from engine.model.sampling import derived_seed
 from engine.trace.events import Finish, Fork, Submit
 from engine.trace.halves import plain_id
 from engine.trace.log import TraceWriter
-from engine.trace.records import InstanceRole, StepRecord
+from engine.trace.records import StepRecord
 
 LONGEST_WAIT = 0.05  # seconds that a step waits for an instance to say something
 MOST_RETRIES = 1  # of a prompt whose instance ended; then who goes on with it computes it
@@ -133,7 +133,7 @@ class Cluster:
         try:
             for flight in flights:
                 self._flights[flight.request_id] = flight
-                self._begin(flight, is_new=True)
+                self._begin(flight)
         except RejectedError:
             for flight in flights:
                 self._flights.pop(flight.request_id, None)
@@ -246,37 +246,37 @@ class Cluster:
             sampling = replace(sampling, seed=derived_seed(self.config.seed, number))
         return spec._replace(prompt=list(prompt), sampling=sampling, request_id=spec.request_id or f"request-{number}")
 
-    def _begin(self, flight: Flight, is_new: bool = False) -> None:
-        """Choose who computes its prompt: where nothing else is done, or else where it goes on."""
+    def _begin(self, flight: Flight, is_accepted: bool = False) -> None:
+        """Choose who computes its prompt: where nothing else is done, or else where it goes on.
+
+        Raises:
+            RejectedError: nobody would in time, and it was not let in before.
+        """
         self._num_transfers += 1
         moves = may_move(flight.spec) and any(one.role == "prefill" for one in self.instances)
         flight.part = "prefill" if moves else "whole"
         flight.transfer = f"{flight.request_id}#{self._num_transfers}"
-        self._route(flight, is_new)
+        self._route(flight, is_accepted)
 
-    def _route(self, flight: Flight, is_new: bool) -> None:
-        """Choose the instance that takes the request, or what is left of it.
+    def _route(self, flight: Flight, is_accepted: bool) -> None:
+        """Choose the instance that takes the request, or what is left of it."""
+        wanted = ("prefill",) if flight.part == "prefill" else ("decode", "mixed")
+        indices = [i for i, one in enumerate(self.instances) if one.role in wanted] or list(range(len(self.instances)))
+        flight.num_queued_tokens = 0  # it is queued nowhere yet, or no longer
+        then = [i for i, one in enumerate(self.instances) if flight.part == "prefill" and one.role != "prefill"]
+        choice = self._router.choose(
+            flight.token_ids, flight.spec.cache_salt, self._candidates(indices), self._candidates(then), is_accepted
+        )
+        flight.num_queued_tokens = flight.num_prompt_tokens - choice.chosen.num_hit_tokens
+        flight.instance = indices[choice.index]
+        flight.has_output = False
 
-        Raises:
-            RejectedError: it is new, and its first token would come too late.
-        """
-        going_on = self._candidates(flight, ("decode", "mixed"))
-        own = self._candidates(flight, ("prefill",)) if flight.part == "prefill" else going_on
-        then = list(going_on.values()) if flight.part == "prefill" else []
-        chosen = self._router.choose(flight.token_ids, flight.spec.cache_salt, list(own.values()), then, is_new)
-        flight.instance, flight.has_output = list(own)[chosen.index], False
-
-    def _candidates(self, flight: Flight, roles: Sequence[InstanceRole]) -> dict[int, Candidate]:
-        """Instances of these roles, by index."""
-        queued = [0] * len(self.instances)
-        for other in self._flights.values():
-            if other is not flight and not other.has_output:
-                queued[other.instance] += other.num_prompt_tokens
-        return {
-            index: Candidate(one.name, one.load, queued[index])
-            for index, one in enumerate(self.instances)
-            if one.role in roles
-        }
+    def _candidates(self, indices: Sequence[int]) -> list[Candidate]:
+        queued = dict.fromkeys(indices, 0)
+        for flight in self._flights.values():
+            if flight.instance in queued and not flight.has_output:
+                queued[flight.instance] += flight.num_queued_tokens
+        return [Candidate(self.instances[i].name, self.instances[i].load, queued[i]) for i in indices]
 
     def _send(self, flight: Flight, remote: RemoteBlocks | None = None) -> None:
         spec = flight.asked
@@ -288,7 +288,7 @@ class Cluster:
     def _go_on(self, flight: Flight, remote: RemoteBlocks | None) -> None:
         """Its prompt is computed, or nobody is there who would: the rest of it."""
         flight.part = "whole"
-        self._route(flight, is_new=False)
+        self._route(flight, is_accepted=True)
         self._send(flight, remote)
 
     def _take_all(self) -> None:
@@ -359,7 +359,7 @@ class Cluster:
             if flight.retries > MOST_RETRIES:
                 self._go_on(flight, None)
             else:
-                self._begin(flight)
+                self._begin(flight, is_accepted=True)
                 self._send(flight)
 
     @staticmethod

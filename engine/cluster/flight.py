@@ -27,6 +27,7 @@ class Flight:
         self.transfer = ""  # the name under which its keys and values move
         self.instance = 0  # where it is now
         self.part: Literal["prefill", "whole"] = "whole"  # what it has there
+        self.num_queued_tokens = 0  # of its prompt: those that did not hit where it was sent
         self.num_unfinished = 0  # sequences
         self.has_output = False  # whether its prompt is computed where it is
         self.retries = 0  # of its prompt, on another instance

@@ -148,10 +148,10 @@ class Router:
         cache_salt: str | None,
         candidates: Sequence[Candidate],
         decoders: Sequence[Candidate] = (),
-        may_refuse: bool = True,
+        is_accepted: bool = False,
     ) -> Choice:
-        """Who takes a prompt. `decoders`: those of which one will go on with it, where that is another instance;
-        `may_refuse`: False for what was taken in before.
+        """Who takes a prompt. `decoders`: those of which one will go on with it, where that is another instance.
+        `is_accepted`: it was let in before, and is not refused any more.
 
         Raises:
             RejectedError: `ttft_slo` cannot be met, by what is known.
@@ -167,7 +167,7 @@ class Router:
             size = self._known[candidate.name].config.block_size
             chain = chains.setdefault(size, HashChain(size, cache_salt))
             considered.append(self._consider(candidate, prompt_token_ids, chain, then))
-        indices = self._in_time(considered) if may_refuse else list(range(len(considered)))
+        indices = list(range(len(candidates))) if is_accepted else self._in_time(considered)
         index = min(indices, key=lambda i: (considered[i].cost, considered[i].queued_tokens, i))
         self._num_choices += 1
         self._known[candidates[index].name].chosen_at = self._num_choices

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.cluster.router import RejectedError
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.intake import RequestError
@@ -241,3 +242,35 @@ def test_a_log_of_everything_is_sound(tmp_path: Path) -> None:
     log_of_everything(tiny_llama(), path)
     assert list(check(path)) == []
     assert {type(op) for op in ops_of(path)} >= {Lost, Arrive, Send, TransferFailed}
+
+
+def test_who_was_let_in_is_not_refused_where_it_goes_on() -> None:
+    """With one place where requests go on, the second waits there, longer than any objective; the third is refused."""
+    config = EngineConfig(block_size=4, num_blocks=60, max_num_seqs=1, ttft_slo=60.0)
+    cluster = cluster_of(tiny_llama(), config, Shape(prefill=1, mixed=1))
+    long = ask(PROMPTS[0], SamplingParams(max_tokens=30, ignore_eos=True))
+    cluster.submit([ask(PROMPTS[1])])
+    run(cluster)  # and something is measured
+    cluster._router.ttft_slo = 1e-9
+    with pytest.raises(RejectedError, match="and the objective is 1e-09 s"):
+        cluster.submit([long])
+    assert cluster.num_unfinished == 0
+    cluster._router.ttft_slo = 60.0
+    cluster.submit([long, ask(PROMPTS[1])])
+    cluster._router.ttft_slo = 1e-9
+    run(cluster)
+    cluster.close()
+
+
+def test_hits_and_what_is_computed_do_not_count_as_queued() -> None:
+    """Five blocks of the prompt's 23 tokens hit where it was computed before."""
+    cluster = cluster_of(tiny_llama(), EngineConfig(block_size=4, num_blocks=60), Shape(mixed=2))
+    cluster._router.policy = "longest_prefix"
+    cluster.submit([ask(PROMPTS[0])])
+    assert [one.queued_tokens for one in cluster._candidates([0, 1])] == [len(PROMPTS[0]), 0]
+    run(cluster)
+    assert [one.queued_tokens for one in cluster._candidates([0, 1])] == [0, 0]
+    cluster.submit([ask(PROMPTS[0])])
+    assert [one.queued_tokens for one in cluster._candidates([0, 1])] == [23 - 20, 0]
+    run(cluster)
+    cluster.close()

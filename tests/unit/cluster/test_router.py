@@ -202,6 +202,7 @@ def test_a_request_that_would_come_too_late_is_refused_with_the_numbers() -> Non
     )
     assert (refused.value.estimated_seconds, refused.value.ttft_slo) == (0.3, 0.25)
     assert router.choose(TEXT, None, [late[0], Candidate("b", Load(), 0)]).index == 1, "the other one is in time"
+    assert router.choose(TEXT, None, late, is_accepted=True).chosen.estimated_seconds == 0.3, "who is in stays in"
 
 
 def test_a_wait_for_a_place_counts() -> None:
