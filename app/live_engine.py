@@ -11,13 +11,12 @@ from app.observing import Observing
 from app.pool_bytes import pool_bytes
 from app.settings import MIB
 from app.specs import specs_of
-from engine.cluster.build import local_cluster
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector
 from engine.connector.offloading import OffloadingConnector, may_offload
 from engine.connector.tiers.tiers import Tiers
 from engine.lab.change import Change
-from engine.lab.faults import make_engine
+from engine.lab.faults import make_cluster, make_engine
 from engine.lab.rerun import Rerun
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
@@ -129,7 +128,7 @@ def engine_builder(
         if config.num_instances and config.instances == "process":
             raise ConfigError("this server builds no processes for a run; its instances are of one thread")
         if config.num_instances:
-            return LiveCluster(local_cluster(model, config, log_path=path), is_small)
+            return LiveCluster(make_cluster(model, config, log_path=path), is_small)
         store = tiers if own is None else own.tiers
         connector = OffloadingConnector(store, model, config) if store and may_offload(config) else None
         return LiveEngine(model, config, path, is_small, connector)

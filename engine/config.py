@@ -25,10 +25,12 @@ FaultName = Literal[
     "output_lost_at_preemption",
     "missing_causal_mask",
     "rope_restarted_at_chunk",
+    "read_after_release",
 ]
 MAX_POOL_SLOTS = 1 << 24
 MAX_SEED = (1 << 53) - 1  # exact as a double, which is what a reader of the log may have
 MAX_LOGPROBS = 20
+FAULTS_OF_SEVERAL = ("read_after_release",)  # mistakes between instances
 MAX_INSTANCES = 4  # of each role, that a server builds
 OF_SEVERAL = (
     "prefill", "decode", "mixed", "instances", "routing_policy", "ttft_slo", "kv_load_failure_policy",
@@ -188,7 +190,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     def of_one(self) -> EngineConfig:
         """The settings of each of several instances."""
         own = {name: field.default for name, field in _FIELDS.items() if name in OF_SEVERAL}
-        return replace(self, **own)
+        fault = None if self.fault in FAULTS_OF_SEVERAL else self.fault
+        return replace(self, **own, fault=fault)
 
     @property
     def policy(self) -> WindowPolicy | None:

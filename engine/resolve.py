@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.cache.block_groups import Demands, GroupPlan, plan_groups
 from engine.cache.reach import Reach, reaches_of
-from engine.config import MAX_POOL_SLOTS, ConfigError, EngineConfig
+from engine.config import FAULTS_OF_SEVERAL, MAX_POOL_SLOTS, ConfigError, EngineConfig
 from engine.options.check import out_of_range
 from engine.pool_size import default_num_blocks, slots_that_fit
 from engine.trace.limits import MAX_BLOCKS
@@ -81,14 +81,17 @@ def resolve(
 
 
 def _check_instances(config: EngineConfig) -> None:
+    if (config.fault in FAULTS_OF_SEVERAL) != (config.num_instances > 0 and config.fault is not None):
+        where = "goes with one engine" if config.num_instances else "is one between several instances"
+        raise ConfigError(f"fault {config.fault} {where}")
     if not config.num_instances:
         return
     if not config.decode + config.mixed:
         raise ConfigError("instances that compute prompts need one that goes on with them: set decode or mixed")
     if not config.prefill + config.mixed:
         raise ConfigError("instances that decode need one that computes prompts: set prefill or mixed")
-    if config.strategy != "paged" or config.fault is not None:
-        raise ConfigError("several instances go with strategy paged and no fault: blocks move between them")
+    if config.strategy != "paged":
+        raise ConfigError("several instances go with strategy paged: blocks move between them")
 
 
 def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position: int) -> int:

@@ -58,4 +58,9 @@ EXHIBITS = [
         sampling={"max_tokens": 24, "ignore_eos": True},
         config=_config(block_size=4, num_blocks=32, max_num_batched_tokens=12),
     ),
+    Exhibit(
+        id="read_after_release",
+        sampling={"max_tokens": 20, "ignore_eos": True},
+        config=_config(block_size=4, num_blocks=10, max_num_seqs=1, prefill=1, decode=1, routing_policy="round_robin"),
+    ),
 ]

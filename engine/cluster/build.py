@@ -64,8 +64,11 @@ def local_cluster(
     capture: CaptureRequest | None = None,
     lease: float = LEASE,
     clock: Callable[[], float] = time.monotonic,
+    make_connector: type[TransferConnector] = TransferConnector,
 ) -> Cluster:
     """Every instance an engine of the caller's thread: the same inputs give the same log, apart from clocks.
+
+    `make_connector`: what a mistake is put into on purpose (`engine.lab.faults`).
 
     Raises:
         ConfigError: settings that cannot work with this model.
@@ -79,7 +82,7 @@ def local_cluster(
 
     def make(index: int, first_seq_id: int) -> Instance:
         name, role, place = seats[index]
-        connector = TransferConnector(
+        connector = make_connector(
             name,
             throttled(link(senders), config),
             layout,

@@ -1,8 +1,9 @@
 """The fault museum: mistakes that real engines have shipped, each put into a running engine on purpose.
 
-A fault replaces methods of the parts of one engine object (KV store, cache managers, scheduler, model runner); it
-reaches into their private fields to do so. The engine's own code holds no fault. It reads `EngineConfig.fault` at two
-places: such a run never uses the compiled forward pass, and it takes no chosen tokens (`Engine.choose`).
+A fault replaces methods of the parts of one engine object (KV store, cache managers, scheduler, model runner), or the
+connector between several; it reaches into their private fields to do so. The engine's own code holds no fault. It reads
+`EngineConfig.fault` at two places: such a run never uses the compiled forward pass, and it takes no chosen tokens
+(`Engine.choose`).
 
 A healthy engine raises when a guard or the integrity check finds its books in disorder. A faulty one writes the finding
 into the log (`StepRecord.integrity`) and goes on, so that the damage can be watched. To see what a fault does, compare
@@ -12,6 +13,7 @@ with a healthy run of the same requests and settings under `enforce_eager`: the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Sequence as Items
 from pathlib import Path
 from typing import Any, get_args
 
@@ -19,8 +21,11 @@ from engine.cache.block_pool import Block, BlockPool, Eviction
 from engine.cache.block_table import BlockTables
 from engine.cache.guards import IntegrityError, objection_of
 from engine.cache.kv_cache_manager import KVCacheManager
-from engine.config import EngineConfig, FaultName
+from engine.cluster.build import local_cluster
+from engine.cluster.cluster import Cluster
+from engine.config import FAULTS_OF_SEVERAL, EngineConfig, FaultName
 from engine.connector.base import KVConnector
+from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
 from engine.model.attention import StepContext
 from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput
@@ -167,6 +172,33 @@ def rope_restarted_at_chunk(engine: Engine, report: Report) -> None:
     _override(runner, "forward", forward_from_zero)
 
 
+class LetsGoTooEarly(TransferConnector):
+    """What it holds for another instance it gives up in its next turn; and it reads out whatever lies there then."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "lease": 0.0})
+
+    def read(self, transfer: str, wanted: Items[tuple[int, int]]) -> list[bytes]:
+        """The content of these blocks, whose they may be."""
+        return [bytes(self._kv_caches[group].take([block_id])[0]) for group, block_id in wanted]
+
+    def received(self, transfer: str, wanted: Items[tuple[int, int]], num_bytes: int) -> None:
+        """Nobody who would let go is left."""
+
+
+OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": LetsGoTooEarly}
+
+
+def make_cluster(model: LoadedModel, config: EngineConfig, *, log_path: Path | None = None) -> Cluster:
+    """Instances of one thread, with the fault that `config.fault` names between them; healthy ones for None.
+
+    Raises:
+        ConfigError: as `local_cluster`.
+    """
+    connector = TransferConnector if config.fault is None else OF_SEVERAL.get(config.fault, TransferConnector)
+    return local_cluster(model, config, log_path=log_path, make_connector=connector)
+
+
 FAULTS: dict[FaultName, Callable[[Engine, Report], None]] = {
     "slot_off_by_one": slot_off_by_one,
     "no_copy_at_shared_write": no_copy_at_shared_write,
@@ -175,7 +207,7 @@ FAULTS: dict[FaultName, Callable[[Engine, Report], None]] = {
     "missing_causal_mask": missing_causal_mask,
     "rope_restarted_at_chunk": rope_restarted_at_chunk,
 }
-assert set(FAULTS) == set(get_args(FaultName))
+assert set(FAULTS) | set(OF_SEVERAL) == set(get_args(FaultName)) and set(OF_SEVERAL) == set(FAULTS_OF_SEVERAL)
 
 
 class _Unmasked(AttentionBackend):

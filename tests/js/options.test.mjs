@@ -70,7 +70,7 @@ test("what is asked of a new run: the layout always, others when they were chose
 test("what applies follows from strategy and neighbour", () => {
   reset();
   const under = (strategy) => ENGINE.filter((row) => !applies(row.name, strategy)).map((row) => row.name);
-  const beside = ["attention_sinks", "sliding_window_pattern"];
+  const beside = ["attention_sinks", "sliding_window_pattern", "prefill", "decode", "mixed"];
   assert.deepEqual(under("paged"), beside);
   assert.deepEqual(under("contiguous"), ["block_size", "enable_prefix_caching", ...beside]);
   assert.deepEqual(under("none"), ["enable_prefix_caching", ...beside]);

@@ -13,7 +13,7 @@ export interface Aborted {
 }
 
 export interface Action {
-  verb: "fork" | "prefill" | "race" | "restart" | "run" | "step" | "submit";
+  verb: "fork" | "lose" | "prefill" | "race" | "restart" | "run" | "step" | "submit";
   prompts: number[];
   after: number;
   count: number;
@@ -341,7 +341,7 @@ export interface EngineConfig {
   enforce_eager: boolean;
   count_copies: boolean;
   private: boolean;
-  fault: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation" | null;
+  fault: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "read_after_release" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation" | null;
   num_logprobs: number;
   seed: number;
 }
@@ -369,7 +369,7 @@ export interface Evidence {
 }
 
 export interface Exhibit {
-  id: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation";
+  id: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "read_after_release" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation";
   sampling: Record<string, unknown>;
   config: Record<string, unknown>;
 }

@@ -11,7 +11,8 @@ from app.scenes.presets import PRESETS
 from app.scenes.told import Kind, languages, prompts_of, told
 from engine.cache.guards import Rule
 from engine.config import EngineConfig, FaultName, SamplingParams
-from engine.lab.faults import make_engine
+from engine.intake import RequestSpec
+from engine.lab.faults import make_cluster, make_engine
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.trace.events import Copy, Lookup, Preempt
@@ -27,13 +28,28 @@ def model() -> LoadedModel:
 
 def run(model: LoadedModel, exhibit: Exhibit, fault: FaultName | None, language: str) -> list[StepRecord]:
     config = EngineConfig(**exhibit.config, fault=fault)
+    prompts = prompts_of("museum", exhibit.id, language)
+    if config.num_instances:
+        return run_several(model, config, prompts, SamplingParams(**exhibit.sampling))
     with make_engine(model, config) as engine:
-        for prompt in prompts_of("museum", exhibit.id, language):
+        for prompt in prompts:
             engine.add_request(prompt, SamplingParams(**exhibit.sampling))
         while engine.has_unfinished():
             engine.step()
         assert engine.log is not None
         return [engine.log.record(index) for index in range(len(engine.log))]
+
+
+def run_several(
+    model: LoadedModel, config: EngineConfig, prompts: list[str], sampling: SamplingParams
+) -> list[StepRecord]:
+    cluster = make_cluster(model, config)
+    cluster.submit([RequestSpec(prompt, sampling) for prompt in prompts])
+    while cluster.num_unfinished:
+        cluster.step()
+    records = [cluster.log.record(index) for index in range(len(cluster.log))]
+    cluster.close()
+    return records
 
 
 def tokens(records: list[StepRecord]) -> dict[int, list[int]]:

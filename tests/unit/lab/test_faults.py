@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, get_args
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from engine.config import EngineConfig, FaultName, SamplingParams
+from engine.config import ConfigError, EngineConfig, FaultName, SamplingParams
 from engine.engine import Engine
-from engine.lab.faults import FAULTS, make_engine
+from engine.intake import RequestSpec
+from engine.lab.faults import FAULTS, OF_SEVERAL, make_cluster, make_engine
 from engine.model.capture import CaptureRequest
+from engine.resolve import resolve
+from engine.trace.check import check
 from engine.trace.events import Copy, Finish, Preempt
 from engine.trace.records import Objection, StepRecord
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
@@ -60,7 +64,7 @@ def first_finding(run: Outcome) -> tuple[int, list[Objection]]:
 
 
 def test_the_museum_shows_every_fault_there_is() -> None:
-    assert set(FAULTS) == set(get_args(FaultName))
+    assert set(FAULTS) | set(OF_SEVERAL) == set(get_args(FaultName))
 
 
 def test_a_healthy_engine_is_no_exhibit() -> None:
@@ -128,10 +132,39 @@ def test_rope_restarted_at_chunk() -> None:
     assert not np.allclose(healthy.captures[1], faulty.captures[1], atol=1e-3)
 
 
-@pytest.mark.parametrize("fault", get_args(FaultName))
+@pytest.mark.parametrize("fault", FAULTS)
 def test_the_log_of_a_fault_can_be_read_to_its_end(fault: FaultName) -> None:
     """Damage or not, whoever opens the recording sees all of it."""
     config = EngineConfig(block_size=4, num_blocks=14, max_model_len=48, max_num_batched_tokens=9)
     run = outcome(replace(config, fault=fault), [PROMPTS[:4], PROMPTS[:2]], GREEDY)
     assert sum(isinstance(op, Finish) for record in run.records for op in record.ops) == 6
     assert len(run.outputs) == 6
+
+
+def test_read_after_release(tmp_path: Path) -> None:
+    """One request goes on from another's keys; the engines notice nothing, and `trace check` names it."""
+    config = EngineConfig(
+        block_size=4, num_blocks=10, max_num_seqs=1, prefill=1, decode=1, routing_policy="round_robin"
+    )
+    prompts = [[first + i for i in range(13)] for first in range(10, 60, 10)]
+    texts, found = [], []
+    for fault in (None, "read_after_release"):
+        path = tmp_path / f"{fault}.kvtrace"
+        cluster = make_cluster(tiny_llama(), replace(config, fault=fault), log_path=path)
+        cluster.submit([RequestSpec(prompt, SamplingParams(max_tokens=20, ignore_eos=True)) for prompt in prompts])
+        while cluster.num_unfinished:
+            cluster.step()
+        sequences = cluster.log.state_now().sequences.values()
+        texts.append({s.request_id: s.token_ids for s in sequences if "/" not in s.request_id})
+        cluster.close()
+        found.append([finding.message for finding in check(path)])
+    assert found[0] == [] and any("held by nobody" in message for message in found[1])
+    assert texts[0] != texts[1] and texts[0].keys() == texts[1].keys()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"fault": "read_after_release"}, {"fault": "slot_off_by_one", "prefill": 1, "decode": 1}]
+)
+def test_a_fault_goes_with_what_it_is_a_mistake_of(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="fault"):
+        resolve(EngineConfig(**wrong), 64)
