@@ -52,6 +52,7 @@ class Cluster:
         router: where requests go.
         start_anew: makes the instance of that index again after it has ended, whose sequences begin with that id;
             None: it stays away.
+        closed: called when it is.
         began: when the log did, by `time.perf_counter`, as the instances' places have it.
     """
 
@@ -63,12 +64,13 @@ class Cluster:
         router: Router,
         *,
         start_anew: StartAnew | None = None,
+        closed: Callable[[], object] = lambda: None,
         log_path: Path | None = None,
         capture: CaptureRequest | None = None,
         began: float,
     ) -> None:
         self.model, self.instances = model, list(instances)
-        self._router, self._start_anew, self._began = router, start_anew, began
+        self._router, self._start_anew, self._closed, self._began = router, start_anew, closed, began
         self.config = config
         header = header_of(model, config, self.instances[0].block_groups)
         self._log = OneLog(header, self.instances, log_path, config.private)
@@ -180,6 +182,9 @@ class Cluster:
 
         Instances of this thread take turns; those that are processes compute at the same time, and whichever has
         something to say first is heard.
+
+        Raises:
+            Exception: a forward pass failed; the batch's requests are aborted, the instance and the log stay sound.
         """
         self._last = None
         self._take_all()  # what ended meanwhile is begun anew
@@ -203,6 +208,9 @@ class Cluster:
             self._take_all()
         elif self._last is None and self.num_unfinished:
             time.sleep(min(wait, LONGEST_WAIT / 10))  # a lease, or a link, takes its time
+        for one in self.instances:
+            if (error := one.take_error()) is not None:
+                raise RuntimeError(f"instance {one.name}: {error}")
         return self._last
 
     def recompute_attention(
@@ -230,6 +238,7 @@ class Cluster:
         """End every instance, then the log. Idempotent."""
         with contextlib.ExitStack() as ending:
             ending.callback(self.log.close)
+            ending.callback(self._closed)
             for one in self.instances:
                 ending.callback(one.close)
 
@@ -262,6 +271,7 @@ class Cluster:
         """Choose the instance that takes the request, or what is left of it."""
         wanted = ("prefill",) if flight.part == "prefill" else ("decode", "mixed")
         indices = [i for i, one in enumerate(self.instances) if one.role in wanted] or list(range(len(self.instances)))
+        indices = [i for i in indices if self.instances[i].is_ready] or indices
         flight.num_queued_tokens = 0  # it is queued nowhere yet, or no longer
         then = [i for i, one in enumerate(self.instances) if flight.part == "prefill" and one.role != "prefill"]
         choice = self._router.choose(

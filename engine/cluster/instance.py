@@ -59,6 +59,10 @@ class Instance(Protocol):
         """With the ids of its blocks in the common log."""
 
     @property
+    def is_ready(self) -> bool:
+        """Whether it has its weights, so that nobody waits who asks it something."""
+
+    @property
     def load(self) -> Load: ...
     def check(self, specs: Sequence[RequestSpec]) -> None:
         """Raises what `submit` would, and does nothing."""
@@ -91,6 +95,9 @@ class Instance(Protocol):
 
     def take(self) -> list[Produced]:
         """What it has produced since it was asked last."""
+
+    def take_error(self) -> str | None:
+        """Once, when a step failed and nothing was raised: how. Its requests are aborted, and the instance goes on."""
 
     def take_gone(self) -> str | None:
         """Once, when it has ended without being asked to: how. What it produced before is taken first."""

@@ -62,6 +62,10 @@ class LocalInstance(Instance):
         return self.engine.block_groups
 
     @property
+    def is_ready(self) -> bool:
+        return self._gone is None
+
+    @property
     def load(self) -> Load:
         return self.engine.load
 
@@ -103,6 +107,9 @@ class LocalInstance(Instance):
         self._gone = "killed"
         self._killed()
         self.close()
+
+    def take_error(self) -> str | None:
+        return None  # a turn raises it
 
     def take_gone(self) -> str | None:
         return self._gone

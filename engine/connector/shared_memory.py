@@ -90,6 +90,9 @@ class BlockServer:
         self._path = socket_of(folder, engine_id)
         self._holder, self._pools = holder, pools
         self._registered = Registered(engine_id, regions)
+        self._lock = threading.Lock()
+        self._peers = set[Peer[Claim | Received]]()
+        self._is_closed = False
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(self._path))
@@ -97,10 +100,14 @@ class BlockServer:
         threading.Thread(target=self._accept, name="blocks", daemon=True).start()
 
     def close(self) -> None:
-        """Nobody connects any more; who is connected is answered as long as the process lives."""
+        """Nobody connects any more, and who is connected hears that it has ended."""
+        self._path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
-        self._path.unlink(missing_ok=True)
+        with self._lock:
+            self._is_closed = True
+            for peer in self._peers:
+                peer.close()
 
     def _accept(self) -> None:
         with self._listening:
@@ -114,6 +121,10 @@ class BlockServer:
 
     def _serve(self, peer: Peer[Claim | Received]) -> None:
         try:
+            with self._lock:
+                self._peers.add(peer)
+                if self._is_closed:
+                    return
             file = self._pools.open()
             try:
                 peer.send(self._registered, PATIENCE, file)
@@ -124,6 +135,8 @@ class BlockServer:
         except PeerGoneError:
             pass  # it has what it wanted, or its leases end
         finally:
+            with self._lock:
+                self._peers.discard(peer)
             peer.release()
 
     def _answer(self, peer: Peer[Claim | Received], message: Claim | Received) -> None:

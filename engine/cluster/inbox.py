@@ -1,0 +1,64 @@
+"""What comes to an instance in a process of its own, whatever it is doing: messages, and transfers that are over."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from engine.cluster.messages import ToInstance
+from engine.connector.peer import Peer, PeerGoneError
+
+LOOK = 1.0  # seconds after which it is looked whether the parent still lives
+
+
+class Inbox:
+    """A thread receives, so that the cluster never waits for room, and its end is noticed in the midst of a step."""
+
+    def __init__(self, peer: Peer[ToInstance], orphaned: Callable[[], object]) -> None:
+        """`orphaned`: called on the thread when the cluster is gone."""
+        self._peer, self._orphaned = peer, orphaned
+        self._parent = os.getppid()
+        self._messages = deque[ToInstance]()
+        self._changed = threading.Condition()
+        self._num_changes = 0
+        threading.Thread(target=self._receive, name="inbox", daemon=True).start()
+
+    def next(self) -> ToInstance:
+        """The next message, waited for."""
+        with self._changed:
+            while not self._messages:
+                self._changed.wait()
+            return self._messages.popleft()
+
+    @property
+    def num_changes(self) -> int:
+        """Counts messages and calls of `wake`."""
+        return self._num_changes
+
+    def wake(self) -> None:
+        """Something has happened that whoever waits wants to see. May be called from any thread."""
+        with self._changed:
+            self._num_changes += 1
+            self._changed.notify_all()
+
+    def wait(self, num_changes: int, seconds: float) -> None:
+        """Until something happens after so many changes, but not longer than that."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._num_changes != num_changes, seconds)
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                message = self._peer.receive(LOOK)
+            except TimeoutError:
+                if os.getppid() == self._parent:
+                    continue
+                break
+            except PeerGoneError:
+                break
+            with self._changed:
+                self._messages.append(message)
+            self.wake()
+        self._orphaned()

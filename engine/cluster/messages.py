@@ -1,0 +1,121 @@
+"""What a cluster and an instance in another process say to each other.
+
+cluster                          instance
+Begin              ────────►
+                   ◄────────     Ready, or Failed
+Check Submit Abort ────────►
+Observe            ◄────────     Wrote for each record that this makes, then Answer
+Turn               ────────►
+                   ◄────────     Wrote for each record, as soon as it is there, then TurnOver
+End                ────────►     it ends; also when the connection does
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from engine.cluster.instance import Ask, Role
+from engine.config import EngineConfig, FailurePolicy
+from engine.connector.link import RemoteBlocks
+from engine.intake import RequestSpec
+from engine.load import Load
+from engine.model.capture import CaptureRequest
+from engine.place import Place
+from engine.trace.records import BlockGroup
+
+
+class Source(NamedTuple):
+    """Where a process reads its weights from, as `load_model` takes it."""
+
+    model: str | None = None
+    dtype: str = "auto"
+    device: str = "cpu"
+    revision: str | None = None
+    compiles: bool = False  # its forward pass, in the background
+
+
+ErrorKind = Literal["RequestError", "ConfigError", "ModelError", "other"]
+
+
+class Begin(Struct, tag=True, kw_only=True):
+    """What the instance is."""
+
+    name: str
+    role: Role
+    folder: str  # private, where instances meet to exchange blocks
+    source: Source
+    config: EngineConfig
+    place: Place
+    capture: CaptureRequest | None
+    num_threads: int
+    processors: list[int]  # that it may run on
+    lease: float  # seconds
+    policy: FailurePolicy
+    bytes_per_second: float | None  # that its link is slowed down to
+
+
+class Check(Struct, tag=True):
+    specs: list[RequestSpec]
+
+
+class Submit(Struct, tag=True):
+    asks: list[Ask]
+
+
+class Abort(Struct, tag=True):
+    request_id: str
+
+
+class Observe(Struct, tag=True):
+    capture: CaptureRequest | None
+
+
+class Turn(Struct, tag=True):
+    pass
+
+
+class End(Struct, tag=True):
+    pass
+
+
+class Ready(Struct, tag=True, kw_only=True):
+    config: EngineConfig  # as resolved
+    block_groups: list[BlockGroup]
+    header: bytes  # `Header`, of a log of this instance alone
+    layout: bytes  # what the numbers of its blocks mean
+    load: Load
+
+
+class Failed(Struct, tag=True):
+    """It could not begin."""
+
+    kind: ErrorKind
+    sentence: str
+
+
+class Wrote(Struct, tag=True, kw_only=True):
+    record: bytes  # `StepRecord`
+    capture: bytes | None  # `Capture`
+    offers: list[RemoteBlocks]
+
+
+class Answer(Struct, tag=True, kw_only=True):
+    load: Load
+    found: bool = True  # of Abort
+    kind: ErrorKind | None = None  # of what was not done; None: it was
+    sentence: str = ""
+
+
+class TurnOver(Struct, tag=True, kw_only=True):
+    load: Load
+    error: str = ""  # a step failed: how; its requests are aborted, and the instance goes on
+
+
+class Ended(Struct, tag=True):
+    pass
+
+
+ToInstance = Begin | Check | Submit | Abort | Observe | Turn | End
+ToCluster = Ready | Failed | Wrote | Answer | TurnOver | Ended

@@ -1,0 +1,308 @@
+"""An instance that is a process of its own on this machine. Its steps run beside those of others."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced, Role
+from engine.cluster.messages import (
+    Abort,
+    Answer,
+    Begin,
+    Check,
+    End,
+    Ended,
+    Failed,
+    Observe,
+    Ready,
+    Submit,
+    ToCluster,
+    ToInstance,
+    Turn,
+    TurnOver,
+    Wrote,
+)
+from engine.cluster.worker_process import END_SECONDS, Workers
+from engine.config import ConfigError, EngineConfig
+from engine.connector.peer import PeerGoneError
+from engine.connector.shared_memory import socket_of
+from engine.intake import RequestError, RequestSpec
+from engine.load import Load
+from engine.model.capture import CaptureRequest
+from engine.model.errors import ModelError
+from engine.trace.codec import TraceFormatError, decode
+from engine.trace.records import BlockGroup, Capture, Header, StepRecord
+
+START_SECONDS = 600.0  # a large model is read from a slow disk
+ANSWER_SECONDS = 120.0  # at most a step, when it is asked in the midst of one
+
+
+class ProcessInstance(Instance):
+    """Starts the process; it reads its weights while the caller does something else. Called on one thread."""
+
+    def __init__(
+        self,
+        begin: Begin,
+        workers: Workers,
+        *,
+        others: Callable[[], Iterable[ProcessInstance]] = lambda: (),
+        check: Callable[[Sequence[RequestSpec]], object] | None = None,
+    ) -> None:
+        """`workers`: where its process comes from, and where it goes when it is closed; `others`: who go on while this
+        one is asked in the midst of a step; `check`: says at once what the instance would say to requests, None: it is
+        asked.
+
+        Raises:
+            ValueError: it cannot be called so.
+        """
+        self._socket = socket_of(Path(begin.folder), begin.name)
+        self._begin, self._workers, self._others, self._check = begin, workers, others, check
+        self._produced: list[Produced] = []
+        self._load = Load()
+        self._is_in_turn = False
+        self._how: str | None = None  # it ended, once it has
+        self._gone: str | None = None  # the same, until it is taken
+        self._errors: list[str] = []
+        self._ready: Ready | None = None
+        self._failure: Exception | None = None  # why there can be no such instance
+        self._answer: Answer | None = None
+        self._worker = workers.take()
+        self._send(begin)
+
+    @property
+    def name(self) -> str:
+        return self._begin.name
+
+    @property
+    def role(self) -> Role:
+        return self._begin.role
+
+    @property
+    def num_threads(self) -> int:
+        return self._begin.num_threads
+
+    @property
+    def pid(self) -> int:
+        return self._worker.pid
+
+    @property
+    def config(self) -> EngineConfig:
+        return self.wait_until_ready().config
+
+    @property
+    def block_groups(self) -> list[BlockGroup]:
+        return self.wait_until_ready().block_groups
+
+    @property
+    def header(self) -> Header:
+        """Of a log of this instance alone."""
+        return decode(self.wait_until_ready().header, Header)
+
+    @property
+    def layout(self) -> bytes:
+        """What the numbers of its blocks mean: instances with another one exchange none."""
+        return self.wait_until_ready().layout
+
+    @property
+    def load(self) -> Load:
+        return self._load
+
+    def fileno(self) -> int:
+        return self._worker.peer.fileno()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is closed or gone."""
+        return self._how is not None
+
+    def wait_until_ready(self) -> Ready:
+        """What it says of itself when its weights are read.
+
+        Raises:
+            ModelError, ConfigError: there can be no such instance.
+            InstanceGoneError: it ended before.
+        """
+        while self._ready is None:
+            self._wait_for_word(START_SECONDS)
+        return self._ready
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its weights are read."""
+        self._listen()
+        return self._ready is not None and not self.has_ended
+
+    def check(self, specs: Sequence[RequestSpec]) -> None:
+        if self._check is not None:
+            self._check(specs)
+        else:
+            self._ask(Check(list(specs)))
+
+    def submit(self, asks: Sequence[Ask]) -> None:
+        self._ask(Submit(list(asks)))
+
+    def abort(self, request_id: str) -> bool:
+        return self._ask(Abort(request_id)).found
+
+    def observe(self, capture: CaptureRequest | None) -> None:
+        self._send(Observe(capture))  # what it is asked next it does after that
+
+    def begin_turn(self) -> None:
+        self.wait_until_ready()
+        self._send(Turn())
+        self._is_in_turn = True
+
+    @property
+    def is_in_turn(self) -> bool:
+        return self._is_in_turn
+
+    @property
+    def waits_on(self) -> int | None:
+        return None if self.has_ended else self.fileno()
+
+    def take(self) -> list[Produced]:
+        self._listen()
+        produced, self._produced = self._produced, []
+        return produced
+
+    def take_gone(self) -> str | None:
+        if self._produced:
+            return None
+        gone, self._gone = self._gone, None
+        return gone
+
+    def take_error(self) -> str | None:
+        return self._errors.pop(0) if self._errors else None
+
+    def kill(self) -> None:
+        if not self.has_ended:
+            self._worker.kill()
+            self._end()
+
+    def close(self) -> None:
+        if self.has_ended:
+            return
+        until = time.monotonic() + END_SECONDS
+        with contextlib.suppress(PeerGoneError, TimeoutError):
+            self._worker.peer.send(End(), END_SECONDS)
+            while not isinstance(self._worker.peer.receive(until - time.monotonic()), Ended):
+                pass
+            self._over("it was closed")
+            self._workers.give_back(self._worker)
+            return
+        self._over("it was closed")
+        self._worker.kill()  # it is in the midst of something
+        self._worker.close()
+
+    def _ask(self, message: ToInstance) -> Answer:
+        self.wait_until_ready()
+        self._send(message)
+        while self._answer is None:
+            self._wait_for_word(ANSWER_SECONDS)
+        answer, self._answer = self._answer, None
+        self._load = answer.load
+        if answer.kind == "RequestError":
+            raise RequestError(answer.sentence)
+        if answer.kind == "ConfigError":
+            raise ConfigError(answer.sentence)
+        if answer.kind:
+            raise RuntimeError(f"instance {self.name}: {answer.sentence}")
+        return answer
+
+    def _send(self, message: ToInstance) -> None:
+        if self.has_ended:
+            self._raise_gone()
+        try:
+            self._worker.peer.send(message, ANSWER_SECONDS)
+        except PeerGoneError:
+            self._end()
+            self._raise_gone()
+
+    def _wait_for_word(self, seconds: float) -> None:
+        """Until it has said something. Others that end a turn meanwhile begin the next one."""
+        until = time.monotonic() + seconds
+        while True:
+            if self.has_ended:
+                self._raise_gone()
+            if self._listen():
+                return
+            beside = {one.fileno(): one for one in self._others() if one is not self and one.is_in_turn}
+            poll = select.poll()
+            for fileno in (self.fileno(), *beside):
+                poll.register(fileno, select.POLLIN)
+            ready = poll.poll(max(0.0, until - time.monotonic()) * 1000)
+            if not ready:
+                self._end(f"it said nothing for {seconds:g} s")
+            for one in (beside[fileno] for fileno, _ in ready if fileno in beside):
+                one._listen()
+                if not one.is_in_turn and one.load.can_step:
+                    with contextlib.suppress(InstanceGoneError):
+                        one.begin_turn()
+
+    def _listen(self) -> bool:
+        """Take note of what it has said; whether it has said anything."""
+        if self.has_ended:
+            return False
+        try:
+            messages = self._worker.peer.receive_all()
+        except PeerGoneError:
+            self._end()
+            return False
+        for message in messages:
+            self._note(message)
+        return bool(messages)
+
+    def _note(self, message: ToCluster) -> None:
+        match message:
+            case Ready():
+                self._ready, self._load = message, message.load
+            case Failed(kind, sentence):
+                kinds = {"ModelError": ModelError, "ConfigError": ConfigError}
+                self._failure = kinds.get(kind, InstanceGoneError)(sentence)
+                self.close()
+                self._gone = sentence
+            case Answer():
+                self._answer = message
+            case Wrote():
+                try:
+                    capture = None if message.capture is None else decode(message.capture, Capture)
+                    record = decode(message.record, StepRecord)
+                except TraceFormatError as error:
+                    self._end(f"it wrote what is no record: {error}")
+                    return
+                self._produced.append(Produced(record, capture, message.offers))
+            case Ended():
+                pass  # it was asked to, and is not listened to any more
+            case TurnOver():
+                self._load, self._is_in_turn = message.load, False
+                if message.error:
+                    self._errors.append(message.error)
+
+    def _raise_gone(self) -> NoReturn:
+        if self._failure is not None:
+            raise self._failure
+        raise InstanceGoneError(f"instance {self.name} has ended: {self._how}")
+
+    def _end(self, why: str = "") -> None:
+        """It has ended, or has to. What it said until then is taken."""
+        if self.has_ended:
+            return
+        if why:
+            self._worker.kill()
+        self._how = self._gone = why or self._worker.wait()
+        with contextlib.suppress(PeerGoneError):
+            while True:  # to its last word
+                for message in self._worker.peer.receive_all():
+                    self._note(message)
+        self._over(self._how)
+        self._worker.close()
+
+    def _over(self, how: str) -> None:
+        self._how = how
+        self._is_in_turn, self._load = False, Load()
+        self._socket.unlink(missing_ok=True)  # it may have had no time for that

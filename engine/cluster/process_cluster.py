@@ -1,0 +1,73 @@
+"""A cluster whose instances are processes: their steps run beside each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.cluster.build import seats_of
+from engine.cluster.cluster import Cluster
+from engine.cluster.instance import Instance
+from engine.cluster.processes import Processes, threads_of_each
+from engine.cluster.router import Router
+from engine.cluster.worker_process import Workers
+from engine.config import EngineConfig
+from engine.connector.transfer import LEASE
+from engine.intake import Intake, RequestSpec
+from engine.model.capture import CaptureRequest
+from engine.model.loaded import LoadedModel
+from engine.resolve import resolve_for
+
+
+def process_cluster(
+    model: LoadedModel,
+    config: EngineConfig,
+    workers: Workers,
+    *,
+    log_path: Path | None = None,
+    capture: CaptureRequest | None = None,
+    lease: float = LEASE,
+) -> Cluster:
+    """Returns when every instance has its weights. `workers`: of the same model; they outlive the cluster.
+
+    Raises:
+        ConfigError: settings that cannot work with this model.
+        ModelError: a process cannot read it.
+        InstanceGoneError: a process has ended.
+    """
+    began = time.perf_counter()
+    seats, resolved = seats_of(model, config, began), resolve_for(config, model.facts)
+    own, rate = resolved.config.of_one, config.link_mb_per_second
+    intake = Intake(model, resolve_for(own, model.facts))
+    processes = Processes(
+        workers,
+        lease=lease,
+        policy=config.kv_load_failure_policy,
+        bytes_per_second=None if rate is None else rate * 1e6,
+    )
+
+    def check(specs: Sequence[RequestSpec]) -> None:
+        intake.accept(specs, 0, 0, set())
+
+    def make(index: int, first_seq_id: int) -> Instance:
+        name, role, place = seats[index]
+        place = place._replace(first_seq_id=first_seq_id)
+        return processes.start(name, role, own, place, num_threads=threads_of_each(len(seats)), check=check)
+
+    try:
+        instances = [make(index, seat.place.first_seq_id) for index, seat in enumerate(seats)]
+        return Cluster(
+            model,
+            resolved.config,
+            instances,
+            Router(config.routing_policy, instances, ttft_slo=config.ttft_slo),
+            start_anew=make,
+            closed=processes.close,
+            log_path=log_path,
+            capture=capture,
+            began=began,
+        )
+    except BaseException:
+        processes.close()
+        raise

@@ -1,0 +1,102 @@
+"""The instances of one cluster as processes of this machine, and the private folder where they meet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self
+
+from engine.cluster.instance import Role
+from engine.cluster.messages import Begin
+from engine.cluster.process import ProcessInstance
+from engine.cluster.worker_process import Workers
+from engine.config import EngineConfig, FailurePolicy
+from engine.connector.transfer import LEASE
+from engine.intake import RequestSpec
+from engine.model.capture import CaptureRequest
+from engine.place import ALONE, Place
+
+
+def threads_of_each(num_instances: int) -> int:
+    """With how many threads each of so many instances computes, so that together they have the processors once."""
+    return max(1, len(os.sched_getaffinity(0)) // num_instances)
+
+
+class Processes:
+    """Starts them; one that has gone is started anew by the same call. `close` ends all and removes the folder."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        *,
+        lease: float = LEASE,
+        policy: FailurePolicy = "recompute",
+        bytes_per_second: float | None = None,
+    ) -> None:
+        """`workers`: they outlive it. `lease`, `policy`: see `TransferConnector`; `bytes_per_second`: what a read is
+        slowed down to, None: it is not.
+        """
+        self._workers = workers
+        self._lease, self._policy, self._rate = lease, policy, bytes_per_second
+        self.folder = tempfile.mkdtemp(prefix="kvtheater-")  # nobody else's: 0700
+        self._started: list[ProcessInstance] = []
+
+    def start(
+        self,
+        name: str,
+        role: Role,
+        config: EngineConfig,
+        place: Place = ALONE,
+        *,
+        num_threads: int = 1,
+        processors: list[int] | None = None,
+        capture: CaptureRequest | None = None,
+        check: Callable[[Sequence[RequestSpec]], object] | None = None,
+    ) -> ProcessInstance:
+        """Does not wait for it. `config`: with a number of blocks, if `place` is to be right; `processors`: that it
+        may run on, None: those of this process; `check`: see `ProcessInstance`.
+
+        Raises:
+            ValueError: it cannot be called so, or one of that name is there.
+        """
+        self._started = [one for one in self._started if not one.has_ended]
+        if any(one.name == name for one in self._started):
+            raise ValueError(f"there is an instance {name} already")
+        instance = ProcessInstance(
+            Begin(
+                name=name,
+                role=role,
+                folder=self.folder,
+                source=self._workers.source,
+                config=config,
+                place=place,
+                capture=capture,
+                num_threads=num_threads,
+                processors=processors or sorted(os.sched_getaffinity(0)),
+                lease=self._lease,
+                policy=self._policy,
+                bytes_per_second=self._rate,
+            ),
+            self._workers,
+            others=lambda: self._started,
+            check=check,
+        )
+        self._started.append(instance)
+        return instance
+
+    def close(self) -> None:
+        """Idempotent."""
+        for instance in self._started:
+            instance.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

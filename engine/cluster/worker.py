@@ -1,0 +1,241 @@
+"""The process of one instance: an engine whose pool lies in shared memory, asked by a cluster over a socket.
+
+    python -m engine.cluster.worker FD
+
+FD: the number of a Unix socket that it inherits (`messages.py`). It ends when the cluster says so or is gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import socket
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import torch
+
+from engine.cluster.inbox import Inbox
+from engine.cluster.messages import (
+    Abort,
+    Answer,
+    Begin,
+    Check,
+    End,
+    Ended,
+    ErrorKind,
+    Failed,
+    Observe,
+    Ready,
+    Source,
+    Submit,
+    ToCluster,
+    ToInstance,
+    Turn,
+    TurnOver,
+    Wrote,
+)
+from engine.config import ConfigError
+from engine.connector.layout import layout_of
+from engine.connector.link import Link, ThrottledLink
+from engine.connector.peer import Peer, PeerGoneError
+from engine.connector.shared_memory import BlockServer, SharedMemoryLink, socket_of
+from engine.connector.shared_pools import SharedPools
+from engine.connector.transfer import TransferConnector
+from engine.engine import Engine
+from engine.intake import RequestError
+from engine.model.compiled import compile_in_background
+from engine.model.errors import ModelError
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
+from engine.resolve import resolve_for
+from engine.trace.codec import encode
+from engine.trace.events import Hold
+from engine.trace.records import Capture, StepRecord
+
+NAP = 0.05  # seconds that a turn without work waits for a transfer: leases end by themselves
+PULLS = 4  # sequences that are read for at once
+
+Say = Callable[[ToCluster], None]
+
+
+class Worker:
+    """The engine, and what it answers. `say` must have handed on a message when it returns: a record has to be on its
+    way before another instance can write one that follows from it.
+    """
+
+    def __init__(self, begin: Begin, model: LoadedModel, inbox: Inbox, say: Say) -> None:
+        """Raises ModelError, ConfigError: there can be no such instance."""
+        self._inbox, self._say = inbox, say
+        resolved = resolve_for(begin.config, model.facts)
+        link: Link = SharedMemoryLink(Path(begin.folder))
+        if begin.bytes_per_second is not None:
+            link = ThrottledLink(link, begin.bytes_per_second)
+        self._connector = TransferConnector(
+            begin.name,
+            link,
+            lambda caches: layout_of(model, resolved.config, resolved.groups, [c.bytes_per_block for c in caches]),
+            pulls=ThreadPoolExecutor(PULLS, "pull"),
+            lease=begin.lease,
+            policy=begin.policy,
+            told=inbox.wake,
+        )
+        self._pools = SharedPools()
+        self.engine = Engine(
+            model,
+            begin.config,
+            capture=begin.capture,
+            connector=self._connector,
+            place=begin.place,
+            records=self._write,
+            new_pool=self._pools,
+        )
+        regions = self._pools.regions(self.engine.kv_caches)
+        self._server = BlockServer(Path(begin.folder), begin.name, self._connector, self._pools, regions)
+        say(
+            Ready(
+                config=self.engine.config,
+                block_groups=self.engine.block_groups,
+                header=encode(self.engine.header()),
+                layout=self._connector.layout,
+                load=self.engine.load,
+            )
+        )
+
+    def answer(self, message: ToInstance) -> None:
+        match message:
+            case Turn():
+                self._turn()
+            case Observe(capture):
+                self.engine.capture = capture
+            case _:
+                self._answer(message)
+
+    def _answer(self, message: ToInstance) -> None:
+        try:
+            found = self._do(message)
+            answer = Answer(load=self.engine.load, found=found)
+        except (RequestError, ConfigError) as error:
+            kind: ErrorKind = "RequestError" if isinstance(error, RequestError) else "ConfigError"
+            answer = Answer(load=self.engine.load, kind=kind, sentence=str(error))
+        except Exception as error:  # a fault of the program: the cluster decides what it costs
+            answer = Answer(load=self.engine.load, kind="other", sentence=_sentence(error))
+        self._say(answer)
+
+    def close(self) -> None:
+        self._server.close()
+        self.engine.close()
+        self._pools.close()
+
+    def _do(self, message: ToInstance) -> bool:
+        match message:
+            case Check(specs):
+                self.engine.check_requests(specs)
+            case Submit(asks):
+                for ask in asks:
+                    if ask.remote is not None:
+                        self._connector.expect(ask.remote)
+                self.engine.add_requests([ask.spec for ask in asks])
+            case Abort(request_id):
+                return self.engine.abort(request_id)
+            case _:
+                raise ValueError(f"an instance that has begun does not understand {type(message).__name__}")
+        return True
+
+    def _turn(self) -> None:
+        error = ""
+        try:
+            changes = self._inbox.num_changes
+            came = self.engine.take_transfers()
+            load = self.engine.load
+            if came is None and not load.can_step and (load.receiving or load.holding):
+                self._inbox.wait(changes, NAP)
+                self.engine.take_transfers()
+            if self.engine.can_step:
+                self.engine.step()
+        except PeerGoneError:
+            raise
+        except Exception as failure:  # the engine has aborted its batch and is sound
+            error = _sentence(failure)
+        self._say(TurnOver(load=self.engine.load, error=error))
+
+    def _write(self, record: StepRecord, capture: Capture | None) -> None:
+        found = [self._connector.take_offer(op.transfer) for op in record.ops if isinstance(op, Hold)]
+        offers = [offer for offer in found if offer is not None]
+        self._say(Wrote(record=encode(record), capture=encode(capture) if capture else None, offers=offers))
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _leave(begin: Begin | None) -> None:
+    """Nobody is left who would tidy up, and whoever is still being read for is not waited for."""
+    if begin is not None:
+        with contextlib.suppress(OSError):
+            socket_of(Path(begin.folder), begin.name).unlink(missing_ok=True)
+            Path(begin.folder).rmdir()  # the last one does
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+class Model:
+    """The weights, read when an instance first needs them."""
+
+    def __init__(self) -> None:
+        self._loaded: tuple[Source, LoadedModel] | None = None
+
+    def of(self, source: Source) -> LoadedModel:
+        """Raises ModelError, ConfigError: it cannot be an instance's."""
+        if self._loaded is None or self._loaded[0] != source:
+            self._loaded = None  # not both at once
+            model = load_model(source.model, source.dtype, source.device, source.revision)
+            if model.device.type != "cpu":
+                raise ConfigError(f"instances in processes share memory of the CPU; {model.facts.name} is not there")
+            if source.compiles:
+                compile_in_background(model)
+            self._loaded = source, model
+        return self._loaded[1]
+
+
+def serve(begin: Begin, model: Model, inbox: Inbox, peer: Peer[ToInstance]) -> None:
+    """Be that instance until it is told to end.
+
+    Raises:
+        PeerGoneError: the cluster is gone.
+    """
+    os.sched_setaffinity(0, begin.processors)
+    torch.set_num_threads(begin.num_threads)
+    try:
+        worker = Worker(begin, model.of(begin.source), inbox, peer.send)
+    except (ModelError, ConfigError) as error:
+        peer.send(Failed("ModelError" if isinstance(error, ModelError) else "ConfigError", str(error)))
+        while not isinstance(inbox.next(), End):
+            pass
+        return
+    while not isinstance(message := inbox.next(), End):
+        worker.answer(message)
+    worker.close()
+
+
+def main() -> None:
+    peer = Peer[ToInstance](socket.socket(fileno=int(sys.argv[1])), ToInstance)
+    begin: Begin | None = None
+    inbox, model = Inbox(peer, lambda: _leave(begin)), Model()
+    with contextlib.suppress(PeerGoneError):
+        while True:
+            message = inbox.next()
+            if isinstance(message, Begin):
+                begin = message
+                serve(begin, model, inbox, peer)
+                gc.collect()  # the pool
+                peer.send(Ended())
+    _leave(begin)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""A process that waits to be an instance, and the store of those that were one and wait to be the next."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import engine
+from engine.cluster.messages import Source, ToCluster
+from engine.connector.peer import Peer
+
+END_SECONDS = 5.0  # in which a process that is told to end does so by itself
+MOST_SPARE = 4
+
+
+class WorkerProcess:
+    """`engine.cluster.worker`, with the connection to it. Used on one thread at a time."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        root = str(Path(engine.__file__).resolve().parent.parent)
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "engine.cluster.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                process_group=0,  # a key that interrupts the cluster is not for it
+            )
+        self.peer = Peer[ToCluster](ours, ToCluster)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def wait(self, seconds: float = END_SECONDS) -> str:
+        """How it has ended, by itself or after so many seconds; one sentence."""
+        try:
+            status = self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            status = self._process.wait()
+        return f"it was ended by {signal.Signals(-status).name}" if status < 0 else f"its exit status is {status}"
+
+    def close(self) -> None:
+        """End it. Idempotent."""
+        self.peer.close()  # it hears that nobody is there
+        self.wait()
+        self.peer.release()
+
+
+class Workers:
+    """Processes for instances of one model. One that was an instance keeps the weights, and is the next one in no time.
+
+    May be used from any thread.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._lock = threading.Lock()
+        self._spare: list[WorkerProcess] = []
+        self._is_closed = False
+
+    def take(self) -> WorkerProcess:
+        """One that waits, or a new one, which reads its weights first."""
+        with self._lock:
+            while self._spare:
+                worker = self._spare.pop()
+                if worker.is_alive:
+                    return worker
+                worker.close()
+        return WorkerProcess()
+
+    def give_back(self, worker: WorkerProcess) -> None:
+        """It waits for what it is to be next."""
+        with self._lock:
+            if not self._is_closed and len(self._spare) < MOST_SPARE:
+                self._spare.append(worker)
+                return
+        worker.close()
+
+    def close(self) -> None:
+        """End those that wait; those that are instances end when they are given back. Idempotent."""
+        with self._lock:
+            self._is_closed, spare, self._spare = True, self._spare, []
+        _close_all(spare)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _close_all(workers: Sequence[WorkerProcess]) -> None:
+    for worker in workers:  # they end beside each other
+        worker.peer.close()
+    for worker in workers:
+        worker.close()

@@ -1,0 +1,120 @@
+"""Instances that are processes, over a small model in a folder; what tests do with them."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from engine.cluster.instance import Ask, Produced
+from engine.cluster.process import ProcessInstance
+from engine.cluster.processes import Processes
+from engine.cluster.worker_process import Workers
+from engine.config import EngineConfig, SamplingParams
+from engine.connector.link import RemoteBlocks
+from engine.intake import RequestSpec
+from engine.place import Place
+from engine.trace.events import Op, Submit
+from tests.tiny_models import tiny_model, tiny_tokenizer
+
+T = TypeVar("T")
+GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)
+ONE = SamplingParams(max_tokens=1, ignore_eos=True)
+PATIENCE = 60.0  # seconds; a test that waits for longer has failed
+
+
+def save_tiny_llama(folder: Path) -> str:
+    """The weights of `tiny_llama`, as a process can read them."""
+    tiny_model("llama").save_pretrained(folder)
+    tiny_tokenizer().save_pretrained(folder)
+    return str(folder)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return state != "Z"
+
+
+def until(true: Callable[[], T], seconds: float = PATIENCE) -> T:
+    """What it says once that is true."""
+    end = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.01)
+    return found
+
+
+class Couple:
+    """One that computes prompts and one that goes on with them, driven by hand."""
+
+    def __init__(self, processes: Processes, config: EngineConfig, decode_config: EngineConfig | None = None) -> None:
+        decode = decode_config or config
+        self.prefill = processes.start("prefill-0", "prefill", config, Place(0, 0, 0, 2))
+        self.decode = processes.start("decode-0", "decode", decode, Place(config.num_blocks or 0, 0, 1, 2))
+        for one in (self.prefill, self.decode):
+            one.wait_until_ready()  # no lease ends meanwhile
+        self.ops: dict[str, list[Op]] = {"prefill-0": [], "decode-0": []}
+        self.tokens: dict[int, list[int]] = {}
+        self._names = 0
+
+    def turn(self, one: ProcessInstance) -> list[Produced]:
+        one.begin_turn()
+        produced = list[Produced]()
+        while one.is_in_turn:
+            select.select([one.fileno()], [], [], PATIENCE)
+            produced += self.take(one)
+        return produced
+
+    def take(self, one: ProcessInstance) -> list[Produced]:
+        """What it has said so far."""
+        produced = one.take()
+        for record, _, _ in produced:
+            self.ops[one.name] += record.ops
+            for output in record.outputs:
+                self.tokens.setdefault(output.seq_id, []).append(output.token_id)
+        return produced
+
+    def run(self, one: ProcessInstance, is_done: Callable[[], bool] | None = None) -> None:
+        """Turns, until it has nothing left to do, or that is true."""
+        end = time.monotonic() + PATIENCE
+        self.take(one)
+        while not (is_done() if is_done else one.load.unfinished == one.load.holding == 0):
+            assert time.monotonic() < end, f"{one.name} has not come to an end: {one.load}"
+            self.turn(one)
+
+    def send(self, prompt: list[int]) -> RemoteBlocks:
+        """Have the prompt computed and held."""
+        name = f"t{self._names}"
+        self._names += 1
+        spec = RequestSpec(prompt, ONE, name, transfer=name, kv_role="kv_producer")
+        self.prefill.submit([Ask(spec)])
+        offers = [offer for produced in self.turn(self.prefill) for offer in produced.offers]
+        assert len(offers) == 1
+        return offers[0]
+
+    def receive(self, remote: RemoteBlocks, prompt: list[int], **more: Any) -> int:
+        """Submit it where it goes on; the sequence's id."""
+        spec = RequestSpec(prompt, GREEDY, transfer=remote.transfer, kv_role="kv_consumer", **more)
+        self.decode.submit([Ask(spec, remote)])
+        (produced,) = self.take(self.decode)
+        (seq_id,) = [op.seq_id for op in produced.record.ops if isinstance(op, Submit)]
+        return seq_id
+
+    def of(self, kind: type[T], name: str) -> list[T]:
+        return [op for op in self.ops[name] if isinstance(op, kind)]
+
+
+@contextmanager
+def couple(
+    workers: Workers, config: EngineConfig, decode: EngineConfig | None = None, **more: Any
+) -> Iterator[Couple]:
+    with Processes(workers, **more) as processes:
+        yield Couple(processes, config, decode)

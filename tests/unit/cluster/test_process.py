@@ -1,0 +1,354 @@
+"""Instances that are processes: the tokens of one engine, whatever ends when; and nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from engine.cluster.cluster import Cluster
+from engine.cluster.instance import Ask, InstanceGoneError
+from engine.cluster.messages import Source
+from engine.cluster.process import ProcessInstance
+from engine.cluster.process_cluster import process_cluster
+from engine.cluster.processes import Processes, threads_of_each
+from engine.cluster.worker_process import WorkerProcess, Workers
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.connector.link import text_of
+from engine.engine import Engine
+from engine.intake import RequestError, RequestSpec
+from engine.model.capture import CaptureRequest
+from engine.model.errors import ModelError
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
+from engine.trace.check import check
+from engine.trace.events import Arrive, Await, Expire, Finish, Hold, Lost, Receive, Send, TransferFailed
+from tests.conftest import ROOT
+from tests.unit.cluster.clusters import ask
+from tests.unit.cluster.processes import GREEDY, couple, is_running, save_tiny_llama, until
+from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone
+
+pytestmark = pytest.mark.slow
+SHAPES = {"1+1": (1, 1, 0), "two mixed": (0, 0, 2), "1+1+1": (1, 1, 1)}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_tiny_llama(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: str) -> LoadedModel:
+    return load_model(folder)
+
+
+@pytest.fixture(scope="module")
+def workers(folder: str) -> Iterator[Workers]:
+    """Started once; whoever is killed has another one in its place. None is left at the end, and no file."""
+    before = set(Path(tempfile.gettempdir()).glob("kvtheater-*"))
+    started = list[int]()
+    begin = WorkerProcess.__init__
+
+    def noted(self: WorkerProcess) -> None:
+        begin(self)
+        started.append(self.pid)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WorkerProcess, "__init__", noted)
+        with Workers(Source(folder)) as store:
+            for worker in [WorkerProcess() for _ in range(4)]:  # import torch beside each other
+                store.give_back(worker)
+            yield store
+    assert started and not any(map(is_running, started))
+    assert set(Path(tempfile.gettempdir()).glob("kvtheater-*")) <= before
+
+
+def cluster_of(
+    model: LoadedModel, workers: Workers, config: EngineConfig, shape: tuple[int, int, int] = (1, 1, 0), **more: Any
+) -> Cluster:
+    prefill, decode, mixed = shape
+    settings = replace(
+        config, prefill=prefill, decode=decode, mixed=mixed, instances="process", routing_policy="round_robin"
+    )
+    return process_cluster(model, settings, workers, **more)
+
+
+def run(cluster: Cluster, most: int = 5000) -> None:
+    for _ in range(most):
+        if not cluster.num_unfinished:
+            return
+        cluster.step()
+    raise AssertionError(f"{cluster.num_unfinished} requests are not over after {most} steps")
+
+
+def outputs(cluster: Cluster) -> dict[str, list[int]]:
+    sequences = cluster.log.state_now().sequences.values()
+    return {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences if "/" not in s.request_id}
+
+
+def ops_in(cluster: Cluster) -> list[Any]:
+    return [op for index in range(len(cluster.log)) for op in cluster.log.record(index).ops]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_tokens_are_those_of_one_engine(
+    name: str, shape: str, model: LoadedModel, workers: Workers, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.kvtrace"
+    with closing(cluster_of(model, workers, SETTINGS[name], SHAPES[shape], log_path=path)) as cluster:
+        found = cluster.submit([ask(prompt) for prompt in PROMPTS])
+        run(cluster)
+        said, ops = outputs(cluster), ops_in(cluster)
+        assert cluster.log.record(len(cluster.log) - 1).memory.blocks_held == 0
+    assert [said[one.request_id] for one in found] == alone(SETTINGS[name], PROMPTS, model)
+    assert list(check(path)) == []
+    assert not [op for op in ops if isinstance(op, TransferFailed)]
+    came = [op for op in ops if isinstance(op, Arrive)]
+    assert (len(came) > 0) == (shape != "two mixed") and {op.link for op in came} <= {"shared memory"}
+    assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in ops if isinstance(op, Send))
+
+
+def test_text_samples_and_beams(model: LoadedModel, workers: Workers) -> None:
+    asked = [
+        RequestSpec("春江潮水连海平", SamplingParams(max_tokens=6, n=3, temperature=1.0, ignore_eos=True)),
+        RequestSpec(PROMPTS[0], SamplingParams(max_tokens=6, use_beam_search=True, beam_width=3, ignore_eos=True)),
+        RequestSpec(PROMPTS[1], SamplingParams(max_tokens=6, temperature=0.7, top_k=9, logit_bias={5: 2.5})),
+    ]
+    with Engine(model, PLAIN) as engine:
+        expected = engine.add_requests(asked)
+        while engine.has_unfinished():
+            engine.step()
+    with closing(cluster_of(model, workers, PLAIN)) as cluster:
+        cluster.submit(asked)
+        run(cluster)
+        sequences = cluster.log.state_now().sequences.values()
+    said = [
+        {tuple(s.token_ids[s.num_prompt_tokens :]) for s in sequences if s.request_id == f"request-{i}"}
+        for i in range(3)
+    ]
+    for request, found in zip(expected, said, strict=True):
+        assert {tuple(output.output_token_ids) for output in request.outputs} <= found
+
+
+def test_what_is_refused_is_refused_in_the_same_words(model: LoadedModel, workers: Workers) -> None:
+    refused = [
+        (RequestSpec([], GREEDY), RequestError),
+        (RequestSpec([1] * 400, GREEDY), RequestError),
+        (RequestSpec([999], GREEDY), RequestError),
+        (RequestSpec([1], SamplingParams(temperature=-1.0)), ConfigError),
+    ]
+    with couple(workers, PLAIN) as both, Engine(model, PLAIN) as engine:
+        for spec, kind in refused:
+            with pytest.raises(kind) as expected:
+                engine.check_requests([spec])
+            for do in (both.decode.check, lambda specs: both.decode.submit([Ask(one) for one in specs])):
+                with pytest.raises(kind) as found:
+                    do([spec])
+                assert str(found.value) == str(expected.value)
+        both.decode.submit([Ask(RequestSpec([5], GREEDY, "a"))])
+        with pytest.raises(RequestError, match="'a' is in use"):
+            both.decode.submit([Ask(RequestSpec([5], GREEDY, "b")), Ask(RequestSpec([5], GREEDY, "a"))])
+        assert both.decode.load.unfinished == 1
+        assert both.decode.abort("a") and not both.decode.abort("a")
+        assert both.decode.load.unfinished == 0
+        assert [op.reason for op in both.of(Finish, "decode-0")] == []
+        both.take(both.decode)
+        assert [op.reason for op in both.of(Finish, "decode-0")] == ["abort"]
+
+
+def test_an_instance_that_cannot_be_says_why_and_its_process_is_the_next_one(workers: Workers) -> None:
+    with Processes(workers) as processes:
+        with pytest.raises(ValueError, match="cannot be called"):
+            processes.start("a/b", "mixed", PLAIN)
+        wrong = processes.start("wrong", "mixed", EngineConfig(block_size=4, num_blocks=40, max_model_len=9999))
+        with pytest.raises(ConfigError, match="max_model_len"):
+            wrong.wait_until_ready()
+        with pytest.raises(ConfigError, match="max_model_len"):
+            wrong.submit([Ask(RequestSpec([1], GREEDY))])
+        assert wrong.has_ended and not wrong.is_ready
+        right = processes.start("right", "mixed", PLAIN)
+        assert right.config.num_blocks == 40 and right.pid == wrong.pid
+        with pytest.raises(ValueError, match="already"):
+            processes.start("right", "mixed", PLAIN)
+
+
+def test_a_model_that_cannot_be_read(tmp_path: Path, workers: Workers) -> None:
+    """The same process, told to be an instance of another model, and back."""
+    worker = workers.take()
+    with Workers(Source(str(tmp_path))) as others:
+        others.give_back(worker)
+        with Processes(others) as processes:
+            one = processes.start("one", "mixed", PLAIN)
+            with pytest.raises(ModelError, match="holds no model"):
+                one.wait_until_ready()
+        workers.give_back(others.take())
+
+
+def test_what_the_numbers_of_a_block_mean_is_the_same_in_every_process(model: LoadedModel, workers: Workers) -> None:
+    """Of equal settings, and of these only."""
+    quantized, larger = replace(PLAIN, kv_cache_dtype="int8"), replace(PLAIN, block_size=8)
+    with couple(workers, PLAIN, larger) as both:
+        assert both.prefill.layout != both.decode.layout
+        remote = both.send(PROMPTS[0])
+        assert remote.layout == both.prefill.layout
+        seq_id = both.receive(remote, PROMPTS[0])
+        both.run(both.decode)
+        assert [op.reason for op in both.of(TransferFailed, "decode-0")] == ["other_layout"]
+        assert both.tokens[seq_id] == alone(PLAIN, [PROMPTS[0]], model)[0]
+        first = both.prefill.layout
+    with couple(workers, PLAIN, quantized) as both:
+        assert both.prefill.layout == first != both.decode.layout
+
+
+def test_arrays_are_recorded_as_they_are_asked_for(workers: Workers) -> None:
+    with couple(workers, PLAIN) as both:
+        both.decode.submit([Ask(RequestSpec([5, 6, 7], GREEDY))])
+        captures = list[Any]()
+        for request in (None, CaptureRequest(layers=[1], only=True), None):
+            both.decode.observe(request)
+            captures += [produced.capture for produced in both.turn(both.decode)]
+        assert [capture and [layer.layer for layer in capture.layers] for capture in captures] == [
+            None,
+            None,
+            [1],
+            None,
+        ]
+        assert captures[2].layers[0].q.shape == (1, 4, 8)
+
+
+def test_never_another_ones_text(model: LoadedModel, workers: Workers) -> None:
+    """A reference that is used twice, one that is made up, one with other blocks, one to nobody; and the lease ends."""
+    with couple(workers, PLAIN, lease=0.6) as both:
+        remote = both.send(PROMPTS[0])
+        both.receive(remote, PROMPTS[0])
+        both.run(both.decode)
+        both.run(both.prefill)
+        other = [90 + i for i in range(23)]
+        held = both.send(other)
+        bad = {
+            "consumed": remote,
+            "unknown": held._replace(transfer="t99"),
+            "out_of_range": held._replace(block_tables=[[i + 1 for i in held.block_tables[0]]]),
+            "gone": held._replace(engine_id="nowhere"),
+            "expired": held,
+        }
+        for reason, wrong in bad.items():
+            if reason == "expired":
+                both.run(both.prefill)  # nobody comes
+            prompt = [33, *PROMPTS[0][1:]]
+            seq_id = both.receive(wrong._replace(text=text_of(prompt, reason)), prompt, cache_salt=reason)
+            both.run(both.decode)
+            assert both.of(TransferFailed, "decode-0")[-1].reason == reason
+            assert both.tokens[seq_id] == alone(PLAIN, [prompt], model)[0], reason
+        assert len(both.of(Hold, "prefill-0")) == 2
+        assert len(both.of(Send, "prefill-0")) == len(both.of(Expire, "prefill-0")) == 1
+
+
+def test_a_slow_link_is_as_slow_as_it_says(workers: Workers) -> None:
+    """23 tokens: 6 blocks of 4, each 3 layers x K and V x 2 heads x 8 numbers of 4 bytes a token."""
+    num_bytes = 6 * 4 * 3 * 2 * 2 * 8 * 4
+    with couple(workers, PLAIN, bytes_per_second=num_bytes / 0.3) as both:
+        both.receive(both.send(PROMPTS[0]), PROMPTS[0])
+        both.run(both.decode)
+        (came,) = both.of(Arrive, "decode-0")
+        assert came.num_bytes == num_bytes and 0.3 <= came.ended - came.began < 5
+        assert came.link.startswith("shared memory, throttled to ")
+        both.run(both.prefill)
+
+
+@pytest.mark.parametrize("when", ["before", "during", "after"])
+def test_a_sender_that_is_killed_costs_a_prefill_at_most(when: str, model: LoadedModel, workers: Workers) -> None:
+    with couple(workers, PLAIN) as both:
+        remote = both.send(PROMPTS[0])
+        seq_id = both.receive(remote, PROMPTS[0])
+        if when == "during":  # it is asked, and does not answer
+            os.kill(both.prefill.pid, signal.SIGSTOP)
+        if when != "before":
+            both.run(both.decode, lambda: bool(both.of(Await if when == "during" else Arrive, "decode-0")))
+        both.prefill.kill()
+        assert both.prefill.take_gone() == "it was ended by SIGKILL" and both.prefill.take_gone() is None
+        with pytest.raises(InstanceGoneError, match="instance prefill-0 has ended: it was ended by SIGKILL"):
+            both.prefill.begin_turn()
+        both.run(both.decode)
+        failed = both.of(TransferFailed, "decode-0")
+        assert [op.reason for op in failed] == ([] if when == "after" else ["gone"])
+        assert both.tokens[seq_id] == alone(PLAIN, [PROMPTS[0]], model)[0]
+        assert bool(both.of(Receive, "decode-0")) == (when == "after")
+
+
+@pytest.mark.parametrize("when", ["before", "during", "after"])
+def test_a_receiver_that_is_killed_leaves_nothing_held(when: str, workers: Workers) -> None:
+    slow = 1000.0 if when == "during" else 1e9
+    with couple(workers, PLAIN, lease=0.5, bytes_per_second=slow) as both:
+        remote = both.send(PROMPTS[0])
+        both.receive(remote, PROMPTS[0])
+        if when != "before":
+            both.run(both.decode, lambda: bool(both.of(Await if when == "during" else Arrive, "decode-0")))
+        if when == "after":
+            both.run(both.prefill)
+        both.decode.kill()
+        both.run(both.prefill)
+        assert len(both.of(Send, "prefill-0")) == (when == "after")
+        assert len(both.of(Expire, "prefill-0")) == (when != "after")
+
+
+def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Workers, tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    with closing(cluster_of(model, workers, PLAIN, log_path=path, lease=2.0)) as cluster:
+        for index in range(2):
+            found = cluster.submit([ask(prompt) for prompt in PROMPTS])
+            cluster.step()
+            one = cluster.instances[index]
+            assert isinstance(one, ProcessInstance)
+            os.kill(one.pid, signal.SIGKILL)
+            run(cluster)
+            assert cluster.instances[index] is not one
+            said, expected = outputs(cluster), alone(PLAIN, PROMPTS, model)
+            for request, tokens in zip(found, expected, strict=True):
+                assert said[request.request_id] == tokens or said[request.request_id] == tokens[: len(said)]
+        lost = [op for op in ops_in(cluster) if isinstance(op, Lost)]
+    assert [op.detail for op in lost] == ["it was ended by SIGKILL"] * 2
+    assert list(check(path)) == []
+
+
+PARENT = """
+import sys, time
+from engine.cluster.messages import Source
+from engine.cluster.processes import Processes
+from engine.cluster.worker_process import Workers
+from engine.config import EngineConfig
+processes = Processes(Workers(Source(sys.argv[1])))
+config = EngineConfig(block_size=4, num_blocks=40)
+both = [processes.start(name, "mixed", config) for name in ("a", "b")]
+both[0].wait_until_ready()
+print(*[one.pid for one in both], processes.folder, flush=True)
+time.sleep(600)
+"""
+
+
+def test_nobody_outlives_who_started_it(folder: str) -> None:
+    """One is ready, the other may still be reading its weights."""
+    parent = subprocess.Popen([sys.executable, "-c", PARENT, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    *pids, meeting = parent.stdout.readline().split()
+    assert all(is_running(int(pid)) for pid in pids) and Path(meeting).is_dir()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    until(lambda: not any(is_running(int(pid)) for pid in pids), 20)
+    assert not Path(meeting).exists()
+
+
+def test_threads_are_shared_out() -> None:
+    here = len(os.sched_getaffinity(0))
+    assert threads_of_each(1) == here and threads_of_each(here) == threads_of_each(here + 1) == 1
