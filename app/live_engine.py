@@ -11,6 +11,8 @@ from app.observing import Observing
 from app.pool_bytes import pool_bytes
 from app.settings import MIB
 from app.specs import specs_of
+from engine.cluster.process_cluster import process_cluster
+from engine.cluster.worker_process import Workers
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector
 from engine.connector.offloading import OffloadingConnector, may_offload
@@ -117,16 +119,23 @@ def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -
 
 
 def engine_builder(
-    model: LoadedModel, max_pool_bytes: int, is_small: bool = False, tiers: Tiers | None = None
+    model: LoadedModel,
+    max_pool_bytes: int,
+    is_small: bool = False,
+    tiers: Tiers | None = None,
+    workers: Workers | None = None,
 ) -> BuildEngine:
     """Builds engines on `model`, within the limits. `is_small`: whose logs travel, as those of recorded lessons.
-    `tiers`: where they keep full blocks outside their pools, but those that have their own.
+    `tiers`: where they keep full blocks outside their pools, but those that have their own; `workers`: processes for
+    the instances of a run, None: there are none.
     """
 
     def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
         check_limits(model.facts, config, max_pool_bytes)
         if config.num_instances and config.instances == "process":
-            raise ConfigError("this server builds no processes for a run; its instances are of one thread")
+            if workers is None:
+                raise ConfigError("this server starts no processes for a run; choose instances of one thread")
+            return LiveCluster(process_cluster(model, config, workers, log_path=path), is_small)
         if config.num_instances:
             return LiveCluster(make_cluster(model, config, log_path=path), is_small)
         store = tiers if own is None else own.tiers

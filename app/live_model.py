@@ -10,6 +10,8 @@ from app.engine_face import BuildEngine
 from app.live_engine import check_limits, engine_builder
 from app.settings import ServerSettings
 from engine.accounting.memory import kv_bytes_per_token
+from engine.cluster.messages import Source
+from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
 from engine.connector.tiers.tiers import Tiers
 from engine.machine import free_device_bytes, machine_facts, measure_roofs, memory_bytes
@@ -27,9 +29,14 @@ class LiveModel:
     """Implements `ServedModel`."""
 
     def __init__(
-        self, model: LoadedModel, is_shipped: bool, settings: ServerSettings, tiers: Tiers | None = None
+        self,
+        model: LoadedModel,
+        is_shipped: bool,
+        settings: ServerSettings,
+        tiers: Tiers | None = None,
+        workers: Workers | None = None,
     ) -> None:
-        """`tiers`: where its runs keep full blocks outside their pools."""
+        """`tiers`: where its runs keep full blocks outside their pools; `workers`: processes for their instances."""
         self._model = model
         self._is_shipped = is_shipped
         self.facts: ModelFacts = model.facts
@@ -38,7 +45,7 @@ class LiveModel:
         )
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.num_bytes: int = weight_bytes(model.module)
-        self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes, tiers=tiers)
+        self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes, tiers=tiers, workers=workers)
         self.build_small: BuildEngine = engine_builder(model, settings.max_pool_bytes, is_small=True)
         self._max_pool_bytes = settings.max_pool_bytes
         self._compilation: Compilation | None = None
@@ -112,14 +119,18 @@ def load(
     settings: ServerSettings,
     telling: Callable[[Stage], object],
     tiers: Tiers | None = None,
+    workers_of: Callable[[Source], Workers] | None = None,
 ) -> LiveModel:
-    """Load a model to serve it. `telling` is called with what is done next; `tiers`: see `LiveModel`.
+    """Load a model to serve it. `telling` is called with what is done next; `tiers`: see `LiveModel`; `workers_of`: the
+    processes that may be instances of a model.
 
     Raises:
         ModelError: one sentence.
     """
     model = load_model(name_or_path, dtype, device, telling=telling)
-    return LiveModel(model, name_or_path in SHIPPED, settings, tiers)
+    source = Source(name_or_path, dtype, str(model.device), compiles=not settings.config.enforce_eager)
+    workers = workers_of(source) if workers_of else None
+    return LiveModel(model, name_or_path in SHIPPED, settings, tiers, workers)
 
 
 def weigh(name_or_path: str, dtype: str, device: str) -> int:

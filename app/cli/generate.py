@@ -51,6 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
     record: Path | None = arguments.record
     if record and record.exists() and not arguments.force:
         raise UserError(f"{record} exists already; choose another name, or --force to overwrite it")
+    if engine_config(arguments).num_instances:
+        raise UserError("kvtheater generate runs one engine; several are for kvtheater serve")
     model = load(arguments.model, arguments.dtype, arguments.device, ServerSettings())
     try:
         engine = model.build(engine_config(arguments), record)

@@ -14,6 +14,8 @@ from engine.model.stages import IN_WORDS, Stage
 
 if TYPE_CHECKING:
     from app.live_model import LiveModel
+    from engine.cluster.messages import Source
+    from engine.cluster.worker_process import Workers
     from engine.connector.tiers.tiers import Tiers
 
 
@@ -25,9 +27,10 @@ def load(
     aloud: bool | None = None,
     telling: Callable[[Stage], object] = lambda stage: None,
     tiers: Tiers | None = None,
+    workers_of: Callable[[Source], Workers] | None = None,
 ) -> LiveModel:
     """The model. What is done is told at once, `aloud` or, if that is None, where somebody sits at a terminal; and to
-    `telling`. `tiers`: where its runs keep full blocks outside their pools.
+    `telling`. `tiers`: where its runs keep full blocks outside their pools; `workers_of`: processes for instances.
 
     Raises:
         UserError: it cannot be opened, and why.
@@ -50,7 +53,7 @@ def load(
     from app import live_model
 
     try:
-        return live_model.load(name, dtype, device, settings, tell, tiers)
+        return live_model.load(name, dtype, device, settings, tell, tiers, workers_of)
     except ValueError as error:  # ModelError
         raise UserError(str(error)) from error
 

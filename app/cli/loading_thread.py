@@ -6,6 +6,7 @@ import argparse
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.cli.loading import load
@@ -17,6 +18,8 @@ from app.settings import ServerSettings
 
 if TYPE_CHECKING:
     from app.live_model import LiveModel
+    from engine.cluster.messages import Source
+    from engine.cluster.worker_process import Workers
     from engine.connector.tiers.tiers import Tiers
 
 
@@ -26,9 +29,17 @@ class LoadingThread:
     """
 
     def __init__(
-        self, arguments: argparse.Namespace, settings: ServerSettings, first: Served, tiers: Tiers | None = None
+        self,
+        arguments: argparse.Namespace,
+        settings: ServerSettings,
+        first: Served,
+        tiers: Tiers | None = None,
+        workers_of: Callable[[Source], Workers] | None = None,
     ) -> None:
-        """`arguments.model`: names and folders, the first one first. `tiers`: where all of them keep full blocks."""
+        """`arguments.model`: names and folders, the first one first. `tiers`: where all of them keep full blocks;
+        `workers_of`: processes for the instances of their runs.
+        """
+        self._workers_of = workers_of
         self._arguments, self._settings, self._first, self._tiers = arguments, settings, first, tiers
         self._sources = {served_name(given): given for given in arguments.model}
         self._thread: threading.Thread | None = None
@@ -94,7 +105,7 @@ class LoadingThread:
     def _read(self, served: Served) -> LiveModel:
         given = self._arguments
         name = self._sources.get(served.name, served.name)
-        return load(name, given.dtype, given.device, self._settings, True, served.begin, self._tiers)
+        return load(name, given.dtype, given.device, self._settings, True, served.begin, self._tiers, self._workers_of)
 
     def _have(self, served: Served, model: LiveModel, is_compiled: bool) -> None:
         served.have(model)

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.api_options import add_api_options, api_settings
+from app.cli.instances import served_config, worker_processes
 from app.cli.kv_offload import add_kv_offload_options, kv_offload
 from app.cli.listening import add_server_options, bound_socket, check_queue, serve_until_stopped, server_settings
 from app.cli.loading_thread import LoadingThread
 from app.cli.observing import access_log, add_observing_options, request_spans
-from app.cli.options import UserError, add_command, add_engine_options, add_model_options, engine_config
+from app.cli.options import UserError, add_command, add_engine_options, add_model_options
 from app.models import Models, served_name
 from app.served import Served
 from app.settings import MIB, ServerSettings
@@ -29,6 +30,7 @@ def add_parser(commands: Any) -> None:
         "  kvtheater serve Qwen/Qwen3-0.6B --dtype bfloat16 --num-blocks 256\n"
         "  kvtheater serve bundled ./my-model    two models: the page chooses, each run is on one\n"
         "  kvtheater serve --api                 answer OpenAI's clients at /v1, and show what comes of it\n"
+        "  kvtheater serve --prefill 1 --decode 1  prompts on one instance, what follows on another\n"
         "  kvtheater serve --class               for a class: phones join by a QR code on the page\n"
         "  kvtheater serve --class --message-queue redis://localhost\n"
         "                                        for a class on several processes: see kvtheater worker\n"
@@ -79,7 +81,7 @@ def add_parser(commands: Any) -> None:
     )
     add_model_options(parser)
     add_engine_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, instances=None)  # see `served_config`
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -101,9 +103,10 @@ def run(arguments: argparse.Namespace) -> int:
         check_queue(arguments.message_queue, is_server=True)
     arguments.host = arguments.host or ("0.0.0.0" if arguments.is_class else "127.0.0.1")
     first, *others = _names(arguments.model)
+    config = served_config(arguments)
     settings = server_settings(
         arguments,
-        config=engine_config(arguments),
+        config=config,
         max_theaters=arguments.max_theaters,
         max_model_bytes=None if arguments.max_model_mib is None else arguments.max_model_mib * MIB,
         lessons=arguments.lessons,
@@ -116,11 +119,12 @@ def run(arguments: argparse.Namespace) -> int:
         access_log(arguments) as log,
         request_spans(arguments) as spans,
         kv_offload(arguments) as tiers,
+        worker_processes(config) as workers_of,
     ):
         from app.server import create_app
 
         served = Served.loading(first)
-        loading = LoadingThread(arguments, settings, served, tiers)
+        loading = LoadingThread(arguments, settings, served, tiers, workers_of)
         at_hand = [name for name in SHIPPED if name not in (first, *others)]
         named = [Served.unloaded(name, "named") for name in others]
         more = [*named, *(Served.unloaded(name, "at_hand") for name in at_hand)]

@@ -37,7 +37,8 @@ class LocalInstance(Instance):
         self._name, self._role = name, role
         self._connector, self._killed = connector, killed
         self._produced: list[Produced] = []
-        self._gone: str | None = None
+        self._gone: str | None = None  # how it ended
+        self._ending: str | None = None  # the same, until it is taken
         self._error: Exception | None = None
         self.engine = Engine(model, config, connector=connector, place=place, records=self._take_record)
 
@@ -104,7 +105,7 @@ class LocalInstance(Instance):
         return produced
 
     def kill(self) -> None:
-        self._gone = "killed"
+        self._gone = self._ending = "killed"
         self._killed()
         self.close()
 
@@ -112,7 +113,8 @@ class LocalInstance(Instance):
         return None  # a turn raises it
 
     def take_gone(self) -> str | None:
-        return self._gone
+        gone, self._ending = self._ending, None
+        return gone
 
     def close(self) -> None:
         self.engine.close()

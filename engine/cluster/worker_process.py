@@ -15,6 +15,7 @@ from typing import Self
 
 import engine
 from engine.cluster.messages import Source, ToCluster
+from engine.config import ConfigError
 from engine.connector.peer import Peer
 
 END_SECONDS = 5.0  # in which a process that is told to end does so by itself
@@ -71,25 +72,42 @@ class Workers:
     May be used from any thread.
     """
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
+    def __init__(self, source: Source, most: int | None = None) -> None:
+        """`most`: that there may be at once; None: as many as are taken."""
+        self.source, self._most = source, most
+        self._taken: list[WorkerProcess] = []
         self._lock = threading.Lock()
         self._spare: list[WorkerProcess] = []
         self._is_closed = False
 
     def take(self) -> WorkerProcess:
-        """One that waits, or a new one, which reads its weights first."""
+        """One that waits, or a new one, which reads its weights first.
+
+        Raises:
+            ConfigError: there are as many as there may be.
+        """
         with self._lock:
-            while self._spare:
+            self._taken = [worker for worker in self._taken if worker.is_alive]
+            if self._most is not None and len(self._taken) >= self._most:
+                raise ConfigError(
+                    f"all {self._most} processes that this server starts for instances are in use; end a run of them, "
+                    "or choose instances of one thread"
+                )
+            found: WorkerProcess | None = None
+            while self._spare and found is None:
                 worker = self._spare.pop()
                 if worker.is_alive:
-                    return worker
-                worker.close()
-        return WorkerProcess()
+                    found = worker
+                else:
+                    worker.close()
+            found = found or WorkerProcess()
+            self._taken.append(found)
+            return found
 
     def give_back(self, worker: WorkerProcess) -> None:
         """It waits for what it is to be next."""
         with self._lock:
+            self._taken = [one for one in self._taken if one is not worker]
             if not self._is_closed and len(self._spare) < MOST_SPARE:
                 self._spare.append(worker)
                 return

@@ -70,10 +70,11 @@ test("what is asked of a new run: the layout always, others when they were chose
 test("what applies follows from strategy and neighbour", () => {
   reset();
   const under = (strategy) => ENGINE.filter((row) => !applies(row.name, strategy)).map((row) => row.name);
-  const beside = ["attention_sinks", "sliding_window_pattern", "prefill", "decode", "mixed"];
+  const beside = ["attention_sinks", "sliding_window_pattern"];
+  const several = ["prefill", "decode", "mixed"]; // blocks move between them
   assert.deepEqual(under("paged"), beside);
-  assert.deepEqual(under("contiguous"), ["block_size", "enable_prefix_caching", ...beside]);
-  assert.deepEqual(under("none"), ["enable_prefix_caching", ...beside]);
+  assert.deepEqual(under("contiguous"), ["block_size", "enable_prefix_caching", ...beside, ...several]);
+  assert.deepEqual(under("none"), ["enable_prefix_caching", ...beside, ...several]);
 });
 
 test("a contiguous run's blocks are derived: the controls keep what was asked for", () => {

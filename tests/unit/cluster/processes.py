@@ -113,8 +113,6 @@ class Couple:
 
 
 @contextmanager
-def couple(
-    workers: Workers, config: EngineConfig, decode: EngineConfig | None = None, **more: Any
-) -> Iterator[Couple]:
+def couple(workers: Workers, config: EngineConfig, decode: EngineConfig | None = None, **more: Any) -> Iterator[Couple]:
     with Processes(workers, **more) as processes:
         yield Couple(processes, config, decode)
