@@ -11,7 +11,25 @@ from statistics import median
 
 from msgspec import Struct
 
-from engine.trace.events import Adjust, Admit, Defer, DeferReason, Finish, Fork, Lookup, LookupExternal, Preempt, Submit
+from engine.trace.events import (
+    Adjust,
+    Admit,
+    Arrive,
+    Await,
+    Defer,
+    DeferReason,
+    Expire,
+    Finish,
+    Fork,
+    Hold,
+    Lookup,
+    LookupExternal,
+    Lost,
+    Preempt,
+    Send,
+    Submit,
+    TransferFailed,
+)
 from engine.trace.figures import RunReading, SequenceFigures, Totals, step_seconds
 from engine.trace.goodput import SLO, Goodput, Output, goodput
 from engine.trace.log import TraceReader
@@ -19,7 +37,10 @@ from engine.trace.records import Memory, StepRecord, Timing
 from engine.trace.state import State, held_blocks
 
 NUM_SLOW = 5  # steps that an overview shows
-Told = Submit | Fork | Lookup | LookupExternal | Admit | Preempt | Adjust | Finish
+Told = (
+    Submit | Fork | Lookup | LookupExternal | Await | Arrive | TransferFailed | Admit | Preempt | Adjust | Finish
+    | Hold | Send | Expire | Lost
+)  # fmt: skip
 SLOW = 2  # a step is slow when it took more than so many times the median of the run's steps
 
 
@@ -131,9 +152,9 @@ def overview(log: TraceReader) -> Overview:
             Named(
                 request_id=request_id,
                 figures=member,
-                recomputed_tokens=again.get(member.seq_id, 0),
+                recomputed_tokens=sum(again.get(part, 0) for part in member.parts),
                 tpot=member.tpot,
-                slow_steps=slow_steps[member.seq_id],
+                slow_steps=sum(slow_steps[part] for part in member.parts),
             )
             for (request_id, _), members in reading.members.items()
             for member in members
@@ -212,8 +233,10 @@ class _Stories:
     def __init__(self) -> None:
         self._stories: dict[int, Story] = {}
         self._lost: dict[int, int] = {}  # by sequence: tokens that were computed when it was preempted
-        self._steps = 0  # of the engine, read so far
-        self._waits_from: dict[int, int] = {}  # by sequence that waits: how many of them had been read when it began
+        self._steps = Counter[int]()  # of each instance, read so far
+        self._instances: dict[int, int] = {}  # by sequence
+        self._ended: set[int] = set()  # sequences
+        self._waits_from: dict[int, int] = {}  # by sequence that waits: its instance's steps when it began
 
     def all(self) -> list[Story]:
         """The stories as far as they were read."""
@@ -227,15 +250,29 @@ class _Stories:
         for op in record.ops:
             match op:
                 case Submit():
+                    self._instances[op.seq_id] = record.instance
                     story = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[])
                     self._stories[op.seq_id] = story
                     self._tell(op.seq_id, record, op)
                     self._begin_waiting(story, record)
                 case Fork():
+                    self._instances[op.seq_id] = record.instance
                     self._stories[op.seq_id] = Story(seq_id=op.seq_id, request_id=op.request_id, moments=[])
                     self._tell(op.seq_id, record, op)
-                case Lookup() | LookupExternal() | Finish():
+                case Lookup() | LookupExternal() | Await() | Hold() | Send() | Expire():
                     self._tell(op.seq_id, record, op)
+                case Finish():
+                    self._ended.add(op.seq_id)
+                    self._tell(op.seq_id, record, op)
+                case Arrive() | TransferFailed():
+                    self._tell(op.seq_id, record, op)
+                    if came := self._stories.get(op.seq_id):
+                        self._begin_waiting(came, record)
+                case Lost():
+                    for seq_id in [i for i, instance in self._instances.items() if instance == record.instance]:
+                        if seq_id not in self._ended:
+                            self._ended.add(seq_id)
+                            self._tell(seq_id, record, op)
                 case Adjust():
                     for seq_id in op.seq_ids:
                         self._tell(seq_id, record, op)
@@ -252,15 +289,16 @@ class _Stories:
                         self._begin_waiting(preempted, record)
                 case _:
                     pass
-        self._steps += record.kind == "step"
+        self._steps[record.instance] += record.kind == "step"
 
     def _begin_waiting(self, story: Story, record: StepRecord) -> None:
         story.waiting = Wait(since=record.index)
-        self._waits_from[story.seq_id] = self._steps + (record.kind == "step")
+        self._waits_from[story.seq_id] = self._steps[record.instance] + (record.kind == "step")
 
     def _count(self, story: Story, wait: Wait) -> None:
         """The steps of a wait that lasts until now."""
-        wait.steps = max(0, self._steps - self._waits_from[story.seq_id])
+        steps = self._steps[self._instances[story.seq_id]]
+        wait.steps = max(0, steps - self._waits_from[story.seq_id])
         wait.behind = max(0, wait.steps - sum(wait.deferred.values()))
 
     def _tell(self, seq_id: int, record: StepRecord, op: Told, computed_again: int = 0) -> None:
@@ -268,7 +306,7 @@ class _Stories:
         if story is None:
             return
         wait = None
-        if isinstance(op, Admit | Finish):
+        if isinstance(op, Admit | Finish | Await | Lost):
             wait, story.waiting = story.waiting, None
             if wait:
                 self._count(story, wait)

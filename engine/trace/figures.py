@@ -1,6 +1,7 @@
 """What one run did and took: sequence by sequence, in total, step by step. Pure: records in, numbers out.
 
-Seconds are the engine's: the sum of its steps' times. Time that a run spends paused by its user does not count.
+Seconds are the engine's: the sum of its steps' times. Time that a run spends paused by its user does not count. Several
+instances compute at once: theirs are those of the clock that they have in common, since the first record.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from msgspec import Struct
 from engine.trace.events import (
     Admit,
     Allocate,
+    Arrive,
+    Await,
     BlockOp,
     Copy,
     Evict,
@@ -24,6 +27,7 @@ from engine.trace.events import (
     Fork,
     Free,
     Lookup,
+    Lost,
     Op,
     Preempt,
     Release,
@@ -32,12 +36,14 @@ from engine.trace.events import (
     Submit,
     SwapIn,
     SwapOut,
+    TransferFailed,
 )
 from engine.trace.geometry import TraceStateError, geometry, group_index
 from engine.trace.limits import UNITS_PER_SLOT, Budget, TooMuchError
+from engine.trace.parts import RequestParts
 from engine.trace.records import Header, StepRecord, Timing
 
-Status = Literal["waiting", "running", "preempted", "finished"]
+Status = Literal["waiting", "receiving", "running", "preempted", "finished"]
 
 
 class Token(Struct, frozen=True, kw_only=True):
@@ -52,15 +58,17 @@ class Token(Struct, frozen=True, kw_only=True):
 
 
 class SequenceFigures(Struct, kw_only=True):
-    """What one sequence did and took in one run."""
+    """What one sequence did and took in one run; of a request that went over several instances, all its parts."""
 
-    seq_id: int
+    seq_id: int  # of the last part
+    parts: list[int]  # sequences
     prompt_token_ids: list[int]
     tokens: list[Token] = []  # in order; a fork's begin with those of its parent
     status: Status = "waiting"
     finish_reason: FinishReason | None = None
-    submitted_in: int  # record
+    submitted_in: int  # record; of the first part
     num_cached_tokens: int = 0  # at its first admission: in the pool or outside it
+    received_bytes: int = 0  # of what another instance computed
     num_preemptions: int = 0
     num_steps: int = 0  # that computed something of it
     computed_tokens: int = 0  # in these: more than it has where something was computed again
@@ -84,7 +92,7 @@ class Totals(Struct, kw_only=True):
 
     num_records: int = 0
     num_steps: int = 0
-    seconds: float = 0.0  # all steps of the engine
+    seconds: float = 0.0  # all steps of the engine; of several instances: from the first record to the last
     requests: int = 0
     unfinished: int = 0  # sequences
     output_tokens: int = 0
@@ -95,6 +103,7 @@ class Totals(Struct, kw_only=True):
     evictions: int = 0
     copies: int = 0
     swapped_bytes: int = 0  # both ways
+    received_bytes: int = 0  # from instance to instance
     blocks_peak: int = 0  # held, within a step too
     bytes_peak: int = 0
     wasted_peak: int = 0  # bytes held without content after a record
@@ -150,8 +159,11 @@ class RunReading:
         self._request_of: dict[int, tuple[str, int]] = {}
         self._named: Counter[str] = Counter()
         self._operations: Counter[str] = Counter()
-        self._before = 0.0  # seconds of the engine when the record that is read began
+        self._before = self._now = 0.0  # seconds of the engine when the record that is read began, and ended
         self._began: dict[int, tuple[float, int]] = {}  # seconds and steps of the engine when it was submitted
+        self._parts = RequestParts(header)
+        self._epoch: float | None = None  # of the first record
+        self._held: dict[int, Counter[int]] = {}  # by instance: blocks that its sequences hold
         self._totals = Totals()
         self._series: list[Point] = []
         self._block_size, self._groups, _ = geometry(header)
@@ -163,7 +175,8 @@ class RunReading:
     def figures(self) -> RunFigures:
         """What the run took."""
         self._totals.operations = dict(sorted(self._operations.items()))
-        self._totals.unfinished = sum(1 for s in self._by_id.values() if s.status != "finished")
+        everyone = [sequence for members in self.members.values() for sequence in members]
+        self._totals.unfinished = sum(1 for sequence in everyone if sequence.status != "finished")
         return RunFigures(totals=self._totals, series=self._series)
 
     def read(self, record: StepRecord, num_bytes: int) -> None:
@@ -185,10 +198,17 @@ class RunReading:
 
     def _read(self, record: StepRecord) -> None:
         totals, memory = self._totals, record.memory
-        seconds, self._before = step_seconds(record.timing), totals.seconds
+        seconds = step_seconds(record.timing)
+        if self._parts.is_shared:
+            self._epoch = record.timing.at if self._epoch is None else self._epoch
+            self._now = record.timing.at - self._epoch
+            self._before = self._now - seconds
+            totals.seconds = max(totals.seconds, self._now)
+        else:
+            self._before = totals.seconds
+            self._now = totals.seconds = totals.seconds + seconds
         totals.num_records += 1
         totals.num_steps = record.step
-        totals.seconds += seconds
         outputs = {(o.seq_id, o.token_id): o for o in record.outputs}
         for entry in record.batch:
             sequence = self._by_id[entry.seq_id]
@@ -197,7 +217,14 @@ class RunReading:
             totals.computed_tokens += len(entry.token_ids)
         for op, after in zip_longest(record.ops, record.ops[1:]):
             self._operations[str(op.__struct_config__.tag)] += 1
-            if isinstance(op, Sample):
+            before, lost = self._parts.read(op, record.instance)
+            for seq_id in lost:
+                self._by_id[seq_id].status, self._by_id[seq_id].finish_reason = "finished", "abort"
+            if before is not None and isinstance(op, Submit):
+                self._go_on(op, before)
+            elif isinstance(op, Sample) and self._parts.is_producer(op.seq_id):
+                pass  # where the request goes on, that token is sampled anew
+            elif isinstance(op, Sample):
                 output = outputs[op.seq_id, op.token_id]
                 token = Token(
                     token_id=op.token_id,
@@ -235,31 +262,41 @@ class RunReading:
         sequence.tokens.append(token)
         self._totals.output_tokens += 1
         seconds, steps = self._began[seq_id]
-        sequence.seconds = self._totals.seconds - seconds
+        sequence.seconds = self._now - seconds
         if sequence.ttft is None:
             sequence.ttft, sequence.ttft_steps = sequence.seconds, token.step - steps
 
     def _apply(self, op: Op, record: StepRecord) -> None:
         totals = self._totals
         if isinstance(op, BlockOp):
-            self._hold(op.seq_id, op.holds)
+            self._hold(op.seq_id, op.holds, record.instance)
         if isinstance(op, SwapOut | SwapIn):
             totals.swapped_bytes += op.num_bytes
         match op:
             case Submit():
-                request = (op.request_id, self._named[op.request_id])
-                self._named[op.request_id] += 1
+                request_id = self._parts.request_id(op)
+                request = (request_id, self._named[request_id])
+                self._named[request_id] += 1
                 totals.requests += 1
                 self._enter(
                     request,
-                    SequenceFigures(seq_id=op.seq_id, prompt_token_ids=op.prompt_token_ids, submitted_in=record.index),
-                    (totals.seconds, record.step),
+                    SequenceFigures(
+                        seq_id=op.seq_id,
+                        parts=[op.seq_id],
+                        prompt_token_ids=op.prompt_token_ids,
+                        submitted_in=record.index,
+                    ),
+                    (self._now, record.step),
                 )
             case Fork():
                 parent = self._by_id[op.parent_seq_id]
                 self._budget.spend(len(parent.prompt_token_ids) + UNITS_PER_SLOT * len(parent.tokens))
                 child = msgspec.structs.replace(
-                    parent, seq_id=op.seq_id, tokens=list(parent.tokens), submitted_in=record.index
+                    parent,
+                    seq_id=op.seq_id,
+                    parts=[op.seq_id],
+                    tokens=list(parent.tokens),
+                    submitted_in=record.index,
                 )
                 child.num_steps = child.computed_tokens = child.num_preemptions = 0
                 child.blocks_peak = child.blocks
@@ -270,11 +307,22 @@ class RunReading:
                     totals.hit_tokens += op.num_hit_tokens
             case Admit():
                 sequence = self._by_id[op.seq_id]
-                if not op.resumed:
+                if not op.resumed and sequence.queue is None:
                     sequence.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
                 if sequence.queue is None:
                     sequence.queue = max(0.0, self._before - self._began[op.seq_id][0])
                 sequence.status = "running"
+            case Lost():
+                for seq_id, blocks in self._held.pop(record.instance, Counter[int]()).items():
+                    self._by_id[seq_id].blocks -= blocks
+            case Await():
+                self._by_id[op.seq_id].status = "receiving"
+            case Arrive():
+                self._by_id[op.seq_id].status = "waiting"
+                self._by_id[op.seq_id].received_bytes += op.num_bytes
+                totals.received_bytes += op.num_bytes
+            case TransferFailed():
+                self._by_id[op.seq_id].status = "waiting"
             case Copy():
                 totals.copies += 1
             case Evict():
@@ -295,7 +343,15 @@ class RunReading:
         self._request_of[sequence.seq_id] = request
         self._began[sequence.seq_id] = began
 
-    def _hold(self, seq_id: int, blocks: int) -> None:
+    def _go_on(self, op: Submit, before: int) -> None:
+        """The next part of a request: the same figures, from now on about this sequence."""
+        sequence = self._by_id[op.seq_id] = self._by_id[before]
+        self._request_of[op.seq_id], self._began[op.seq_id] = self._request_of[before], self._began[before]
+        sequence.parts.append(op.seq_id)
+        sequence.seq_id, sequence.status, sequence.finish_reason = op.seq_id, "waiting", None
+
+    def _hold(self, seq_id: int, blocks: int, instance: int) -> None:
         sequence = self._by_id[seq_id]
+        self._held.setdefault(instance, Counter())[seq_id] += blocks
         sequence.blocks += blocks
         sequence.blocks_peak = max(sequence.blocks_peak, sequence.blocks)

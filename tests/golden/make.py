@@ -3,7 +3,8 @@
 The cache manager is driven by a seeded walk through what a trace can hold: shared prefixes, forks and copies,
 evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); and with a store outside the pool, blocks that
 go there and come from there, in two groups of layers of which one has a window (`outside.kvtrace`). Every record
-carries the manager's own memory figures, so whoever folds the operations can be held to them.
+carries the manager's own memory figures, so whoever folds the operations can be held to them. `instances.kvtrace` is of
+three engines of a small model, with arrays: what moves between them, and two that end and come again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from engine.cache.incoming import Loading, Source
 from engine.cache.reach import Retention
+from engine.model.capture import CaptureRequest
 from engine.trace.events import Admit, AllocateReason, Cache, LookupExternal, Medium, Op, Sample, Store, Write
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
@@ -32,6 +34,8 @@ from engine.trace.records import (
     TokenizerFacts,
 )
 from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, CacheRun
+from tests.unit.cluster.clusters import log_of_everything
+from tests.unit.engine.runs import tiny_llama
 
 GOLDEN = Path(__file__).parent
 NUM_BLOCKS, BLOCK_SIZE, SWAP_SPACE = 12, 4, 6
@@ -307,4 +311,7 @@ def make(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    if Path(sys.argv[1]).stem == "instances":
+        log_of_everything(tiny_llama(), Path(sys.argv[1]), CaptureRequest())
+    else:
+        make(Path(sys.argv[1]))

@@ -70,7 +70,7 @@ const { met, ended, perSecond } = goodput(rows, seconds, slo);
 const found = {
   requests: { rows, slowest, num_slow: numSlow, median },
   goodput: { slo, met, ended, per_second: perSecond },
-  stories: rows.map((row) => story(row.seq)),
+  stories: [...log.tail.sequences.keys()].map(story),
   terms: kvTerms(log.header),
   group_terms: log.groups.map((group) => kvTerms(log.header, group)),
   records: log.records.map((_, index) => figuresAt(index)),

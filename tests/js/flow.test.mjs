@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { flowOf } from "../../static/js/core/flow.js";
+import { blockGroups } from "../../static/js/core/groups.js";
 
 const BYTES = [new Uint8Array([65]), new Uint8Array([66])];
 const submit = (id, request) => ({
@@ -27,9 +28,11 @@ function logOf(engine) {
     { kind: "abort", step: 1, ops: [], timing: { at: 3 }, memory },
   ];
   records.forEach((record, index) => Object.assign(record, { index }));
-  const seq = { request_id: "a", token_ids: [7, 8], token_bytes: BYTES, num_prompt_tokens: 2 };
-  const state = { sequences: new Map([[0, seq]]), waiting: [], running: [0] };
-  return { header: { engine }, records, stateAt: () => state, tablesAtCompute: () => [[3]] };
+  const seq = { request_id: "a", token_ids: [7, 8], token_bytes: BYTES, num_prompt_tokens: 2, instance: 0 };
+  const groups = blockGroups({ engine: { ...engine, num_blocks: 4 }, kv_bytes_per_token: 8 });
+  const blocks = [0, 0, 0, 1].map((ref_count, block_id) => ({ block_id, ref_count, block_hash: null, token_ids: [] }));
+  const state = { sequences: new Map([[0, seq]]), waiting: [], running: [0], block_groups: groups, blocks };
+  return { header: { engine }, records, groups, stateAt: () => state, tablesAtCompute: () => [[3]] };
 }
 const PAGED = { strategy: "paged", block_size: 4, max_num_batched_tokens: 8 };
 
@@ -45,6 +48,7 @@ test("the tokenizer works where the request comes, and nowhere else", () => {
     ],
   );
   assert.equal(flowOf(log, 1, 0).tokenize, 0.5);
+  assert.equal(flowOf(log, 1, 0).free, 3); // of four
   assert.equal(Number(flowOf(log, 1, 0).seconds.sample.toFixed(3)), 0.2);
 });
 

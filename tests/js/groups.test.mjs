@@ -46,7 +46,7 @@ test("a block says its group, a layer too", () => {
     [0, 0, 1, 1, -1, -1],
   );
   assert.deepEqual(
-    [0, 1, 2, 3].map((layer) => groupOfLayer(groups, layer)),
+    [0, 1, 2, 3].map((layer) => groupOfLayer(groups, layer, 0)),
     [1, 0, 1, 0],
   );
   assert.equal(blockGroups(hybrid().header)[1].window, 2);

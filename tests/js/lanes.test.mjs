@@ -134,7 +134,16 @@ test("of many lanes those are shown that are alive in the records in sight, the 
 
 test("budgets: step 2 computed 4 + 1 tokens of 2 sequences", () => {
   const { columns, most } = lanesOf(log);
-  assert.deepEqual(columns[2], { step: 2, kind: "step", prefill: 4, decode: 1, scheduled: 2, running: 2, waiting: 0 });
+  assert.deepEqual(columns[2], {
+    step: 2,
+    kind: "step",
+    instance: 0,
+    prefill: 4,
+    decode: 1,
+    scheduled: 2,
+    running: 2,
+    waiting: 0,
+  });
   assert.equal(columns[1].waiting, 1);
   assert.deepEqual(most, { tokens: 5, scheduled: 2 });
 });

@@ -20,7 +20,7 @@ export function lookupsAgree(log) {
       if (!["hit", "miss", "too_short"].includes(op.verdict)) return; // it did not look
       const { token_ids: tokens } = state.sequences.get(op.seq_id);
       const salt = contentsOf(log).saltOf(op.seq_id);
-      const found = wouldHit(log, prefixTree(log, state), state, tokens, salt, index);
+      const found = wouldHit(log, prefixTree(log, state, record.instance), state, tokens, salt, index);
       ends[found.end] = (ends[found.end] ?? 0) + 1;
       const ids = found.way.flatMap((node) => node.blocks.map((block) => block.block_id));
       const same =

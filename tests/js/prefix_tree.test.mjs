@@ -5,6 +5,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
 import { parseTrace } from "../../static/js/core/file.js";
 import { hashKey } from "../../static/js/core/hash_key.js";
+import { instanceCount } from "../../static/js/core/instances.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { branchesOf, rowsOf } from "../../static/js/core/prefix_branches.js";
 import { wouldHit } from "../../static/js/core/prefix_hit.js";
@@ -36,16 +37,18 @@ for (const path of TRACES)
     const log = read(path);
     for (let index = -1; index < log.length; index += Math.ceil(log.length / 40)) {
       const state = log.stateAt(index);
-      const tree = prefixTree(log, state);
+      const instances = [...Array(instanceCount(log.groups)).keys()];
+      const trees = instances.map((instance) => prefixTree(log, state, instance));
       const cached = state.blocks.filter((block) => block.block_hash !== null);
-      const inTree = all(tree).flatMap(({ blocks }) => blocks.map((block) => block.block_id));
+      const inTree = trees.flatMap((tree) => all(tree).flatMap(({ blocks }) => blocks.map((block) => block.block_id)));
       assert.deepEqual(
         inTree.sort((a, b) => a - b),
         cached.map((block) => block.block_id),
       );
-      assert.equal(tree.held, cached.filter((block) => block.ref_count > 0).length);
-      assert.equal(tree.reusable, cached.length - tree.held);
-      for (const { blocks, content, parent, children } of all(tree)) {
+      const sum = (name) => trees.reduce((total, tree) => total + tree[name], 0);
+      assert.equal(sum("held"), cached.filter((block) => block.ref_count > 0).length);
+      assert.equal(sum("reusable"), cached.length - sum("held"));
+      for (const { blocks, content, parent, children } of trees.flatMap(all)) {
         for (const block of blocks) {
           assert.deepEqual(block.token_ids, content.tokens);
           assert.equal(hashKey(block.block_hash), content.hash);
@@ -54,12 +57,13 @@ for (const path of TRACES)
         assert.equal(content.logical, parent ? parent.content.logical + 1 : 0);
         assert.ok(blocks.length || children.length, "a content that is gone is there only for what follows it");
       }
-      const inRows = branchesOf(tree.roots);
-      const rows = rowsOf(inRows, new Set(), new Set());
-      assert.equal(
-        rows.reduce((sum, row) => sum + row.nodes.length, 0),
-        tree.byHash.size,
-      );
+      for (const tree of trees) {
+        const rows = rowsOf(branchesOf(tree.roots), new Set(), new Set());
+        assert.equal(
+          rows.reduce((total, row) => total + row.nodes.length, 0),
+          tree.byHash.size,
+        );
+      }
     }
   });
 

@@ -70,6 +70,7 @@ test("a row has what operations and times say of a sequence", () => {
   const { rows, median, numSlow, slowest } = requestFigures(log);
   assert.deepEqual(rows[0], {
     seq: 0,
+    parts: [0],
     request: "r10",
     prompt: 5,
     output: 3,
@@ -77,10 +78,12 @@ test("a row has what operations and times say of a sequence", () => {
     client: "key-a",
     lane: 2.5,
     missed: null,
+    moved: 0,
     queue: 0,
     ttft: 4,
     tpot: (4 + 1 + 1 + 1 - 4) / 2, // three tokens, the first after 4 seconds and the last after 7
     prefill: 4 + 1, // its prompt, and what the preemption had lost
+    moving: 0,
     decode: 1,
     away: 1, // the step that preempted it
     begin: 0,
@@ -173,7 +176,7 @@ test("a prefix was there a minute ago when the block at which the hit ended was 
 
 test("a request's time is a bar of its phases, in pixels of the engine's clock", () => {
   const lane = (seq) => lanesOf(log).byId.get(seq);
-  const bar = (seq, ...scale) => barOf(log, lane(seq), ...scale).map(({ phase, x, width }) => [phase, x, width]);
+  const bar = (seq, ...scale) => barOf(log, [lane(seq)], ...scale).map(({ phase, x, width }) => [phase, x, width]);
   assert.deepEqual(bar(0, 0, 7, 70), [
     ["prefill", 0, 40],
     ["decode", 40, 10],
@@ -183,7 +186,7 @@ test("a request's time is a bar of its phases, in pixels of the engine's clock",
   assert.deepEqual(bar(1, 0, 7, 70), [["waiting", 0, 70]]);
   assert.deepEqual(bar(0, 0, 7, 3.5).length <= 4, true); // half a pixel a second: no more segments than pixels
   for (const seq of [0, 1]) {
-    const { waiting, prefill, decode, preempted, begin, until } = phaseSeconds(log, lane(seq));
+    const { waiting, prefill, decode, preempted, begin, until } = phaseSeconds(log, [lane(seq)]);
     assert.equal(waiting + prefill + decode + preempted, until - begin);
   }
 });
@@ -208,7 +211,7 @@ test("pressing a column's head goes through its orders and back to the order of 
 });
 
 test("where there is no room for all columns, those stay that tell requests apart", () => {
-  assert.equal(columnsFor(2000).length, 18);
+  assert.equal(columnsFor(2000).length, 20);
   for (const width of [340, 500, 640]) {
     const found = columnsFor(width);
     assert.ok(found.reduce((sum, column) => sum + column.width, 0) <= width);

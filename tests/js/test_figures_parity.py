@@ -29,6 +29,9 @@ FOLDERS = ("tests/golden", "static/recordings", "tests/js/museum")
 TRACES = {path.stem: path for folder in FOLDERS for path in sorted((ROOT / folder).glob("*.kvtrace"))}
 
 
+LATER = ("receive", "sent", "expired", "transfer_failed")  # reasons that no log has which leaves them out
+
+
 @pytest.fixture(scope="module", params=[*TRACES, *CONFIGS, *POLICIES])
 def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TraceReader]:
     path = TRACES.get(request.param)
@@ -95,6 +98,8 @@ def test_latencies_of_every_sequence(log: TraceReader) -> None:
 
 def test_waiting_times(log: TraceReader) -> None:
     """From the end of the record that submitted it to the beginning of the one that admitted it first."""
+    if len(log.header.instances) > 1:
+        return  # its parts wait on several instances: tests/unit/trace/test_parts.py
     ends, clock = [], 0.0
     for record in records(log):
         clock += step_seconds(record.timing)
@@ -116,6 +121,7 @@ def test_the_figures_of_every_request(log: TraceReader) -> None:
     assert set(rows) == set(named)
     for seq_id, found in named.items():
         row, figures = rows[seq_id], found.figures
+        assert row["parts"] == figures.parts and row["moved"] == figures.received_bytes
         assert (row["request"], row["end"]) == (found.request_id, figures.finish_reason or figures.status)
         assert (row["prompt"], row["output"]) == (len(figures.prompt_token_ids), len(figures.tokens))
         assert (row["hit"], row["preempted"]) == (figures.num_cached_tokens, figures.num_preemptions)
@@ -243,4 +249,4 @@ def test_reasons_that_an_older_log_leaves_to_be_guessed(log: TraceReader) -> Non
     for record, found in zip(records(log), page(log.path)["records"], strict=True):
         said = [op.reason for op in record.ops if isinstance(op, Allocate | Free)]
         for mine, theirs in zip(said, found["reasons"], strict=True):
-            assert mine is None or theirs == mine, record.index
+            assert mine is None or mine in LATER or theirs == mine, record.index

@@ -1,6 +1,7 @@
 // What the buttons and keys do. Everything that changes the run goes to the server; nothing is drawn from here.
 
 import { effect, signal } from "../../vendor/signals/signals.js";
+import { unfinished } from "../core/instances.js";
 import { isPhone } from "../kit/screen.js";
 import { command, focusOn, submit, tokensOf } from "../net/commands.js";
 import { draft, draftIsSent, markSent } from "../state/prompts.js";
@@ -30,9 +31,9 @@ export async function addPrompt(after = 0) {
   return answer;
 }
 
-const unfinished = () => {
+const numUnfinished = () => {
   const log = store.own.log.peek();
-  return log ? log.tail.waiting.length + log.tail.running.length : 0;
+  return log ? unfinished(log.tail) : 0;
 };
 
 /**
@@ -42,9 +43,9 @@ const unfinished = () => {
  */
 async function ensureWork(always) {
   store.backToLive();
-  if (store.status.value?.mode === "running" && unfinished() === 0) await command("pause"); // it ran out of work
-  if (draft.value && !draftIsSent.value && (always || unfinished() === 0)) return Boolean(await addPrompt());
-  if (unfinished() > 0) return true;
+  if (store.status.value?.mode === "running" && numUnfinished() === 0) await command("pause"); // it ran out of work
+  if (draft.value && !draftIsSent.value && (always || numUnfinished() === 0)) return Boolean(await addPrompt());
+  if (numUnfinished() > 0) return true;
   store.toast(t("transport.nothing"));
   return false;
 }
@@ -98,7 +99,7 @@ export function step() {
 
 /** @returns {Promise<Performed | false | null>} */
 async function takeStep() {
-  const fresh = unfinished() === 0;
+  const fresh = numUnfinished() === 0;
   if (!(await ensureWork(false))) return false;
   showStage(false);
   const answer = await command("step", fresh ? {} : expected());
@@ -143,7 +144,7 @@ export function pause() {
 
 /** Whether steps are being taken: a run that has nothing left to compute counts as paused. */
 export const running = () =>
-  store.status.value?.mode === "running" && store.own.numRecords.value > 0 && unfinished() > 0;
+  store.status.value?.mode === "running" && store.own.numRecords.value > 0 && numUnfinished() > 0;
 
 /** Whether the controls say something other than the run's own header. */
 export const configDiffers = () => differing().length > 0;

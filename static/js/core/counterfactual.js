@@ -20,7 +20,8 @@ export const USUAL_BLOCK = 16;
  *   blocks in its tables, where this run does not page ⌈computed / B⌉ · B
  * - `contiguous_slots`, `limit_slots`, `paged_slots`: their sums. Paged is what this run holds where it pages (shared
  *   blocks count once), else the sum over blocks of USUAL_BLOCK
- * - `fit`: ⌊pool_slots / max_model_len⌋ requests fit at all; `unfit`: how many of the running ones would not
+ * - `fit`: ⌊pool_slots / max_model_len⌋ requests fit at all, added over the instances; `unfit`: how many of the running
+ *   ones would not
  *
  * Null where the header does not say max_model_len.
  * @param {import("./trace.js").Header} header @param {import("./state.js").State} state
@@ -54,7 +55,11 @@ export function counterfactual(header, state) {
   /** @param {keyof typeof requests[0]} name */
   const sum = (name) => requests.reduce((total, request) => total + request[name], 0);
   const poolSlots = capacityBytes(state.block_groups, block_size) / perToken;
-  const fit = Math.floor(poolSlots / each);
+  let fit = 0; // none lies in the pools of two instances
+  for (const instance of new Set(state.block_groups.map((group) => group.instance))) {
+    const pools = state.block_groups.filter((group) => group.instance === instance);
+    fit += Math.floor(capacityBytes(pools, block_size) / perToken / each);
+  }
   return {
     slots_each: each,
     block_size: size,

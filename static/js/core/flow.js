@@ -1,5 +1,7 @@
 // The way of one sequence through the parts of the engine in one record: what each was given, gave, and took. Pure.
 
+import { figuresByGroup } from "./groups.js";
+import { ownAtCompute, ownGroups, placesOf } from "./instances.js";
 import { labelText, loneLabel } from "./labels.js";
 import { slotOf } from "./metrics.js";
 import { storyOf } from "./stories.js";
@@ -65,15 +67,15 @@ export function flowOf(log, index, seqId) {
     tokenize: log.records[submittedIn]?.timing.tokenize || null,
     isStep: record.kind === "step",
     isSubmission: index === submittedIn,
-    waiting: before.waiting.length,
-    running: before.running.length,
+    waiting: placesOf(before, before.waiting, seq.instance).length,
+    running: placesOf(before, before.running, seq.instance).length,
     seqs: batch.length,
     tokens: batch.reduce((sum, one) => sum + one.token_ids.length, 0),
     budget: strategy === "none" ? null : Number(budget),
     entry,
     taken: own.flatMap((op) => (op.type === "allocate" ? [op.block_id] : [])),
     hit: lookup?.type === "lookup" ? lookup.num_hit_tokens : 0,
-    free: record.memory.num_blocks - record.memory.blocks_held,
+    free: freeBlocks(log.stateAt(index), seq.instance),
     slots: entry && slotsOf(log, index, entry),
     chosen: output
       ? {
@@ -92,6 +94,20 @@ export function flowOf(log, index, seqId) {
       detokenize,
     },
   };
+}
+
+/**
+ * Blocks of an instance's pool that nobody holds.
+ *
+ * @param {import("./state.js").State} state
+ * @param {number} instance
+ */
+function freeBlocks(state, instance) {
+  const figures = figuresByGroup(state);
+  const free = ownGroups(state.block_groups, instance).map(
+    (group) => state.block_groups[group].num_blocks - figures[group].blocks_held,
+  );
+  return free.reduce((sum, count) => sum + count, 0);
 }
 
 /**
@@ -117,7 +133,7 @@ function submissionOf(log, seqId) {
  * @param {import("./trace.js").BatchEntry} entry
  */
 function slotsOf(log, index, { seq_id, start, token_ids }) {
-  const table = log.tablesAtCompute(index, seq_id)?.[0];
+  const [table] = ownAtCompute(log, index, seq_id).tables;
   const { block_size: size, strategy } = log.header.engine;
   if (!table || typeof size !== "number" || !POOLED.has(String(strategy ?? "paged"))) return null;
   const [first, last] = [start, start + token_ids.length - 1].map((position) => slotOf(table, size, position));

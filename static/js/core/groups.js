@@ -95,14 +95,21 @@ export const groupOf = (groups, id) =>
   groups.findIndex(({ first_block: first, num_blocks: count }) => id >= first && id < first + count);
 
 /**
- * The group in which `layer` keeps its keys and values.
- * @param {Group[]} groups @param {number} layer
+ * The group in which `layer` of an instance keeps its keys and values.
+ * @param {Group[]} groups @param {number} layer @param {number} instance
  */
-export const groupOfLayer = (groups, layer) =>
+export const groupOfLayer = (groups, layer, instance) =>
   Math.max(
     0,
-    groups.findIndex((group) => group.layers.includes(layer)),
+    groups.findIndex((group) => group.instance === instance && group.layers.includes(layer)),
   );
+
+/**
+ * Whether a group's instance has others beside it: then it is to be said whose layers' blocks these are.
+ * @param {Group[]} groups @param {number} at
+ */
+export const hasSiblings = (groups, at) =>
+  groups.some(({ instance }, other) => other !== at && instance === groups[at]?.instance);
 
 /**
  * Bytes that all pools together have room for.
@@ -135,13 +142,20 @@ export function figuresByGroup({ block_groups: groups, block_size: size, blocks 
 }
 
 /**
- * Bytes that would be held if no layer let a block go: every layer as many blocks as the group with full attention,
- * which keeps them all. Null where there is no other group, or none with full attention.
+ * Bytes that would be held if no layer let a block go: every layer as many blocks as its instance's group with full
+ * attention, which keeps them all. Null where an instance has no other group, or none with full attention.
  * @param {Pick<import("./state.js").State, "block_groups" | "block_size">} state @param {GroupFigures[]} figures
  */
 export function bytesIfAllKept({ block_groups: groups, block_size: size }, figures) {
-  if (groups.length < 2 || groups[0].window !== null) return null;
-  return figures[0].blocks_held * size * groups.reduce((sum, group) => sum + group.kv_bytes_per_token, 0);
+  /** @type {Map<number, number>} by instance: its group that sees most, the first of its own */
+  const firsts = new Map();
+  for (const [at, { instance }] of groups.entries()) if (!firsts.has(instance)) firsts.set(instance, at);
+  if (firsts.size === groups.length || groups[0].window !== null) return null;
+  return groups.reduce(
+    (sum, { instance, kv_bytes_per_token }) =>
+      sum + figures[firsts.get(instance) ?? 0].blocks_held * size * kv_bytes_per_token,
+    0,
+  );
 }
 
 /**

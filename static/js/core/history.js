@@ -77,6 +77,7 @@ function add(index, log, record) {
     if (op.type === "fork") push(index.sequences, op.parent_seq_id, event);
     if (op.type === "write") return addWrite(index, log, event, op);
     if (op.type === "lookup") return;
+    if (op.type === "lost") return addLoss(index, log, event, log.records[record].instance ?? 0);
     for (const block of blocksOf(op, index.tables)) push(index.blocks, block, event);
     follow(index.tables, op, log.groups);
   });
@@ -85,12 +86,22 @@ function add(index, log, record) {
 /** @param {Index} index @param {Log} log @param {Event} event @param {import("./trace.js").Write} op */
 function addWrite(index, log, event, { seq_id: seq, start, num_tokens: count }) {
   const size = blockSize(log.header);
-  for (const table of index.tables.get(seq) ?? [])
+  for (const table of (index.tables.get(seq) ?? []).filter(({ length }) => length > 0)) // in its instance's groups
     for (let logical = Math.floor(start / size); logical * size < start + count; logical++) {
       const from = Math.max(start - logical * size, 0);
       const to = Math.min(start + count - logical * size, size);
       push(index.blocks, table[logical], { ...event, from, to });
     }
+}
+
+/**
+ * An instance has ended: each of its blocks is empty and free.
+ * @param {Index} index @param {Log} log @param {Event} event @param {number} instance
+ */
+function addLoss(index, log, event, instance) {
+  for (const group of log.groups.filter((one) => one.instance === instance))
+    for (let block = group.first_block; block < group.first_block + group.num_blocks; block++)
+      if (index.blocks.has(block)) push(index.blocks, block, event);
 }
 
 /**

@@ -19,6 +19,42 @@ export function ownGroups(groups, instance) {
 }
 
 /**
+ * The name of an instance; "" where the log has one alone.
+ * @param {import("./trace.js").Header} header @param {number} at
+ */
+export const instanceName = ({ instances }, at) => ((instances?.length ?? 0) > 1 ? (instances?.[at]?.name ?? "") : "");
+
+/**
+ * The record of the same instance before record `index`; -1: there is none.
+ * @param {{records: import("./trace.js").StepRecord[]}} log @param {number} index
+ */
+export function recordBefore({ records }, index) {
+  const instance = records[index]?.instance ?? 0;
+  let before = index - 1;
+  while (before >= 0 && (records[before].instance ?? 0) !== instance) before -= 1;
+  return before;
+}
+
+/** Sequences that are not over, or whose blocks another instance may still fetch. @param {State} state */
+export const unfinished = ({ waiting, receiving, running, holding }) =>
+  waiting.length + receiving.length + running.length + holding.length;
+
+/**
+ * The groups of layers that a sequence may have blocks in, those of its instance, and its table in each when record
+ * `index` computed it; none when it did not.
+ * @typedef {{groups: Group[], tables: number[][]}} Own
+ * @param {import("./log.js").TraceLog} log @param {number} index @param {number} seqId @returns {Own}
+ */
+export function ownAtCompute(log, index, seqId) {
+  const places = ownGroups(log.groups, log.stateAt(index).sequences.get(seqId)?.instance ?? 0);
+  const tables = log.tablesAtCompute(index, seqId);
+  return {
+    groups: places.map((place) => log.groups[place]),
+    tables: tables ? places.map((place) => tables[place]) : [],
+  };
+}
+
+/**
  * Where in a queue the instance's sequences stand.
  * @param {State} state @param {readonly number[]} queue @param {number} instance
  */

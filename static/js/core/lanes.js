@@ -10,7 +10,9 @@ import { kindOf } from "./operation_kinds.js";
  * @typedef {import("./trace.js").Op} Op
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").BatchEntry} BatchEntry
- * @typedef {"waiting" | "prefill" | "preempted" | "decode" | "swapped" | "idle"} RunKind
+ * @typedef {"waiting" | "receiving" | "prefill" | "preempted" | "decode" | "swapped" | "idle" | "holding"} RunKind
+ *   `receiving`: it waits for blocks of another instance; `holding`: it has finished, and keeps its blocks for another
+ *   one
  * @typedef {{kind: RunKind, from: number, to: number, tokens?: number, again?: number}} Run
  * @typedef {{record: number, at: number, mark: string}} Mark `at`: the place of its operation in `ops`
  * @typedef {object} Preemption
@@ -22,21 +24,22 @@ import { kindOf } from "./operation_kinds.js";
  * @property {number | null} resumed_step
  * @property {number} cached
  * @property {number} again tokens computed a second time
- * @typedef {"waiting" | "running" | "preempted" | "swapped" | "finished"} Status
+ * @typedef {"waiting" | "receiving" | "running" | "preempted" | "swapped" | "finished" | "holding"} Status
  * @typedef {object} Lane
  * @property {number} seq_id
  * @property {string} request_id
  * @property {number | null} parent
+ * @property {number} instance where it is
  * @property {number} from
  * @property {number | null} to record in which it finished
+ * @property {number | null} left record after which nothing is left of it: later than `to` where it was held
  * @property {Status} status
  * @property {Status} before the status that it finished in
  * @property {Run[]} runs
  * @property {Mark[]} marks ascending
  * @property {Preemption[]} preemptions
- * @typedef {{step: number, kind: StepRecord["kind"], prefill: number, decode: number, scheduled: number, running:
- *   number,
- *   waiting: number}} Column
+ * @typedef {{step: number, kind: StepRecord["kind"], instance: number, prefill: number, decode: number, scheduled:
+ *   number, running: number, waiting: number}} Column of a record; what runs and waits is that of its instance
  */
 
 export class Lanes {
@@ -63,11 +66,13 @@ export class Lanes {
   append(record) {
     const index = this.columns.length;
     const entries = new Map((record.batch ?? []).map((entry) => [entry.seq_id, entry]));
-    (record.ops ?? []).forEach((op, at) => this.#operation(op, at, index, record.step));
+    const instance = record.instance ?? 0;
+    (record.ops ?? []).forEach((op, at) => this.#operation(op, at, index, record.step, instance));
     /** @type {Column} */
     const column = {
       step: record.step,
       kind: record.kind,
+      instance,
       prefill: 0,
       decode: 0,
       scheduled: entries.size,
@@ -78,18 +83,24 @@ export class Lanes {
       const entry = entries.get(lane.seq_id);
       if (entry) column[entry.phase] += entry.token_ids.length;
       this.#cell(lane, entry, index);
+      if (lane.instance !== instance) continue;
       if (lane.status === "running") column.running += 1;
-      else if (lane.status !== "finished") column.waiting += 1;
+      else if (lane.to === null) column.waiting += 1;
     }
-    this.alive = this.alive.filter((lane) => lane.to === null);
+    this.alive = this.alive.filter((lane) => lane.left === null);
     this.columns.push(column);
     this.most.tokens = Math.max(this.most.tokens, column.prefill + column.decode);
     this.most.scheduled = Math.max(this.most.scheduled, column.scheduled);
   }
 
-  /** @param {Op} op @param {number} at @param {number} index @param {number} step */
-  #operation(op, at, index, step) {
-    if (op.type === "submit" || op.type === "fork") this.#open(op, index);
+  /** @param {Op} op @param {number} at @param {number} index @param {number} step @param {number} instance */
+  #operation(op, at, index, step, instance) {
+    if (op.type === "submit" || op.type === "fork") this.#open(op, index, instance);
+    if (op.type === "lost")
+      for (const lane of this.alive.filter((one) => one.instance === instance)) {
+        lane.marks.push({ record: index, at, mark: "abort" });
+        this.#end(lane, index);
+      }
     const lane = "seq_id" in op ? this.byId.get(Number(op.seq_id)) : undefined;
     if (!lane) return;
     const mark = kindOf(op.type).mark?.(op);
@@ -103,25 +114,34 @@ export class Lanes {
       lane.status = op.mode === "swap" ? "swapped" : "preempted";
       const lost = op.mode === "swap" ? 0 : op.num_computed_tokens;
       lane.preemptions.push({ record: index, at, step, lost, resumed: null, resumed_step: null, cached: 0, again: 0 });
-    } else if (op.type === "finish") {
-      lane.before = lane.status;
-      lane.status = "finished";
-      lane.to = index;
-    }
+    } else if (op.type === "await") lane.status = "receiving";
+    else if (op.type === "arrive" || op.type === "transfer_failed") lane.status = "waiting";
+    else if (op.type === "hold") [lane.status, lane.left] = ["holding", null];
+    else if (op.type === "finish" || op.type === "send" || op.type === "expire") this.#end(lane, index);
+  }
+
+  /** Nothing more comes of a lane, as far as is known. @param {Lane} lane @param {number} index */
+  #end(lane, index) {
+    lane.before = lane.status === "finished" ? lane.before : lane.status;
+    lane.status = "finished";
+    lane.to ??= index;
+    lane.left = index;
   }
 
   /**
    * @param {import("./trace.js").Submit & {type: "submit"} | import("./trace.js").Fork & {type: "fork"}} op
-   * @param {number} index
+   * @param {number} index @param {number} instance
    */
-  #open(op, index) {
+  #open(op, index, instance) {
     /** @type {Lane} */
     const lane = {
       seq_id: op.seq_id,
       request_id: op.request_id,
       parent: op.type === "fork" ? op.parent_seq_id : null,
+      instance,
       from: index,
       to: null,
+      left: null,
       status: op.type === "fork" ? "running" : "waiting",
       before: "waiting",
       runs: [],
@@ -186,7 +206,7 @@ export function lanesOf(log) {
  */
 export function lanesIn({ lanes, byId, columns, most, length }, from, to, chosen) {
   const pinned = chosen === null ? undefined : byId.get(chosen);
-  const alive = lanes.filter((lane) => lane !== pinned && lane.from <= to && (lane.to ?? to) >= from);
+  const alive = lanes.filter((lane) => lane !== pinned && lane.from <= to && (lane.left ?? to) >= from);
   const shown = pinned ? [pinned, ...alive] : alive;
   return { lanes: shown, columns, most, length, pinned: Boolean(pinned), hidden: lanes.length - shown.length };
 }

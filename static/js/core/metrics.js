@@ -1,37 +1,59 @@
 // Figures derived from records: latencies of a sequence, KV bytes, slots.
 
 import { RELEASED } from "./groups.js";
+import { RequestParts } from "./parts.js";
 
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord
  * @typedef {import("./trace.js").Header} Header
- * @typedef {{records: StepRecord[]}} Log
+ * @typedef {{records: StepRecord[], header?: Header}} Log
  * @typedef {{submitted: number, admitted: number | null, tokens: number[]}} Times all record indices: the submission,
  *   the first
- *   admission, and where each token was chosen
+ *   admission, and where each token was chosen; of a request that went over several instances, of all its parts
  */
 
 /**
  * Engine time: seconds that the engine worked, without the pauses between its steps (someone who steps by hand is not a
- * slow model). Arrivals and tokens of every sequence on that clock; goes on where it stopped.
+ * slow model). Several instances compute at once: theirs is the clock that they have in common, since the first record.
+ * Arrivals and tokens of every sequence on that clock; goes on where it stopped.
  */
 class EngineClock {
-  constructor() {
+  /** @param {Log} log */
+  constructor(log) {
     /** @type {number[]} per record: engine time at its end */
     this.at = [];
-    /** @type {Map<number, Times>} by sequence */
+    /** @type {number[]} per record: engine time at its beginning */
+    this.began = [];
+    /** @type {Map<number, Times>} by sequence; the parts of a request have theirs in common */
     this.sequences = new Map();
+    this.latest = 0; // engine time that a record reached
+    this.parts = new RequestParts(log);
+    /** @type {number | null} of the first record, where the clock is that of several instances */
+    this.epoch = null;
   }
 
   /** @param {StepRecord} record */
   append(record) {
     const index = this.at.length;
-    this.at.push((this.at[index - 1] ?? 0) + stepSeconds(record));
+    const seconds = stepSeconds(record);
+    if (this.parts.isShared) {
+      this.epoch ??= record.timing.at;
+      this.at.push(record.timing.at - this.epoch);
+      this.began.push(this.at[index] - seconds);
+    } else {
+      this.began.push(this.at[index - 1] ?? 0);
+      this.at.push(this.began[index] + seconds);
+    }
+    this.latest = Math.max(this.latest, this.at[index]);
     for (const op of record.ops ?? []) {
-      if (op.type === "submit") this.sequences.set(op.seq_id, { submitted: index, admitted: null, tokens: [] });
+      const { before } = this.parts.read(op, record.instance ?? 0);
+      const known = before === null ? undefined : this.sequences.get(before);
+      if (op.type === "submit")
+        this.sequences.set(op.seq_id, known ?? { submitted: index, admitted: null, tokens: [] });
       else if (op.type === "fork") this.#fork(op);
-      else if (op.type === "sample") this.sequences.get(op.seq_id)?.tokens.push(index);
-      else if (op.type === "admit") {
+      else if (op.type === "sample") {
+        if (!this.parts.producers.has(op.seq_id)) this.sequences.get(op.seq_id)?.tokens.push(index);
+      } else if (op.type === "admit") {
         const times = this.sequences.get(op.seq_id);
         if (times) times.admitted ??= index;
       }
@@ -51,13 +73,25 @@ const clocks = new WeakMap();
 /** @param {Log} log */
 function clockOf(log) {
   let clock = clocks.get(log);
-  if (!clock) clocks.set(log, (clock = new EngineClock()));
+  if (!clock) clocks.set(log, (clock = new EngineClock(log)));
   while (clock.at.length < log.records.length) clock.append(log.records[clock.at.length]);
   return clock;
 }
 
 /** Engine time at the end of record `index`, seconds; 0 before the first. @param {Log} log @param {number} index */
 export const engineTime = (log, index) => clockOf(log).at[index] ?? 0;
+
+/** Engine time at the beginning of record `index`, seconds. @param {Log} log @param {number} index */
+export const beganAt = (log, index) => clockOf(log).began[index] ?? 0;
+
+/**
+ * The part of its request that comes after a sequence; undefined: it is the last.
+ * @param {Log} log @param {number} seq
+ */
+export const partAfter = (log, seq) => clockOf(log).parts.next.get(seq);
+
+/** Engine time as far as the log is here, seconds. @param {Log} log */
+export const latestTime = (log) => clockOf(log).latest;
 
 /**
  * Times of a sequence, seconds of engine time; null while not defined.
@@ -83,7 +117,10 @@ export function timesOf(log, seqId, index) {
   const count = countUpTo(tokens, index);
   const since = (/** @type {number} */ record) => clock.at[record] - clock.at[submitted];
   return {
-    queue: admitted !== null && admitted <= index && admitted > 0 ? Math.max(0, since(admitted - 1)) : null,
+    queue:
+      admitted !== null && admitted <= index && admitted > 0
+        ? Math.max(0, clock.began[admitted] - clock.at[submitted])
+        : null,
     ttft: count ? since(tokens[0]) : null,
     tpot: count > 1 ? (since(tokens[count - 1]) - since(tokens[0])) / (count - 1) : null,
     num_output_tokens: count,

@@ -38,11 +38,12 @@ export const OPERATION_KINDS = {
   store: { told: "between" },
   await: { tone: "held", turn: true },
   receive: { event: "load", told: "between" },
-  arrive: { turn: true },
+  arrive: { mark: () => "load", turn: true },
   transfer_failed: { tone: "lost", turn: true, cause: true },
   hold: { turn: true },
   send: { turn: true },
   expire: { tone: "lost", turn: true },
+  lost: { tone: "lost", cause: true },
   preempt: { event: "preempt", mark: () => "preempt", tone: "lost", turn: true, cause: true },
   finish: {
     event: "finish",

@@ -2,7 +2,7 @@
 // page puts the entries into words (tell/operations.js).
 
 import { operationsWithReasons } from "./decisions.js";
-import { blockGroups, groupOf } from "./groups.js";
+import { blockGroups, groupOf, hasSiblings } from "./groups.js";
 import { lanesOf } from "./lanes.js";
 import { kindOf, sequenceOf } from "./operation_kinds.js";
 import { partsOf } from "./telling.js";
@@ -67,7 +67,7 @@ function entryOf(log, record, ops, places, groups) {
     type: op.type,
     seq: seqs.size === 1 ? sequenceOf(op) : null,
     group,
-    layers: group >= 0 && groups.length > 1 ? groups[group].layers : null,
+    layers: hasSiblings(groups, group) ? groups[group].layers : null,
     parts: partsAt(log, record, ops, places),
     later: op.type === "preempt" ? costOf(log, record, op, at) : [],
   };

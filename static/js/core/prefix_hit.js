@@ -2,8 +2,9 @@
 // a test holds it to the lookups of recorded runs. Pure.
 
 import { contentsOf } from "./cached_contents.js";
+import { groupOf } from "./groups.js";
 import { blockSize } from "./header.js";
-import { missingUpTo } from "./prefix_tree.js";
+import { groupsOf, missingUpTo } from "./prefix_tree.js";
 
 /**
  * @typedef {import("./prefix_tree.js").Node} Node
@@ -32,6 +33,7 @@ import { missingUpTo } from "./prefix_tree.js";
  */
 export function wouldHit(log, tree, state, tokens, salt = null, until = state.index) {
   const contents = contentsOf(log);
+  const groups = groupsOf(state, tree.instance);
   const size = blockSize(log.header);
   const most = Math.max(0, Math.floor((tokens.length - 1) / size));
   /** @type {Hit} */
@@ -63,8 +65,8 @@ export function wouldHit(log, tree, state, tokens, salt = null, until = state.in
   hit.tokens = count * size;
   if (!most) return { ...hit, end: "too_short" };
   if (count === most) return hit;
-  const lost = count < way.length ? missingUpTo(way[count], state.block_groups, size) : (next ?? null);
-  const eviction = lost && lastUntil(lost.evictions, until);
+  const lost = count < way.length ? missingUpTo(way[count], groups, size) : (next ?? null);
+  const eviction = lost && lastUntil(lost.evictions, groups, until);
   if (lost && eviction) return { ...hit, end: "evicted", lost, eviction };
   if (!count && otherSalt(tree, blockAt(0), salt)) return { ...hit, end: "other_salt" };
   const siblings = (way[count - 1]?.children ?? tree.roots).filter((node) => node.content.salt === salt);
@@ -75,8 +77,13 @@ export function wouldHit(log, tree, state, tokens, salt = null, until = state.in
   return { ...hit, end: hit.closest && (count || hit.shared) ? "differs" : "nothing" };
 }
 
-/** @param {import("./cached_contents.js").Eviction[]} evictions ascending @param {number} until record */
-const lastUntil = (evictions, until) => evictions.findLast(({ record }) => record <= until) ?? null;
+/**
+ * The last eviction from these groups.
+ * @param {import("./cached_contents.js").Eviction[]} evictions ascending @param {import("./groups.js").Group[]} groups
+ * @param {number} until record
+ */
+const lastUntil = (evictions, groups, until) =>
+  evictions.findLast(({ record, block }) => record <= until && groupOf(groups, block) >= 0) ?? null;
 
 /** @param {number[]} a @param {number[]} b */
 function sharedTokens(a, b) {

@@ -4,6 +4,7 @@
 //            └─ 向东流，                  nobody holds it: found again until its block is taken
 
 import { contentsOf } from "./cached_contents.js";
+import { groupOf } from "./groups.js";
 import { hashKey } from "./hash_key.js";
 import { blockSize } from "./header.js";
 
@@ -23,20 +24,22 @@ import { blockSize } from "./header.js";
  * @property {Kind} kind
  * @property {number} refs the most owners that a block of it has
  * @property {boolean} findable whether a prompt can hit it: nothing that comes before it is missing
- * @typedef {{roots: Node[], byHash: Map<string, Node>, held: number, reusable: number}} Tree `held` and `reusable`:
- *   blocks with a hash
+ * @typedef {{instance: number, roots: Node[], byHash: Map<string, Node>, held: number, reusable: number}} Tree `held`
+ *   and `reusable`: blocks with a hash
  */
 
 /**
- * The prefix cache of `state`, a state of `log`.
- * @param {Log} log @param {State} state @returns {Tree}
+ * The prefix cache of an instance in `state`, a state of `log`: each has one of its own.
+ * @param {Log} log @param {State} state @param {number} [instance] @returns {Tree}
  */
-export function prefixTree(log, state) {
+export function prefixTree(log, state, instance = 0) {
   const contents = contentsOf(log);
   /** @type {Tree} */
-  const tree = { roots: [], byHash: new Map(), held: 0, reusable: 0 };
+  const tree = { instance, roots: [], byHash: new Map(), held: 0, reusable: 0 };
+  const groups = groupsOf(state, instance);
+  const isOwn = (/** @type {Block} */ { block_id: id }) => groups[groupOf(groups, id)] !== undefined;
   for (const block of state.blocks) {
-    if (block.block_hash === null) continue;
+    if (block.block_hash === null || !isOwn(block)) continue;
     nodeOf(tree, contents, hashKey(block.block_hash))?.blocks.push(block);
     tree[block.ref_count > 0 ? "held" : "reusable"] += 1;
   }
@@ -48,7 +51,6 @@ export function prefixTree(log, state) {
   }
   const older = (/** @type {Node} */ a, /** @type {Node} */ b) =>
     a.content.record - b.content.record || a.content.seq - b.content.seq;
-  const { block_groups: groups } = state;
   const size = blockSize(log.header);
   /** @type {Map<Node, boolean[]>} by group: whether everything is there that it keeps of the beginning */
   const begun = new Map();
@@ -95,6 +97,9 @@ function nodeOf(tree, contents, hash) {
   }
   return found;
 }
+
+/** The groups of layers of an instance. @param {State} state @param {number} instance */
+export const groupsOf = ({ block_groups: groups }, instance) => groups.filter((group) => group.instance === instance);
 
 /** @param {Node} node @param {Group} group */
 const has = (node, { first_block: first, num_blocks: count }) =>

@@ -1,25 +1,28 @@
-// Where a request's time went: queued, in prefill, in decode, preempted; as seconds and as a bar. The lanes of the
-// scheduler, on the engine's clock. Pure.
+// Where a request's time went: queued, in prefill, moving between instances, in decode, preempted; as seconds and as a
+// bar. The lanes of the scheduler, on the engine's clock. Pure.
 
-import { engineTime } from "./metrics.js";
+import { beganAt, engineTime, latestTime } from "./metrics.js";
 
 /**
  * @typedef {import("./metrics.js").Log} Log
  * @typedef {import("./lanes.js").Lane} Lane
- * @typedef {"waiting" | "prefill" | "decode" | "preempted"} Phase `waiting`: in the engine's queue, before its first
- *   admission; `prefill` and `decode`: what its steps were, and where it ran without a place in a step, what they were
- *   before; `preempted`: from the step that preempted it until the one that admitted it again
- * @typedef {{phase: Phase, from: number, to: number}} Segment records, inclusive
+ * @typedef {"waiting" | "receiving" | "prefill" | "decode" | "preempted"} Phase `waiting`: in the engine's queue,
+ *   before it is admitted; `receiving`: from the step that found room for what another instance has computed until
+ *   that is here; `prefill` and `decode`: what its steps were, and where it ran without a place in a step, what they
+ *   were before; `preempted`: from the step that preempted it until the one that admitted it again
+ * @typedef {{phase: Phase, from: number, to: number, begin: number, end: number, seq: number}} Segment `from` and
+ *   `to`: records, inclusive; `begin` and `end`: seconds of engine time; `seq`: the part that it is of
  */
 
 /**
- * The phases of a lane, one after the other.
- * @param {Lane} lane @returns {Segment[]}
+ * The phases of a lane, one after the other; while only its blocks are held the request is not here any more.
+ * @param {Lane} lane
  */
-export function phasesOf({ runs }) {
-  /** @type {Segment[]} */
+function phasesOf({ runs }) {
+  /** @type {{phase: Phase, from: number, to: number}[]} */
   const found = [];
   for (const { kind, from, to } of runs) {
+    if (kind === "holding") continue;
     const last = found[found.length - 1];
     const phase = kind === "idle" ? (last?.phase ?? "prefill") : kind === "swapped" ? "preempted" : kind;
     if (last?.phase === phase) last.to = to;
@@ -29,36 +32,54 @@ export function phasesOf({ runs }) {
 }
 
 /**
- * Seconds of each phase as far as the log is here, and where the lane begins and ends on the engine's clock.
- * @param {Log} log @param {Lane} lane
+ * The phases of a request's lanes, one a part, in their order.
+ * @param {Log} log @param {readonly Lane[]} lanes @returns {Segment[]}
  */
-export function phaseSeconds(log, lane) {
-  const found = { waiting: 0, prefill: 0, decode: 0, preempted: 0, begin: engineTime(log, lane.from), until: 0 };
-  if (lane.parent !== null) found.begin = engineTime(log, lane.from - 1); // a fork runs in the record that it came in
-  for (const { phase, from, to } of phasesOf(lane))
-    found[phase] += engineTime(log, to) - engineTime(log, Math.max(from - 1, lane.parent === null ? lane.from : -1));
-  found.until = engineTime(log, lane.to ?? log.records.length - 1);
+export function segmentsOf(log, lanes) {
+  return lanes.flatMap((lane) => {
+    const until = lane.to === null ? latestTime(log) : engineTime(log, lane.to);
+    // a fork runs in the record that it came in
+    let begin = lane.parent === null ? engineTime(log, lane.from) : beganAt(log, lane.from);
+    return phasesOf(lane).map((segment, i, all) => {
+      const next = all[i + 1];
+      const end = Math.max(begin, next ? beganAt(log, next.from) : until);
+      const found = { ...segment, begin, end, seq: lane.seq_id };
+      begin = end;
+      return found;
+    });
+  });
+}
+
+/**
+ * Seconds of each phase as far as the log is here, and where the request begins and ends on the engine's clock.
+ * @param {Log} log @param {readonly Lane[]} lanes
+ */
+export function phaseSeconds(log, lanes) {
+  const segments = segmentsOf(log, lanes);
+  const [begin, until] = [segments[0]?.begin ?? 0, segments[segments.length - 1]?.end ?? 0];
+  const found = { waiting: 0, receiving: 0, prefill: 0, decode: 0, preempted: 0, begin, until };
+  for (const segment of segments) found[segment.phase] += segment.end - segment.begin;
   return found;
 }
 
 /**
- * A lane as a bar `width` px wide, whose ends are the times `begin` and `end`; what does not come to the next pixel
+ * A request as a bar `width` px wide, whose ends are the times `begin` and `end`; what does not come to the next pixel
  * goes with what is before it.
- * @param {Log} log @param {Lane} lane @param {number} begin seconds @param {number} end @param {number} width px
+ * @param {Log} log @param {readonly Lane[]} lanes @param {number} begin seconds @param {number} end
+ * @param {number} width px
  * @returns {(Segment & {x: number, width: number})[]}
  */
-export function barOf(log, lane, begin, end, width) {
+export function barOf(log, lanes, begin, end, width) {
   const scale = end > begin ? width / (end - begin) : 0;
-  const at = (/** @type {number} */ record) => Math.max(0, Math.min(width, (engineTime(log, record) - begin) * scale));
+  const at = (/** @type {number} */ seconds) => Math.max(0, Math.min(width, (seconds - begin) * scale));
   /** @type {(Segment & {x: number, width: number})[]} */
   const bar = [];
-  for (const segment of phasesOf(lane)) {
-    const [x, right] = [at(segment.from - 1), at(segment.to)];
+  for (const segment of segmentsOf(log, lanes)) {
+    const [x, right] = [at(segment.begin), at(segment.end)];
     const last = bar[bar.length - 1];
     if (right <= x) continue; // before the bar, behind it, or without time
     if (last && (Math.floor(right) === Math.floor(x) || last.phase === segment.phase)) {
-      last.to = segment.to;
-      last.width = right - last.x;
+      Object.assign(last, { to: segment.to, end: segment.end, width: right - last.x });
     } else bar.push({ ...segment, x, width: right - x });
   }
   return bar;

@@ -2,9 +2,10 @@
 // engine/trace/explain.py has the same figures; a test holds both to the same numbers. Pure.
 
 import { lanesOf } from "./lanes.js";
-import { stepSeconds, timesOf } from "./metrics.js";
+import { latestTime, stepSeconds, timesOf } from "./metrics.js";
+import { RequestParts, requestOf } from "./parts.js";
 import { phaseSeconds } from "./request_phases.js";
-import { allStories, lostTokens } from "./stories.js";
+import { allStories, lostTokens, storyOf } from "./stories.js";
 
 /** A step is slow when it took more than so many times the median of the run's steps. */
 export const SLOW = 2;
@@ -14,9 +15,10 @@ const FEW = 5; // steps, and sequences, of the short lists
 
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord
- * @typedef {import("./trace.js").Finish["reason"] | "waiting" | "running" | "preempted"} End
- * @typedef {object} Row of one sequence
- * @property {number} seq
+ * @typedef {import("./trace.js").Finish["reason"] | "waiting" | "receiving" | "running" | "preempted"} End
+ * @typedef {object} Row of one sequence; of a request that went over several instances, of all its parts
+ * @property {number} seq the last part
+ * @property {number[]} parts sequences
  * @property {string} request
  * @property {string | null} client who sent it; null: the log does not say
  * @property {number} lane seconds that it waited among its client's requests before it was submitted
@@ -28,6 +30,8 @@ const FEW = 5; // steps, and sequences, of the short lists
  * @property {number | null} tpot seconds
  * @property {number} prefill seconds of steps that computed its prompt, or again what a preemption had lost
  * @property {number} decode seconds of steps that each computed one of its tokens
+ * @property {number} moving seconds that it waited for blocks that another instance had computed
+ * @property {number} moved bytes of these that came
  * @property {number} away seconds from its preemptions until it was admitted again
  * @property {number} begin when it was submitted, seconds of engine time
  * @property {number} until when it ended, or the log does
@@ -38,15 +42,18 @@ const FEW = 5; // steps, and sequences, of the short lists
  * @property {number} slow slow steps that computed something of it
  * @property {End} end how it ended, else its status
  * @typedef {{record: number, step: number, seconds: number, prefill: number, decode: number, seqs: number}} SlowStep
- * @typedef {{records: StepRecord[]}} Log
- * @typedef {Pick<Row, "request" | "client" | "lane" | "prompt" | "hit" | "missed" | "preempted" | "end">} Said
+ * @typedef {{records: StepRecord[], header?: import("./trace.js").Header}} Log
+ * @typedef {Pick<Row, "seq" | "parts" | "request" | "client" | "lane" | "prompt" | "hit" | "missed" | "moved"
+ *   | "preempted" | "end">} Said
  */
 
 /** What operations alone say of the sequences; grows with the log. */
 class Counts {
   length = 0;
-  /** @type {Map<number, Said>} by sequence */
+  /** @type {Map<number, Said>} by sequence; parts of a request have theirs in common */
   bySeq = new Map();
+  /** @type {WeakSet<Said>} of those that were admitted once */
+  #admitted = new WeakSet();
   /** @type {number[]} records that are steps */
   steps = [];
   /** @type {number[]} what each of them took */
@@ -54,10 +61,16 @@ class Counts {
   /** @type {number[]} when each record ended, seconds since the trace began */
   #at = [];
 
+  /** @param {Log} log */
+  constructor(log) {
+    this.log = log;
+    this.parts = new RequestParts(log);
+  }
+
   /** @param {StepRecord} record */
   append(record) {
     this.#at.push(record.timing.at);
-    for (const op of record.ops ?? []) this.#read(op);
+    for (const op of record.ops ?? []) this.#read(op, record.instance ?? 0);
     if (record.kind === "step") {
       this.steps.push(this.length);
       this.seconds.push(stepSeconds(record));
@@ -74,31 +87,60 @@ class Counts {
     return then === undefined ? null : Math.max(0, this.#at[this.#at.length - 1] - then);
   }
 
-  /** @param {import("./trace.js").Op} op */
-  #read(op) {
-    if (op.type === "submit") {
-      const { request_id: request, prompt_token_ids: prompt, client = null, waited: lane = 0 } = op;
-      const said = { request, client, lane, prompt: prompt.length, hit: 0, missed: null, preempted: 0 };
-      this.bySeq.set(op.seq_id, { ...said, end: "waiting" });
-    } else if (op.type === "fork") {
+  /** @param {import("./trace.js").Op} op @param {number} instance */
+  #read(op, instance) {
+    const { before, lost } = this.parts.read(op, instance);
+    for (const seq of lost) this.#turn(seq, "abort");
+    if (op.type === "submit") this.#enter(op, before);
+    else if (op.type === "fork") {
       const parent = this.bySeq.get(op.parent_seq_id);
-      if (parent) this.bySeq.set(op.seq_id, { ...parent, preempted: 0 });
+      const child = parent && { ...parent, seq: op.seq_id, parts: [op.seq_id], preempted: 0 };
+      if (child) this.bySeq.set(op.seq_id, child);
+      if (child && this.#admitted.has(parent)) this.#admitted.add(child);
     }
     const row = "seq_id" in op ? this.bySeq.get(Number(op.seq_id)) : undefined;
     if (!row) return;
-    if (op.type === "lookup" && row.end === "waiting") row.missed = this.#sinceEviction(op);
+    if (op.type === "lookup" && !this.#admitted.has(row)) row.missed = this.#sinceEviction(op);
+    else if (op.type === "await") row.end = "receiving";
+    else if (op.type === "arrive") {
+      row.end = "waiting";
+      row.moved += op.num_bytes;
+    } else if (op.type === "transfer_failed") row.end = "waiting";
     else if (op.type === "admit") {
-      if (!op.resumed) row.hit = op.num_cached_tokens + (op.num_external_tokens ?? 0);
+      if (!this.#admitted.has(row)) row.hit = op.num_cached_tokens + (op.num_external_tokens ?? 0);
+      this.#admitted.add(row);
       row.end = "running";
     } else if (op.type === "preempt") {
       row.preempted += 1;
       row.end = "preempted";
-    } else if (op.type === "finish") row.end = op.reason;
+    } else if (op.type === "finish") this.#turn(op.seq_id, op.reason);
+  }
+
+  /** @param {number} seq @param {End} end */
+  #turn(seq, end) {
+    const row = this.bySeq.get(seq);
+    if (row?.seq === seq) row.end = end;
+  }
+
+  /** @param {import("./trace.js").Submit} op @param {number | null} before the part that it goes on from */
+  #enter(op, before) {
+    const known = before === null ? undefined : this.bySeq.get(before);
+    if (known) {
+      known.parts.push(op.seq_id);
+      this.bySeq.set(op.seq_id, known);
+      known.seq = op.seq_id;
+      known.end = "waiting";
+      return;
+    }
+    const { prompt_token_ids: prompt, client = null, waited: lane = 0 } = op;
+    const request = requestOf(this.log, op);
+    const said = { request, client, lane, prompt: prompt.length, hit: 0, missed: null, moved: 0, preempted: 0 };
+    this.bySeq.set(op.seq_id, { seq: op.seq_id, parts: [op.seq_id], ...said, end: "waiting" });
   }
 }
 
 /**
- * `seconds`: of all steps.
+ * `seconds`: of all steps; of several instances, from the first record to the last.
  * @typedef {{
  *   counts: Counts, length: number, rows: Row[], slowest: SlowStep[], numSlow: number, median: number, seconds: number
  * }} Figures
@@ -118,7 +160,7 @@ export function requestFigures(log, arriving = false) {
   let found = known.get(log);
   if (found && found.length === log.records.length) return found;
   if (found && arriving && log.records.length < STILL_NEW * found.length) return found;
-  const counts = found?.counts ?? new Counts();
+  const counts = found?.counts ?? new Counts(log);
   while (counts.length < log.records.length) counts.append(log.records[counts.length]);
   const { steps, seconds } = counts;
   const median = medianOf(seconds);
@@ -127,28 +169,32 @@ export function requestFigures(log, arriving = false) {
   for (const record of slow)
     for (const { seq_id: seq } of log.records[record].batch ?? []) slowSteps.set(seq, (slowSteps.get(seq) ?? 0) + 1);
   const last = log.records.length - 1;
-  const lanes = lanesOf(log);
   found = {
     counts,
     length: counts.length,
     rows: allStories(log).flatMap((story) => {
       const row = counts.bySeq.get(story.seq);
-      if (!row) return [];
+      if (row?.seq !== story.seq) return []; // a part of the request
       const { queue, ttft, tpot, num_output_tokens: output } = timesOf(log, story.seq, last);
-      const lane = lanes.byId.get(story.seq);
-      if (!lane) return [];
-      const { prefill, decode, preempted: away, begin, until } = phaseSeconds(log, lane);
-      const more = { lost: lostTokens(story), slow: slowSteps.get(story.seq) ?? 0 };
-      return [{ seq: story.seq, ...row, output, queue, ttft, tpot, prefill, decode, away, begin, until, ...more }];
+      const phases = phaseSeconds(log, lanesOfParts(log, row.parts));
+      const { prefill, decode, receiving: moving, preempted: away, begin, until } = phases;
+      const sum = (/** @type {(seq: number) => number} */ of) => row.parts.reduce((total, seq) => total + of(seq), 0);
+      const lost = sum((seq) => lostTokens(storyOf(log, seq)));
+      const slow = sum((seq) => slowSteps.get(seq) ?? 0);
+      const times = { queue, ttft, tpot, prefill, moving, decode, away, begin, until };
+      return [{ ...row, parts: row.parts.slice(), output, ...times, lost, slow }];
     }),
     slowest: largest(seconds).map((i) => slowStep(log.records[steps[i]], seconds[i])),
     numSlow: slow.length,
     median,
-    seconds: seconds.reduce((sum, one) => sum + one, 0),
+    seconds: counts.parts.isShared ? latestTime(log) : seconds.reduce((sum, one) => sum + one, 0),
   };
   known.set(log, found);
   return found;
 }
+
+/** The lanes of a request's parts, in their order. @param {Log} log @param {readonly number[]} parts */
+export const lanesOfParts = (log, parts) => parts.flatMap((seq) => lanesOf(log).byId.get(seq) ?? []);
 
 /** @param {StepRecord} record @param {number} seconds @returns {SlowStep} */
 function slowStep({ index, step, batch = [] }, seconds) {
@@ -200,7 +246,7 @@ export const ONLY = {
  * The rows whose request's name has `text` in it (a number also finds the sequence of that number), in the order of a
  * column, smallest first or, `down`, largest first; what is not known comes last. Of one `client`, and `only` those
  * that are so, where they are given.
- * @param {readonly Row[]} rows @param {string} text @param {keyof Row} column @param {boolean} down
+ * @param {readonly Row[]} rows @param {string} text @param {Exclude<keyof Row, "parts">} column @param {boolean} down
  * @param {{only?: Only | null, client?: string | null}} [more]
  */
 export function foundRows(rows, text, column, down, { only = null, client = null } = {}) {

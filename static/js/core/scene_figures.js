@@ -2,6 +2,7 @@
 
 import { heldIn } from "./groups.js";
 import { blockSize } from "./header.js";
+import { unfinished } from "./instances.js";
 import { joinText } from "./labels.js";
 import { kvTerms } from "./metrics.js";
 
@@ -14,7 +15,7 @@ import { kvTerms } from "./metrics.js";
 const DTYPE_BYTES = { float32: 4, float16: 2, bfloat16: 2 };
 
 /** Whether every sequence of the run is done; false before the first. @param {TraceLog} log */
-export const isOver = ({ tail }) => tail.sequences.size > 0 && !tail.waiting.length && !tail.running.length;
+export const isOver = ({ tail }) => tail.sequences.size > 0 && !unfinished(tail);
 
 /**
  * What the whole of `log` adds up to, for a scene that is about sequence `seq`; null while the log has no such one.
@@ -130,7 +131,8 @@ function ofBlocks(log) {
     log.groups.forEach(({ window }, group) => most(window === null ? "held_full" : "held_windowed", held[group]));
     for (const id of state.running) {
       const seq = state.sequences.get(id);
-      if (seq) most("most_empty", (seq.block_tables[0]?.length ?? 0) * size - seq.num_computed_tokens);
+      const longest = Math.max(0, ...(seq?.block_tables ?? []).map(({ length }) => length));
+      if (seq) most("most_empty", longest * size - seq.num_computed_tokens);
     }
     ended ||= ops.some((op) => op.type === "finish");
     for (const op of ops) if (op.type === "finish" && op.reason === "dropped") dropped.add(op.seq_id);

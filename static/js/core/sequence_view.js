@@ -28,7 +28,7 @@ export function sequenceViewAt(log, index, seqId, layer, head) {
   const record = log.records[index];
   const entry = record.batch?.find((e) => e.seq_id === seqId) ?? null;
   const tables = log.tablesAtCompute(index, seqId) ?? seq.block_tables;
-  const group = groupOfLayer(log.groups, layer);
+  const group = groupOfLayer(log.groups, layer, seq.instance);
   const numFilled = entry ? entry.start + entry.token_ids.length : seq.num_computed_tokens;
   const kvHead = Math.floor(head / (log.header.model.num_heads / log.header.model.num_kv_heads));
   const query = entry ? entry.context_len - 1 : null;

@@ -3,7 +3,7 @@
 
 import { csvText } from "./csv.js";
 import { blockGroups, capacityBytes } from "./groups.js";
-import { latencies, phaseOf, rooflinePoint, stepSeconds } from "./metrics.js";
+import { latencies, partAfter, phaseOf, rooflinePoint, stepSeconds } from "./metrics.js";
 
 /** @typedef {{records: import("./trace.js").StepRecord[]}} Log */
 
@@ -62,12 +62,15 @@ export function rooflineRows(log) {
 }
 
 /**
- * Latencies of every sequence as far as record `index`, in seconds: {seq, tokens, queue, ttft, tpot, itl_max, itl}.
+ * Latencies of every sequence as far as record `index`, in seconds: {seq, tokens, queue, ttft, tpot, itl_max, itl};
+ * once of a request that went over several instances.
  * @param {import("./log.js").TraceLog} log @param {number} index
  */
 export function sequenceRows(log, index) {
   if (index < 0) return [];
-  return [...log.stateAt(index).sequences.keys()].map((seq) => {
+  const { sequences } = log.stateAt(index);
+  const last = [...sequences.keys()].filter((seq) => !sequences.has(partAfter(log, seq) ?? -1));
+  return last.map((seq) => {
     const { queue, ttft, tpot, itl, num_output_tokens: tokens } = latencies(log, seq, index);
     return { seq, tokens, queue, ttft, tpot, itl_max: itl.length ? Math.max(...itl) : null, itl };
   });

@@ -12,8 +12,8 @@ import { sameBytes } from "./state_tables.js";
  * @property {number} seq_id
  * @property {number} position
  * @property {Loaded} [loaded] by way of a store outside the pool
- * @typedef {{record: number, medium: "cpu" | "disk" | "instance", here: boolean}} Loaded when, and from where;
- *   `here`: this run had computed and stored it
+ * @typedef {{record: number, medium: "cpu" | "disk" | "instance", here: boolean, from?: number}} Loaded when, and from
+ *   where; `here`: this run had computed and stored it; `from`: the block that another instance of this log had it in
  * @typedef {Origin & {at: number}} Arrival `at`: the record in which it came to its slot
  */
 
@@ -47,7 +47,7 @@ export class SlotOrigins {
     const last = (/** @type {number} */ block) =>
       state.blocks[block].token_ids.map((_, slot) => this.#last(block * size + slot));
     if (op.type === "write") {
-      for (const table of state.sequences.get(op.seq_id)?.block_tables ?? [])
+      for (const table of (state.sequences.get(op.seq_id)?.block_tables ?? []).filter(({ length }) => length > 0))
         for (let position = op.start; position < op.start + op.num_tokens; position++) {
           const slot = table[Math.floor(position / size)] * size + (position % size);
           this.#add(slot, { at: index, record: index, seq_id: op.seq_id, position });
@@ -55,22 +55,32 @@ export class SlotOrigins {
     } else if (op.type === "copy") this.#arrive(op.dst * size, last(op.src), index);
     else if (op.type === "swap_out") this.#swapped.set(op.cpu_block_id, last(op.block_id));
     else if (op.type === "swap_in") this.#arrive(op.block_id * size, this.#swapped.get(op.cpu_block_id) ?? [], index);
-    else if (op.type === "receive") {
-      for (let slot = 0; slot < op.num_tokens; slot++) {
-        const there = { record: index, seq_id: op.seq_id, position: op.logical * size + slot };
-        this.#add(op.block_id * size + slot, {
-          ...there,
-          at: index,
-          loaded: { record: index, medium: "instance", here: false },
-        });
-      }
-    } else if (op.type === "load") {
+    else if (op.type === "receive") this.#receive(op, size, index);
+    else if (op.type === "load") {
       const stored = this.#stored.get(this.#nameOf(op));
       const loaded = { record: index, medium: op.medium, here: stored !== undefined };
       for (let slot = 0; slot < size; slot++) {
         const elsewhere = { record: index, seq_id: op.seq_id, position: op.logical * size + slot };
         this.#add(op.block_id * size + slot, { ...(stored?.[slot] ?? elsewhere), at: index, loaded });
       }
+    }
+  }
+
+  /**
+   * What another instance had computed: where this log has that instance too, its block there says who wrote it.
+   * @param {import("./trace.js").Receive} op @param {number} size slots of a block @param {number} index
+   */
+  #receive({ seq_id, logical, block_id, from_block_id: from, num_tokens }, size, index) {
+    const isThere =
+      this.groups[groupOf(this.groups, from)]?.instance !== this.groups[groupOf(this.groups, block_id)].instance;
+    for (let slot = 0; slot < num_tokens; slot++) {
+      const there = isThere ? this.#last(from * size + slot) : undefined;
+      const loaded = { record: index, medium: /** @type {const} */ ("instance"), here: there !== undefined };
+      this.#add(block_id * size + slot, {
+        ...(there ?? { record: index, seq_id, position: logical * size + slot }),
+        at: index,
+        loaded: there ? { ...loaded, from } : loaded,
+      });
     }
   }
 

@@ -25,8 +25,13 @@ class Stories {
   length = 0;
   /** @type {Map<number, Story>} by sequence, in the order in which they came */
   bySeq = new Map();
-  #steps = 0; // of the engine, read so far
-  /** @type {Map<number, number>} by sequence that waits: how many of them had been read when it began */
+  /** @type {Map<number, number>} by instance: its steps that were read so far */
+  #steps = new Map();
+  /** @type {Map<number, number>} by sequence: its instance */
+  #instances = new Map();
+  /** @type {Set<number>} sequences */
+  #ended = new Set();
+  /** @type {Map<number, number>} by sequence that waits: how many of its instance had been read when it began */
   #waitsFrom = new Map();
   /** @type {Map<number, number>} by sequence: tokens that were computed when it was preempted */
   #lost = new Map();
@@ -34,8 +39,14 @@ class Stories {
   /** @param {StepRecord} record */
   append(record) {
     (record.ops ?? []).forEach((op, at) => this.#read(op, at, record));
-    if (record.kind === "step") this.#steps += 1;
+    const instance = record.instance ?? 0;
+    if (record.kind === "step") this.#steps.set(instance, this.#stepsOf(instance) + 1);
     this.length += 1;
+  }
+
+  /** @param {number} instance */
+  #stepsOf(instance) {
+    return this.#steps.get(instance) ?? 0;
   }
 
   /** @param {Op} op @param {number} at @param {StepRecord} record */
@@ -43,6 +54,7 @@ class Stories {
     switch (op.type) {
       case "submit":
       case "fork":
+        this.#instances.set(op.seq_id, record.instance ?? 0);
         this.bySeq.set(op.seq_id, { seq: op.seq_id, request_id: op.request_id, moments: [], waiting: null });
         this.#tell(op.seq_id, at, record);
         if (op.type === "submit") this.#beginWaiting(op.seq_id, record);
@@ -52,7 +64,28 @@ class Stories {
         this.#tell(op.seq_id, at, record);
         break;
       case "finish":
+        this.#ended.add(op.seq_id);
         this.#tell(op.seq_id, at, record, this.#endWaiting(op.seq_id));
+        break;
+      case "await":
+        this.#tell(op.seq_id, at, record, this.#endWaiting(op.seq_id));
+        break;
+      case "arrive":
+      case "transfer_failed":
+        this.#tell(op.seq_id, at, record);
+        this.#beginWaiting(op.seq_id, record);
+        break;
+      case "hold":
+      case "send":
+      case "expire":
+        this.#tell(op.seq_id, at, record);
+        break;
+      case "lost":
+        for (const [seq, instance] of this.#instances)
+          if (instance === (record.instance ?? 0) && !this.#ended.has(seq)) {
+            this.#ended.add(seq);
+            this.#tell(seq, at, record, this.#endWaiting(seq));
+          }
         break;
       case "adjust":
         for (const seq of op.seq_ids) this.#tell(seq, at, record);
@@ -90,7 +123,7 @@ class Stories {
   #beginWaiting(seq, { index, kind }) {
     const story = this.bySeq.get(seq);
     if (story) story.waiting = { since: index, steps: 0, behind: 0, deferred: new Map(), last: null };
-    this.#waitsFrom.set(seq, this.#steps + Number(kind === "step"));
+    this.#waitsFrom.set(seq, this.#stepsOf(this.#instances.get(seq) ?? 0) + Number(kind === "step"));
   }
 
   /** The wait that is over now, counted. @param {number} seq */
@@ -105,7 +138,8 @@ class Stories {
   counted(seq) {
     const wait = this.bySeq.get(seq)?.waiting ?? null;
     if (!wait) return null;
-    wait.steps = Math.max(0, this.#steps - (this.#waitsFrom.get(seq) ?? 0));
+    const steps = this.#stepsOf(this.#instances.get(seq) ?? 0);
+    wait.steps = Math.max(0, steps - (this.#waitsFrom.get(seq) ?? 0));
     const asked = [...wait.deferred.values()].reduce((sum, count) => sum + count, 0);
     wait.behind = Math.max(0, wait.steps - asked);
     return wait;
@@ -135,8 +169,8 @@ export function storyOf(log, seq) {
   return story;
 }
 
-/** Tokens that a sequence had to compute again after its preemptions. @param {Story} story */
-export const lostTokens = ({ moments }) => moments.reduce((sum, { again }) => sum + again, 0);
+/** Tokens that a sequence had to compute again after its preemptions. @param {Story | null} story */
+export const lostTokens = (story) => story?.moments.reduce((sum, { again }) => sum + again, 0) ?? 0;
 
 /** The sequences of a log in the order in which they came. @param {{records: StepRecord[]}} log */
 export const allStories = (log) => [...storiesOf(log).bySeq.values()];

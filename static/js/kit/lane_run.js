@@ -41,6 +41,10 @@ export function paintRun(c, palette, run, x, y, width, { cell, row }) {
     c.fillRect(x, middle - 0.5, width, 1);
   } else if (run.kind === "waiting") {
     framed(c, sequencePattern(c, 0, palette["ink-3"], 1), palette.line, x, top + 1, width - gapOf(cell), height - 2);
+  } else if (run.kind === "receiving") {
+    framed(c, sequencePattern(c, 7, palette.v, 0.9), palette.v, x, top + 1, width - gapOf(cell), height - 2);
+  } else if (run.kind === "holding") {
+    framed(c, sequencePattern(c, 1, palette["ink-3"], 0.8), palette["ink-3"], x, top + 3, width, height - 6);
   } else if (run.kind === "preempted") {
     framed(c, wastePattern(c, palette.fault), palette.fault, x, top, width, height);
   } else if (run.kind === "swapped") {

@@ -1,6 +1,7 @@
 // One of several runs: its theater, and its log as far as it has come.
 
 import { asBytes } from "../core/codec.js";
+import { unfinished } from "../core/instances.js";
 import { TraceLog } from "../core/log.js";
 
 export class Lane {
@@ -20,7 +21,7 @@ export class Lane {
 
   /** Whether there is something left to compute. */
   get unfinished() {
-    return this.log.tail.waiting.length + this.log.tail.running.length > 0;
+    return unfinished(this.log.tail) > 0;
   }
 
   /**

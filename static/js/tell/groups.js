@@ -1,5 +1,7 @@
 // Block groups in words: which layers, and which keys they keep.
 
+import { hasSiblings } from "../core/groups.js";
+import { instanceName } from "../core/instances.js";
 import { t } from "./words.js";
 
 const NAMED = 6; // more layers than these are a number; all of them are on hover
@@ -36,6 +38,17 @@ export const shortKeys = ({ window }) => t(window === null ? "group.short.all" :
 
 /** @param {import("../core/groups.js").Group} group */
 export const groupName = (group) => t("group.title", { layers: layersText(group.layers), keys: keysText(group) });
+
+/**
+ * What a group is called beside the others of a run: its instance, where there are several, and its layers where they
+ * are not all.
+ * @param {import("../core/trace.js").Header | undefined} header @param {import("../core/groups.js").Group[]} groups
+ * @param {number} at
+ */
+export const groupTitle = (header, groups, at) =>
+  [header ? instanceName(header, groups[at].instance) : "", hasSiblings(groups, at) ? groupName(groups[at]) : ""]
+    .filter(Boolean)
+    .join(" · ");
 
 /**
  * A sentence about some layers' blocks.

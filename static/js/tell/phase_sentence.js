@@ -3,6 +3,7 @@
 
 import { groupOf } from "../core/groups.js";
 import { blockSize } from "../core/header.js";
+import { ownAtCompute } from "../core/instances.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
 import { givesBack } from "../core/operation_kinds.js";
@@ -35,7 +36,7 @@ import { hasText } from "./words.js";
  * @property {BatchEntry | null} entry of the sequence that is told about; null: nothing was computed
  * @property {number} end the position after its last token
  * @property {number[]} table its block table in the layers that see most
- * @property {number[][]} tables one a block group
+ * @property {import("../core/instances.js").Own} own one a block group of its instance
  * @property {number} tokens of the whole batch
  * @property {import("../core/trace.js").ModelFacts} model
  * @property {Attention | null} attention
@@ -64,8 +65,8 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
   const entry = batch.find((e) => e.seq_id === shownSeq) ?? batch[0] ?? null;
   if (!entry && phase !== "schedule") return [["sentence.phase.nobody", {}]];
   const end = entry ? entry.start + entry.token_ids.length : 0;
-  const tables = (entry && log.tablesAtCompute(index, entry.seq_id)) ?? [];
-  const table = tables[0] ?? []; // of the layers that see most
+  const own = ownAtCompute(log, index, entry?.seq_id ?? -1);
+  const table = own.tables[0] ?? []; // of the layers that see most
   const tokens = batch.reduce((sum, e) => sum + e.token_ids.length, 0);
   const tell = /** @type {(at: any) => Part[]} what has no entry was told above */ (SUBS[phase]);
   const found = tell({
@@ -78,7 +79,7 @@ export function phaseSentencesOf(log, index, phase, shownSeq, attention = null, 
     entry,
     end,
     table,
-    tables,
+    own,
     tokens,
     model: log.header.model,
     attention,
@@ -117,7 +118,7 @@ function schedule(at) {
  * @param {Computed} at @returns {Part[]}
  */
 function allocate(at) {
-  const { log, index, ops, entry, end, table, register } = at;
+  const { log, index, ops, entry, end, table, own, register } = at;
   const taken = ops.filter((op) => op.type === "allocate");
   /** @type {Part[]} */
   const found = [];
@@ -129,7 +130,7 @@ function allocate(at) {
     if (!ids.length) return;
     const before = log.stateAt(index - 1).free_queues[at].length;
     const values = { n: ids.length, block_ids: ids, before, after: before + queueChange(ops.filter(inGroup)) };
-    found.push(["sentence.phase.allocate", log.groups.length > 1 ? { ...values, within: group.layers } : values]);
+    found.push(["sentence.phase.allocate", own.groups.length > 1 ? { ...values, within: group.layers } : values]);
   });
   for (const type of ["share", "swap_in", "load"])
     found.push(...briefly(log, index, (op) => op.type === type, register));
@@ -168,8 +169,8 @@ function qkv(at) {
 
 /** @param {Computed} at @returns {Part[]} */
 function write(at) {
-  const { log, entry, end, table, tables } = at;
-  const layers = log.groups[0].layers.length;
+  const { log, entry, end, table, own } = at;
+  const layers = own.groups[0].layers.length;
   const size = blockSize(log.header);
   /** @type {Part[]} */
   const found = [];
@@ -181,14 +182,14 @@ function write(at) {
       "sentence.phase.write_one",
       { position: entry.start, block: place.block, offset: place.offset, slot: place.slot, size, layers },
     ]);
-    found.push(...alsoSlot(log, tables, entry.start));
+    found.push(...alsoSlot(log, own, entry.start));
   } else {
     const ids = table.slice(Math.floor(entry.start / size), Math.ceil(end / size));
     found.push([
       "sentence.phase.write",
       { seq_id: entry.seq_id, from: entry.start, to: end - 1, n: count, blocks: ids.length, block_ids: ids, layers },
     ]);
-    found.push(...alsoBlocks(log, tables, entry.start, end));
+    found.push(...alsoBlocks(log, own, entry.start, end));
   }
   const others = at.tokens - count;
   if (others) found.push(["sentence.phase.write_others", { n: others }]);
@@ -197,13 +198,13 @@ function write(at) {
 
 /** @param {Computed} at @returns {Part[]} */
 function attend(at) {
-  const { log, entry, end, model, attention } = at;
+  const { log, entry, end, model, own, attention } = at;
   const count = end - entry.start;
   /** @type {Part[]} */
   const found = [];
   if (count === 1) {
     const keys = keysRead(log, entry.context_len);
-    const [first, ...others] = log.groups;
+    const [first, ...others] = own.groups;
     const values = {
       token: labelText(labels(at)[end - 1]),
       keys,
@@ -226,7 +227,7 @@ function attend(at) {
         seq_id: entry.seq_id,
         pairs,
         to: end - 1,
-        layers: log.groups[0].layers.length,
+        layers: own.groups[0].layers.length,
         heads: model.num_heads,
       },
     ]);

@@ -1,6 +1,7 @@
 // The sentences of a record for who is new here: first what is new in it, in words that need no other. The same facts
 // as sentence.js has for who knows the words.
 
+import { ownAtCompute, recordBefore } from "../core/instances.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
 import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sentence.js";
@@ -17,14 +18,16 @@ import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sen
  * @property {import("../core/trace.js").StepRecord} record
  * @property {BatchEntry} entry
  * @property {Sequence} seq
+ * @property {import("../core/groups.js").Group[]} groups of its instance
  * @property {number[]} table its block table in the layers that see most
  * @property {number} end the position after its last token
  * @property {boolean} alone whether no other sequence is to be told from it, so that it needs no name
  */
 
-const EVENTS = new Set(["submit", "preempt", "copy", "choose", "adjust"]); // each is news by itself
-const TOGETHER = ["swap_in", "load"]; // news too, all of a type at once
-const AFTER = new Set(["finish", "rank"]); // said after what is computed
+/** Each is news by itself. */
+const EVENTS = new Set(["lost", "transfer_failed", "send", "expire", "submit", "preempt", "copy", "choose", "adjust"]);
+const TOGETHER = ["swap_in", "load", "receive"]; // news too, all of a type at once
+const AFTER = new Set(["arrive", "await", "finish", "hold", "rank"]); // said after what is computed
 const AFTER_TOGETHER = ["fork", "release", "evict", "store"];
 
 /**
@@ -57,12 +60,13 @@ const isHit = (op) => op.type === "lookup" && op.verdict === "hit";
 const gaveWay = (op) => op.reason === "step_preempted";
 
 /**
- * Whether `op` says that a sequence waits, or waits for another reason than in the record before.
+ * Whether `op` says that a sequence waits, or waits for another reason than in its instance's record before.
  * @param {Log} log @param {number} index @param {Op} op
  */
 function beginsToWait(log, index, op) {
   if (op.type !== "defer" || gaveWay(op)) return false;
-  return !log.records[index - 1]?.ops?.some(
+  const before = recordBefore(log, index);
+  return !log.records[before]?.ops?.some(
     (one) => one.type === "defer" && one.seq_id === op.seq_id && one.reason === op.reason,
   );
 }
@@ -76,10 +80,10 @@ function computed(log, index, entry, brief, onlyOne) {
   const state = log.stateAt(index);
   const seq = state.sequences.get(entry.seq_id);
   if (!seq) return [];
-  const table = log.tablesAtCompute(index, entry.seq_id)?.[0] ?? [];
+  const { groups, tables } = ownAtCompute(log, index, entry.seq_id);
   const end = entry.start + entry.token_ids.length;
   const alone = onlyOne || state.sequences.size === 1;
-  const at = { log, index, record: log.records[index], entry, seq, table, end, alone };
+  const at = { log, index, record: log.records[index], entry, seq, groups, table: tables[0] ?? [], end, alone };
   const chosen = next(at);
   if (log.header.engine.strategy === "none" && entry.samples)
     return [...chosen, part("sentence.plain.none", { n: entry.token_ids.length })];
@@ -118,7 +122,7 @@ function prefill({ log, record, entry, seq, table, end, alone }) {
 }
 
 /** @param {At} at @returns {Part[]} */
-function decode({ log, record, entry, seq, table, end }) {
+function decode({ log, record, entry, seq, groups, table, end }) {
   const place = slotOf(table, log.stateAt(record.index).block_size, end - 1);
   const values = {
     token: labelText(tokenLabels(seq.token_bytes)[end - 1]),
@@ -130,7 +134,7 @@ function decode({ log, record, entry, seq, table, end }) {
     (op) => op.type === "allocate" && op.seq_id === entry.seq_id && op.block_id === place?.block,
   );
   const copied = (record.ops ?? []).some((op) => op.type === "copy" && op.dst === place?.block); // told by itself
-  const others = log.groups.slice(1).map(({ layers }) => {
+  const others = groups.slice(1).map(({ layers }) => {
     const keys = keysRead(log, entry.context_len, layers);
     return part("group.also_keys", { layers, keys, blocks: blocksRead(log, entry.context_len, layers) });
   });

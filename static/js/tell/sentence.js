@@ -4,6 +4,7 @@
 import { visibleKeys } from "../core/attention.js";
 import { heldIn, policyOf } from "../core/groups.js";
 import { blockSize } from "../core/header.js";
+import { ownAtCompute } from "../core/instances.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";
 import { partsWhere } from "../core/operations.js";
@@ -12,16 +13,18 @@ import { inRegister } from "./operations.js";
 /**
  * @typedef {import("../core/telling.js").Part} Part
  * @typedef {import("../core/log.js").TraceLog} Log
+ * @typedef {import("../core/instances.js").Own} Own
  * @typedef {import("../core/trace.js").Op} Op
  * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
  * @typedef {import("../core/trace.js").StepRecord} StepRecord
  * @typedef {import("./operations.js").Register} Register
  */
 
-const RARE = new Set(["preempt", "fork", "copy", "choose", "adjust"]); // said before what is computed, each by itself
-const OF_BLOCKS = ["evict", "swap_in", "load"]; // said there too, all of a type at once
+// said before what is computed, each by itself
+const RARE = new Set(["lost", "transfer_failed", "send", "expire", "preempt", "fork", "copy", "choose", "adjust"]);
+const OF_BLOCKS = ["evict", "swap_in", "load", "receive"]; // said there too, all of a type at once
 const OF_BLOCKS_LAST = ["release", "store"]; // all of a type at once, after it
-const LAST = new Set(["defer", "finish", "rank"]); // said after it
+const LAST = new Set(["arrive", "await", "defer", "finish", "hold", "rank"]); // said after it
 
 /**
  * The texts of record `index` with their values, the shown sequence first. `inWords` writes them.
@@ -69,8 +72,8 @@ function entrySentences(log, index, record, entry) {
   const seq = state.sequences.get(entry.seq_id);
   if (!seq) return [];
   const size = state.block_size;
-  const tables = log.tablesAtCompute(index, entry.seq_id) ?? [];
-  const table = tables[0] ?? []; // of the layers that see most
+  const own = ownAtCompute(log, index, entry.seq_id);
+  const table = own.tables[0] ?? []; // of the layers that see most
   const count = entry.token_ids.length;
   const end = entry.start + count;
   /** @type {Part[]} */
@@ -85,10 +88,7 @@ function entrySentences(log, index, record, entry) {
     const resumed = seq.num_preemptions > 0;
     const key = !entry.samples ? "sentence.chunk" : resumed ? "sentence.resumed" : "sentence.prefill";
     const values = { step: record.step, n: count, seq_id: entry.seq_id, from: entry.start, to: end - 1 };
-    sentences.push(
-      [key, { ...values, blocks: ids.length, block_ids: ids }],
-      ...alsoBlocks(log, tables, entry.start, end),
-    );
+    sentences.push([key, { ...values, blocks: ids.length, block_ids: ids }], ...alsoBlocks(log, own, entry.start, end));
   } else {
     const place = slotOf(table, size, end - 1);
     const keys = keysRead(log, entry.context_len);
@@ -103,7 +103,7 @@ function entrySentences(log, index, record, entry) {
         slot: place?.offset ?? "–",
       },
     ]);
-    for (const [group, place] of otherPlaces(log, tables, end - 1)) {
+    for (const [group, place] of otherPlaces(log, own, end - 1)) {
       const seen = keysRead(log, entry.context_len, group.layers);
       sentences.push([
         "group.also_decode",
@@ -132,20 +132,20 @@ function entrySentences(log, index, record, entry) {
 
 /**
  * The block groups after the first that have a slot for `position`.
- * @param {Log} log @param {number[][]} tables @param {number} position
+ * @param {Log} log @param {Own} own @param {number} position
  * @returns {[group: import("../core/groups.js").Group, place: import("../core/metrics.js").Slot][]}
  */
-function otherPlaces(log, tables, position) {
+function otherPlaces(log, { groups, tables }, position) {
   const places = tables.map((table) => slotOf(table, blockSize(log.header), position));
-  return places.flatMap((place, at) => (at && place ? [[log.groups[at], place]] : []));
+  return places.flatMap((place, at) => (at && place ? [[groups[at], place]] : []));
 }
 
 /**
  * Where the key and value of `position` went in the block groups after the first.
- * @param {Log} log @param {number[][]} tables @param {number} position @returns {Part[]}
+ * @param {Log} log @param {Own} own @param {number} position @returns {Part[]}
  */
-export function alsoSlot(log, tables, position) {
-  return otherPlaces(log, tables, position).map(([{ layers }, place]) => [
+export function alsoSlot(log, own, position) {
+  return otherPlaces(log, own, position).map(([{ layers }, place]) => [
     "group.also",
     { layers, block: place.block, slot: place.offset },
   ]);
@@ -153,13 +153,13 @@ export function alsoSlot(log, tables, position) {
 
 /**
  * The same of the positions [start, end).
- * @param {Log} log @param {number[][]} tables @param {number} start @param {number} end @returns {Part[]}
+ * @param {Log} log @param {Own} own @param {number} start @param {number} end @returns {Part[]}
  */
-export function alsoBlocks(log, tables, start, end) {
+export function alsoBlocks(log, { groups, tables }, start, end) {
   const size = blockSize(log.header);
   const parts = tables.map((table) => heldIn(table.slice(Math.floor(start / size), Math.ceil(end / size))));
   return parts.flatMap((ids, group) =>
-    group ? [["group.also_blocks", { layers: log.groups[group].layers, n: ids.length, block_ids: ids }]] : [],
+    group ? [["group.also_blocks", { layers: groups[group].layers, n: ids.length, block_ids: ids }]] : [],
   );
 }
 

@@ -12,6 +12,7 @@ from engine.cluster.cluster import Cluster
 from engine.cluster.local import LocalInstance
 from engine.config import EngineConfig, SamplingParams
 from engine.intake import RequestSpec
+from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.trace.state import State, held_blocks, memory_figures
 
@@ -84,10 +85,10 @@ def ask(prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> Re
     return RequestSpec(prompt, sampling, **more)
 
 
-def log_of_everything(model: LoadedModel, path: Path) -> None:
+def log_of_everything(model: LoadedModel, path: Path, capture: CaptureRequest | None = None) -> None:
     """Several instances with transfers, hits, a failed transfer, and two that are lost and come again."""
     config = EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2)
-    cluster = cluster_of(model, config, Shape(prefill=1, decode=1, mixed=1), log_path=path, lease=1.0)
+    cluster = cluster_of(model, config, Shape(prefill=1, decode=1, mixed=1), log_path=path, capture=capture, lease=1.0)
     prompts = [[first + i for i in range(17)] for first in (10, 10, 40, 70)]
     cluster.submit([ask(prompt) for prompt in prompts])
     for _ in range(6):

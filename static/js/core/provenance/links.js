@@ -1,6 +1,6 @@
 // Links that several provenance chains have: slot, block, table, bytes, request. Pure.
 
-import { groupOf } from "../groups.js";
+import { groupOf, hasSiblings } from "../groups.js";
 import { tokenLabels } from "../labels.js";
 import { kvTerms } from "../metrics.js";
 import { sequenceOf } from "../operation_kinds.js";
@@ -11,8 +11,7 @@ import { sequenceOf } from "../operation_kinds.js";
  * What a link says of the group that it is about: its layers, where there is more than one group.
  * @param {{log: At["log"]}} at @param {number} group
  */
-export const inGroup = ({ log }, group) =>
-  group >= 0 && log.groups.length > 1 ? { layers: log.groups[group].layers } : {};
+export const inGroup = ({ log }, group) => (hasSiblings(log.groups, group) ? { layers: log.groups[group].layers } : {});
 
 /** @param {import("../state.js").Sequence} seq @param {number} position */
 export const token = (seq, position) => ({
@@ -103,7 +102,7 @@ export function ownersOf({ state }, block) {
  * @param {At} at @param {number} slots @param {number} [group] @returns {import("./types.js").LinkOf<"bytes">}
  */
 export function bytesLink(at, slots, group = -1) {
-  const terms = kvTerms(at.log.header, at.log.groups.length > 1 ? at.log.groups[group] : null);
+  const terms = kvTerms(at.log.header, hasSiblings(at.log.groups, group) ? at.log.groups[group] : null);
   return {
     kind: "bytes",
     fidelity: "derived",

@@ -34,7 +34,7 @@ export function ofPosition(at, seqId, position, query) {
     ...goTo(record),
   });
   const tables = at.log.tablesAtCompute(at.index, seqId) ?? seq.block_tables;
-  const group = groupOfLayer(at.log.groups, at.layer);
+  const group = groupOfLayer(at.log.groups, at.layer, seq.instance);
   const placeIn = (/** @type {number[]} */ table) =>
     position < filled ? slotOf(table, at.state.block_size, position) : null;
   const place = placeIn(tables[group]);

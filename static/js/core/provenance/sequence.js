@@ -2,6 +2,7 @@
 
 import { heldBy, heldIn } from "../groups.js";
 import { lastOf, sequenceHistory } from "../history.js";
+import { ownGroups } from "../instances.js";
 import { kindOf } from "../operation_kinds.js";
 import { partsWhere } from "../operations.js";
 import { bytesLink, goTo, inGroup, lifeEvent, requestLink } from "./links.js";
@@ -47,7 +48,8 @@ export function ofSequence(at, id) {
       select: { record: outside.record, op: outside.at },
     });
   const shared = heldBy(seq).filter((block) => at.state.blocks[block].ref_count > 1);
-  seq.block_tables.forEach((table, group) => {
+  for (const group of ownGroups(at.log.groups, seq.instance)) {
+    const table = seq.block_tables[group];
     const held = heldIn(table);
     links.push({
       kind: "blocks",
@@ -58,7 +60,7 @@ export function ofSequence(at, id) {
       shared: shared.filter((block) => held.includes(block)),
     });
     links.push(bytesLink(at, held.length * at.state.block_size, group));
-  });
+  }
   links.push({
     kind: "life",
     fidelity: "captured",

@@ -1,7 +1,7 @@
 // KV memory in numbers: used, reserved, wasted, cached, free; both usage figures; paged against reserved in one piece.
 
 import { counterfactual } from "../../core/counterfactual.js";
-import { bytesIfAllKept, capacityBytes, figuresByGroup } from "../../core/groups.js";
+import { bytesIfAllKept, capacityBytes, figuresByGroup, hasSiblings } from "../../core/groups.js";
 import { memoryFigures } from "../../core/state.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -32,7 +32,8 @@ export function Figures() {
   const waste = m.bytes_held - m.bytes_used;
   const groups = now.block_groups;
   const total = capacityBytes(groups, m.block_size);
-  const token = groups.length > 1 ? "bytes per token" : `${grouped(perToken)} B`; // of each block group's layers
+  const several = hasSiblings(groups, 0);
+  const token = several ? "bytes per token" : `${grouped(perToken)} B`; // of each block group's layers
   /** @param {number} n */
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
   return html`<section class="figures" id="memory-figures">
@@ -41,7 +42,7 @@ export function Figures() {
     <${Bars} header=${header} now=${now} m=${m} total=${total} />
     <dl class="figure-list num">
       <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used}
-        note=${t(groups.length > 1 ? "group.slots" : "memory.tokens", { n: grouped(m.tokens_held) })}
+        note=${t(several ? "group.slots" : "memory.tokens", { n: grouped(m.tokens_held) })}
         formula=${`tokens_held · ${token}`} />
       <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)}
         formula=${`blocks_held · block_size · ${token}`} />
@@ -180,7 +181,7 @@ function Bars({ header, now, m, total }) {
  */
 function keptText(header, now, m, kept) {
   return t("group.kept.tip", {
-    held: figuresByGroup(now)[0].blocks_held,
+    held: kept / (m.block_size * header.kv_bytes_per_token),
     layers: layersText(now.block_groups[0].layers),
     size: m.block_size,
     token: grouped(header.kv_bytes_per_token),

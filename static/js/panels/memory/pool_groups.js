@@ -1,12 +1,12 @@
 // Titles of the pool's block groups, where there are several: whose blocks these are, how many are held, and how many
 // bytes.
 
-import { figuresByGroup, groupOfLayer } from "../../core/groups.js";
+import { figuresByGroup } from "../../core/groups.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { layer } from "../../state/store.js";
-import { allLayers, groupName, keysText } from "../../tell/groups.js";
+import { layer, log } from "../../state/store.js";
+import { allLayers, groupTitle, keysText } from "../../tell/groups.js";
 import { bytesText, grouped, t } from "../../tell/words.js";
 
 /**
@@ -23,15 +23,13 @@ import { bytesText, grouped, t } from "../../tell/words.js";
 export function GroupTitles({ now, tops }) {
   const { block_groups: groups, block_size: size } = now;
   const figures = figuresByGroup(now);
-  const shown = groupOfLayer(groups, layer.value);
+  const nameOf = (/** @type {number} */ i) => groupTitle(log.value?.header, groups, i);
+  const classOf = (/** @type {Group} */ { layers }) => `pool-group${layers.includes(layer.value) ? " shown" : ""}`;
   return tops.map(
-    (
-      top,
-      i,
-    ) => html`<p class=${i === shown ? "pool-group shown" : "pool-group"} data-group=${i} style=${{ top: `${top}px` }}
+    (top, i) => html`<p class=${classOf(groups[i])} data-group=${i} style=${{ top: `${top}px` }}
       onPointerMove=${stop} onClick=${stop}>
       <span class="group-name"
-        title=${`${allLayers(groups[i].layers)} · ${keysText(groups[i])}`}>${groupName(groups[i])}</span>
+        title=${`${allLayers(groups[i].layers)} · ${keysText(groups[i])}`}>${nameOf(i)}</span>
       <span class="group-held num" tabindex="0" data-held=${figures[i].blocks_held}
         ...${tips(() => lines(groups[i], figures[i], size))}>
         ${t("group.held", {

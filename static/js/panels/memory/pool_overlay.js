@@ -1,7 +1,7 @@
 // Over the map: lines from block tables to blocks, and what travels: out of the free queue, back to it, from block to
 // block.
 
-import { groupOf, groupOfLayer, ownersByBlock, RELEASED } from "../../core/groups.js";
+import { groupOf, ownersByBlock, RELEASED } from "../../core/groups.js";
 import { prepare, roundRect, usePainter } from "../../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -110,13 +110,12 @@ function elementBox({ map, origin }, selector) {
  */
 function wantedLines(now, shared) {
   const lit = connected.value;
-  const shown = groupOfLayer(now.block_groups, layer.value);
   /** @type {Line[]} */
   const all = [];
   for (const seq of now.sequences.values()) {
     const own = lit?.seqs.has(seq.seq_id);
     seq.block_tables.forEach((table, group) => {
-      if (!lit && group !== shown) return;
+      if (!lit && !now.block_groups[group].layers.includes(layer.value)) return;
       table.forEach((block, logical) => {
         if (block !== RELEASED && (!lit || (own && lit.blocks.has(block))))
           all.push({ seq: seq.seq_id, group, logical, block, strong: Boolean(lit) });

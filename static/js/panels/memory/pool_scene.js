@@ -101,7 +101,8 @@ export const reads = computed(() => {
   if (!run || !now) return found;
   for (const entry of record.value?.batch ?? []) {
     const row = attentionRow(run, drawnIndex.value, entry.seq_id, layer.value, head.value, entry.context_len - 1);
-    const table = run.tablesAtCompute(drawnIndex.value, entry.seq_id)?.[groupOfLayer(run.groups, layer.value)];
+    const group = groupOfLayer(run.groups, layer.value, now.sequences.get(entry.seq_id)?.instance ?? 0);
+    const table = run.tablesAtCompute(drawnIndex.value, entry.seq_id)?.[group];
     if (!row || !table) continue;
     for (let i = 0; i < row.weights.length; i++) {
       const place = slotOf(table, now.block_size, row.keyStart + i);

@@ -2,9 +2,9 @@
 
 import { groupOf, ownersByBlock } from "../../core/groups.js";
 import { labelText } from "../../core/labels.js";
-import { drawnIndex, looksBack, sequenceView } from "../../state/store.js";
+import { drawnIndex, log, looksBack, sequenceView } from "../../state/store.js";
 import { hashText } from "../../tell/chain.js";
-import { groupName } from "../../tell/groups.js";
+import { groupTitle } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { labelAt } from "./pool_paint.js";
 
@@ -23,7 +23,8 @@ import { labelAt } from "./pool_paint.js";
 export function describeBlock(now, block, places) {
   const groups = now.block_groups;
   const lines = [t("pool.block", { id: block.block_id })];
-  if (groups.length > 1) lines.push(groupName(groups[groupOf(groups, block.block_id)]));
+  const of = groupTitle(log.value?.header, groups, groupOf(groups, block.block_id));
+  if (of) lines.push(of);
   const place = places.get(block.block_id);
   if (block.ref_count > 0)
     lines.push(

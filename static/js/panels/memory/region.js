@@ -22,7 +22,7 @@ export function Region() {
   const now = state.value;
   if (!now) return html`<div class="region-map"></div>`;
   const parts = partsOf(now);
-  const holes = holesOf(now.blocks, now.block_groups[0]);
+  const holes = allHoles(now);
   const { free, largest } = fragmentation(holes);
   const refused = record.value?.ops?.flatMap((op) =>
     op.type === "defer" && op.reason === "fragmented" ? [op] : [],
@@ -56,14 +56,17 @@ export function Region() {
 export function partsOf(now) {
   /** @type {Part[]} */
   const pieces = [...now.sequences.values()].flatMap((sequence) => {
-    const [table] = sequence.block_tables;
-    if (!table.length) return [];
+    const table = sequence.block_tables.find(({ length }) => length > 0);
+    if (!table) return [];
     const filled = sequence.num_computed_tokens / now.block_size;
     return [{ block_id: table[0], num_blocks: table.length, seq: sequence.seq_id, filled }];
   });
-  const holes = holesOf(now.blocks, now.block_groups[0]).map((hole) => ({ ...hole, seq: null, filled: 0 }));
+  const holes = allHoles(now).map((hole) => ({ ...hole, seq: null, filled: 0 }));
   return [...pieces, ...holes].sort((a, b) => a.block_id - b.block_id);
 }
+
+/** Those of each instance's pool: no piece lies in two. @param {State} now */
+const allHoles = (now) => now.block_groups.flatMap((group) => holesOf(now.blocks, group));
 
 /** @param {{part: Part, first: boolean, style: {width: string}, size: number, largest: number}} props */
 function PartView({ part, first, style, size, largest }) {

@@ -1,7 +1,7 @@
 // The block tables of each sequence, one for each block group: logical block -> physical block. And the CPU store,
 // where swapped-out blocks wait.
 
-import { groupOfLayer, RELEASED } from "../../core/groups.js";
+import { RELEASED } from "../../core/groups.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Swatch } from "../../kit/swatch.js";
@@ -52,7 +52,7 @@ function TableRow({ now, seq, table, at }) {
   const name = t("sequence.name", { id });
   const groups = now.block_groups;
   const group = groups.length > 1 ? groups[at] : null;
-  const weight = group && at !== groupOfLayer(groups, layer.value) ? " other" : "";
+  const weight = group && !group.layers.includes(layer.value) ? " other" : "";
   const point = () => (hovered.value = { seq: id });
   const leave = () => (hovered.value = null);
   return html`<div class=${`table-row${id === shownSeq.value ? " shown" : ""}${group ? " grouped" : ""}${weight}`}

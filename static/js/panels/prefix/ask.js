@@ -10,7 +10,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { canTokenize, tokensOf } from "../../net/commands.js";
-import { log, numRecords, state } from "../../state/store.js";
+import { log, numRecords, shownSeq, state } from "../../state/store.js";
 import { grouped, sentences, t } from "../../tell/words.js";
 
 const WAIT = 250; // ms without a letter before the server is asked
@@ -27,8 +27,17 @@ const PROMPT_TEXT = 28; // characters of a prompt beside its request's name
  */
 export const asked = signal(null);
 
-/** The prefix cache as it is drawn. */
-export const tree = computed(() => (log.value && state.value ? prefixTree(log.value, state.value) : null));
+/**
+ * The instance whose cache is wanted; null: that of the sequence on stage.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<number | null>}
+ */
+export const wanted = signal(null);
+/** The instance whose cache is drawn. */
+export const whose = computed(() => wanted.value ?? state.value?.sequences.get(shownSeq.value ?? -1)?.instance ?? 0);
+
+/** Its prefix cache as it is drawn. */
+export const tree = computed(() => (log.value && state.value ? prefixTree(log.value, state.value, whose.value) : null));
 
 /**
  * What the cache has of it; null while nothing is asked.

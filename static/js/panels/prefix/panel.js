@@ -2,10 +2,11 @@
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
 import { log, state } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
-import { Answer, Ask, tree } from "./ask.js";
+import { Answer, Ask, tree, wanted, whose } from "./ask.js";
 import { isPrivate } from "./row_facts.js";
 import { Tree } from "./tree.js";
 
@@ -22,9 +23,25 @@ export function Panel() {
         reusable: grouped(cache.reusable),
         n: cache.held + cache.reusable,
       })}</span>
+      <${Whose} instances=${now.header.instances ?? []} />
       ${isPrivate() ? null : html`<${Ask} />`}
     </header>
     ${isPrivate() ? html`<p class="hint">${t("prefix.private")}</p>` : html`<${Answer} />`}
     ${cache.byHash.size ? html`<${Tree} />` : html`<p class="hint">${t("prefix.empty", { size: at.block_size })}</p>`}
   </div>`;
+}
+
+/**
+ * Each of several instances has a prefix cache of its own; this chooses one.
+ *
+ * @param {{instances: import("../../core/trace.js").InstanceFacts[]}} props
+ */
+function Whose({ instances }) {
+  if (instances.length < 2) return null;
+  return html`<select id="prefix-instance" aria-label=${t("prefix.instance")} title=${t("prefix.instance")}
+    onChange=${withValue((at) => (wanted.value = Number(at)))}>
+    ${instances.map(
+      ({ name }, at) => html`<option key=${name} value=${at} selected=${at === whose.value}>${name}</option>`,
+    )}
+  </select>`;
 }

@@ -2,6 +2,7 @@
 // lane is the log of one run of one sequence. Pure.
 
 import { heldIn } from "../../core/groups.js";
+import { unfinished } from "../../core/instances.js";
 import { bytesMoved, stepSeconds } from "../../core/metrics.js";
 import { stepRecords } from "../../runs/steps.js";
 import { align, sequencesAt } from "../../runs/tokens.js";
@@ -33,7 +34,7 @@ export function laneAt(log, step) {
   const index = records[Math.min(step, records.length) - 1];
   const lane = {
     step: Math.min(step, records.length),
-    finished: step >= records.length && log.length > 0 && log.tail.waiting.length + log.tail.running.length === 0,
+    finished: step >= records.length && log.length > 0 && unfinished(log.tail) === 0,
     ...totals(log, Math.min(step, records.length)),
     computed: 0,
     flops: 0,

@@ -1,9 +1,11 @@
 // A request's time as a bar: queued, prefill, decode, preempted. A point of it leads to its record.
 
 import { jumpTo } from "../../control/playback.js";
-import { lanesOf } from "../../core/lanes.js";
+import { instanceName } from "../../core/instances.js";
 import { engineTime } from "../../core/metrics.js";
+import { isShared } from "../../core/parts.js";
 import { barOf } from "../../core/request_phases.js";
+import { lanesOfParts } from "../../core/requests.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -22,7 +24,7 @@ import { grouped, secondsText, t } from "../../tell/words.js";
  */
 
 const SHORT = 0.04; // of the run
-const PHASES = /** @type {const} */ (["waiting", "prefill", "decode", "preempted"]);
+const PHASES = /** @type {const} */ (["waiting", "prefill", "receiving", "decode", "preempted"]);
 
 /**
  * What the bars of `rows` show: the run from the first that came to the last that ended, or, `own`, as long as the
@@ -51,17 +53,17 @@ export function areShort(/** @type {readonly Row[]} */ rows) {
 /** @param {{row: Row, scale: Scale, width: number, high: number}} props px */
 export function Bar({ row, scale, width, high }) {
   const now = log.value;
-  const lane = now && lanesOf(now).byId.get(row.seq);
+  const lanes = now ? lanesOfParts(now, row.parts) : [];
   const from = scale.from + (scale.own ? row.begin : 0);
   const to = scale.to + (scale.own ? row.begin : 0);
   const ref = usePainter(
     () => [themeVersion.value, numRecords.value, viewIndex.value],
     (box) => {
       const canvas = box.querySelector("canvas");
-      if (!canvas || !now || !lane) return;
+      if (!canvas || !now) return;
       const c = prepare(canvas, width, high);
       const palette = colours();
-      for (const { phase, x, width: wide } of barOf(now, lane, from, to, width))
+      for (const { phase, x, width: wide } of barOf(now, lanes, from, to, width))
         paintRun(c, palette, { kind: phase, tokens: "" }, x, 2, Math.max(1, wide), {
           cell: Math.max(1, wide),
           row: high - 4,
@@ -74,41 +76,45 @@ export function Bar({ row, scale, width, high }) {
   );
   /** @param {MouseEvent} event */
   const at = (event) => {
-    if (!now || !lane) return null;
+    if (!now) return null;
     const { x } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
-    return barOf(now, lane, from, to, width).findLast((segment) => segment.x <= x) ?? null;
+    return barOf(now, lanes, from, to, width).findLast((segment) => segment.x <= x) ?? null;
   };
   /** @param {PointerEvent} event */
   const point = (event) => {
     const segment = at(event);
-    if (segment && now) tipAt(event.clientX, event.clientY, [segmentText(now, segment)]);
+    if (segment) tipAt(event.clientX, event.clientY, [segmentText(segment)]);
   };
   /** @param {MouseEvent} event */
   const go = (event) => {
     const segment = at(event);
     if (!segment) return;
     event.stopPropagation();
-    settings.seq.value = row.seq;
+    settings.seq.value = segment.seq;
     jumpTo(segment.from);
   };
   return html`<span class="request-bar" ref=${ref} style=${{ width: `${width}px`, height: `${high}px` }}
     onPointerMove=${point} onPointerLeave=${hideTip} onClick=${go}><canvas aria-hidden="true"></canvas></span>`;
 }
 
-/** @param {import("../../core/metrics.js").Log} now @param {Segment} segment */
-function segmentText(now, { phase, from, to }) {
-  const seconds = engineTime(now, to) - engineTime(now, from - 1);
-  return t("requests.segment", {
+/** @param {Segment} segment */
+function segmentText({ phase, from, to, begin, end, seq }) {
+  const text = t("requests.segment", {
     phase: t(`lane.${phase}`),
-    seconds: secondsText(seconds),
+    seconds: secondsText(end - begin),
     from: grouped(from + 1),
     to: grouped(to + 1),
   });
+  const now = log.peek();
+  const at = now ? instanceName(now.header, now.tail.sequences.get(seq)?.instance ?? 0) : "";
+  return at ? t("requests.segment.at", { instance: at, text }) : text;
 }
 
 /** What the kinds look like. */
 export const Legend = () =>
-  html`<ul class="bar-legend">${PHASES.map((kind) => html`<${Key} key=${kind} kind=${kind} />`)}</ul>`;
+  html`<ul class="bar-legend">${PHASES.filter((kind) => kind !== "receiving" || (log.value && isShared(log.value))).map(
+    (kind) => html`<${Key} key=${kind} kind=${kind} />`,
+  )}</ul>`;
 
 /** @param {{kind: string}} props */
 function Key({ kind }) {

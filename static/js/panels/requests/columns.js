@@ -2,11 +2,11 @@
 
 import { html } from "../../kit/html.js";
 import { Swatch } from "../../kit/swatch.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
+import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 
 /**
  * @typedef {import("../../core/requests.js").Row} Row
- * @typedef {Exclude<keyof Row, "seq" | "until">} ColumnName
+ * @typedef {Exclude<keyof Row, "seq" | "parts" | "until">} ColumnName
  * @typedef {{name: ColumnName, width: number, text: (row: Row) => import("../../kit/html.js").Children}} Column
  *   `width`: px
  */
@@ -24,7 +24,7 @@ const some = (name) => (row) => (row[name] ? grouped(row[name]) : "·");
 /** @type {(name: "queue" | "ttft" | "tpot") => (row: Row) => string} */
 const seconds = (name) => (row) => secondsText(row[name]);
 
-/** @type {(name: "lane" | "prefill" | "decode" | "away") => (row: Row) => string} */
+/** @type {(name: "lane" | "prefill" | "moving" | "decode" | "away") => (row: Row) => string} */
 const spent = (name) => (row) => (row[name] ? secondsText(row[name]) : "·");
 
 /** @type {Column[]} */
@@ -39,6 +39,8 @@ const COLUMNS = [
   { name: "lane", width: 58, text: spent("lane") },
   { name: "queue", width: 62, text: seconds("queue") },
   { name: "prefill", width: 58, text: spent("prefill") },
+  { name: "moving", width: 58, text: spent("moving") },
+  { name: "moved", width: 66, text: (row) => bytesText(row.moved) },
   { name: "decode", width: 58, text: spent("decode") },
   { name: "ttft", width: 62, text: seconds("ttft") },
   { name: "tpot", width: 62, text: seconds("tpot") },
@@ -48,9 +50,11 @@ const COLUMNS = [
   { name: "slow", width: 44, text: some("slow") },
   { name: "end", width: 72, text: (row) => t(`story.end.${row.end}`) },
 ];
+/** What most runs have not. @type {ReadonlySet<string>} */
+const RARE = new Set(["client", "lane", "moving", "moved"]);
 /** What goes first where there is no room for all: the story of a request has it, too. */
 const LESS = /** @type {ColumnName[]} */ (
-  "slow lost missed end decode prefill away prompt lane queue tpot begin hit output client".split(" ")
+  "slow lost missed end decode prefill away prompt lane queue tpot begin hit output moving moved client".split(" ")
 );
 /** What stays beside a bar of the request's time that is as wide as can be. @type {ColumnName[]} */
 const BESIDE = ["request", "client", "ttft", "preempted"];
@@ -65,7 +69,7 @@ const BAR = { least: 120, room: 480 }; // px; px of the table from which on ther
  * @returns {{columns: Column[], bar: number}}
  */
 export function layoutFor(width, timeline = false, rows = []) {
-  const told = COLUMNS.filter(({ name }) => !(name === "client" || name === "lane") || rows.some((row) => row[name]));
+  const told = COLUMNS.filter(({ name }) => !RARE.has(name) || rows.some((row) => row[name]));
   if (!timeline) {
     if (width < BAR.room) return { columns: columnsFor(width, told), bar: 0 };
     const columns = columnsFor(width - BAR.least, told);
@@ -95,7 +99,7 @@ export function columnsFor(width, columns = COLUMNS) {
 /**
  * The order that a setting's text names: a column, from its largest on where a minus stands before it.
  * @param {string | null} text
- * @returns {{column: keyof Row, down: boolean}} by default in the order in which they came
+ * @returns {{column: Exclude<keyof Row, "parts">, down: boolean}} by default in the order in which they came
  */
 export function orderOf(text) {
   const name = text?.replace(/^-/, "");

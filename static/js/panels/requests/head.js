@@ -1,5 +1,6 @@
 // What stands above the table of requests: which of them are shown, how their time is, and the table to keep.
 
+import { isShared } from "../../core/parts.js";
 import { MINUTE, ONLY } from "../../core/requests.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -54,7 +55,7 @@ export function Head({ found, all, wide, shown, show }) {
       found.length === all.length
         ? t("requests.all", { n: grouped(all.length), count: all.length })
         : t("requests.found", { n: grouped(found.length), all: grouped(all.length) })
-    } <${Fidelity} kind="derived" formula=${t("requests.formula")} /></span>
+    } <${Fidelity} kind="derived" formula=${formulaText()} /></span>
     ${
       isTable
         ? html`<button class="link" id="requests-csv" disabled=${!found.length} title=${t("requests.csv")}
@@ -86,6 +87,9 @@ function turnTo(name, wide, show) {
   timeline.value = name === "timeline";
   return show("table");
 }
+
+/** What clock the seconds are of. */
+const formulaText = () => t(log.value && isShared(log.value) ? "requests.formula.shared" : "requests.formula");
 
 /** The rule by which rows are chosen. */
 const ruleText = () => t(`requests.only.${settings.only.value}.rule`, { seconds: MINUTE });

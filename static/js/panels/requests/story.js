@@ -2,6 +2,7 @@
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
+import { instanceName } from "../../core/instances.js";
 import { kindOf } from "../../core/operation_kinds.js";
 import { storyOf } from "../../core/stories.js";
 import { html } from "../../kit/html.js";
@@ -10,14 +11,15 @@ import { Swatch } from "../../kit/swatch.js";
 import { settings } from "../../state/settings.js";
 import { log, selected, viewIndex } from "../../state/store.js";
 import { tellMoment, tellWaiting } from "../../tell/stories.js";
-import { grouped, secondsText, t } from "../../tell/words.js";
+import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/requests.js").Row} Row */
 
 /** @param {{row: Row, close: () => void}} props */
 export function Story({ row, close }) {
   const now = log.value;
-  const story = now && storyOf(now, row.seq);
+  const stories = now ? row.parts.flatMap((seq) => storyOf(now, seq) ?? []) : [];
+  const story = stories.at(-1);
   if (!now || !story) return null;
   return html`<section class="request-story" aria-labelledby="request-story">
     <header>
@@ -28,9 +30,10 @@ export function Story({ row, close }) {
     </header>
     <p class="request-figures num">${figuresText(row)}</p>
     <ol class="request-life num" tabindex="0" aria-labelledby="request-story">
-      ${story.moments.map(
-        (moment) => html`<${Turn} key=${`${moment.record}/${moment.at}`} ...${{ log: now, moment }}
-        seq=${row.seq} />`,
+      ${stories.map(({ moments, seq }) =>
+        moments.map(
+          (moment) => html`<${Turn} key=${`${moment.record}/${moment.at}`} ...${{ log: now, moment, seq }} />`,
+        ),
       )}
       ${story.waiting ? html`<li class="request-waits">${tellWaiting(story.waiting)}</li>` : null}
     </ol>
@@ -47,6 +50,7 @@ function figuresText(row) {
     ...(row.ttft === null ? [] : [`TTFT ${secondsText(row.ttft)}`]),
     ...(row.tpot === null ? [] : [`TPOT ${secondsText(row.tpot)}`]),
     t("requests.said.phases", { prefill: secondsText(row.prefill), decode: secondsText(row.decode) }),
+    ...(row.moving ? [t("requests.said.moved", { time: secondsText(row.moving), bytes: bytesText(row.moved) })] : []),
     ...(row.away ? [t("requests.said.away", { time: secondsText(row.away) })] : []),
     ...(row.missed === null ? [] : [t("requests.said.missed", { time: secondsText(row.missed) })]),
     ...(row.preempted ? [t("requests.said.preempted", { n: row.preempted, lost: grouped(row.lost) })] : []),
@@ -63,6 +67,7 @@ function figuresText(row) {
 function Turn({ log: now, moment, seq }) {
   const { record, at, step } = moment;
   const { tone } = kindOf(now.records[record].ops?.[at].type ?? "");
+  const instance = instanceName(now.header, now.records[record].instance ?? 0);
   const go = () =>
     batch(() => {
       jumpTo(record);
@@ -72,7 +77,9 @@ function Turn({ log: now, moment, seq }) {
   return html`<li>
     <button class=${`decision ${tone ?? ""}`} aria-current=${viewIndex.value === record ? "step" : undefined}
       onClick=${go}>
-      <span class="request-when">${t("requests.record", { record: grouped(record + 1), step: grouped(step) })}</span>
+      <span class="request-when">${t("requests.record", { record: grouped(record + 1), step: grouped(step) })}${
+        instance ? html` <span class="instance">${instance}</span>` : null
+      }</span>
       <span>${tellMoment(now, moment)}</span>
     </button>
   </li>`;

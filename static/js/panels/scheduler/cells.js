@@ -1,5 +1,6 @@
 // A cell of the lanes in words, and what a click on it does.
 
+import { instanceName } from "../../core/instances.js";
 import { cellAt, marksIn } from "../../core/lanes.js";
 import { settings } from "../../state/settings.js";
 import { goTo, log, select } from "../../state/store.js";
@@ -46,9 +47,12 @@ export function describe(lanes, row, record) {
       t(column.kind === "step" ? "lanes.at_step" : "lanes.at", { name, record: record + 1, step: column.step }),
     );
     const run = cellAt(lane, record);
-    const key = run ? (run.again ? "again" : run.kind) : lane.to !== null && record > lane.to ? "finished" : "none";
+    const beside = run?.kind === "idle" && column.instance !== lane.instance;
+    const kind = beside ? "beside" : run?.again ? "again" : run?.kind;
+    const key = kind ?? (lane.to !== null && record > lane.to ? "finished" : "none");
+    const instance = log.value ? instanceName(log.value.header, column.instance) : "";
     const marks = marksIn(lane, record, record).map(({ mark }) => t(`lanes.${mark}`));
-    lines.push([t(`lanes.cell.${key}`, { n: run?.tokens, again: run?.again }), ...marks].join(" · "));
+    lines.push([t(`lanes.cell.${key}`, { n: run?.tokens, again: run?.again, instance }), ...marks].join(" · "));
   }
   if (!log.value) return lines;
   const { tokens, seqs } = limitsOf(log.value);

@@ -9,7 +9,7 @@ import { log, numRecords } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { paintMark } from "./marks.js";
 
-const KINDS = ["waiting", "prefill", "again", "decode", "idle", "preempted", "swapped"];
+const KINDS = ["waiting", "receiving", "prefill", "again", "decode", "idle", "preempted", "swapped", "holding"];
 
 const MARKS = ["submit", "fork", "hit", "load", "defer", "preempt", "finish", "abort"];
 

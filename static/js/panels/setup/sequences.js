@@ -19,7 +19,7 @@ import { langOf, secondsText, t } from "../../tell/words.js";
 
 const MANY = 6; // from here on the list is filtered by status, and only the shown sequence has its text
 /** @type {Sequence["status"][]} */
-const STATUSES = ["running", "waiting", "preempted", "finished"];
+const STATUSES = ["running", "waiting", "receiving", "preempted", "finished"];
 
 /**
  * The status that is listed, or null for every one.
@@ -70,9 +70,9 @@ function Filter({ all }) {
       ${label} <span class="num">${n}</span>
     </button>`;
   return html`<div class="filters" role="group" aria-label=${t("sequences.filter")}>
-    ${button(null, t("sequences.all"), all.length)} ${STATUSES.map((status) =>
-      button(status, t(`status.${status}`), count(status)),
-    )}
+    ${button(null, t("sequences.all"), all.length)} ${STATUSES.filter(
+      (status) => status !== "receiving" || (log.value?.header.instances?.length ?? 0) > 1,
+    ).map((status) => button(status, t(`status.${status}`), count(status)))}
   </div>`;
 }
 
@@ -86,6 +86,7 @@ function SequenceItem({ seq, brief }) {
   const shown = shownSeq.value === seq.seq_id;
   const alive = seq.status !== "finished" && connection.value === "live" && ownIsShown.value;
   const output = seq.token_ids.length - seq.num_prompt_tokens;
+  const held = state.value?.holding.includes(seq.seq_id);
   const item = useRef(/** @type {HTMLLIElement | null} */ (null));
   const chosen = settings.seq.value === seq.seq_id; // by a click or by a link, which may be far down the list
   useEffect(() => void (chosen && showIn(item.current)), [chosen]);
@@ -94,7 +95,7 @@ function SequenceItem({ seq, brief }) {
       title=${t("sequence.request", { request: seq.request_id })} onClick=${() => (settings.seq.value = seq.seq_id)}>
       <span class="sequence-head">
         <${Swatch} id=${seq.seq_id} /> <b>${name}</b>
-        <span class=${`status ${seq.status}`}>${t(`status.${seq.status}`)}</span>
+        <span class=${`status ${seq.status}`}>${t(`status.${held ? "holding" : seq.status}`)}</span>
         <span class="num">${seq.num_prompt_tokens} + ${output}</span>
       </span>
       <${Progress} seq=${seq} output=${output} />

@@ -1,0 +1,95 @@
+"""Requests whose parts are sequences of several instances: computed on one, gone on with at another.
+
+A request is one, however many instances had it: it begins with its first `submit`, and its tokens are those of the part
+that goes on. What computes its prompt for another instance (`kv_producer`) samples a token that nobody is given. A part
+that was lost with its instance before it had tokens is followed by another one. `static/js/core/parts.js` mirrors this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.trace.events import Finish, Fork, Lost, Op, Sample, Submit
+from engine.trace.halves import plain_id
+from engine.trace.records import Header
+
+
+@dataclass(slots=True)
+class _Open:
+    """A request that is not over."""
+
+    request_id: str
+    part: int  # the sequence that it was submitted as last
+    alive: set[int] = field(default_factory=set)  # sequences of that part
+    has_tokens: bool = False
+
+
+class RequestParts:
+    """Which sequences are parts of one request; `read` operation by operation. Of one instance each is by itself."""
+
+    def __init__(self, header: Header) -> None:
+        self.is_shared = len(header.instances) > 1
+        self._open: dict[str, _Open] = {}
+        self._of: dict[int, _Open] = {}  # by sequence that is not over
+        self._producers: set[int] = set()  # sequences
+        self._instances: dict[int, int] = {}  # of sequences that are not over
+
+    def is_producer(self, seq_id: int) -> bool:
+        """Whether another instance goes on with it."""
+        return seq_id in self._producers
+
+    def request_id(self, op: Submit) -> str:
+        """Of the request that a submission stands for."""
+        if self.is_shared and op.kv_role == "kv_producer":
+            return plain_id(op.request_id)
+        return op.request_id
+
+    def read(self, op: Op, instance: int) -> tuple[int | None, list[int]]:
+        """The next operation, of a record of this instance.
+
+        Returns the part before the one that is submitted (None: it is the first, or nothing is), and the sequences that
+        end with a `lost`.
+        """
+        if not self.is_shared:
+            return None, []
+        match op:
+            case Submit():
+                return self._submit(op, instance), []
+            case Fork() if op.parent_seq_id in self._of:
+                request = self._of[op.seq_id] = self._of[op.parent_seq_id]
+                request.alive.add(op.seq_id)
+                self._instances[op.seq_id] = instance
+            case Sample() if op.seq_id in self._of and op.seq_id not in self._producers:
+                self._of[op.seq_id].has_tokens = True
+            case Finish() if op.seq_id in self._of:
+                goes_on = op.seq_id in self._producers and op.reason != "abort"
+                self._end(op.seq_id, goes_on)
+            case Lost():
+                gone = [seq_id for seq_id, where in self._instances.items() if where == instance]
+                for seq_id in gone:
+                    self._end(seq_id, seq_id in self._producers or not self._of[seq_id].has_tokens)
+                return None, gone
+            case _:
+                pass
+        return None, []
+
+    def _submit(self, op: Submit, instance: int) -> int | None:
+        request_id = self.request_id(op)
+        request, before = self._open.get(request_id), None
+        if request is None or request.alive:
+            request = self._open[request_id] = _Open(request_id, op.seq_id)
+        else:
+            before, request.part = request.part, op.seq_id
+        request.alive = {op.seq_id}
+        self._of[op.seq_id] = request
+        self._instances[op.seq_id] = instance
+        if op.kv_role == "kv_producer":
+            self._producers.add(op.seq_id)
+        return before
+
+    def _end(self, seq_id: int, goes_on: bool) -> None:
+        request = self._of.pop(seq_id)
+        del self._instances[seq_id]
+        request.alive.discard(seq_id)
+        if not request.alive and not goes_on and self._open.get(request.request_id) is request:
+            del self._open[request.request_id]
