@@ -15,6 +15,7 @@ from engine.trace.events import (
     Adjust,
     Admit,
     Allocate,
+    Arrive,
     Copy,
     Evict,
     Finish,
@@ -30,9 +31,11 @@ from engine.trace.events import (
     Submit,
     SwapIn,
     SwapOut,
+    TransferFailed,
 )
 from engine.trace.figures import step_seconds
 from engine.trace.geometry import geometry
+from engine.trace.parts import RequestParts
 from engine.trace.records import Header, Memory, StepRecord
 
 SOURCE_OF: dict[Medium, str] = {"cpu": "host", "disk": "disk"}  # vLLM's words
@@ -53,6 +56,8 @@ class Fold:
         self._tally = tally
         self._block_size = geometry(header).block_size
         self._sequences: dict[int, SequenceTimes] = {}  # unfinished
+        self._parts = RequestParts(header)
+        self._before: dict[int, SequenceTimes] = {}  # that were gone on with elsewhere, or will be
         self._residencies = Residencies()
         self._ended: list[RequestTimes] = []
         self._at = self._began = 0.0  # of the record that is read: its end, and where its step began
@@ -60,6 +65,7 @@ class Fold:
             Submit: self._submit, Lookup: self._lookup, LookupExternal: self._lookup_external, Admit: self._admit,
             Fork: self._fork, Sample: self._sample, Load: self._load, Store: self._store,
             Allocate: self._allocate, Share: self._share, Evict: self._evict, Copy: self._copy, Preempt: self._preempt,
+            Arrive: self._arrive, TransferFailed: self._transfer_failed,
             SwapOut: self._swap_out, SwapIn: self._swap_in, Adjust: self._adjust, Finish: self._finish,
         }  # fmt: skip
 
@@ -73,6 +79,12 @@ class Fold:
             self._at = record.timing.at
             self._began = record.timing.at - step_seconds(record.timing)
             for op in record.ops:
+                before, lost = self._parts.read(op, record.instance)
+                for seq_id in lost:
+                    self._lose(seq_id)
+                if isinstance(op, Submit) and before in self._before:
+                    self._go_on(op, self._before.pop(before))
+                    continue
                 take = self._take.get(type(op))
                 if take is not None:
                     take(op)
@@ -88,7 +100,7 @@ class Fold:
 
     def _submit(self, op: Submit) -> None:
         request = RequestTimes(
-            request_id=op.request_id,
+            request_id=self._parts.request_id(op),
             model_name=self.model_name,
             arrival=self._at - op.waited,
             queued=self._at,
@@ -137,7 +149,9 @@ class Fold:
     def _admit(self, op: Admit) -> None:
         sequence = self._sequences[op.seq_id]
         self._moves(sequence, runs=True)
-        if sequence.scheduled is None:
+        if sequence.scheduled is None and sequence.request.scheduled is not None:
+            sequence.scheduled = sequence.request.scheduled  # a later part: what it has was computed for it, not found
+        elif sequence.scheduled is None:
             sequence.scheduled = sequence.request.scheduled = self._began
             cached = op.num_cached_tokens + op.num_external_tokens
             sequence.request.num_cached_tokens = cached
@@ -156,6 +170,9 @@ class Fold:
     def _sample(self, op: Sample) -> None:
         sequence, tally = self._sequences[op.seq_id], self._tally
         request = sequence.request
+        if self._parts.is_producer(op.seq_id):  # nobody is given that token
+            request.prefilled = self._at
+            return
         tally.add(names.GENERATION_TOKENS)
         if request.first_token is None:
             self._prefilled(request)
@@ -215,9 +232,42 @@ class Fold:
         for seq_id in op.seq_ids:
             self._sequences[seq_id].request.max_tokens = op.max_tokens
 
+    def _go_on(self, op: Submit, before: SequenceTimes) -> None:
+        """The next part of a request, which began with its first one."""
+        self.num_waiting += 1
+        later = SequenceTimes(before.request, num_computed_tokens=before.num_computed_tokens)
+        later.num_preemptions = before.num_preemptions
+        self._sequences[op.seq_id] = later
+
+    def _lose(self, seq_id: int) -> None:
+        """Its instance has ended; another part may follow."""
+        self.num_running -= self._sequences[seq_id].runs
+        self.num_waiting -= not self._sequences[seq_id].runs
+        sequence = self._before[seq_id] = self._sequences.pop(seq_id)
+        if seq_id in self._parts.left_open:
+            return
+        del self._before[seq_id]
+        sequence.request.num_alive -= 1
+        sequence.request.reasons.append("error")
+        self._tally.add(names.SUCCESS, 1, "error")
+        if not sequence.request.num_alive:
+            self._over(sequence.request)
+
+    def _arrive(self, op: Arrive) -> None:
+        self._tally.add(names.TRANSFERRED, op.num_bytes)
+        self._tally.observe(names.TRANSFER_TIME, op.ended - op.began)
+
+    def _transfer_failed(self, op: TransferFailed) -> None:
+        self._tally.add(names.FAILED_TRANSFERS, 1, op.reason)
+
     def _finish(self, op: Finish) -> None:
         sequence = self._sequences.pop(op.seq_id)
         request = sequence.request
+        if self._parts.is_producer(op.seq_id) and op.reason != "abort":
+            self.num_running -= sequence.runs
+            self.num_waiting -= not sequence.runs
+            self._before[op.seq_id] = sequence
+            return
         request.num_alive -= 1
         self.num_running -= sequence.runs
         self.num_waiting -= not sequence.runs
@@ -244,7 +294,7 @@ class Fold:
         tally.observe(names.WAITED, request.queued - request.arrival)
         if scheduled is not None and first is not None and last is not None:
             tally.observe(names.QUEUE, max(0.0, scheduled - request.queued))
-            tally.observe(names.PREFILL, first - scheduled)
+            tally.observe(names.PREFILL, (request.prefilled or first) - scheduled)
             tally.observe(names.DECODE, last - first)
             tally.observe(names.INFERENCE, last - scheduled)
             if tokens > 1:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app.metrics import buckets as b
 from app.metrics.buckets import Buckets
-from engine.trace.events import ExternalVerdict, LookupReason, Medium, PreemptionMode, PreemptReason
+from engine.trace.events import ExternalVerdict, LookupReason, Medium, PreemptionMode, PreemptReason, TransferFault
 
 LABELS = ("model_name", "engine")
 ENGINE = "0"
@@ -136,6 +136,13 @@ COPIES = _counter("kvtheater:blocks_copied", "Blocks copied before a write becau
 SWAPPED = _counter(
     "kvtheater:swapped_bytes", "Bytes moved to the CPU store and back.", ("direction",), _each("out", "in")
 )
+TRANSFERRED = _counter("kvtheater:transferred_bytes", "Bytes of keys and values moved from instance to instance.")
+FAILED_TRANSFERS = _counter(
+    "kvtheater:failed_transfers",
+    "Keys and values of another instance that did not come, by why.",
+    ("reason",),
+    _each(*get_args(TransferFault)),
+)
 
 TTFT = _histogram(
     "vllm:time_to_first_token_seconds",
@@ -153,7 +160,9 @@ QUEUE = _histogram(
     "vllm:request_queue_time_seconds", "From the engine's queue to the step that admitted it.", b.REQUEST_LATENCY
 )
 PREFILL = _histogram(
-    "vllm:request_prefill_time_seconds", "From that step's beginning to the first token.", b.REQUEST_LATENCY
+    "vllm:request_prefill_time_seconds",
+    "From that step's beginning to the first token, or to the end of the prompt where another instance goes on.",
+    b.REQUEST_LATENCY,
 )
 DECODE = _histogram("vllm:request_decode_time_seconds", "From the first token to the last.", b.REQUEST_LATENCY)
 INFERENCE = _histogram("vllm:request_inference_time_seconds", "Prefill and decode together.", b.REQUEST_LATENCY)
@@ -185,6 +194,11 @@ REUSE_GAP = _histogram(
     "vllm:kv_block_reuse_gap_seconds",
     "Of each evicted block: between one hit and the next, of the last four.",
     b.KV_BLOCK_RESIDENCY,
+)
+TRANSFER_TIME = _histogram(
+    "kvtheater:transfer_time_seconds",
+    "Of each request whose keys and values came from another instance: how long they were moved.",
+    b.REQUEST_LATENCY,
 )
 WAITED = _histogram(
     "kvtheater:request_lane_time_seconds",

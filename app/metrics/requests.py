@@ -19,7 +19,7 @@ class Preempted:
 
 @dataclass(slots=True)
 class RequestTimes:
-    """A request: all its sequences. Seconds since its trace began; None: it did not come to that."""
+    """A request: all its sequences, on all instances. Seconds since its trace began; None: it did not come to that."""
 
     request_id: str
     model_name: str
@@ -29,6 +29,7 @@ class RequestTimes:
     max_tokens: int
     sampling: dict[str, Setting]
     scheduled: float | None = None
+    prefilled: float | None = None  # its prompt was computed, on the instance that does only that
     first_token: float | None = None
     last_token: float | None = None
     ended: float | None = None

@@ -4,7 +4,8 @@
     │                  and two of the semantic conventions beside them; an event `preempted` each time
     ├─ kvtheater_lane  where it waited among its client's other requests
     ├─ vllm_queue      in the engine's queue     the names of vllm-project/vllm#44402
-    ├─ vllm_prefill    to the first token
+    ├─ vllm_prefill    to the first token; of a request that goes on elsewhere: until its prompt is computed
+    ├─ kvtheater_move  from there to its first token where it goes on
     └─ vllm_decode     to the last token of the last sequence
 
 Nothing of a prompt or an output is in them. Only who wants spans needs the package `opentelemetry-sdk`.
@@ -101,7 +102,10 @@ def _phases(request: RequestTimes, ended: float) -> Iterator[tuple[str, float, f
     if request.first_token is None or request.last_token is None:
         yield "vllm_prefill", scheduled, ended
         return
-    yield "vllm_prefill", scheduled, request.first_token
+    prefilled = request.first_token if request.prefilled is None else request.prefilled
+    yield "vllm_prefill", scheduled, prefilled
+    if prefilled < request.first_token:
+        yield "kvtheater_move", prefilled, request.first_token
     yield "vllm_decode", request.first_token, request.last_token
 
 
@@ -125,6 +129,6 @@ def _attributes(request: RequestTimes, ended: float) -> Iterator[tuple[str, Attr
         yield "gen_ai.latency.time_in_queue", max(0.0, scheduled - request.queued)
     if scheduled is not None and first is not None and last is not None:
         yield "gen_ai.latency.time_to_first_token", first - request.arrival
-        yield "gen_ai.latency.time_in_model_prefill", first - scheduled
+        yield "gen_ai.latency.time_in_model_prefill", (request.prefilled or first) - scheduled
         yield "gen_ai.latency.time_in_model_decode", last - first
         yield "gen_ai.latency.time_in_model_inference", last - scheduled

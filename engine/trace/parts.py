@@ -32,6 +32,7 @@ class RequestParts:
         self._open: dict[str, _Open] = {}
         self._of: dict[int, _Open] = {}  # by sequence that is not over
         self._producers: set[int] = set()  # sequences
+        self.left_open: set[int] = set()  # of those that the last `lost` ended: whose request may be gone on with
         self._instances: dict[int, int] = {}  # of sequences that are not over
 
     def is_producer(self, seq_id: int) -> bool:
@@ -66,8 +67,9 @@ class RequestParts:
                 self._end(op.seq_id, goes_on)
             case Lost():
                 gone = [seq_id for seq_id, where in self._instances.items() if where == instance]
+                self.left_open = {i for i in gone if i in self._producers or not self._of[i].has_tokens}
                 for seq_id in gone:
-                    self._end(seq_id, seq_id in self._producers or not self._of[seq_id].has_tokens)
+                    self._end(seq_id, seq_id in self.left_open)
                 return None, gone
             case _:
                 pass

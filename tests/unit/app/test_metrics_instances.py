@@ -1,0 +1,87 @@
+"""What is counted of requests that several instances had: each once, from where it came to where it ended."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from app.metrics import names
+from app.metrics.fold import Fold
+from app.metrics.requests import RequestTimes
+from app.metrics.tally import Tally
+from engine.trace.apply import apply
+from engine.trace.events import Arrive, Lost, TransferFailed
+from engine.trace.figures import RunReading
+from engine.trace.log import TraceReader
+from engine.trace.records import Header, StepRecord
+from engine.trace.state import initial_state
+from tests.unit.trace.two_instances import DECODE, MOVED, PREFILL, SHARED, numbered, record
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "instances.kvtrace"
+
+
+def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestTimes]]:
+    tally = Tally(header.model.max_position)
+    fold = Fold(header, tally)
+    return tally, fold, [request for record in records for request in fold.take(record)]
+
+
+def test_what_two_instances_had_is_counted_once() -> None:
+    tally, fold, [request] = folded(SHARED, numbered([*PREFILL, *DECODE]))
+    counted = {name: sum(values.values()) for name, values in tally.counters.items()}
+    assert counted[names.PROMPT_TOKENS.name] == 3 and counted[names.GENERATION_TOKENS.name] == 2
+    assert counted[names.SUCCESS.name] == 1 and counted[names.EXTERNAL_HITS.name] == 0
+    assert tally.counters[names.BY_SOURCE.name][("local_compute",)] == 3, "what was moved was computed"
+    assert counted[names.TRANSFERRED.name] == MOVED
+    seconds = {
+        names.TTFT: 4.5 - 1.0,
+        names.E2E: 5.0 - 1.0,
+        names.QUEUE: (3.0 - 1.5) - 1.0,
+        names.PREFILL: 1.5,
+        names.TRANSFER_TIME: 4.0 - 3.3,
+        names.DECODE: 5.0 - 4.5,
+        names.ITL: 5.0 - 4.5,
+    }
+    for metric, expected in seconds.items():
+        assert (tally.histograms[metric.name].count, metric.name) == (1, metric.name)
+        assert tally.histograms[metric.name].sum == pytest.approx(expected), metric.name
+    assert (request.request_id, request.reasons) == ("X", ["length"])
+    assert (fold.num_running, fold.num_waiting, fold._sequences) == (0, 0, {})
+
+
+@pytest.mark.parametrize(("upto", "reasons"), [(2, []), (4, ["error"])])
+def test_a_lost_part_with_tokens_ends_its_request_in_an_error(upto: int, reasons: list[str]) -> None:
+    lost = record(1, 4.6, 0.0, [Lost(detail="killed")], "lost")
+    tally, fold, ended = folded(SHARED, numbered([*PREFILL, *DECODE[:upto], lost]))
+    assert [reason for request in ended for reason in request.reasons] == reasons
+    assert tally.counters[names.SUCCESS.name][("error",)] == len(reasons)
+    assert (fold.num_running, fold.num_waiting) == (0, 0)
+
+
+def test_a_run_of_three_instances_is_counted_as_its_log_has_it() -> None:
+    with TraceReader(GOLDEN) as log:
+        header, records = log.header, [log.record(index) for index in range(len(log))]
+    reading, state, fold = RunReading(header), initial_state(header), Fold(header, tally := Tally(64))
+    ended = []
+    for one in records:
+        apply(state, one)
+        reading.read(one, 0)
+        ended += fold.take(one)
+        assert fold.num_running == len(state.running), one.index
+        assert fold.num_waiting == len(state.waiting) + len(state.receiving), one.index
+    totals = reading.figures().totals
+    requests = [member for members in reading.members.values() for member in members]
+    counted = {name: sum(values.values()) for name, values in tally.counters.items()}
+    assert len(ended) == totals.requests == len({request.request_id for request in ended}) == 6
+    assert counted[names.GENERATION_TOKENS.name] == totals.output_tokens
+    assert counted[names.PROMPT_TOKENS.name] == sum(len(one.prompt_token_ids) for one in requests if one.tokens)
+    assert tally.histograms[names.TTFT.name].count == sum(1 for one in requests if one.tokens)
+    assert tally.histograms[names.TTFT.name].sum == pytest.approx(sum(one.ttft or 0 for one in requests))
+    assert tally.counters[names.SUCCESS.name][("error",)] == sum(one.finish_reason == "abort" for one in requests) > 0
+    ops = [op for one in records for op in one.ops]
+    moved = [op for op in ops if isinstance(op, Arrive)]
+    assert counted[names.TRANSFERRED.name] == sum(op.num_bytes for op in moved) == totals.received_bytes > 0
+    assert tally.histograms[names.TRANSFER_TIME.name].count == len(moved)
+    failed = [op for op in ops if isinstance(op, TransferFailed)]
+    assert counted[names.FAILED_TRANSFERS.name] == len(failed) > 0
