@@ -34,7 +34,7 @@ class WorkerProcess:
                 [sys.executable, "-m", "engine.cluster.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
                 process_group=0,  # a key that interrupts the cluster is not for it
             )
         self.peer = Peer[ToCluster](ours, ToCluster)
