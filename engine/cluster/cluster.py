@@ -51,7 +51,7 @@ class Cluster:
         instances: in the order in which the log has them.
         router: where requests go.
         start_anew: makes the instance of that index again after it has ended, whose sequences begin with that id;
-            None: it stays away.
+            None, or where it raises InstanceGoneError: it stays away, and others do what it did.
         closed: called when it is.
         began: when the log did, by `time.perf_counter`, as the instances' places have it.
     """
@@ -262,7 +262,8 @@ class Cluster:
             RejectedError: nobody would in time, and it was not let in before.
         """
         self._num_transfers += 1
-        moves = may_move(flight.spec) and any(one.role == "prefill" for one in self.instances)
+        there = {one.role == "prefill" for one in self.instances if one.is_ready}
+        moves = may_move(flight.spec) and there == {True, False}
         flight.part = "prefill" if moves else "whole"
         flight.transfer = f"{flight.request_id}#{self._num_transfers}"
         self._route(flight, is_accepted)
@@ -270,8 +271,8 @@ class Cluster:
     def _route(self, flight: Flight, is_accepted: bool) -> None:
         """Choose the instance that takes the request, or what is left of it."""
         wanted = ("prefill",) if flight.part == "prefill" else ("decode", "mixed")
-        indices = [i for i, one in enumerate(self.instances) if one.role in wanted] or list(range(len(self.instances)))
-        indices = [i for i in indices if self.instances[i].is_ready] or indices
+        there = [i for i, one in enumerate(self.instances) if one.is_ready] or list(range(len(self.instances)))
+        indices = [i for i in there if self.instances[i].role in wanted] or there
         flight.num_queued_tokens = 0  # it is queued nowhere yet, or no longer
         then = [i for i, one in enumerate(self.instances) if flight.part == "prefill" and one.role != "prefill"]
         choice = self._router.choose(
@@ -289,11 +290,13 @@ class Cluster:
         return [Candidate(self.instances[i].name, self.instances[i].load, queued[i]) for i in indices]
 
     def _send(self, flight: Flight, remote: RemoteBlocks | None = None) -> None:
-        spec = flight.asked
+        spec, one = flight.asked, self.instances[flight.instance]
+        if remote is not None and remote.engine_id == one.name:  # who would go on with it is away
+            remote = None
         if remote is not None:
             spec = spec._replace(transfer=remote.transfer, kv_role="kv_consumer")
         with contextlib.suppress(InstanceGoneError):  # it is told when what that one said before was taken
-            self.instances[flight.instance].submit([Ask(spec, remote)])
+            one.submit([Ask(spec, remote)])
 
     def _go_on(self, flight: Flight, remote: RemoteBlocks | None) -> None:
         """Its prompt is computed, or nobody is there who would: the rest of it."""
@@ -359,8 +362,9 @@ class Cluster:
         with contextlib.suppress(Exception):
             self.instances[index].close()
         if self._start_anew is not None:
-            self.instances[index] = self._start_anew(index, self._next_seq_ids[index])
-            self.instances[index].observe(self._capture)
+            with contextlib.suppress(InstanceGoneError):  # it stays away
+                self.instances[index] = self._start_anew(index, self._next_seq_ids[index])
+                self.instances[index].observe(self._capture)
         for flight in lost:
             if flight.part == "whole":
                 del self._flights[flight.request_id]

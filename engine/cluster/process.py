@@ -72,7 +72,8 @@ class ProcessInstance(Instance):
         self._failure: Exception | None = None  # why there can be no such instance
         self._answer: Answer | None = None
         self._worker = workers.take()
-        self._send(begin)
+        with contextlib.suppress(InstanceGoneError):  # that it has ended is told as of any other
+            self._send(begin)
 
     @property
     def name(self) -> str:
@@ -136,6 +137,11 @@ class ProcessInstance(Instance):
         """Whether its weights are read."""
         self._listen()
         return self._ready is not None and not self.has_ended
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether it has had its weights, even if it has ended since."""
+        return self._ready is not None
 
     def check(self, specs: Sequence[RequestSpec]) -> None:
         if self._check is not None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from engine.cluster.build import seats_of
 from engine.cluster.cluster import Cluster
-from engine.cluster.instance import Instance
+from engine.cluster.instance import Instance, InstanceGoneError
+from engine.cluster.process import ProcessInstance
 from engine.cluster.processes import Processes, threads_of_each
 from engine.cluster.router import Router
 from engine.cluster.worker_process import Workers
@@ -18,6 +19,8 @@ from engine.intake import Intake, RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.resolve import resolve_for
+
+MOST_FAILURES = 3  # of an instance that ends before it has its weights: it stays away then
 
 
 def process_cluster(
@@ -50,10 +53,19 @@ def process_cluster(
     def check(specs: Sequence[RequestSpec]) -> None:
         intake.accept(specs, 0, 0, set())
 
+    last: dict[int, ProcessInstance] = {}
+    failures = [0] * len(seats)  # in a row
+
     def make(index: int, first_seq_id: int) -> Instance:
         name, role, place = seats[index]
+        if index in last:
+            failures[index] = 0 if last[index].was_ready else failures[index] + 1
+        if failures[index] >= MOST_FAILURES:
+            raise InstanceGoneError(f"instance {name} has ended {MOST_FAILURES} times before it could do anything")
         place = place._replace(first_seq_id=first_seq_id)
-        return processes.start(name, role, own, place, num_threads=threads_of_each(len(seats)), check=check)
+        threads = threads_of_each(len(seats))
+        last[index] = processes.start(name, role, own, place, num_threads=threads, check=check)
+        return last[index]
 
     try:
         instances = [make(index, seat.place.first_seq_id) for index, seat in enumerate(seats)]

@@ -54,7 +54,6 @@ def model(folder: str) -> LoadedModel:
 @pytest.fixture(scope="module")
 def workers(folder: str) -> Iterator[Workers]:
     """Started once; whoever is killed has another one in its place. None is left at the end, and no file."""
-    own = Path(tempfile.mkdtemp(prefix="kvt-"))  # others make their folders, too; sockets need short names
     started = list[int]()
     begin = WorkerProcess.__init__
 
@@ -62,15 +61,15 @@ def workers(folder: str) -> Iterator[Workers]:
         begin(self)
         started.append(self.pid)
 
-    with pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory(prefix="kvt-") as short, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", short)
         patch.setattr(WorkerProcess, "__init__", noted)
-        patch.setattr(tempfile, "tempdir", str(own))
         with Workers(Source(folder)) as store:
             for worker in [WorkerProcess() for _ in range(4)]:  # import torch beside each other
                 store.give_back(worker)
             yield store
-    assert started and not any(map(is_running, started))
-    own.rmdir()  # nothing is left in it
+        assert started and not any(map(is_running, started))
+        assert list(Path(short).iterdir()) == []
 
 
 def cluster_of(
@@ -320,6 +319,29 @@ def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Workers, tmp_
                 assert generated == (tokens if index == 0 else tokens[: len(generated)])
         lost = [op for op in ops_in(cluster) if isinstance(op, Lost)]
     assert [op.detail for op in lost] == ["it was ended by SIGKILL"] * 2
+    assert list(check(path)) == []
+
+
+def test_who_never_comes_into_being_stays_away(
+    folder: str, model: LoadedModel, workers: Workers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process that is to take the place of one that was killed ends at once; the other one does all of it."""
+    path = tmp_path / "run.kvtrace"
+    with Workers(Source(folder)) as others:
+        for _ in range(2):
+            others.give_back(workers.take())
+        with closing(cluster_of(model, others, PLAIN, log_path=path)) as cluster:
+            monkeypatch.setattr(sys, "executable", "/bin/false")
+            cluster.lose(1)
+            until(lambda: cluster.step(0.01) is None and len(cluster.log) >= 3)
+            lost = [op.detail for op in ops_in(cluster) if isinstance(op, Lost)]
+            assert lost == ["it was ended by SIGKILL", *["its exit status is 1"] * 3]
+            found = cluster.submit([ask(prompt) for prompt in PROMPTS])
+            run(cluster)
+            said = outputs(cluster)
+            assert [said[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
+        monkeypatch.undo()
+        workers.give_back(others.take())
     assert list(check(path)) == []
 
 

@@ -1,0 +1,171 @@
+"""What an instance in a process does, without the process: turns, steps that fail, and words in the right order."""
+
+from __future__ import annotations
+
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cluster.inbox import Inbox
+from engine.cluster.instance import Ask
+from engine.cluster.messages import (
+    Answer,
+    Begin,
+    End,
+    Ready,
+    Source,
+    Submit,
+    ToCluster,
+    ToInstance,
+    Turn,
+    TurnOver,
+    Wrote,
+)
+from engine.cluster.worker import NAP, Worker
+from engine.config import SamplingParams
+from engine.connector.peer import Peer
+from engine.connector.shared_memory import SharedMemoryLink
+from engine.intake import RequestSpec
+from engine.place import Place
+from engine.trace.codec import decode
+from engine.trace.events import Finish
+from engine.trace.records import StepRecord
+from tests.unit.connector.pair import GREEDY, PLAIN, PROMPTS, alone
+from tests.unit.engine.runs import tiny_llama
+
+
+@pytest.fixture
+def said() -> list[ToCluster]:
+    return []
+
+
+Make = Callable[..., Worker]
+
+
+@pytest.fixture
+def make(said: list[ToCluster]) -> Iterator[Make]:
+    """Workers of this thread, which say what they say into a list."""
+    made, ends = list[Worker](), list[Peer[Any]]()
+    with tempfile.TemporaryDirectory(prefix="kvt-") as folder:
+
+        def worker(name: str = "one", say: Callable[[ToCluster], None] = said.append, **more: Any) -> Worker:
+            begin = Begin(
+                name=name,
+                role="mixed",
+                folder=folder,
+                source=Source(),
+                config=more.get("config", PLAIN),
+                place=Place(),
+                capture=None,
+                num_threads=1,
+                processors=[],
+                lease=more.get("lease", 5.0),
+                policy="recompute",
+                bytes_per_second=None,
+            )
+            here, there = socket.socketpair()
+            ends.extend([Peer[Any](here, ToInstance), Peer[Any](there, ToInstance)])
+            made.append(Worker(begin, tiny_llama(), Inbox(ends[-1], lambda: None), say))
+            return made[-1]
+
+        yield worker
+        for one in made:
+            one.close()
+        for end in ends:
+            end.close()
+
+
+def records(said: list[ToCluster]) -> list[StepRecord]:
+    return [decode(message.record, StepRecord) for message in said if isinstance(message, Wrote)]
+
+
+def test_each_turn_says_what_was_done_and_that_it_is_over(make: Make, said: list[ToCluster]) -> None:
+    worker = make()
+    assert isinstance(said[0], Ready) and said[0].config.num_blocks == 40
+    worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], GREEDY))]))
+    while not isinstance(said[-1], TurnOver) or said[-1].load.unfinished:
+        worker.answer(Turn())
+    assert [type(message) for message in said] == [Ready, Wrote, Answer, *[Wrote, TurnOver] * 9]
+    tokens = [output.token_id for record in records(said) for output in record.outputs]
+    assert tokens == alone(PLAIN, [PROMPTS[0]])[0]
+    began = time.perf_counter()
+    worker.answer(Turn())
+    assert isinstance(said[-1], TurnOver) and time.perf_counter() - began < NAP, "with nothing to wait for"
+
+
+def test_a_step_that_fails_costs_its_batch(make: Make, said: list[ToCluster], monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = make()
+    worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], GREEDY))]))
+
+    def fail(*_: object) -> None:
+        raise MemoryError("no room\nfor it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.engine._runner, "execute", fail)
+        worker.answer(Turn())
+    over = said[-1]
+    assert isinstance(over, TurnOver) and over.error == "MemoryError: no room for it" and over.load.unfinished == 0
+    (ended,) = [op for op in records(said)[-1].ops if isinstance(op, Finish)]
+    assert ended.reason == "abort" and ended.detail == "the step failed: MemoryError"
+    worker.answer(Submit([Ask(RequestSpec(PROMPTS[2], SamplingParams(max_tokens=1)))]))
+    worker.answer(Turn())
+    assert isinstance(said[-1], TurnOver) and said[-1].error == "" and len(records(said)[-1].outputs) == 1
+
+
+def test_the_receiver_writes_before_the_sender_hears(make: Make, said: list[ToCluster]) -> None:
+    """At the moment when `arrive` is written the sender holds everything; when it is told, it wakes from its nap."""
+    sender = make("sender")
+    one = SamplingParams(max_tokens=1, ignore_eos=True)
+    sender.answer(Submit([Ask(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))
+    sender.answer(Turn())
+    (remote,) = [offer for message in said if isinstance(message, Wrote) for offer in message.offers]
+    held = list[int]()
+
+    def say(message: ToCluster) -> None:
+        if isinstance(message, Wrote) and decode(message.record, StepRecord).kind == "transfer":
+            held.append(sender.engine.snapshot().memory.blocks_held)
+            SharedMemoryLink(Path(sender_folder)).to("sender").renew("t0")
+
+    sender_folder = sender._server._path.parent
+    receiver = make("receiver", say)
+    spec = RequestSpec(PROMPTS[0], GREEDY, transfer="t0", kv_role="kv_consumer")
+    receiver.answer(Submit([Ask(spec, remote)]))
+    changes = sender._inbox.num_changes
+    napping = threading.Thread(target=sender._inbox.wait, args=(changes, 30.0))
+    napping.start()
+    for _ in range(200):
+        receiver.answer(Turn())
+        if held:
+            break
+    assert held == [6]
+    napping.join(5)
+    assert not napping.is_alive()
+    sender.answer(Turn())
+    assert sender.engine.snapshot().memory.blocks_held == 0
+
+
+def test_a_turn_waits_for_a_transfer_and_not_for_ever(make: Make, said: list[ToCluster]) -> None:
+    worker = make(lease=0.2)
+    one = SamplingParams(max_tokens=1, ignore_eos=True)
+    worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))
+    worker.answer(Turn())
+    began = time.perf_counter()
+    worker.answer(Turn())
+    assert NAP <= time.perf_counter() - began < 1
+    while worker.engine.load.holding:
+        worker.answer(Turn())
+    assert 0.1 < time.perf_counter() - began < 5
+    assert records(said)[-1].kind == "transfer"
+
+
+def test_nonsense_is_answered_and_nothing_happens(make: Make, said: list[ToCluster]) -> None:
+    worker = make()
+    worker.answer(End())
+    answer = said[-1]
+    assert isinstance(answer, Answer) and answer.kind == "other" and answer.sentence.endswith("does not understand End")
