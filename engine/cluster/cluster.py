@@ -124,11 +124,40 @@ class Cluster:
                     one.check(moving)
 
     def submit(self, specs: Sequence[RequestSpec]) -> list[Submitted]:
-        """All or none.
+        """All or none. An instance in the midst of a step is waited for; what others have to say meanwhile is heard.
+
+        Raises:
+            RequestError, ConfigError, RejectedError: why not.
+            InstanceGoneError: an instance ended before it took its request.
+        """
+        flights = self._send_new(specs)
+        self._take_all()
+        in_turn = [one for one in self.instances if one.is_in_turn]
+        while waited := [flight for flight in flights if flight.seq_id is None]:
+            if lost := [flight for flight in waited if flight.request_id not in self._flights]:
+                raise InstanceGoneError(f"the instance ended before it took {lost[0].request_id}")
+            self._hear(LONGEST_WAIT)
+            for one in in_turn:
+                if not one.is_in_turn and one.load.can_step:
+                    with contextlib.suppress(InstanceGoneError):
+                        one.begin_turn()
+        return [
+            Submitted(flight.request_id, flight.seq_id, flight.num_prompt_tokens)
+            for flight in flights
+            if flight.seq_id is not None
+        ]
+
+    def send(self, specs: Sequence[RequestSpec]) -> list[str]:
+        """`submit`, without waiting for any instance; the ids of the requests, whose records come in time.
 
         Raises:
             RequestError, ConfigError, RejectedError: why not.
         """
+        flights = self._send_new(specs)
+        self._take_all()
+        return [flight.request_id for flight in flights]
+
+    def _send_new(self, specs: Sequence[RequestSpec]) -> list[Flight]:
         specs = [self._made_whole(spec, self._num_requests + index) for index, spec in enumerate(specs)]
         self.check(specs)
         flights = [Flight(spec) for spec in specs]
@@ -143,9 +172,7 @@ class Cluster:
         self._num_requests += len(flights)
         for flight in flights:
             self._send(flight)
-        self._take_all()
-        first = {flight.request_id: seq_id for seq_id, flight in reversed(self._of_sequence.items())}
-        return [Submitted(str(spec.request_id), first[str(spec.request_id)], len(spec.prompt)) for spec in specs]
+        return flights
 
     def abort(self, request_id: str) -> bool:
         """Finish a request now. False when it is unknown or already finished."""
@@ -188,8 +215,8 @@ class Cluster:
         """
         self._last = None
         self._take_all()  # what ended meanwhile is begun anew
-        beside = {one.waits_on: one for one in self.instances if one.waits_on is not None}
-        for one in beside.values():
+        beside = [one for one in self.instances if one.waits_on is not None]
+        for one in beside:
             if not one.is_in_turn and self._has_work(one):
                 with contextlib.suppress(InstanceGoneError):
                     one.begin_turn()
@@ -204,8 +231,7 @@ class Cluster:
                     break
         self._take_all()
         if self._last is None and beside:
-            select.select(list(beside), [], [], min(wait, LONGEST_WAIT))
-            self._take_all()
+            self._hear(min(wait, LONGEST_WAIT))
         elif self._last is None and self.num_unfinished:
             time.sleep(min(wait, LONGEST_WAIT / 10))  # a lease, or a link, takes its time
         for one in self.instances:
@@ -280,14 +306,17 @@ class Cluster:
         )
         flight.num_queued_tokens = flight.num_prompt_tokens - choice.chosen.num_hit_tokens
         flight.instance = indices[choice.index]
-        flight.has_output = False
+        flight.has_output = flight.is_taken = False
 
     def _candidates(self, indices: Sequence[int]) -> list[Candidate]:
-        queued = dict.fromkeys(indices, 0)
+        queued, sent = dict.fromkeys(indices, 0), dict.fromkeys(indices, 0)
         for flight in self._flights.values():
             if flight.instance in queued and not flight.has_output:
                 queued[flight.instance] += flight.num_queued_tokens
-        return [Candidate(self.instances[i].name, self.instances[i].load, queued[i]) for i in indices]
+                sent[flight.instance] += not flight.is_taken and flight.num_queued_tokens > 0
+        loads = {i: self.instances[i].load for i in indices}
+        loads = {i: load._replace(waiting=load.waiting + sent[i]) for i, load in loads.items()}
+        return [Candidate(self.instances[i].name, loads[i], queued[i]) for i in indices]
 
     def _send(self, flight: Flight, remote: RemoteBlocks | None = None) -> None:
         spec, one = flight.asked, self.instances[flight.instance]
@@ -296,13 +325,18 @@ class Cluster:
         if remote is not None:
             spec = spec._replace(transfer=remote.transfer, kv_role="kv_consumer")
         with contextlib.suppress(InstanceGoneError):  # it is told when what that one said before was taken
-            one.submit([Ask(spec, remote)])
+            one.send([Ask(spec, remote)])
 
     def _go_on(self, flight: Flight, remote: RemoteBlocks | None) -> None:
         """Its prompt is computed, or nobody is there who would: the rest of it."""
         flight.part = "whole"
         self._route(flight, is_accepted=True)
         self._send(flight, remote)
+
+    def _hear(self, seconds: float) -> None:
+        """Take what instances that are processes have to say, waiting so long for the first word."""
+        select.select([one.waits_on for one in self.instances if one.waits_on is not None], [], [], seconds)
+        self._take_all()
 
     def _take_all(self) -> None:
         """Append what the instances have to say; what follows from it may have them say more."""
@@ -334,6 +368,8 @@ class Cluster:
                     if flight is not None:
                         self._of_sequence[op.seq_id] = flight
                         flight.num_unfinished += 1
+                        flight.seq_id = op.seq_id if flight.seq_id is None else flight.seq_id
+                        flight.is_taken = True
                 case Fork() if op.parent_seq_id in self._of_sequence:
                     flight = self._of_sequence[op.seq_id] = self._of_sequence[op.parent_seq_id]
                     flight.num_unfinished += 1
@@ -366,7 +402,7 @@ class Cluster:
                 self.instances[index] = self._start_anew(index, self._next_seq_ids[index])
                 self.instances[index].observe(self._capture)
         for flight in lost:
-            if flight.part == "whole":
+            if flight.part == "whole" and flight.is_taken:
                 del self._flights[flight.request_id]
                 continue
             flight.num_unfinished, flight.retries = 0, flight.retries + 1

@@ -24,11 +24,13 @@ class Flight:
         assert spec.request_id is not None
         self.request_id: str = spec.request_id
         self.spec = spec
+        self.seq_id: int | None = None  # of what was submitted first, once an instance has said so
         self.transfer = ""  # the name under which its keys and values move
         self.instance = 0  # where it is now
         self.part: Literal["prefill", "whole"] = "whole"  # what it has there
         self.num_queued_tokens = 0  # of its prompt: those that did not hit where it was sent
         self.num_unfinished = 0  # sequences
+        self.is_taken = False  # whether the instance that it was sent to has said so
         self.has_output = False  # whether its prompt is computed where it is
         self.retries = 0  # of its prompt, on another instance
 

@@ -74,6 +74,11 @@ class Instance(Protocol):
             RequestError, ConfigError: why not.
         """
 
+    def send(self, asks: Sequence[Ask]) -> None:
+        """`submit`, of what `check` has let pass. An instance that is a process is not waited for: its record comes
+        in time.
+        """
+
     def abort(self, request_id: str) -> bool:
         """Finish a request now. False when it is unknown or already finished."""
 

@@ -79,6 +79,9 @@ class LocalInstance(Instance):
                 self._connector.expect(ask.remote)
         self.engine.add_requests([ask.spec for ask in asks])
 
+    def send(self, asks: Sequence[Ask]) -> None:
+        self.submit(asks)
+
     def abort(self, request_id: str) -> bool:
         return self.engine.abort(request_id)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import select
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -71,6 +72,7 @@ class ProcessInstance(Instance):
         self._ready: Ready | None = None
         self._failure: Exception | None = None  # why there can be no such instance
         self._answer: Answer | None = None
+        self._is_waited_for = deque[bool]()  # of each answer that is still to come
         self._worker = workers.take()
         with contextlib.suppress(InstanceGoneError):  # that it has ended is told as of any other
             self._send(begin)
@@ -152,6 +154,10 @@ class ProcessInstance(Instance):
     def submit(self, asks: Sequence[Ask]) -> None:
         self._ask(Submit(list(asks)))
 
+    def send(self, asks: Sequence[Ask]) -> None:
+        self._send(Submit(list(asks)))
+        self._is_waited_for.append(False)
+
     def abort(self, request_id: str) -> bool:
         return self._ask(Abort(request_id)).found
 
@@ -208,10 +214,10 @@ class ProcessInstance(Instance):
     def _ask(self, message: ToInstance) -> Answer:
         self.wait_until_ready()
         self._send(message)
+        self._is_waited_for.append(True)
         while self._answer is None:
             self._wait_for_word(ANSWER_SECONDS)
         answer, self._answer = self._answer, None
-        self._load = answer.load
         if answer.kind == "RequestError":
             raise RequestError(answer.sentence)
         if answer.kind == "ConfigError":
@@ -273,7 +279,11 @@ class ProcessInstance(Instance):
                 self.close()
                 self._gone = sentence
             case Answer():
-                self._answer = message
+                self._load = message.load
+                if self._is_waited_for.popleft():
+                    self._answer = message
+                elif message.kind:  # the check let it pass
+                    self._end(f"it refused what it was sent: {message.sentence}")
             case Wrote():
                 try:
                     capture = None if message.capture is None else decode(message.capture, Capture)

@@ -1,0 +1,153 @@
+"""What is sent to an instance that is busy: nobody waits for it, it counts where others are routed, and is not lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from engine.cluster.cluster import Cluster
+from engine.cluster.instance import Ask
+from engine.cluster.local import LocalInstance
+from engine.cluster.messages import Source
+from engine.cluster.process_cluster import process_cluster
+from engine.cluster.worker_process import Workers
+from engine.config import EngineConfig
+from engine.intake import RequestSpec
+from engine.load import Load
+from engine.model.loader import load_model
+from engine.trace.check import check
+from engine.trace.events import Lost, Submit
+from tests.unit.cluster.clusters import Shape, ask, cluster_of, outputs
+from tests.unit.cluster.processes import GREEDY, couple, save_tiny_llama, until
+from tests.unit.connector.pair import PLAIN, PROMPTS, alone
+from tests.unit.engine.runs import tiny_llama
+
+
+class Busy(LocalInstance):
+    """Takes what it is sent when its next turn begins, as one that is a process and in the midst of a step."""
+
+    sent: list[Sequence[Ask]]
+
+    def send(self, asks: Sequence[Ask]) -> None:
+        self.sent.append(asks)
+
+    @property
+    def load(self) -> Load:
+        return self.engine.load._replace(can_step=bool(self.sent) or self.engine.load.can_step)
+
+    def begin_turn(self) -> None:
+        sent, self.sent = self.sent, []
+        for asks in sent:
+            self.submit(asks)
+        super().begin_turn()
+
+
+def make_busy(cluster: Cluster) -> None:
+    for one in cluster.instances:
+        if isinstance(one, LocalInstance) and not isinstance(one, Busy):
+            one.__class__ = Busy
+            one.sent = []  # type: ignore[attr-defined]
+
+
+def run(cluster: Cluster) -> None:
+    for _ in range(500):
+        if not cluster.num_unfinished:
+            return
+        cluster.step()
+    raise AssertionError("requests are not over")
+
+
+@pytest.mark.parametrize("shape", [Shape(1, 1), Shape(mixed=2), Shape(2, 2)])
+def test_what_was_sent_is_computed_when_the_instance_comes_to_it(shape: Shape, tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    cluster = cluster_of(tiny_llama(), PLAIN, shape, log_path=path)
+    make_busy(cluster)
+    ids = cluster.send([ask(prompt) for prompt in PROMPTS])
+    assert len(cluster.log) == 0, "nobody has taken it yet"
+    run(cluster)
+    said = outputs(cluster)
+    cluster.close()
+    assert [said[request_id] for request_id in ids] == alone(PLAIN, PROMPTS)
+    assert list(check(path)) == []
+
+
+def test_what_was_sent_and_is_not_taken_yet_counts_as_waiting() -> None:
+    cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=2))
+    make_busy(cluster)
+    cluster._router.policy = "least_loaded"
+    for _ in range(3):
+        cluster.send([ask(PROMPTS[0])])
+    assert [one.load.waiting for one in cluster._candidates([0, 1])] == [2, 1]
+    assert [one.queued_tokens for one in cluster._candidates([0, 1])] == [2 * 23, 23]
+    run(cluster)
+    assert [one.load.waiting for one in cluster._candidates([0, 1])] == [0, 0]
+    cluster.close()
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_what_was_sent_to_an_instance_that_ended_before_it_took_it_begins_again(index: int, tmp_path: Path) -> None:
+    """Also where the prompt was computed already: nothing that is shown would be another one's answer."""
+    path = tmp_path / "run.kvtrace"
+    cluster = cluster_of(tiny_llama(), PLAIN, Shape(1, 1), log_path=path, lease=0.1)
+    make_busy(cluster)
+    ids = cluster.send([ask(prompt) for prompt in PROMPTS[:2]])
+    while not any(getattr(one, "sent", []) for one in cluster.instances[index:]):
+        cluster.step()
+    cluster.lose(index)
+    cluster.step()
+    run(cluster)
+    said = outputs(cluster)
+    assert [said[request_id] for request_id in ids] == alone(PLAIN, PROMPTS[:2])
+    log = cluster.log
+    assert any(isinstance(op, Lost) for i in range(len(log)) for op in log.record(i).ops)
+    cluster.close()
+    assert list(check(path)) == []
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    with Workers(Source(save_tiny_llama(tmp_path_factory.mktemp("model")))) as store:
+        yield store
+
+
+@pytest.mark.slow
+def test_a_process_is_not_waited_for(workers: Workers) -> None:
+    """What is sent to it in the midst of a turn returns before the turn is over; what it should not have been sent ends
+    it, with a sentence.
+    """
+    with couple(workers, PLAIN) as both:
+        both.prefill.wait_until_ready()
+        both.prefill.send([Ask(RequestSpec(PROMPTS[0], GREEDY, "a"))])
+        until(lambda: both.prefill._listen() or both.prefill.load.can_step)
+        both.prefill.begin_turn()
+        both.prefill.send([Ask(RequestSpec(PROMPTS[1], GREEDY, "b"))])
+        assert both.prefill.is_in_turn, "nothing was listened to"
+        until(lambda: both.prefill._listen() and both.prefill.load.unfinished == 2)
+        submitted = [op for one in both.prefill.take() for op in one.record.ops if isinstance(op, Submit)]
+        assert [op.request_id for op in submitted] == ["a", "b"]
+        both.prefill.send([Ask(RequestSpec([1] * 400, GREEDY, "c"))])
+        until(lambda: both.prefill._listen() or both.prefill.has_ended)
+        both.prefill.take()
+        how = both.prefill.take_gone()
+        assert how is not None and how.startswith("it refused what it was sent: the prompt has 400 tokens")
+
+
+@pytest.mark.slow
+def test_a_submission_waits_for_its_place_in_the_log_and_hears_the_others(workers: Workers) -> None:
+    """Requests are submitted one by one while others run; each is told its sequence, and all have their tokens."""
+    config = EngineConfig(block_size=4, num_blocks=40, prefill=1, decode=1, routing_policy="round_robin")
+    model = load_model(workers.source.model)
+    with closing(process_cluster(model, config, workers)) as cluster:
+        found = []
+        for prompt in PROMPTS:
+            (one,) = cluster.submit([ask(prompt)])
+            sequence = cluster.log.state_now().sequences[one.seq_id]
+            assert sequence.request_id == f"{one.request_id}/prefill"
+            found.append(one)
+            cluster.step()
+        run(cluster)
+        said = outputs(cluster)
+    assert [said[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
