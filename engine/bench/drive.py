@@ -69,11 +69,20 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
     waiting = sorted(range(len(asks)), key=lambda i: (asks[i].at, asks[i].at_step, i))
     began = time.perf_counter()
     now = 0.0
+
+    def is_done(index: int) -> bool:
+        request = requests[index]
+        return request is not None and request.finish_reason is not None
+
+    def said_before(ask: Ask) -> list[int]:
+        before = requests[ask.after] if ask.after is not None else None
+        return before.sequence.token_ids if before is not None else []
+
     while waiting or engine.has_unfinished():
-        due = [i for i in waiting if _is_due(asks[i], requests, now, work.num_steps, not engine.has_unfinished())]
+        due = [i for i in waiting if is_due(asks[i], is_done, now, work.num_steps, not engine.has_unfinished())]
         if due:
             waiting = [i for i in waiting if i not in due]
-            specs = [_spec(asks[i], i, requests, sampling) for i in due]
+            specs = [spec_of(asks[i], said_before(asks[i]), sampling, f"bench-{i}") for i in due]
             for i, request in zip(due, engine.add_requests(specs), strict=True):
                 requests[i] = request
                 # on the clock of its arrival; one that waited for steps or for a turn arrives now
@@ -101,16 +110,17 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
     )
 
 
-def _is_due(ask: Ask, requests: list[Request | None], now: float, num_steps: int, idle: bool) -> bool:
-    """Whether the request comes in now. An idle engine cannot reach `at_step`, so it does not wait for it."""
-    before = requests[ask.after] if ask.after is not None else None
-    if ask.after is not None and (before is None or before.finish_reason is None):
+def is_due(ask: Ask, is_done: Callable[[int], bool], now: float, num_steps: int, idle: bool) -> bool:
+    """Whether the request comes in now. An idle engine cannot reach `at_step`, so it does not wait for it.
+
+    `is_done`: whether the request of that index has ended.
+    """
+    if ask.after is not None and not is_done(ask.after):
         return False
     return ask.at <= now and (ask.at_step <= num_steps or idle)
 
 
-def _spec(ask: Ask, index: int, requests: list[Request | None], sampling: SamplingParams) -> RequestSpec:
-    before = requests[ask.after] if ask.after is not None else None
-    said = before.sequence.token_ids if before is not None else []
+def spec_of(ask: Ask, said: list[int], sampling: SamplingParams, request_id: str) -> RequestSpec:
+    """What the engine is asked for. `said`: prompt and output of the turn before."""
     own = replace(sampling, max_tokens=ask.output_tokens, seed=ask.seed)
-    return RequestSpec([*said, *ask.prompt], own, request_id=f"bench-{index}")
+    return RequestSpec([*said, *ask.prompt], own, request_id=request_id)

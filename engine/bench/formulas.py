@@ -11,9 +11,11 @@ from statistics import median
 
 import numpy as np
 
+from engine.bench.instances import InstancesWork
 from engine.bench.measurement import EngineWork, Measurement
 from engine.trace.events import Medium
 from engine.trace.goodput import SLO
+from engine.trace.records import InstanceRole
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,21 @@ def external_share(medium: Medium) -> Formula:
 def over_estimate(what: str, q: float) -> Formula:
     """A percentile of what steps took over what was expected; `what`: a field of Estimates. None without tiers."""
     return of_work(lambda w: percentile(getattr(w.estimates, what), q) if w.estimates is not None else None)
+
+
+def idle_share(role: InstanceRole | None = None) -> Formula:
+    """The share of the run that instances of a role, or all, spent in no step; None where there are none."""
+    return lambda m, _: m.instances.idle_share(m.seconds, role) if m.instances is not None else None
+
+
+def rejected(m: Measurement, _: Context) -> float | None:
+    """Requests that a router refused because they would have come too late."""
+    return m.instances.rejected if m.instances is not None else None
+
+
+def moved(read: Callable[[InstancesWork], float | None]) -> Formula:
+    """A figure of what moved between instances; None where nothing can."""
+    return lambda m, _: read(m.instances) if m.instances and any(w.role == "decode" for w in m.instances.each) else None
 
 
 def nll(work: EngineWork) -> float | None:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from engine.bench.instances import InstancesWork
 from engine.bench.tiers import Estimates
 from engine.trace.events import (
     Admit,
@@ -189,6 +190,7 @@ class Measurement:
     requests: list[RequestTimes]
     outputs: list[list[list[int]]]
     work: EngineWork | None = None
+    instances: InstancesWork | None = None  # None: it was one engine, or a peer
 
     @property
     def num_output_tokens(self) -> int:

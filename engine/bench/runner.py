@@ -16,7 +16,9 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
+from engine.bench.clusters import Clusters
 from engine.bench.drive import run_engine
+from engine.bench.drive_instances import run_instances
 from engine.bench.environment import environment, refusal
 from engine.bench.errors import BenchError, Cancelled
 from engine.bench.figures import Samples, figures, same_tokens
@@ -106,6 +108,7 @@ class Runner:
         self._quiet_seconds = quiet_seconds
         self._command = command
         self._models = Models()
+        self._clusters = Clusters()
         self._peers: dict[tuple[str, str, str], Peer | str] = {}  # loaded, or why it cannot be
         self._lanes = [
             _Lane(cell_of(scenario, point, variant), case.value)
@@ -138,6 +141,7 @@ class Runner:
             for peer in self._peers.values():
                 if isinstance(peer, Peer):
                     peer.close()
+            self._clusters.close()
             self._models.close()
 
     # the runs
@@ -190,6 +194,8 @@ class Runner:
 
     def _run_engine(self, lane: _Lane, warming_up: bool) -> Measurement:
         cell = lane.cell
+        if cell.engine.num_instances:
+            return self._run_instances(lane)
         path = None
         if self._traces is not None and warming_up:
             self._traces.mkdir(parents=True, exist_ok=True)
@@ -206,6 +212,12 @@ class Runner:
             on_engine=lambda engine: self._on_engine(cell, engine),
             cancelled=self._cancelled,
         )
+
+    def _run_instances(self, lane: _Lane) -> Measurement:
+        cell = lane.cell
+        model = self._models.engine_model(cell.model, cell.dtype)
+        cluster = self._clusters.cluster(model, self._models.source(cell.model), cell.engine)
+        return run_instances(cluster, lane.asks, cell.sampling, cancelled=self._cancelled)
 
     def _run_peer(self, lane: _Lane) -> Measurement:
         peer = self._peer(lane.cell)

@@ -143,7 +143,7 @@ def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
         if pool_slots is not None:
             engine = msgspec.structs.replace(engine, num_blocks=pool_slots // engine.block_size)
         sampling = msgspec.convert({"ignore_eos": True, **tree["sampling"]}, SamplingParams)
-        return Cell(
+        cell = Cell(
             point=point,
             variant=variant.id,
             peer=variant.peer,
@@ -155,8 +155,23 @@ def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
             tiers=msgspec.convert(tree["tiers"], TierSizes).checked(),
             observer=msgspec.convert(tree["observer"], Observer),  # type: ignore[arg-type]
         )
+        _check_instances(cell)
+        return cell
     except (msgspec.ValidationError, ConfigError, SettingError) as error:
         raise BenchError(f"{where}: {error}") from error
+
+
+def _check_instances(cell: Cell) -> None:
+    alone = {
+        "a peer": cell.peer is not None,
+        "tiers": cell.tiers != TierSizes(),
+        "an observer": cell.observer != "none",
+        "compiled code": not cell.engine.enforce_eager,
+        "several outputs of a request": cell.sampling.num_sequences > 1,
+    }
+    wrong = [what for what, there in alone.items() if there and cell.engine.num_instances]
+    if wrong:
+        raise ConfigError(f"{wrong[0]}: of one engine only, not of several instances")
 
 
 def _put(tree: dict[str, Any], path: str, value: Any, where: str) -> None:

@@ -13,6 +13,7 @@ const GROUPS = {
   cache: ["cache-over-length", "prefix-sharing", "kv-tiers", "parallel-sampling", "beam-search"],
   blocks: ["contiguous-or-paged", "block-size", "kv-heads", "kv-dtype-error", "kv-dtype-speed"],
   scheduling: ["arrivals", "chunked-prefill", "preemption"],
+  instances: ["kv-disaggregated", "kv-long-prompt", "kv-routing", "early-rejection"],
   compute: ["prefill-saturation", "decode-batch", "step-parts", "gpu-decode"],
   method: ["runner-noise", "observation", "guard"],
 };

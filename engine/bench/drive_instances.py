@@ -1,0 +1,154 @@
+"""One run of a workload on several instances: as `drive`, with a caller's clock in the process that they talk to."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.bench.drive import is_due, spec_of
+from engine.bench.errors import Cancelled
+from engine.bench.instances import InstancesWork, InstanceWork
+from engine.bench.measurement import EngineWork, Measurement, RequestTimes
+from engine.bench.workload import Ask
+from engine.cluster.cluster import LONGEST_WAIT, Cluster
+from engine.cluster.router import RejectedError
+from engine.config import SamplingParams
+from engine.trace.events import Finish, Submit
+from engine.trace.records import StepRecord
+
+_runs = itertools.count()
+
+
+class _Answer:
+    """What a request has got so far."""
+
+    def __init__(self, times: RequestTimes) -> None:
+        self.times = times
+        self.token_ids: list[int] = []
+        self.is_finished = False
+
+
+class _Run:
+    """Reads the common log as it grows."""
+
+    def __init__(self, work: EngineWork, instances: InstancesWork) -> None:
+        self.work, self.instances = work, instances
+        self.now = 0.0
+        self.began = time.perf_counter()
+        self.answers: dict[str, _Answer] = {}  # by request id
+        self._of_sequence: dict[int, _Answer] = {}
+
+    def take(self, record: StepRecord) -> None:
+        self.now = time.perf_counter() - self.began
+        self.instances.add(record)
+        if record.kind == "step":
+            self.work.add(record, 0.0)
+        for op in record.ops:
+            if isinstance(op, Submit) and op.request_id in self.answers:  # not what stands for it where it is prefilled
+                self._of_sequence[op.seq_id] = self.answers[op.request_id]
+        for output in record.outputs:
+            answer = self._of_sequence.get(output.seq_id)
+            if answer is not None:
+                answer.token_ids.append(output.token_id)
+                answer.times.tokens.append(self.now)
+        for op in record.ops:
+            if isinstance(op, Finish) and op.seq_id in self._of_sequence:
+                self._of_sequence.pop(op.seq_id).is_finished = True
+
+
+def run_instances(
+    cluster: Cluster,
+    asks: list[Ask],
+    sampling: SamplingParams,
+    *,
+    cancelled: Callable[[], bool] = lambda: False,
+) -> Measurement:
+    """Serve all requests and say what happened. The cluster must be idle, and is afterwards. A request that is refused
+    because it would come too late has no tokens.
+
+    A run of the same cluster before this one left its blocks in the prefix caches; a salt of its own keeps this run
+    from finding them.
+
+    Raises:
+        BenchError: an instance ended.
+        Cancelled: `cancelled` said so.
+        ConfigError, RequestError: the instances refuse a request.
+    """
+    number = next(_runs)
+    bytes_per_token = stored_bytes_per_token(cluster.model.facts, cluster.config.kv_cache_dtype)
+    instances = InstancesWork([InstanceWork(one.role) for one in cluster.instances])
+    run = _Run(EngineWork(kv_bytes_per_token=bytes_per_token), instances)
+    unsubscribe = cluster.log.subscribe(run.take)
+    try:
+        _serve(cluster, run, asks, sampling, f"bench-{number}", cancelled)
+    finally:
+        unsubscribe()
+    answers = list(run.answers.values())
+    seconds = max((answer.times.tokens[-1] for answer in answers if answer.times.tokens), default=0.0)
+    return Measurement(
+        seconds=seconds,
+        requests=[answer.times for answer in answers],
+        outputs=[[answer.token_ids] for answer in answers],
+        work=run.work,
+        instances=instances,
+    )
+
+
+class _Said(NamedTuple):
+    """A request that was submitted."""
+
+    prompt: list[int]
+    answer: _Answer
+
+
+def _serve(
+    cluster: Cluster,
+    run: _Run,
+    asks: list[Ask],
+    sampling: SamplingParams,
+    name: str,
+    cancelled: Callable[[], bool],
+) -> None:
+    said = dict[int, _Said]()
+    waiting = sorted(range(len(asks)), key=lambda i: (asks[i].at, asks[i].at_step, i))
+    run.began = time.perf_counter()
+
+    def is_done(index: int) -> bool:
+        return index in said and said[index].answer.is_finished
+
+    for index in range(len(asks)):  # in the order of the requests, whenever each comes
+        run.answers[f"{name}-{index}"] = _Answer(RequestTimes(0.0, late=asks[index].late))
+    while waiting or cluster.num_unfinished:
+        now = time.perf_counter() - run.began
+        due = [i for i in waiting if is_due(asks[i], is_done, now, run.work.num_steps, not cluster.num_unfinished)]
+        waiting = [i for i in waiting if i not in due]
+        for i in due:
+            ask = asks[i]
+            before = said[ask.after] if ask.after is not None else None
+            told = [*before.prompt, *before.answer.token_ids] if before else []
+            spec = spec_of(ask, told, sampling, f"{name}-{i}")._replace(cache_salt=name)
+            answer = run.answers[f"{name}-{i}"]
+            timed = ask.after is None and ask.at_step == 0
+            answer.times.arrived = ask.at if timed else now
+            said[i] = _Said(list(spec.prompt), answer)  # type: ignore[arg-type]
+            try:
+                cluster.send([spec])
+            except RejectedError:
+                run.instances.rejected += 1
+                answer.is_finished = True
+        if cluster.num_unfinished:
+            cluster.step(wait=_until_the_next(asks, waiting, run))
+        elif waiting:
+            time.sleep(_until_the_next(asks, waiting, run))
+        if cancelled():
+            raise Cancelled
+
+
+def _until_the_next(asks: list[Ask], waiting: list[int], run: _Run) -> float:
+    """Seconds that may be waited for something to happen."""
+    now = time.perf_counter() - run.began
+    times = [asks[i].at for i in waiting if asks[i].after is None and asks[i].at_step == 0]
+    return max(0.0, min([at - now for at in times], default=LONGEST_WAIT))

@@ -1,0 +1,55 @@
+"""What each of several instances did during a run, and what moved between them. Imports no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.bench.errors import BenchError
+from engine.trace.events import Arrive, Lost, TransferFailed
+from engine.trace.records import InstanceRole, StepRecord
+
+
+@dataclass(slots=True)
+class InstanceWork:
+    """What one instance did during a run."""
+
+    role: InstanceRole
+    busy_seconds: float = 0.0  # of its steps
+
+
+@dataclass(slots=True)
+class InstancesWork:
+    """What several did, and what moved between them."""
+
+    each: list[InstanceWork]
+    moved_bytes: int = 0
+    move_seconds: list[float] = field(default_factory=list)  # of each transfer, from when it was begun
+    failed_transfers: int = 0
+    rejected: int = 0  # requests that were refused because they would come too late
+
+    def add(self, record: StepRecord) -> None:
+        """Take in a record of the common log.
+
+        Raises:
+            BenchError: an instance has ended.
+        """
+        timing = record.timing
+        if record.kind == "step":
+            busy = timing.schedule + timing.prepare + timing.forward + timing.sample
+            self.each[record.instance].busy_seconds += busy
+        for op in record.ops:
+            match op:
+                case Arrive():
+                    self.moved_bytes += op.num_bytes
+                    self.move_seconds.append(op.ended - op.began)
+                case TransferFailed():
+                    self.failed_transfers += 1
+                case Lost():
+                    raise BenchError(f"an instance ended while it was measured: {op.detail}")
+                case _:
+                    pass
+
+    def idle_share(self, seconds: float, role: InstanceRole | None = None) -> float | None:
+        """The share of a run of so many seconds that instances (of a role) spent in no step; None: there are none."""
+        busy = [one.busy_seconds for one in self.each if role in (None, one.role)]
+        return 1 - sum(busy) / (len(busy) * seconds) if busy and seconds else None

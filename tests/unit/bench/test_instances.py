@@ -1,0 +1,208 @@
+"""Workloads on several instances: the same tokens as one engine gives, and what is said of each instance."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from msgspec.structs import replace
+
+from engine.bench.drive import run_engine
+from engine.bench.drive_instances import run_instances
+from engine.bench.errors import BenchError
+from engine.bench.formulas import Context
+from engine.bench.instances import InstancesWork, InstanceWork
+from engine.bench.measurement import Measurement
+from engine.bench.metrics import METRICS
+from engine.bench.runner import Runner
+from engine.bench.scenario import cell_of
+from engine.bench.workload import LateLong, MultiTurn, Random, Workload, requests_of
+from engine.cluster.build import local_cluster
+from engine.cluster.cluster import Cluster
+from engine.config import EngineConfig, SamplingParams
+from engine.model.loaded import LoadedModel
+from engine.model.loader import from_module
+from engine.trace.events import Arrive, Lost, Op, TransferFailed
+from engine.trace.goodput import SLO
+from engine.trace.records import Memory, RecordKind, StepRecord, Timing
+from tests.tiny_models import tiny_model
+from tests.unit.bench.small import SMALL, TEXT, scenario
+
+SAMPLING = SamplingParams(ignore_eos=True)
+CONFIG = EngineConfig(block_size=4, num_blocks=80, max_model_len=160, enforce_eager=True, num_logprobs=0)
+SHAPES = {"alone": {"mixed": 1}, "two": {"mixed": 2}, "apart": {"prefill": 1, "decode": 1}}
+WORKLOADS: dict[str, Workload] = {
+    "at once": Random(num_requests=6, prompt_tokens=(3, 30), output_tokens=(1, 8)),
+    "by and by": Random(num_requests=5, prompt_tokens=(3, 30), output_tokens=(2, 5), rate=200.0),
+    "in turns": MultiTurn(conversations=3, turns=3, system_tokens=9, user_tokens=(3, 9), output_tokens=(2, 6)),
+    "a late one": LateLong(
+        num_requests=3, prompt_tokens=(3, 6), output_tokens=12, long_tokens=60, long_output_tokens=2, at_step=5
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    return from_module(tiny_model("llama", vocab_size=600, max_position_embeddings=256), None, "tiny")
+
+
+def work_of(found: Measurement) -> InstancesWork:
+    assert found.instances is not None
+    return found.instances
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("kind", WORKLOADS)
+def test_instances_give_the_tokens_of_one_engine(model: LoadedModel, shape: str, kind: str) -> None:
+    asks = requests_of(WORKLOADS[kind], 600, 0)
+    alone = run_engine(model, CONFIG, asks, SAMPLING)
+    cluster = local_cluster(model, replace(CONFIG, **SHAPES[shape]))
+    try:
+        found = run_instances(cluster, asks, SAMPLING)
+    finally:
+        cluster.close()
+    assert found.outputs == alone.outputs
+    assert [len(r.tokens) for r in found.requests] == [len(output) for [output] in alone.outputs]
+    assert [r.late for r in found.requests] == [ask.late for ask in asks]
+    assert all(r.arrived <= r.tokens[0] and sorted(r.tokens) == r.tokens for r in found.requests)
+    assert found.seconds == max(r.tokens[-1] for r in found.requests)
+    assert [one.role for one in work_of(found).each] == cluster.config.roles
+    assert bool(work_of(found).moved_bytes) == (shape == "apart")
+    assert 0 < sum(one.busy_seconds for one in work_of(found).each) <= found.seconds + 0.1
+
+
+def test_requests_that_arrive_by_the_clock_count_from_their_arrival(model: LoadedModel) -> None:
+    asks = requests_of(WORKLOADS["by and by"], 600, 0)
+    cluster = local_cluster(model, replace(CONFIG, **SHAPES["apart"]))
+    try:
+        found = run_instances(cluster, asks, SAMPLING)
+    finally:
+        cluster.close()
+    assert [r.arrived for r in found.requests] == [ask.at for ask in asks]
+    assert all(r.tokens[0] >= ask.at for r, ask in zip(found.requests, asks, strict=True))
+
+
+def test_who_would_come_too_late_is_refused_and_counts_as_missed(model: LoadedModel) -> None:
+    """Under an objective that nothing meets, all that come after something was measured are refused."""
+    asks = [dataclasses.replace(ask, at=0.5 * i) for i, ask in enumerate(requests_of(WORKLOADS["at once"], 600, 0))]
+    cluster = local_cluster(model, replace(CONFIG, mixed=2, ttft_slo=1e-6))
+    try:
+        found = run_instances(cluster, asks, SAMPLING)
+    finally:
+        cluster.close()
+    served = [request for request in found.requests if request.tokens]
+    refused = METRICS["rejected"].of(found, Context())
+    assert refused is not None and len(served) + refused == len(asks)
+    assert len(served) == 2, "the first of each instance, of which nothing was known"
+    assert METRICS["slo_attainment"].of(found, Context(SLO(ttft=60.0, tpot=60.0))) == 2 / 6
+
+
+def test_a_run_does_not_find_what_the_run_before_has_left(model: LoadedModel) -> None:
+    """The second and third runs of one cluster hit as often as the first: within themselves."""
+    asks = requests_of(WORKLOADS["in turns"], 600, 0)
+    cluster = local_cluster(model, replace(CONFIG, **SHAPES["two"]))
+    try:
+        works = [run_instances(cluster, asks, SAMPLING).work for _ in range(3)]
+    finally:
+        cluster.close()
+    hits = [work.hit_tokens for work in works if work is not None]
+    assert len(hits) == 3 and hits[0] > 0 and len(set(hits)) == 1
+
+
+def record(instance: int, kind: RecordKind, *ops: Op, forward: float = 0.0, sample: float = 0.0) -> StepRecord:
+    memory = Memory.counted(
+        num_blocks=1, block_size=1, blocks_held=0, blocks_cached=0, tokens_held=0, tokens_logical=0,
+        kv_bytes_per_token=1,
+    )  # fmt: skip
+    timing = Timing(at=0.0, forward=forward, sample=sample)
+    return StepRecord(index=0, instance=instance, kind=kind, step=0, ops=list(ops), timing=timing, memory=memory)
+
+
+def arrive(num_bytes: int, began: float, ended: float) -> Arrive:
+    return Arrive(
+        seq_id=0, transfer="t", queue_position=0, num_tokens=1, num_bytes=num_bytes, link="local", began=began,
+        ended=ended,
+    )  # fmt: skip
+
+
+def test_what_instances_did_is_added_up() -> None:
+    work = InstancesWork([InstanceWork("prefill"), InstanceWork("decode")])
+    work.add(record(0, "step", forward=0.5, sample=0.25))
+    work.add(record(1, "step", forward=0.25))
+    work.add(record(1, "step", forward=0.25))
+    work.add(record(1, "transfer", arrive(100, 1.0, 1.5), arrive(20, 2.0, 2.25), forward=9.0))
+    work.add(record(1, "transfer", TransferFailed(seq_id=0, transfer="t", queue_position=0, reason="stale")))
+    found = Measurement(2.0, [], [], None, work)
+
+    def figure(name: str) -> float | None:
+        return METRICS[name].of(found, Context())
+
+    assert figure("prefill_idle_share") == 1 - 0.75 / 2
+    assert figure("decode_idle_share") == 1 - 0.5 / 2
+    assert figure("idle_share") == 1 - (0.75 + 0.5) / 4
+    assert (figure("transferred_bytes"), figure("failed_transfers")) == (120, 1)
+    assert figure("transfer_p50") == 0.375 and figure("transfer_p90") == pytest.approx(0.475)
+    mixed = Measurement(2.0, [], [], None, InstancesWork([InstanceWork("mixed", 0.5)]))
+    names = ("prefill_idle_share", "decode_idle_share", "transferred_bytes", "transfer_p50", "failed_transfers")
+    assert [METRICS[name].of(mixed, Context()) for name in names] == [None] * 5
+    assert METRICS["idle_share"].of(mixed, Context()) == 0.75
+    one_engine = Measurement(2.0, [], [])
+    assert METRICS["idle_share"].of(one_engine, Context()) is None
+    with pytest.raises(BenchError, match="an instance ended while it was measured: it was killed"):
+        work.add(record(0, "lost", Lost(detail="it was killed")))
+
+
+def _wrong(variant: dict[str, object], **changes: object) -> str:
+    given = scenario(variants=[{"id": "v", "title": TEXT, **variant}], baselines=[], **changes)
+    with pytest.raises(BenchError) as raised:
+        cell_of(given, 0, given.variants[0])
+    return str(raised.value)
+
+
+def test_what_instances_cannot_be_measured_with_is_refused() -> None:
+    two: dict[str, object] = {"engine.mixed": 2}
+    for setting, value, what in (
+        ("tiers.cpu", "1MiB", "tiers"),
+        ("observer", "log", "an observer"),
+        ("engine.enforce_eager", False, "compiled code"),
+        ("sampling", {"n": 2, "temperature": 1.0}, "several outputs"),
+    ):
+        assert f"{what}" in _wrong({"set": {**two, setting: value}})
+    assert "a peer: of one engine only" in _wrong({"set": two, "peer": "transformers-dynamic"})
+
+
+def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two points and two rounds of two layouts; one engine beside them has the same tokens."""
+    events: list[str] = []
+
+    def start(model: LoadedModel, config: EngineConfig) -> Cluster:
+        cluster = local_cluster(model, config)
+        ended = cluster.close
+
+        def close() -> None:
+            ended()
+            events.append("closed")
+
+        monkeypatch.setattr(cluster, "close", close)
+        events.append("+".join(config.roles))
+        return cluster
+
+    monkeypatch.setattr("engine.bench.clusters.local_cluster", start)
+    given = scenario(
+        measure=["seconds", "idle_share", "transferred_bytes"],
+        model="tiny-llama",
+        variants=[
+            {"id": "none", "title": TEXT},
+            {"id": "two", "title": TEXT, "set": {"engine.mixed": 2}},
+            {"id": "apart", "title": TEXT, "set": {"engine.prefill": 1, "engine.decode": 1}},
+        ],
+        axis={**SMALL["axis"], "values": [1, 3]},
+    )
+    found = Runner(given, quiet_seconds=0).run()
+    assert sorted(events[:2]) == ["mixed+mixed", "prefill+decode"] and events[2:] == ["closed", "closed"]
+    assert all(point.tokens_identical and not point.failed for point in found.points)
+    for at in (1, 3):
+        figures = {point.variant: point.figures for point in found.points if point.at == at}
+        assert figures["apart"]["transferred_bytes"].median > 0
+        assert "transferred_bytes" not in figures["two"] and "idle_share" not in figures["none"]
+        assert 0 <= figures["two"]["idle_share"].median < 1
