@@ -152,13 +152,13 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         int, Option(ge=0, served_max=MAX_INSTANCES, strategies=("paged",), control=Control(group="instances"))
     ] = 0
     # processes compute side by side; those of one thread take turns, and the same inputs give the same log
-    instances: Annotated[Literal["thread", "process"], Option(control=Control(group="instances"))] = "thread"
+    instances: Annotated[Literal["thread", "process"], Option()] = "thread"
     # which instance takes a request (engine/cluster/router.py)
     routing_policy: Annotated[RoutingPolicy, Option(control=Control(group="instances"))] = "longest_prefix"
     # seconds; a request that is not expected to have its first token by then is refused; None = none is
     ttft_slo: Annotated[float | None, Option(gt=0)] = None
     # where the keys and values that another instance has do not come: compute them here, or end the request
-    kv_load_failure_policy: Annotated[FailurePolicy, Option(control=Control(group="instances"))] = "recompute"
+    kv_load_failure_policy: Annotated[FailurePolicy, Option()] = "recompute"
     # MB a second, decimal; the link between instances is made as slow, and called so; None = as fast as memory is
     link_mb_per_second: Annotated[float | None, Option(gt=0, control=Control(group="instances", none_as=0))] = None
     # never the compiled forward pass: equal inputs then give the same log (trace.compare)

@@ -149,12 +149,14 @@ export const running = () =>
 /** Whether the controls say something other than the run's own header. */
 export const configDiffers = () => differing().length > 0;
 
-/**
- * @param {string} name
- * @param {import("../state/settings.js").OptionValue} value
- */
-export function changeConfig(name, value) {
-  optionSetting(name).value = value;
+/** @typedef {import("../state/settings.js").OptionValue} OptionValue */
+
+/** @param {string} name @param {OptionValue} value */
+export const changeConfig = (name, value) => changeConfigs({ [name]: value });
+
+/** Several at once: one without the others may be what cannot be. @param {Record<string, OptionValue>} values */
+export function changeConfigs(values) {
+  for (const [name, value] of Object.entries(values)) optionSetting(name).value = value;
   if (store.own.numRecords.value === 0 && configDiffers()) applyConfig();
 }
 

@@ -14,7 +14,7 @@ import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
 import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Sequences } from "./sequences.js";
-import { CacheSettings, NumberField, SamplingSettings, SchedulerSettings } from "./settings.js";
+import { CacheSettings, InstanceSettings, NumberField, SamplingSettings, SchedulerSettings } from "./settings.js";
 
 /**
  * The id of the scene that is looked at, "" for none; null: the one that is played.
@@ -29,7 +29,7 @@ export function Panel() {
     <h2 id="setup-title" class="visually-hidden">${t("region.setup")}</h2>
     ${replay ? null : html`<${Composer} /><${Scenes} />`}
     <${Sequences} />
-    ${replay ? null : html`<${CacheSettings} /><${SchedulerSettings} /><${SamplingSettings} /><${StartOver} />`}
+    ${replay ? null : html`<${CacheSettings} /><${SchedulerSettings} /><${InstanceSettings} /><${SamplingSettings} /><${StartOver} />`}
   </section>`;
 }
 

@@ -1,7 +1,7 @@
 // Settings of a run: how the cache is laid out, how steps are put together, how tokens are chosen. The controls are
 // made of the server's table of options: an option with a control is here without a line of its own.
 
-import { changeConfig } from "../../control/actions.js";
+import { changeConfig, changeConfigs } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
 import { withChecked, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
@@ -76,6 +76,38 @@ export function SchedulerSettings() {
 function schedulerValues() {
   const [seqs, tokens] = ["max_num_seqs", "max_num_batched_tokens"].map(chosenOr);
   return seqs === null ? "" : t("setup.scheduler_values", { seqs, tokens });
+}
+
+const ROLES = ["prefill", "decode", "mixed"];
+const SHAPES = ["0,0,0", "0,0,2", "1,1,0", "2,1,0", "1,2,0"]; // how many of each role
+
+/** Several engines that share the work, or one. */
+export function InstanceSettings() {
+  const now = ROLES.map((name) => Number(chosenOr(name) ?? 0)).join();
+  const shapes = SHAPES.includes(now) ? SHAPES : [...SHAPES, now];
+  const choices = shapes.map((shape) => [shape, shapeText(shape)]);
+  /** @param {string} text */
+  const commit = (text) => {
+    const counts = text.split(",").map(Number);
+    changeConfigs(Object.fromEntries(ROLES.map((name, i) => [name, counts[i]])));
+  };
+  const rest = now === SHAPES[0] ? [] : rowsOf("instances").filter(({ name }) => !ROLES.includes(name));
+  return html`<details class="group" id="instances">
+    <summary class="group-title">${t("setup.instances")}<span class="summary-values num">${shapeText(now)}</span>
+    </summary>
+    <div class="fields">
+      <${Choice} id="shape" label=${t("setup.instances")} disabled=${!applies("prefill")} value=${now}
+        choices=${choices} commit=${commit} />
+      ${rest.map((row) => html`<${EngineField} key=${row.name} row=${row} />`)}
+    </div>
+  </details>`;
+}
+
+/** @param {string} shape */
+function shapeText(shape) {
+  const [prefill, decode, mixed] = shape.split(",").map(Number);
+  if (!prefill && !decode) return mixed ? t("setup.instances_mixed", { n: mixed }) : t("setup.instances_one");
+  return t("setup.instances_apart", { prefill, decode }) + (mixed ? ` + ${mixed}` : "");
 }
 
 export function SamplingSettings() {
