@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ class CpuTimes(NamedTuple):
     """CPU seconds spent so far."""
 
     machine: float
-    own: float
+    own: float  # of this process, those that it has started, and theirs
     at: float  # wall clock
 
 
@@ -27,9 +28,25 @@ def cpu_times() -> CpuTimes | None:
     except OSError:
         return None
     user, nice, system, _idle, _iowait, irq, softirq, _steal = map(int, fields)
-    own = os.times()
-    used = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-    return CpuTimes(used, own.user + own.system, time.perf_counter())
+    tick = os.sysconf("SC_CLK_TCK")
+    used = (user + nice + system + irq + softirq) / tick
+    return CpuTimes(used, _own_ticks() / tick, time.perf_counter())
+
+
+def _own_ticks() -> int:
+    """Of this process and its descendants. What has ended counts with whoever waited for it."""
+    parents, ticks = dict[int, int](), dict[int, int]()
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdecimal():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError):  # it has just ended
+            fields = (folder / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+            parents[int(folder.name)], ticks[int(folder.name)] = int(fields[1]), sum(map(int, fields[11:15]))
+    own, found = {os.getpid()}, {os.getpid()}
+    while found:
+        found = {pid for pid, parent in parents.items() if parent in found}
+        own |= found
+    return sum(ticks.get(pid, 0) for pid in own)
 
 
 def busy_cpus(before: CpuTimes | None, after: CpuTimes | None) -> float | None:

@@ -1,0 +1,38 @@
+"""What others use of the machine: not what processes of this one use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+from engine.bench.quiet import CpuTimes, busy_cpus, cpu_times
+
+SPIN = "import time; print(flush=True); end = time.process_time() + {}\nwhile time.process_time() < end: pass"
+
+
+def test_what_is_left_of_the_machine_is_of_others() -> None:
+    assert busy_cpus(CpuTimes(10.0, 4.0, 0.0), CpuTimes(13.0, 5.0, 4.0)) == (3 - 1) / 4
+    assert busy_cpus(CpuTimes(10.0, 4.0, 0.0), CpuTimes(10.5, 5.0, 4.0)) == 0, "clocks of one tick"
+    assert busy_cpus(None, cpu_times()) is None
+
+
+def test_processes_that_run_for_this_one_are_its_own() -> None:
+    """A child of a child computes for half a second; it counts while it runs, and when it has ended."""
+    spin = SPIN.format(0.5)
+    middle = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {spin!r}])"
+    before = cpu_times()
+    assert before is not None
+    child = subprocess.Popen([sys.executable, "-c", middle], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    end, during = time.monotonic() + 20, 0.0
+    while child.poll() is None and time.monotonic() < end and during < 0.3:
+        now = cpu_times()
+        assert now is not None
+        during = now.own - before.own
+    assert during >= 0.3, "while it runs"
+    child.communicate()
+    after = cpu_times()
+    assert after is not None and after.own - before.own >= 0.5
+    assert after.machine >= before.machine
