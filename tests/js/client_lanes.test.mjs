@@ -65,3 +65,26 @@ test("a run whose requests have no sender has no lanes, and who has nothing to d
   assert.deepEqual(clientsAt(reused(), 1), []);
   assert.equal(hasClients(log()), true);
 });
+
+test("a request that goes on at another instance waits in no lane again, and in a queue while its blocks come", () => {
+  const ask = (seq, id, kv_role) => ({
+    type: "submit",
+    seq_id: seq,
+    request_id: id,
+    kv_role,
+    client: "a",
+    waited: 4.5,
+  });
+  const finish = { type: "finish", seq_id: 0, reason: "length" };
+  const shared = {
+    header: { instances: [{ name: "prefill-0" }, { name: "decode-0" }] },
+    records: [
+      { instance: 0, timing: { at: 1 }, ops: [ask(0, "X/prefill", "kv_producer")] },
+      { instance: 0, timing: { at: 2 }, ops: [finish] },
+      { instance: 1, timing: { at: 5 }, ops: [ask(1, "X", "kv_consumer")] },
+    ],
+    stateAt: (index) => ({ waiting: index ? [] : [0], receiving: index === 2 ? [1] : [], running: [] }),
+  };
+  assert.deepEqual(brief(clientsAt(shared, 0)), [["a", 0, [0], [], 0, []]]);
+  assert.deepEqual(brief(clientsAt(shared, 2)), [["a", 0, [1], [], 0, []]]);
+});

@@ -9,11 +9,11 @@ import { ownersOf } from "../../static/js/core/provenance/links.js";
 import { connectedTo, provenanceOf } from "../../static/js/core/provenance.js";
 import { isReleased, originOf, sequenceViewAt } from "../../static/js/core/sequence_view.js";
 import { memoryFigures } from "../../static/js/core/state.js";
-import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
+import { poolLayout } from "../../static/js/panels/memory/pool_layout.js";
 import { movingLook } from "../../static/js/panels/memory/pool_look.js";
 import { motionsOf, movingQueues } from "../../static/js/panels/memory/pool_motion.js";
+import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
-import { phaseSentencesOf } from "../../static/js/tell/phase_sentence.js";
 import { keysRead, sentencesOf } from "../../static/js/tell/sentence.js";
 import { hybrid, logOf, released } from "./histories.mjs";
 import { op } from "./log_builder.mjs";
@@ -306,7 +306,7 @@ test("groups lie below each other, each under its title, on one grid; arrows wal
       assert.equal(layout.hit(at.x + at.width / 2, at.y + at.height / 2).block, id);
     }
     const last = layout.blockAt(19);
-    assert.ok(layout.titles[1] >= last.y + last.height && layout.blockAt(20).y >= layout.titles[1] + 12);
+    assert.ok(layout.titles[1].top >= last.y + last.height && layout.blockAt(20).y >= layout.titles[1].top + 12);
     assert.equal(layout.neighbour(19, "ArrowRight"), 20);
     assert.equal(layout.neighbour(31, "ArrowRight"), null);
     assert.equal(layout.neighbour(20, "ArrowUp") % layout.columns, 0);
@@ -326,6 +326,32 @@ test("groups lie below each other, each under its title, on one grid; arrows wal
         height,
       ).height <= height,
     );
+});
+
+test("the pools of two instances stand side by side, or below each other where that is too narrow", () => {
+  const groups = [0, 1].flatMap((instance) =>
+    [20, 12].map((num_blocks, i) => ({ instance, num_blocks, first_block: 32 * instance + 20 * i })),
+  );
+  for (const width of [304, 392, 700]) {
+    const layout = poolLayout(groups, 4, width, 420);
+    const centres = [];
+    for (let id = 0; id < 64; id++) {
+      const at = layout.blockAt(id);
+      centres.push(`${at.x},${at.y}`);
+      assert.ok(at.x >= 0 && at.x + at.width <= width);
+      assert.equal(layout.hit(at.x + at.width / 2, at.y + at.height / 2).block, id);
+      const slot = layout.slotAt(id, 3);
+      assert.ok(slot.x >= at.x && slot.x + slot.width <= at.x + at.width + 1);
+    }
+    assert.equal(new Set(centres).size, 64);
+    const [one, , other] = layout.titles;
+    assert.ok(one.top === other.top && other.left >= one.left + one.width && other.left + other.width <= width);
+    assert.deepEqual([layout.neighbour(31, "ArrowRight"), layout.neighbour(63, "ArrowRight")], [32, null]);
+    assert.equal(layout.neighbour(32, "ArrowDown"), layout.neighbour(0, "ArrowDown") + 32);
+    assert.deepEqual([layout.neighbour(32, "ArrowUp"), layout.neighbour(32, "Home")], [null, null]);
+  }
+  const { titles } = poolLayout(groups, 4, 250, 900);
+  assert.ok(titles[2].left === 0 && titles[2].top > titles[1].top, "below");
 });
 
 test("two pools of 24 and 8 blocks show their slots beside a stage of 1280 × 800", () => {

@@ -89,9 +89,14 @@ test("a received key leads to the record that computed it, by way of the block t
   const [layer] = log.groups[groupOf(log.groups, op.block_id)].layers;
   const { links } = provenanceOf(log, index, { seq: op.seq_id, position }, { seq: op.seq_id, layer });
   const of = (kind) => links.find((link) => link.kind === kind);
-  assert.equal(of("loaded").go, index);
+  const [, arrived] = opsOf("arrive").find(([at, { seq_id: seq }]) => at === index && seq === op.seq_id);
+  const { go, bytes, link, seconds, src, from, to, select } = of("moved");
+  assert.deepEqual([go, bytes, src, select], [index, op.num_bytes, op.from_block_id, { block: op.from_block_id }]);
+  assert.deepEqual([link, seconds], [arrived.link, arrived.ended - arrived.began]);
+  assert.deepEqual([from, to], ["prefill-0", "decode-0"]);
   assert.equal(records[of("written").go].instance, 0);
-  assert.equal(instanceOf(of("written").seq), 0);
+  assert.deepEqual([instanceOf(of("written").seq), of("written").instance], [0, "prefill-0"]);
+  assert.ok(links.indexOf(of("moved")) < links.indexOf(of("written")), "the way back");
 });
 
 test("lanes: who waits for blocks, who holds them, whom an end took along", () => {

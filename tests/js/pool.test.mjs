@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { flown } from "../../static/js/kit/places.js";
-import { poolLayout } from "../../static/js/panels/memory/pool_geometry.js";
+import { poolLayout } from "../../static/js/panels/memory/pool_layout.js";
 import { movingLook, restingLook } from "../../static/js/panels/memory/pool_look.js";
 import {
   comingToShare,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { TraceLog } from "../../static/js/core/log.js";
+import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
 import { inWords } from "../../static/js/tell/operations.js";
-import { phaseSentencesOf } from "../../static/js/tell/phase_sentence.js";
 import { plainSentencesOf } from "../../static/js/tell/plain_sentence.js";
 import { sentencesOf } from "../../static/js/tell/sentence.js";
 import { loaded } from "./histories.mjs";

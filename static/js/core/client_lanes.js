@@ -1,6 +1,8 @@
 // Many clients, one engine: what of each client waits in its lane, is queued, is in the step, was answered in a record.
 // Lanes are in no record while they are waited in; a submission says afterwards how long that was. Pure.
 
+import { RequestParts } from "./parts.js";
+
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
  * @typedef {{record: number, at: number, since: number, client: string}} Entry a submission: when it was recorded and
@@ -23,11 +25,18 @@ class Clients {
   /** @type {Map<number, string>} by sequence */
   bySeq = new Map();
 
+  /** @param {TraceLog} log */
+  constructor(log) {
+    this.parts = new RequestParts(log);
+  }
+
   /** @param {import("./trace.js").StepRecord} record */
-  append({ ops = [], timing }) {
+  append({ ops = [], timing, instance = 0 }) {
     for (const op of ops) {
+      const { before } = this.parts.read(op, instance);
       if (op.type === "submit" && op.client) {
         this.bySeq.set(op.seq_id, op.client);
+        if (before !== null) continue; // the same request, on another instance
         const since = timing.at - (op.waited ?? 0);
         this.entries.push({ record: this.length, at: timing.at, since, client: op.client });
       } else if (op.type === "fork") {
@@ -45,7 +54,7 @@ const read = new WeakMap();
 /** @param {TraceLog} log */
 function clientsOf(log) {
   let found = read.get(log);
-  if (!found) read.set(log, (found = new Clients()));
+  if (!found) read.set(log, (found = new Clients(log)));
   while (found.length < log.records.length) found.append(log.records[found.length]);
   return found;
 }
@@ -82,7 +91,7 @@ export function clientsAt(log, index, waiting = null) {
     const client = bySeq.get(seq);
     return client === undefined ? undefined : rowOf(client);
   };
-  for (const seq of state.waiting) of(seq)?.queued.push(seq);
+  for (const seq of [...state.waiting, ...state.receiving]) of(seq)?.queued.push(seq);
   for (const seq of state.running) of(seq)?.running.push(seq);
   for (const { seq_id: seq, token_ids: tokens } of record?.batch ?? []) {
     const row = of(seq);

@@ -207,6 +207,7 @@ export function lanesOf(log) {
 export function lanesIn({ lanes, byId, columns, most, length }, from, to, chosen) {
   const pinned = chosen === null ? undefined : byId.get(chosen);
   const alive = lanes.filter((lane) => lane !== pinned && lane.from <= to && (lane.left ?? to) >= from);
+  alive.sort((a, b) => a.instance - b.instance); // of one instance in their order
   const shown = pinned ? [pinned, ...alive] : alive;
   return { lanes: shown, columns, most, length, pinned: Boolean(pinned), hidden: lanes.length - shown.length };
 }

@@ -51,6 +51,7 @@ export function phaseProgress(at) {
  * @param {import("../core/trace.js").StepRecord | undefined} record
  */
 export function phaseShares(record) {
+  if (record?.kind === "transfer") return [0.4, 1.6, 0, 0, 0, 0]; // given back; come
   const takes = (record?.ops ?? []).some((op) => TAKING.has(op.type));
   return [0.6, takes ? 1 : 0, 1, 1.5, 1.4, 1]; // in the fourth K and V fly a long way
 }
@@ -83,22 +84,22 @@ export function positionAt(from, to, t, shares) {
 /**
  * The motion from one moment to another, `{index, at}` each: `{index, from, to, ms}` at speed 1, where `index` is the
  * record that is drawn meanwhile (going back, the later one); null when the way is longer than a step and is shown at
- * once. `isStep(i)`: records that are not steps have nothing to move and are passed over.
+ * once. `moves(i)`: records that are neither steps nor transfers have nothing to move and are passed over.
  *
  * @param {Moment} a
  * @param {Moment} b
- * @param {(index: number) => boolean} isStep
+ * @param {(index: number) => boolean} moves
  * @returns {Way | null}
  */
-export function motionBetween(a, b, isStep) {
+export function motionBetween(a, b, moves) {
   /** @type {(low: number, high: number) => boolean} */
   const adjacent = (low, high) => {
-    for (let i = low + 1; i < high; i++) if (isStep(i)) return false;
-    return isStep(high);
+    for (let i = low + 1; i < high; i++) if (moves(i)) return false;
+    return moves(high);
   };
   /** @type {Omit<Way, "ms"> | null} */
   let way = null;
-  if (a.index === b.index) way = isStep(a.index) ? { index: a.index, from: a.at, to: b.at } : null;
+  if (a.index === b.index) way = moves(a.index) ? { index: a.index, from: a.at, to: b.at } : null;
   else if (a.index < b.index) way = adjacent(a.index, b.index) ? { index: b.index, from: 0, to: b.at } : null;
   else if (b.at === WHOLE) way = adjacent(b.index, a.index) ? { index: a.index, from: a.at, to: 0 } : null;
   return way && { ...way, ms: Math.min(STEP_MS, PHASE_MS * Math.abs(way.to - way.from)) };
@@ -154,6 +155,9 @@ export const phasesNow = () => progress.peek();
 
 /** @param {number} index */
 const isStep = (index) => store.log.peek()?.records[index]?.kind === "step";
+
+/** Whether something moves in record `index`. @param {number} index */
+const moves = (index) => isStep(index) || store.log.peek()?.records[index]?.kind === "transfer";
 
 /** Whether record `index` has sub-steps. */
 export const hasPhases = isStep;
@@ -231,7 +235,7 @@ export function followMoment() {
     const before = log === shownLog ? target : null;
     shownLog = log;
     target = wanted;
-    begin(before ? (motionBetween(shown, wanted, isStep) ?? motionBetween(before, wanted, isStep)) : null);
+    begin(before ? (motionBetween(shown, wanted, moves) ?? motionBetween(before, wanted, moves)) : null);
   });
 }
 

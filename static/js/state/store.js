@@ -130,8 +130,9 @@ export const shownSeq = computed(() => {
   const { sequences, running } = state.value;
   const chosen = settings.seq.value;
   if (chosen !== null && sequences.has(chosen)) return chosen;
-  const batch = record.value?.batch ?? [];
-  return batch[0]?.seq_id ?? running[0] ?? [...sequences.keys()].at(-1) ?? null;
+  const { batch = [], ops = [] } = record.value ?? {};
+  const came = ops.find((op) => op.type === "arrive"); // what is moved is shown
+  return batch[0]?.seq_id ?? came?.seq_id ?? running[0] ?? [...sequences.keys()].at(-1) ?? null;
 });
 
 /**

@@ -3,7 +3,7 @@
 import { labelText } from "../core/labels.js";
 import { FIGURES, sentence } from "./chain_figures.js";
 import { inLayers, keysText, layersText } from "./groups.js";
-import { sequenceName as name, operationName, tell, tellEntry } from "./operations.js";
+import { hashText, sequenceName as name, operationName, tell, tellEntry } from "./operations.js";
 import { probabilityText, t } from "./words.js";
 
 /** The record that a link goes to; people count from 1. @param {{go?: number}} link */
@@ -11,11 +11,6 @@ const recordName = ({ go = 0 }) => t("chain.record", { record: go + 1 });
 
 /** @param {{label: import("../core/labels.js").Label, position: number}} link */
 const at = (link) => t("chain.at", { token: labelText(link.label), position: link.position });
-
-/** The first bytes of a hash, as hexadecimal. @param {Uint8Array} hash */
-export function hashText(hash) {
-  return Array.from(hash.slice(0, 3), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
 
 /**
  * A link in words. `value` and `second` are the short form, `lines` sentences with the numbers; a link without `value`
@@ -126,12 +121,12 @@ const WORDS = {
     lines: [t(l.owners.length > 1 ? "chain.owners.many" : "chain.owners.one", { n: l.owners.length })],
   }),
   loaded: (l) => ({
-    name: t(l.medium === "instance" ? "op.receive.chain" : "op.load.chain"),
-    term: l.medium === "instance" ? null : "offload",
+    name: t("op.load.chain"),
+    term: "offload",
     value: recordName(l),
     second: t(`medium.${l.medium}`),
     lines: [
-      t(`chain.loaded.${l.here ? "here" : l.medium === "instance" ? "instance" : "elsewhere"}`, {
+      t(`chain.loaded.${l.here ? "here" : "elsewhere"}`, {
         token: labelText(l.label),
         position: l.position,
         medium: t(`medium.${l.medium}`),
@@ -142,7 +137,7 @@ const WORDS = {
     name: t("chain.written"),
     term: null,
     value: recordName(l),
-    second: t("chain.by", { name: name(l.seq) }),
+    second: t("chain.by", { name: l.instance ? `${name(l.seq)}, ${l.instance}` : name(l.seq) }),
     lines: [
       t(l.holds ? "chain.written.text" : "chain.written.past", {
         token: labelText(l.label),

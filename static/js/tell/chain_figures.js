@@ -1,8 +1,9 @@
-// The links of a provenance chain that are figures, in words: bytes, their parts, other reservations.
+// The links of a provenance chain that are figures, in words: bytes, their parts, what moved, other reservations.
 
+import { labelText } from "../core/labels.js";
 import { layersText } from "./groups.js";
 import { sequenceName } from "./operations.js";
-import { bytesText, grouped, percentText, t } from "./words.js";
+import { bytesText, grouped, percentText, secondsText, t } from "./words.js";
 
 /** @typedef {import("./chain.js").Words} Words */
 /**
@@ -13,7 +14,7 @@ import { bytesText, grouped, percentText, t } from "./words.js";
 /** A text with its first letter large. @param {string} text */
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** @type {{[K in "bytes" | "figure" | "part" | "contiguous"]: (link: LinkOf<K>) => Words}} */
+/** @type {{[K in "bytes" | "moved" | "figure" | "part" | "contiguous"]: (link: LinkOf<K>) => Words}} */
 export const FIGURES = {
   bytes: (l) => ({
     name: t("chain.bytes"),
@@ -35,6 +36,25 @@ export const FIGURES = {
         token: grouped(l.bytes_per_token),
         bytes: grouped(l.bytes),
         layer: grouped(l.per_layer),
+      }),
+    ],
+  }),
+  moved: (l) => ({
+    name: t("op.receive.chain"),
+    term: null,
+    value: bytesText(l.bytes),
+    second: t("chain.record", { record: (l.go ?? 0) + 1 }),
+    lines: [
+      t(l.src === null ? "chain.loaded.instance" : "chain.moved", {
+        token: labelText(l.label),
+        ...{
+          position: l.position,
+          block: l.src,
+          from: l.from,
+          to: l.to,
+          link: l.link,
+          seconds: secondsText(l.seconds),
+        },
       }),
     ],
   }),

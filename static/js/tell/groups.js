@@ -40,15 +40,16 @@ export const shortKeys = ({ window }) => t(window === null ? "group.short.all" :
 export const groupName = (group) => t("group.title", { layers: layersText(group.layers), keys: keysText(group) });
 
 /**
- * What a group is called beside the others of a run: its instance, where there are several, and its layers where they
- * are not all.
+ * What a group is called beside the others of a run: its instance, where there are several, and then in short which
+ * keys it keeps, where others of that instance keep others; else its layers, where these are not all.
  * @param {import("../core/trace.js").Header | undefined} header @param {import("../core/groups.js").Group[]} groups
  * @param {number} at
  */
-export const groupTitle = (header, groups, at) =>
-  [header ? instanceName(header, groups[at].instance) : "", hasSiblings(groups, at) ? groupName(groups[at]) : ""]
-    .filter(Boolean)
-    .join(" · ");
+export function groupTitle(header, groups, at) {
+  const instance = header ? instanceName(header, groups[at].instance) : "";
+  if (!hasSiblings(groups, at)) return instance;
+  return instance ? `${instance} · ${shortKeys(groups[at])}` : groupName(groups[at]);
+}
 
 /**
  * A sentence about some layers' blocks.

@@ -1,5 +1,6 @@
 // Operations and sentences in words: what core/telling.js, sentence.js and phase_sentence.js found to say.
 
+import { instanceName } from "../core/instances.js";
 import { isBlocks, isSequence } from "../core/telling.js";
 import { inLayers, layersText } from "./groups.js";
 import { bytesText, hasText, secondsText, sentences, t } from "./words.js";
@@ -15,6 +16,11 @@ const MISSING = "–"; // for a value that a log lacks, because it contradicts i
 
 /** The name of a sequence. @param {number} id */
 export const sequenceName = (id) => t("sequence.name", { id });
+
+/** The first bytes of a hash, as hexadecimal. @param {Uint8Array} hash */
+export function hashText(hash) {
+  return Array.from(hash.slice(0, 3), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 /** The name of a type of operation; a later program may know more of them. @param {string} type */
 export const operationName = (type) => (hasText(`op.${type}.chain`) ? t(`op.${type}.chain`) : type);
@@ -53,6 +59,15 @@ export function inWords([key, values]) {
   for (const [name, value] of Object.entries(values)) said[name] = shown(name, value);
   const text = t(key, said, MISSING);
   return values.within ? inLayers(values.within, text) : text;
+}
+
+/**
+ * Sentences of record `index`: the first says whose it is, where there are several instances.
+ * @param {import("../core/log.js").TraceLog} log @param {number} index @param {string[]} said
+ */
+export function atInstance(log, index, said) {
+  const instance = index < 0 ? "" : instanceName(log.header, log.records[index]?.instance ?? 0);
+  return instance && said.length ? [t("sentence.at", { instance, text: said[0] }), ...said.slice(1)] : said;
 }
 
 /** @param {string} name @param {any} value a field of any type */

@@ -2,6 +2,7 @@
 
 import { groupOf } from "../groups.js";
 import { blockHistory, lastOf } from "../history.js";
+import { instanceName } from "../instances.js";
 import { givesBack } from "../operation_kinds.js";
 import { decisionLinks, reasonAt } from "./decision.js";
 import { blockLink, bytesLink, cachedLink, goTo, lifeEvent, ownersOf, slotLink, tableLink, token } from "./links.js";
@@ -45,7 +46,8 @@ export function blockLinks(at, block, offset) {
       ? null
       : at.log.slotOrigin(block * at.state.block_size + offset, at.index);
   const writer = origin && at.state.sequences.get(origin.seq_id);
-  if (writer && origin.loaded)
+  if (writer && origin.loaded?.medium === "instance") links.push(movedLink(at, block, origin, writer));
+  else if (writer && origin.loaded)
     links.push({
       kind: "loaded",
       fidelity: "captured",
@@ -60,6 +62,7 @@ export function blockLinks(at, block, offset) {
       fidelity: "captured",
       ...token(writer, origin.position),
       holds: owners.some((o) => o.seq === origin.seq_id),
+      instance: instanceName(at.log.header, writer.instance),
       copied: origin.at !== (origin.loaded ?? origin).record,
       ...goTo(origin.record),
     });
@@ -69,6 +72,31 @@ export function blockLinks(at, block, offset) {
   links.push(...fateLinks(at, block, events, began));
   links.push({ kind: "life", fidelity: "captured", events: events.map(lifeEvent) });
   return links;
+}
+
+/**
+ * How a block's content came from another instance.
+ * @param {At} at @param {number} block @param {import("../slot_origins.js").Arrival} origin
+ * @param {import("../state.js").Sequence} writer @returns {Link}
+ */
+function movedLink({ log }, block, origin, writer) {
+  const { record, from = null } = /** @type {import("../slot_origins.js").Loaded} */ (origin.loaded);
+  const ops = log.records[record].ops ?? [];
+  const [received] = ops.flatMap((op) => (op.type === "receive" && op.block_id === block ? [op] : []));
+  const [came] = ops.flatMap((op) => (op.type === "arrive" && op.seq_id === received?.seq_id ? [op] : []));
+  return {
+    kind: "moved",
+    fidelity: "captured",
+    ...token(writer, origin.position),
+    bytes: received?.num_bytes ?? 0,
+    link: came?.link ?? "",
+    seconds: came ? came.ended - came.began : 0,
+    src: from,
+    from: from === null ? "" : instanceName(log.header, writer.instance),
+    to: instanceName(log.header, log.records[record].instance ?? 0),
+    ...goTo(record),
+    ...(from === null ? {} : { select: { block: from } }),
+  };
 }
 
 /** How a sequence came to hold the block. @param {Event[]} life @param {number} seq */

@@ -106,7 +106,10 @@ interface Kinds {
   table: { seq: number; logical: number; block: number; held: boolean; from: number; to: number };
   owners: { owners: Owner[]; ref_count: number; block: number };
   loaded: Token & Omit<Loaded, "record">; // from outside the pool
-  written: Token & { holds: boolean; copied: boolean };
+  /** From another instance: over which link, in how many seconds, out of which block there (null: its log is not here). */
+  moved: Token & { bytes: number; link: string; seconds: number; src: number | null; from: string; to: string };
+  /** `instance`: that of the sequence; "" where there is one. */
+  written: Token & { holds: boolean; copied: boolean; instance: string };
   decision: {
     seq: number;
     request_id: string;

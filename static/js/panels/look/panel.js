@@ -19,7 +19,7 @@ import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import * as store from "../../state/store.js";
-import { inWords } from "../../tell/operations.js";
+import { atInstance, inWords } from "../../tell/operations.js";
 import { plainSentencesOf } from "../../tell/plain_sentence.js";
 import { langOf, sentences, t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
@@ -93,7 +93,8 @@ function saying(over, open) {
   if (!log || index < 0) return loadingSentence() || (store.connection.value === "lost" ? "" : t("look.first.empty"));
   if (open) return t(session.run || recordedFutures.value.length ? "look.fan" : "look.first.recorded");
   if (over) return t("look.first.end");
-  return sentences(plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MOST_SENTENCES));
+  const said = plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MOST_SENTENCES);
+  return sentences(atInstance(log, index, said));
 }
 
 /** The text so far, as it would be read. @param {{now: View | null}} props */

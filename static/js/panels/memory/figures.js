@@ -2,6 +2,7 @@
 
 import { counterfactual } from "../../core/counterfactual.js";
 import { bytesIfAllKept, capacityBytes, figuresByGroup, hasSiblings } from "../../core/groups.js";
+import { isShared } from "../../core/parts.js";
 import { memoryFigures } from "../../core/state.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -59,7 +60,7 @@ export function Figures() {
         note=${of(m.blocks_free)} formula="pool − reserved − cached" />
     </dl>
     <${Formula} header=${header} />
-    <${AsModel} tokens=${m.tokens_held} perToken=${perToken} />
+    ${isShared({ header }) ? null : html`<${AsModel} tokens=${m.tokens_held} perToken=${perToken} />`}
   </section>`;
 }
 
@@ -108,7 +109,8 @@ function Usage({ m }) {
  * @param {{header: Header, now: State, m: Memory, total: number}} props
  */
 function Bars({ header, now, m, total }) {
-  const other = counterfactual(header, now);
+  // of several instances there is more to be shown than what others would have reserved
+  const other = isShared({ header }) ? null : counterfactual(header, now);
   const pages = header.engine.strategy === "paged";
   const perToken = header.kv_bytes_per_token;
   const contiguous = other ? other.contiguous_slots * perToken : 0;

@@ -18,6 +18,7 @@ const Region = lazy(
 );
 
 const Shelves = lazyPanel(() => import("./tiers.js"), "memory");
+const Wire = lazyPanel(() => import("./wire.js"), "memory");
 
 export function Panel() {
   const several = (state.value?.block_groups.length ?? 0) > 1;
@@ -27,7 +28,7 @@ export function Panel() {
       <${PoolTitle} />
       ${inPieces.value ? html`<${Region} />` : html`<${Queues} />`}
       <${Pool} />
-      <div class="under-pool"><${Legend} /><${Tiers} /></div>
+      <div class="under-pool"><${Legend} /><${Tiers} /><${Wires} /></div>
       ${
         provenance.value
           ? html`<a class="to-provenance"
@@ -46,6 +47,12 @@ function Tiers() {
   const tiers = (record.value ?? log.value?.records[0])?.tiers;
   if (!tiers?.length) return null;
   return html`<div class="tiers-room" style=${{ "--tiers": tiers.length }}><${Shelves} tiers=${tiers} /></div>`;
+}
+
+/** What moves between several instances; of one nobody loads the code. */
+function Wires() {
+  if ((log.value?.header.instances?.length ?? 0) < 2) return null;
+  return html`<div class="wire-room"><${Wire} /></div>`;
 }
 
 function Legend() {

@@ -12,8 +12,8 @@ import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { phase } from "../../state/moment.js";
 import { connected, hovered, select, selected, shownSeq, state } from "../../state/store.js";
 import { t } from "../../tell/words.js";
-import { poolLayout } from "./pool_geometry.js";
 import { GroupTitles } from "./pool_groups.js";
+import { poolLayout } from "./pool_layout.js";
 import { paintPool } from "./pool_paint.js";
 import { placesOf, reads, scene, watchMotions } from "./pool_scene.js";
 import { describeBlock, describeSlot, targetOf } from "./pool_words.js";
@@ -86,7 +86,7 @@ export function Pool() {
         onClick=${/** @param {MouseEvent} event */ (event) => pick(event, layout)}
       >
         <canvas aria-hidden="true"></canvas>
-        ${layout?.titles.length ? html`<${GroupTitles} now=${now} tops=${layout.titles} />` : null}
+        ${layout?.titles.length ? html`<${GroupTitles} now=${now} titles=${layout.titles} />` : null}
         ${layout ? html`<${Buttons} now=${now} layout=${layout} />` : null}
       </div>
     </div>

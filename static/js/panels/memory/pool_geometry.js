@@ -26,6 +26,8 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
  */
 
 /**
+ * @typedef {{top: number, left: number, width: number}} Title of a group
+ *
  * Where blocks lie on the grid.
  *
  * @typedef {object} Grid
@@ -36,7 +38,7 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
  * @property {number} stepX from one block to the next
  * @property {number} stepY
  * @property {number} height
- * @property {number[]} titles the upper edge of each group's title; none where there is one group
+ * @property {Title[]} titles where each group's is; none where there is one group
  * @property {(id: number) => Box} blockAt
  * @property {(id: number, key: string) => number | null} neighbour the block that an arrow key leads to
  */
@@ -52,24 +54,24 @@ const [MAX_BAR, MIN_BAR] = [22, 10];
 /** @typedef {(x: number, y: number) => number | null} SlotIn the slot at a place inside a block */
 
 /**
- * The largest picture of the blocks of `groups`, `size` slots each, that fits in width × height. A pool of more blocks
- * than there are places is higher than `height`, and scrolls.
+ * Of one pool, or of several below each other.
  *
  * @param {Group[]} groups
  * @param {number} size
  * @param {number} width
  * @param {number} height
+ * @param {boolean} titled whether each group has a title
  * @returns {Layout}
  */
-export function poolLayout(groups, size, width, height) {
+export function layoutOf(groups, size, width, height, titled) {
   const inner = width - 2 * EDGE;
   for (let cell = MAX_CELL; cell >= (size > LONG ? 3 : MIN_CELL); cell--) {
-    const found = slotLevel(groups, size, inner, cell, cell);
+    const found = slotLevel(groups, size, inner, cell, cell, titled);
     if (found.height > height) continue;
     const room = Math.floor((height - found.height) / (found.rows * found.lines));
-    return slotLevel(groups, size, inner, cell, Math.min(cell + room, Math.round(found.cell * 1.5)));
+    return slotLevel(groups, size, inner, cell, Math.min(cell + room, Math.round(found.cell * 1.5)), titled);
   }
-  return blockLevel(groups, size, inner, height);
+  return blockLevel(groups, size, inner, height, titled);
 }
 
 /**
@@ -80,9 +82,10 @@ export function poolLayout(groups, size, width, height) {
  * @param {number} width
  * @param {number} least
  * @param {number} tall
+ * @param {boolean} titled
  * @returns {Layout}
  */
-function slotLevel(groups, size, width, least, tall) {
+function slotLevel(groups, size, width, least, tall, titled) {
   const widest = Math.max(1, Math.floor((width - 2) / least));
   const perRow = Math.min(size, widest, size <= 8 ? size : size <= LONG ? 8 : widest);
   const lines = Math.ceil(size / perRow);
@@ -94,8 +97,9 @@ function slotLevel(groups, size, width, least, tall) {
     groups,
     columns,
     block.width + Math.max(PAD, Math.min(spread, PAD * 3)),
-    block.height + (groups.length > 1 ? CLOSE : ROW_GAP),
+    block.height + (titled ? CLOSE : ROW_GAP),
     block,
+    { titled, width },
   );
   /** @type {Layout["slotAt"]} */
   const slotAt = (id, slot) => {
@@ -119,8 +123,6 @@ function slotLevel(groups, size, width, least, tall) {
 const mostIn = (groups) => Math.max(...groups.map((group) => group.num_blocks));
 /** @type {(groups: Group[], columns: number) => number} */
 const rowsIn = (groups, columns) => groups.reduce((sum, group) => sum + Math.ceil(group.num_blocks / columns), 0);
-/** @param {Group[]} groups */
-const titlesOf = (groups) => (groups.length > 1 ? groups.length * TITLE : 0);
 
 /**
  * Squares, or bars over the whole width where there are few blocks; slots lie side by side within.
@@ -129,19 +131,21 @@ const titlesOf = (groups) => (groups.length > 1 ? groups.length * TITLE : 0);
  * @param {number} size
  * @param {number} width
  * @param {number} outer the height that there is
+ * @param {boolean} titled
  * @returns {Layout}
  */
-function blockLevel(groups, size, width, outer) {
-  const height = outer - EDGE - titlesOf(groups);
+function blockLevel(groups, size, width, outer, titled) {
+  const height = outer - EDGE - (titled ? groups.length * TITLE : 0);
+  const heads = { titled, width };
   const count = rowsIn(groups, 1);
   const bar = Math.min(MAX_BAR, Math.floor(height / count) - 2);
-  if (bar >= MIN_BAR && count <= 8) return withLevels(groups, size, 1, width, bar + 2, { width, height: bar });
+  if (bar >= MIN_BAR && count <= 8) return withLevels(groups, size, 1, width, bar + 2, { width, height: bar }, heads);
   let pitch = MAX_PITCH;
   /** @param {number} p */
   const columnsOf = (p) => Math.max(1, Math.floor((width + gapOf(p)) / p));
   while (pitch > MIN_PITCH && rowsIn(groups, columnsOf(pitch)) * pitch > height) pitch -= pitch > 8 ? 1 : 0.5;
   const side = pitch - gapOf(pitch);
-  return withLevels(groups, size, columnsOf(pitch), pitch, pitch, { width: side, height: side });
+  return withLevels(groups, size, columnsOf(pitch), pitch, pitch, { width: side, height: side }, heads);
 }
 
 /** @param {number} pitch */
@@ -154,10 +158,11 @@ const gapOf = (pitch) => (pitch >= 14 ? 3 : pitch >= 7 ? 2 : pitch >= 4 ? 1 : 0.
  * @param {number} stepX
  * @param {number} stepY
  * @param {{width: number, height: number}} block
+ * @param {Heads} heads
  * @returns {Layout}
  */
-function withLevels(groups, size, columns, stepX, stepY, block) {
-  const grid = gridOf(groups, columns, stepX, stepY, block, EDGE);
+function withLevels(groups, size, columns, stepX, stepY, block, heads) {
+  const grid = gridOf(groups, columns, stepX, stepY, block, heads, EDGE);
   /** @type {Layout["slotAt"]} */
   const slotAt = (id, slot) => {
     const { x, y } = grid.blockAt(id);
@@ -179,17 +184,20 @@ function withLevels(groups, size, columns, stepX, stepY, block) {
   };
 }
 
+/** @typedef {{titled: boolean, width: number}} Heads whether groups have titles, and how wide these are */
+
 /**
  * @param {Group[]} groups
  * @param {number} columns
  * @param {number} stepX
  * @param {number} stepY
  * @param {{width: number, height: number}} block
+ * @param {Heads} heads
  * @param {number} [top] where the first group begins
  * @returns {Grid}
  */
-function gridOf(groups, columns, stepX, stepY, block, top = 0) {
-  const title = groups.length > 1 ? TITLE : 0;
+function gridOf(groups, columns, stepX, stepY, block, heads, top = 0) {
+  const title = heads.titled ? TITLE : 0;
   let next = top;
   const parts = groups.map(({ first_block: first, num_blocks: count }) => {
     const rows = Math.ceil(count / columns);
@@ -216,7 +224,7 @@ function gridOf(groups, columns, stepX, stepY, block, top = 0) {
     stepX,
     stepY,
     height: Math.ceil(next),
-    titles: title ? parts.map((part) => part.title) : [],
+    titles: title ? parts.map((part) => ({ top: part.title, left: 0, width: heads.width + 2 * EDGE })) : [],
     blockAt,
   };
   return { ...grid, neighbour: (id, key) => neighbourOf(grid, groupOf(groups, id), id, key) };

@@ -2,10 +2,11 @@
 // bytes.
 
 import { figuresByGroup } from "../../core/groups.js";
+import { instanceName } from "../../core/instances.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
-import { layer, log } from "../../state/store.js";
+import { layer, log, record } from "../../state/store.js";
 import { allLayers, groupTitle, keysText } from "../../tell/groups.js";
 import { bytesText, grouped, t } from "../../tell/words.js";
 
@@ -15,24 +16,30 @@ import { bytesText, grouped, t } from "../../tell/words.js";
  * @typedef {ReturnType<typeof figuresByGroup>[number]} Figures
  */
 
+const NARROW = 210; // px: a title without bytes
+
 /**
- * One line a group; `tops`: where each begins.
+ * One line a group; `titles`: where each is.
  *
- * @param {{now: State, tops: number[]}} props
+ * @param {{now: State, titles: import("./pool_geometry.js").Title[]}} props
  */
-export function GroupTitles({ now, tops }) {
+export function GroupTitles({ now, titles }) {
   const { block_groups: groups, block_size: size } = now;
   const figures = figuresByGroup(now);
   const nameOf = (/** @type {number} */ i) => groupTitle(log.value?.header, groups, i);
   const classOf = (/** @type {Group} */ { layers }) => `pool-group${layers.includes(layer.value) ? " shown" : ""}`;
-  return tops.map(
-    (top, i) => html`<p class=${classOf(groups[i])} data-group=${i} style=${{ top: `${top}px` }}
+  const of = (/** @type {number} */ i) => (log.value ? instanceName(log.value.header, groups[i].instance) : "");
+  const px = (/** @type {number} */ n) => `${n}px`;
+  return titles.map(
+    ({ top, left, width }, i) => html`<p class=${classOf(groups[i])} data-group=${i}
+      style=${{ top: px(top), left: px(left), width: px(width) }}
       onPointerMove=${stop} onClick=${stop}>
-      <span class="group-name"
+      <span class=${of(i) ? "group-name instance" : "group-name"}
         title=${`${allLayers(groups[i].layers)} · ${keysText(groups[i])}`}>${nameOf(i)}</span>
+      ${isLost(groups[i]) ? html`<b class="group-lost">${t("pool.lost")}</b>` : null}
       <span class="group-held num" tabindex="0" data-held=${figures[i].blocks_held}
         ...${tips(() => lines(groups[i], figures[i], size))}>
-        ${t("group.held", {
+        ${t(width < NARROW ? "group.held.short" : "group.held", {
           held: grouped(figures[i].blocks_held),
           n: grouped(groups[i].num_blocks),
           bytes: bytesText(figures[i].bytes_held),
@@ -42,6 +49,9 @@ export function GroupTitles({ now, tops }) {
     </p>`,
   );
 }
+
+/** Whether its instance has ended in the record that is drawn. @param {Group} group */
+const isLost = ({ instance }) => record.value?.kind === "lost" && (record.value.instance ?? 0) === instance;
 
 /** @param {Event} event */
 const stop = (event) => event.stopPropagation(); // what lies below is the map of the blocks

@@ -100,6 +100,9 @@ const CHANGES = {
   load(look, { slots }, p) {
     fillTo(look, slots, () => p);
   },
+  receive(look, { slots }, p) {
+    fillTo(look, slots, () => p);
+  },
   write(look, { op, slots, ahead }, p) {
     const [first, end] = slots;
     // a slot fills when its K and V land in it

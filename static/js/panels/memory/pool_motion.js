@@ -30,11 +30,11 @@ import { Shadow } from "./pool_shadow.js";
 /**
  * A block on its way: `take` from the free queue's head, `give` back to an end of the queue, `split` from block `src`,
  * `swap_out` and `swap_in` to and from a block of the CPU store, `load` and `store` from and to a tier outside the
- * pool.
+ * pool, `receive` a copy of block `src` of another instance, of so many bytes.
  *
  * @typedef {{kind: "take"} | {kind: "give", end: "front" | "back"} | {kind: "split", src: number}
  *   | {kind: "swap_out" | "swap_in", cpu_block_id: number}
- *   | {kind: "load" | "store", medium: "cpu" | "disk"}} Way
+ *   | {kind: "load" | "store", medium: "cpu" | "disk"} | {kind: "receive", src: number, bytes: number}} Way
  */
 
 /**
@@ -55,6 +55,7 @@ const BEFORE_FORWARD = {
   copy: "allocate",
   swap_in: "allocate",
   load: "allocate",
+  receive: "allocate",
   fork: "allocate",
   cache: "attend",
   store: "sample",
@@ -197,6 +198,7 @@ function wayOf({ op, block }) {
   if (op.type === "copy") return block === op.dst ? { kind: "split", seq: op.seq_id, src: op.src } : null;
   if (op.type === "swap_out" || op.type === "swap_in")
     return { kind: op.type, seq: op.seq_id, cpu_block_id: op.cpu_block_id };
+  if (op.type === "receive") return { kind: "receive", seq: op.seq_id, src: op.from_block_id, bytes: op.num_bytes };
   if (op.type === "load") return { kind: "load", seq: op.seq_id, medium: op.medium };
   if (op.type === "store") return { kind: "store", seq: null, medium: op.medium };
   return null;

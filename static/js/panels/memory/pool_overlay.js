@@ -8,6 +8,7 @@ import { html } from "../../kit/html.js";
 import { sequencePattern } from "../../kit/texture.js";
 import { phasesNow } from "../../state/moment.js";
 import { connected, layer, pointed } from "../../state/store.js";
+import { bytesText } from "../../tell/words.js";
 import { shownLayout } from "./pool.js";
 import { comingToShare, travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";
@@ -64,7 +65,9 @@ function paint(box, { width, height }) {
   const place = { c, now: now.after, layout, map, origin, left, top, palette: colours() };
   const shared = comingToShare(now.motions, phasesNow());
   for (const line of wantedLines(now.after, shared)) paintLine(place, line);
-  for (const piece of travelling(now.motions, phasesNow())) paintTravel(place, piece);
+  const pieces = travelling(now.motions, phasesNow());
+  for (const piece of pieces) paintTravel(place, piece);
+  paintBytes(place, pieces);
 }
 
 /**
@@ -195,6 +198,7 @@ function endsOf(place, piece) {
     case "give":
       return [own, queueEnd(place, queueOf(place, piece.block), piece.end)];
     case "split":
+    case "receive":
       return [boxOf(place, piece.src), own];
     case "swap_out":
       return [own, cpuBox(place, piece.cpu_block_id)];
@@ -232,6 +236,33 @@ const cpuBox = (place, id) =>
 function shelfBox(place, medium, own) {
   const bar = elementBox(place, `#tiers [data-medium="${medium}"] .tier-bar`) ?? elementBox(place, ".tables");
   return bar && { ...bar, width: Math.min(bar.width, own.width) };
+}
+
+/**
+ * Beside blocks on the wire: the bytes that have come of them so far.
+ *
+ * @param {Place} place
+ * @param {Travelling[]} pieces
+ */
+function paintBytes(place, pieces) {
+  const { c, now, palette } = place;
+  const moved = pieces.flatMap((piece) => (piece.kind === "receive" && piece.src < now.blocks.length ? [piece] : []));
+  if (!moved.length) return;
+  const come = moved.reduce((sum, { bytes, p }) => sum + bytes * p, 0);
+  const middles = moved.map((piece) => {
+    const [from, to] = [boxOf(place, piece.src), boxOf(place, piece.block)];
+    return { x: from.x + (to.x - from.x) * piece.p + from.width / 2, y: from.y + (to.y - from.y) * piece.p };
+  });
+  const x = middles.reduce((sum, one) => sum + one.x, 0) / middles.length;
+  const y = Math.max(12, Math.min(...middles.map((one) => one.y)) - 6);
+  const text = bytesText(Math.round(come));
+  c.font = "bold 12px system-ui, sans-serif";
+  c.textAlign = "center";
+  const wide = c.measureText(text).width;
+  c.fillStyle = alpha(palette.paper, 0.9);
+  c.fillRect(x - wide / 2 - 3, y - 11, wide + 6, 14);
+  c.fillStyle = palette.v;
+  c.fillText(text, x, y);
 }
 
 /**

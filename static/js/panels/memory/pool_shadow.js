@@ -50,6 +50,7 @@ export class Shadow {
     const within = (n) => Math.max(0, Math.min(size, n));
     if (op.type === "copy") return [0, block === op.dst ? this.#count(op.src) : 0];
     if (op.type === "load") return [0, size];
+    if (op.type === "receive") return [0, op.num_tokens];
     if (op.type === "swap_in") return [0, this.state.cpu_blocks[op.cpu_block_id].token_ids.length];
     if (op.type !== "write") return [0, 0];
     const first = this.#table(op.seq_id, block).indexOf(block) * size;

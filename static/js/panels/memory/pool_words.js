@@ -3,8 +3,8 @@
 import { groupOf, ownersByBlock } from "../../core/groups.js";
 import { labelText } from "../../core/labels.js";
 import { drawnIndex, log, looksBack, sequenceView } from "../../state/store.js";
-import { hashText } from "../../tell/chain.js";
 import { groupTitle } from "../../tell/groups.js";
+import { hashText } from "../../tell/operations.js";
 import { t } from "../../tell/words.js";
 import { labelAt } from "./pool_paint.js";
 

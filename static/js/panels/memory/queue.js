@@ -1,11 +1,12 @@
 // The free queue in order, never cut: runs of neighbours written short, the head marked, cached blocks with their hash.
 // One for each block group.
 
+import { instanceName } from "../../core/instances.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
-import { hovered, select, state } from "../../state/store.js";
-import { groupName, shortKeys } from "../../tell/groups.js";
+import { hovered, log, select, state } from "../../state/store.js";
+import { groupName, groupTitle, shortKeys } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { cachedNow, queuesNow } from "./pool_scene.js";
 import { runsOf } from "./queue_runs.js";
@@ -22,31 +23,36 @@ export function Queues() {
   /** @type {(Group | null)[]} */
   const groups = state.value?.block_groups ?? [null];
   const several = groups.length > 1;
+  const header = log.value?.header;
+  const name = (/** @type {number} */ i) =>
+    header && instanceName(header, groups[i]?.instance ?? 0)
+      ? groupTitle(header, /** @type {Group[]} */ (groups), i)
+      : groups[i] && shortKeys(groups[i]);
   return html`<div class=${several ? "queues several" : "queues"} id="free-queue">
     ${groups.map(
-      (group, i) => html`<${Queue} key=${i} at=${i} group=${several ? group : null}
+      (group, i) => html`<${Queue} key=${i} at=${i} group=${several ? group : null} name=${several ? name(i) : null}
       queue=${queuesNow.value[i] ?? []} />`,
     )}
   </div>`;
 }
 
 /**
- * The queue of the pool, or, where there are several, of `group`.
+ * The queue of the pool, or, where there are several, of `group`, which has a short name.
  *
- * @param {{at: number, group: Group | null, queue: number[]}} props
+ * @param {{at: number, group: Group | null, name: string | null, queue: number[]}} props
  */
-function Queue({ at, group, queue }) {
+function Queue({ at, group, name, queue }) {
   const now = state.value;
   const runs = now ? runsOf(queue, (id) => (cachedNow(id) ? "cached" : "free")) : [];
   const text = runs.map(runText).join(", ");
   const label = t("pool.queue_label", { ids: text });
   return html`<div class="queue" role="group" data-group=${at}
-    aria-label=${group ? `${groupName(group)}: ${label}` : label}>
+    aria-label=${name && group ? `${name}, ${groupName(group)}: ${label}` : label}>
     <span class="queue-name"
       ><${Term} id="free_queue">${t("pool.queue")}<//>${
         group
           ? html` <small
-        title=${groupName(group)}>${shortKeys(group)}</small>`
+        title=${groupName(group)}>${name}</small>`
           : null
       } <b class="num">${queue.length}</b></span
     >

@@ -1,12 +1,13 @@
 // The block tables of each sequence, one for each block group: logical block -> physical block. And the CPU store,
 // where swapped-out blocks wait.
 
-import { RELEASED } from "../../core/groups.js";
+import { hasSiblings, RELEASED } from "../../core/groups.js";
+import { instanceName, ownGroups } from "../../core/instances.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
-import { connected, hovered, layer, select, selected, shownSeq, state } from "../../state/store.js";
+import { connected, hovered, layer, log, select, selected, shownSeq, state } from "../../state/store.js";
 import { allLayers, groupName, keysText, layersText } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { arriving, placeKey } from "./pool_scene.js";
@@ -19,27 +20,32 @@ import { walkRow } from "./walk_row.js";
 
 export function Tables() {
   const now = state.value;
-  const rows = now
-    ? [...now.sequences.values()].filter(
-        (seq) => seq.block_tables.some((table) => table.length > 0) || seq.seq_id === shownSeq.value,
-      )
-    : [];
+  const all = [...(now?.sequences.values() ?? [])];
+  const rows = all.filter((seq) => seq.block_tables.some((table) => table.length > 0) || seq.seq_id === shownSeq.value);
+  rows.sort((a, b) => a.instance - b.instance); // else in their order
   return html`<section class="tables">
     <h3 class="panel-title"><${Term} id="block_table">${t("tables.title")}<//> <${Fidelity} kind="captured" /></h3>
     ${
       !now || rows.length === 0
         ? html`<p class="hint">${t("tables.empty")}</p>`
         : html`<div class="table-rows" id="table-rows">
-          ${rows.map((seq) =>
-            seq.block_tables.map(
-              (table, i) => html`<${TableRow} key=${`${seq.seq_id}/${i}`}
-            now=${now} seq=${seq} table=${table} at=${i} />`,
+          ${rows.map((seq, i) => [
+            seq.instance === rows[i - 1]?.instance ? null : html`<${Whose} key=${seq.instance} at=${seq.instance} />`,
+            ...ownGroups(now.block_groups, seq.instance).map(
+              (group) => html`<${TableRow} key=${`${seq.seq_id}/${group}`}
+            now=${now} seq=${seq} table=${seq.block_tables[group]} at=${group} />`,
             ),
-          )}
+          ])}
           <${CpuStore} blocks=${now.cpu_blocks} />
         </div>`
     }
   </section>`;
+}
+
+/** The name of an instance above its sequences. @param {{at: number}} props */
+function Whose({ at }) {
+  const name = log.value ? instanceName(log.value.header, at) : "";
+  return name ? html`<p class="table-instance">${name}</p>` : null;
 }
 
 /**
@@ -51,7 +57,7 @@ function TableRow({ now, seq, table, at }) {
   const id = seq.seq_id;
   const name = t("sequence.name", { id });
   const groups = now.block_groups;
-  const group = groups.length > 1 ? groups[at] : null;
+  const group = hasSiblings(groups, at) ? groups[at] : null;
   const weight = group && !group.layers.includes(layer.value) ? " other" : "";
   const point = () => (hovered.value = { seq: id });
   const leave = () => (hovered.value = null);

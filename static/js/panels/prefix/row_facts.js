@@ -4,7 +4,7 @@ import { ownersByBlock } from "../../core/groups.js";
 import { blockHistory } from "../../core/history.js";
 import { labelsText, tokenLabels } from "../../core/labels.js";
 import { log } from "../../state/store.js";
-import { hashText } from "../../tell/chain.js";
+import { hashText } from "../../tell/operations.js";
 import { grouped, t } from "../../tell/words.js";
 
 /** Whether the log has neither texts nor token ids: only counts, blocks and times. */

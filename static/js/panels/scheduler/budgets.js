@@ -21,7 +21,7 @@ export function paintBudgets(at) {
     [column.scheduled, palette["ink-3"], null],
   ]);
   c.fillStyle = palette.paper;
-  c.fillRect(0, 0, GUTTER - 4, layout.top);
+  c.fillRect(0, 0, layout.gutter - 4, layout.top);
   const used = now && now.kind === "step" ? now.prefill + now.decode : null;
   label(
     c,
@@ -64,13 +64,13 @@ function bars({ c, palette, lanes, layout, view, first, last, x }, y, height, sc
     }
   }
   c.fillStyle = palette.line;
-  c.fillRect(GUTTER, y + height - 1, view.width - GUTTER, 1);
+  c.fillRect(layout.gutter, y + height - 1, view.width - layout.gutter, 1);
   if (limit > scale) return;
   const top = Math.round(y + height - (limit / scale) * (height - 1)) + 0.5;
   c.strokeStyle = palette.fault;
   c.setLineDash([4, 3]);
   c.beginPath();
-  c.moveTo(GUTTER, top);
+  c.moveTo(layout.gutter, top);
   c.lineTo(view.width, top);
   c.stroke();
   c.setLineDash([]);

@@ -2,9 +2,11 @@
 
 import { instanceName } from "../../core/instances.js";
 import { cellAt, marksIn } from "../../core/lanes.js";
+import { isShared } from "../../core/parts.js";
 import { settings } from "../../state/settings.js";
 import { goTo, log, select } from "../../state/store.js";
 import { t } from "../../tell/words.js";
+import { GUTTER, NAMES } from "./geometry.js";
 
 /**
  * @typedef {import("./paint.js").Lanes} Lanes
@@ -15,6 +17,9 @@ export const limitsOf = ({ header }) => ({
   tokens: Number(header.engine.max_num_batched_tokens),
   seqs: Number(header.engine.max_num_seqs),
 });
+
+/** How wide what stays at the left is. @param {import("../../core/log.js").TraceLog | null} log */
+export const gutterOf = (log) => GUTTER + (log && isShared(log) ? NAMES : 0);
 
 /**
  * A name chooses its sequence; a cell goes to its record; a mark selects the operation that it stands for.

@@ -1,6 +1,7 @@
 // Geometry of the lanes: where each record's column and each sequence's row lies, in the scrolled plane. Pure.
 
 export const GUTTER = 62; // names of the sequences and of the budgets; stays at the left
+export const NAMES = 58; // more, for the names of several instances
 export const AXIS = 14; // step numbers; stays at the bottom
 const MIN_CELL = 6;
 const MAX_CELL = 22;
@@ -29,9 +30,10 @@ function budgets(height) {
  *
  * @param {number} records
  * @param {number} width
+ * @param {number} [gutter]
  */
-const cellOf = (records, width) =>
-  clamp(Math.floor(Math.max(0, width - GUTTER - 2) / Math.max(records, 24)), MIN_CELL, MAX_CELL);
+const cellOf = (records, width, gutter = GUTTER) =>
+  clamp(Math.floor(Math.max(0, width - gutter - 2) / Math.max(records, 24)), MIN_CELL, MAX_CELL);
 
 /**
  * The records that a window of `width` pixels shows when the plane is scrolled by `left`: [first, last].
@@ -39,11 +41,12 @@ const cellOf = (records, width) =>
  * @param {number} records
  * @param {number} width
  * @param {number} left
+ * @param {number} [gutter]
  * @returns {[first: number, last: number]}
  */
-export function recordsInSight(records, width, left) {
-  const cell = cellOf(records, width);
-  return [Math.floor(left / cell), Math.min(records - 1, Math.ceil((left + width - GUTTER) / cell))];
+export function recordsInSight(records, width, left, gutter = GUTTER) {
+  const cell = cellOf(records, width, gutter);
+  return [Math.floor(left / cell), Math.min(records - 1, Math.ceil((left + width - gutter) / cell))];
 }
 
 /**
@@ -58,22 +61,23 @@ export const rowsFit = (lanes, height) => lanes * MIN_ROW <= height - budgets(he
  * Where things lie when `records` columns and `lanes` rows are shown in width × height pixels. `pinned`: the first row
  * stays below the budgets, as they stay at the top.
  *
- * @param {{records: number, lanes: number, width: number, height: number, pinned?: boolean}} counts
+ * @param {{records: number, lanes: number, width: number, height: number, pinned?: boolean, gutter?: number}} counts
  */
-export function lanesLayout({ records, lanes, width, height, pinned = false }) {
+export function lanesLayout({ records, lanes, width, height, pinned = false, gutter = GUTTER }) {
   const { budget, top } = budgets(height);
-  const cell = cellOf(records, width);
+  const cell = cellOf(records, width, gutter);
   const row = clamp(Math.floor((height - top - AXIS) / Math.max(lanes, 1)), MIN_ROW, MAX_ROW);
   return {
     cell,
     row,
+    gutter, // what stays at the left
     top, // height of the budgets, which stay at the top
     budget,
     pinned: pinned ? row : 0, // height of what stays below the budgets
-    width: Math.max(width, GUTTER + records * cell + 2),
+    width: Math.max(width, gutter + records * cell + 2),
     height: Math.max(height, top + lanes * row + AXIS),
     /** @param {number} record */
-    x: (record) => GUTTER + record * cell,
+    x: (record) => gutter + record * cell,
     /** @param {number} lane */
     y: (lane) => top + lane * row,
     /**
@@ -83,7 +87,7 @@ export function lanesLayout({ records, lanes, width, height, pinned = false }) {
      * @param {number} y
      */
     at(x, y) {
-      const record = Math.floor((x - GUTTER) / cell);
+      const record = Math.floor((x - gutter) / cell);
       const lane = Math.floor((y - top) / row);
       return { record: record >= 0 && record < records ? record : null, lane: lane >= 0 && lane < lanes ? lane : null };
     },

@@ -1,12 +1,13 @@
 // Painting the lanes: budgets above, a row for each sequence, marks of what happened, the record shown.
 
+import { instanceName } from "../../core/instances.js";
 import { marksIn, runFrom } from "../../core/lanes.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { paintRun } from "../../kit/lane_run.js";
 import { sequencePattern } from "../../kit/texture.js";
 import { t } from "../../tell/words.js";
 import { paintBudgets } from "./budgets.js";
-import { AXIS, GUTTER, labelEvery } from "./geometry.js";
+import { AXIS, labelEvery } from "./geometry.js";
 import { paintMark } from "./marks.js";
 
 const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
@@ -19,7 +20,8 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
  * @typedef {{left: number, top: number, width: number, height: number}} View
  * @typedef {{
  *   lanes: Lanes, layout: import("./geometry.js").Layout, view: View,
- *   limits: {tokens: number, seqs: number}, shown: number, shownSeq: number | null,
+ *   header: import("../../core/trace.js").Header, limits: {tokens: number, seqs: number}, shown: number,
+ *   shownSeq: number | null,
  *   selected: import("../../state/store.js").Selection | null,
  * }} Plane
  * @typedef {Plane & {
@@ -34,16 +36,17 @@ const FONT = '12px system-ui, "Noto Sans CJK SC", sans-serif';
  * @param {CanvasRenderingContext2D} c
  * @param {Plane} plane
  */
-export function paintLanes(c, { lanes, layout, view, limits, shown, shownSeq, selected }) {
+export function paintLanes(c, { lanes, layout, view, header, limits, shown, shownSeq, selected }) {
   const palette = colours();
   const first = Math.max(0, Math.floor(view.left / layout.cell));
-  const last = Math.min(lanes.length - 1, Math.ceil((view.left + view.width - GUTTER) / layout.cell));
+  const last = Math.min(lanes.length - 1, Math.ceil((view.left + view.width - layout.gutter) / layout.cell));
   const at = {
     c,
     palette,
     lanes,
     layout,
     view,
+    header,
     limits,
     shown,
     shownSeq,
@@ -54,7 +57,7 @@ export function paintLanes(c, { lanes, layout, view, limits, shown, shownSeq, se
     x: (record) => layout.x(record) - view.left,
   };
   c.font = FONT;
-  clipped(c, GUTTER, 0, view.width - GUTTER, view.height, () => paintShown(at));
+  clipped(c, layout.gutter, 0, view.width - layout.gutter, view.height, () => paintShown(at));
   clipped(c, 0, layout.top, view.width, view.height - layout.top - AXIS, () => paintRows(at));
   clipped(c, 0, 0, view.width, layout.top, () => paintBudgets(at));
   paintAxis(at);
@@ -97,13 +100,18 @@ function paintRows(at) {
   const { c, palette, lanes, layout, view } = at;
   const from = Math.max(0, Math.floor(view.top / layout.row));
   const to = Math.min(lanes.lanes.length - 1, Math.floor((view.top + view.height - layout.top - AXIS) / layout.row));
-  for (let i = from; i <= to; i++) paintRow(at, lanes.lanes[i], layout.y(i) - view.top);
+  for (let i = from; i <= to; i++) {
+    paintRow(at, lanes.lanes[i], layout.y(i) - view.top);
+    const before = i > Number(lanes.pinned) ? lanes.lanes[i - 1] : undefined;
+    if (i === from || before?.instance !== lanes.lanes[i].instance)
+      paintInstance(at, lanes.lanes[i], layout.y(i) - view.top, i > from);
+  }
   if (!layout.pinned) return;
   c.fillStyle = palette.paper; // what is scrolled under it
   c.fillRect(0, layout.top, view.width, layout.pinned);
   c.fillStyle = alpha(palette.focus, 0.1);
   c.fillRect(0, layout.top, view.width, layout.pinned);
-  clipped(c, GUTTER, layout.top, view.width - GUTTER, layout.pinned, () => paintShown(at));
+  clipped(c, layout.gutter, layout.top, view.width - layout.gutter, layout.pinned, () => paintShown(at));
   paintRow(at, lanes.lanes[0], layout.top);
 }
 
@@ -116,7 +124,7 @@ function paintRows(at) {
  */
 function paintRow(at, lane, y) {
   const { c, palette, layout, view, shownSeq } = at;
-  clipped(c, GUTTER - 1, y, view.width - GUTTER + 1, layout.row, () => paintLane(at, lane, y));
+  clipped(c, layout.gutter - 1, y, view.width - layout.gutter + 1, layout.row, () => paintLane(at, lane, y));
   c.fillStyle = palette.sequences[lane.seq_id % 8];
   c.fillRect(0, y + layout.row / 2 - 5, 10, 10);
   c.fillStyle = sequencePattern(c, lane.seq_id, palette.paper, 0.9);
@@ -126,6 +134,24 @@ function paintRow(at, lane, y) {
   c.font = lane.seq_id === shownSeq ? `bold ${FONT}` : FONT;
   c.fillText(String(lane.seq_id), 15, y + layout.row / 2 + 4);
   c.font = FONT;
+}
+
+/**
+ * The name of an instance beside the first of its lanes, and a line above it.
+ *
+ * @param {At} at
+ * @param {Lane} lane
+ * @param {number} y
+ * @param {boolean} lined
+ */
+function paintInstance({ c, palette, layout, view, header }, lane, y, lined) {
+  const name = instanceName(header, lane.instance);
+  if (!name) return;
+  c.fillStyle = palette["ink-2"];
+  c.textAlign = "left";
+  c.fillText(name, 42, y + layout.row / 2 + 4, layout.gutter - 46);
+  c.fillStyle = palette.line;
+  if (lined) c.fillRect(0, y, view.width, 1);
 }
 
 /**
@@ -153,7 +179,7 @@ const isSelected = ({ selected }, mark) => selected?.record === mark.record && s
 function paintAxis({ c, palette, lanes, layout, view, first, last, x }) {
   const y = view.height - 3;
   c.fillStyle = palette.paper;
-  c.fillRect(0, view.height - AXIS, GUTTER - 4, AXIS);
+  c.fillRect(0, view.height - AXIS, layout.gutter - 4, AXIS);
   c.textAlign = "left";
   c.fillStyle = palette["ink-3"];
   c.fillText(t("lanes.step"), 0, y);

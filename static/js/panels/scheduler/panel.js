@@ -16,8 +16,8 @@ import { settings } from "../../state/settings.js";
 import { log, numRecords, selected, shownSeq, viewIndex } from "../../state/store.js";
 import { language } from "../../tell/language.js";
 import { t } from "../../tell/words.js";
-import { describe, limitsOf, pick } from "./cells.js";
-import { AXIS, GUTTER, lanesLayout, recordsInSight, rowsFit } from "./geometry.js";
+import { describe, gutterOf, limitsOf, pick } from "./cells.js";
+import { AXIS, lanesLayout, recordsInSight, rowsFit } from "./geometry.js";
 import { Legend } from "./legend.js";
 import { paintLanes } from "./paint.js";
 
@@ -36,8 +36,7 @@ import { paintLanes } from "./paint.js";
  */
 const cursor = signal(null);
 
-/** How many lanes are left out, because nothing of them is in sight. */
-const hidden = signal(0);
+const hidden = signal(0); // lanes that are left out, because nothing of them is in sight
 
 export function Panel() {
   const lanes = log.value && numRecords.value ? lanesOf(log.value) : null;
@@ -69,10 +68,12 @@ function Plane({ lanes: all }) {
   const outer = useRef(/** @type {HTMLElement | null} */ (null));
   const [size, setSize] = useState({ width: 0, height: 0 });
   const [left, setLeft] = useState(0);
+  const gutter = gutterOf(log.value);
   const fit = rowsFit(all.lanes.length, size.height);
-  const [from, to] = fit || !size.width ? [0, Infinity] : recordsInSight(all.length, size.width, left);
+  const [from, to] = fit || !size.width ? [0, Infinity] : recordsInSight(all.length, size.width, left, gutter);
   const lanes = lanesIn(all, from, to, fit ? null : settings.seq.value);
-  const layout = lanesLayout({ records: lanes.length, lanes: lanes.lanes.length, ...size, pinned: lanes.pinned });
+  const counts = { records: lanes.length, lanes: lanes.lanes.length, pinned: lanes.pinned };
+  const layout = lanesLayout({ ...counts, ...size, gutter });
   const latest = useRef({ layout, lanes });
   latest.current = { layout, lanes };
   const [scrolled] = useState(() => signal(0));
@@ -101,7 +102,7 @@ function Plane({ lanes: all }) {
       if (!scroll || !box || row < 0) return null;
       const y = at.y(row) - (row < Number(all.pinned) ? 0 : scroll.scrollTop);
       const isSeen = y >= at.top && y + at.row <= box.height - AXIS;
-      return isSeen ? { x: box.left, y: box.top + y, width: GUTTER, height: at.row } : null;
+      return isSeen ? { x: box.left, y: box.top + y, width: at.gutter, height: at.row } : null;
     });
     return () => (stop(), sizes.disconnect());
   }, []);
@@ -124,9 +125,7 @@ function Plane({ lanes: all }) {
     if (!fit) setLeft(outer.current?.scrollLeft ?? 0);
   };
   return html`<div class="lanes-scroll" ref=${outer} onScroll=${scroll} data-lanes=${lanes.lanes.length}>
-    <div
-      class="lanes-plane"
-      ref=${ref}
+    <div class="lanes-plane" ref=${ref}
       style=${{ width: `${layout.width}px`, height: `${layout.height}px` }}
       role="group"
       data-arrows
@@ -161,6 +160,7 @@ function paint(plane, scroll, { layout, lanes }) {
     lanes,
     layout,
     view,
+    header: log.value.header,
     limits: limitsOf(log.value),
     shown: viewIndex.value,
     shownSeq: shownSeq.value,
@@ -177,8 +177,8 @@ function paint(plane, scroll, { layout, lanes }) {
  */
 function keepInView(scroll, layout, record) {
   if (!scroll || record < 0) return;
-  const left = layout.x(record) - GUTTER;
-  const room = scroll.clientWidth - GUTTER;
+  const left = layout.x(record) - layout.gutter;
+  const room = scroll.clientWidth - layout.gutter;
   if (left < scroll.scrollLeft) scroll.scrollLeft = Math.max(0, left - room / 3);
   else if (left + layout.cell > scroll.scrollLeft + room) scroll.scrollLeft = left + layout.cell - room + layout.cell;
 }
@@ -218,7 +218,7 @@ function pointAt(event, layout) {
   const found = layout.at(x + scroll.scrollLeft, y < layout.top ? -1 : y + scroll.scrollTop);
   if (y > scroll.clientHeight - AXIS) found.lane = null;
   else if (y >= layout.top && y < layout.top + layout.pinned) found.lane = 0;
-  return x < GUTTER - 4 ? { record: null, lane: found.lane } : found;
+  return x < layout.gutter - 4 ? { record: null, lane: found.lane } : found;
 }
 
 /**

@@ -3,6 +3,7 @@
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { abort } from "../../control/actions.js";
+import { instanceName } from "../../core/instances.js";
 import { joinText } from "../../core/labels.js";
 import { latencies, outlyingGap } from "../../core/metrics.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -86,6 +87,7 @@ function SequenceItem({ seq, brief }) {
   const shown = shownSeq.value === seq.seq_id;
   const alive = seq.status !== "finished" && connection.value === "live" && ownIsShown.value;
   const output = seq.token_ids.length - seq.num_prompt_tokens;
+  const instance = log.value ? instanceName(log.value.header, seq.instance) : "";
   const held = state.value?.holding.includes(seq.seq_id);
   const item = useRef(/** @type {HTMLLIElement | null} */ (null));
   const chosen = settings.seq.value === seq.seq_id; // by a click or by a link, which may be far down the list
@@ -95,6 +97,7 @@ function SequenceItem({ seq, brief }) {
       title=${t("sequence.request", { request: seq.request_id })} onClick=${() => (settings.seq.value = seq.seq_id)}>
       <span class="sequence-head">
         <${Swatch} id=${seq.seq_id} /> <b>${name}</b>
+        ${instance ? html`<span class="sequence-instance">${instance}</span>` : null}
         <span class=${`status ${seq.status}`}>${t(`status.${held ? "holding" : seq.status}`)}</span>
         <span class="num">${seq.num_prompt_tokens} + ${output}</span>
       </span>

@@ -1,38 +1,11 @@
 // The provenance chain of what is pointed at as one line, link by link, every link with its numbers.
 
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
-import { Term } from "../../kit/term.js";
-import { follow } from "../../state/selection.js";
+import { lazy } from "../../kit/lazy.js";
 import { chain, hovered, selected } from "../../state/store.js";
-import { wordsOf } from "../../tell/chain.js";
 import { t } from "../../tell/words.js";
 
-const SHORT = new Set([
-  "query",
-  "key",
-  "slot",
-  "block",
-  "table",
-  "owners",
-  "loaded",
-  "written",
-  "decision",
-  "freed",
-  "bytes",
-  "operation",
-  "request",
-  "sequence",
-  "lookup",
-  "outside",
-  "blocks",
-  "figure",
-  "contiguous",
-]);
-const CLICKABLE = new Set(["loaded", "written", "decision", "freed", "lookup", "outside"]);
-/** @typedef {import("../../state/store.js").ChainLink} ChainLink */
-
-const MOST = 9;
+const Links = lazy(async () => (await import("./chain_links.js")).Links);
 
 export function Chain() {
   const now = chain.value;
@@ -49,47 +22,4 @@ export function Chain() {
  */
 function leave({ currentTarget, relatedTarget }) {
   if (!(relatedTarget instanceof Node && currentTarget.contains(relatedTarget))) hovered.value = null;
-}
-
-/** @param {{links: ChainLink[]}} props */
-function Links({ links }) {
-  const weight = links.find((link) => link.kind === "weight" && link.value !== null);
-  return html`<ol class="links">
-    ${links
-      .filter((link) => SHORT.has(link.kind))
-      .slice(0, MOST)
-      .map(
-        (link) =>
-          html`<${Link} link=${link}
-            second=${
-              link.kind === "query" && weight ? t("chain.weight.short", { weight: wordsOf(weight).value }) : null
-            } />`,
-      )}
-    ${links
-      .filter((link) => link.kind === "nowhere" || link.kind === "released")
-      .map(
-        (link) => html`<li
-      class="link-text">${wordsOf(link).lines[0]}</li>`,
-      )}
-  </ol>`;
-}
-
-/** @param {{link: ChainLink, second: string | null}} props */
-function Link({ link, second }) {
-  const words = wordsOf(link);
-  const value = Array.isArray(words.value)
-    ? words.value.map((/** @type {number} */ id) => html`<${Swatch} id=${id} />${id} `)
-    : words.value;
-  return html`<li class="chain-link" data-kind=${link.kind}>
-    <span class="link-name">${words.term ? html`<${Term} id=${words.term}>${words.name}<//>` : words.name}</span>
-    <span class="link-value num">
-      ${
-        CLICKABLE.has(link.kind) && link.go !== undefined
-          ? html`<button class="link-go" title=${t("chain.go", { record: link.go + 1 })}
-            onClick=${() => follow({ go: link.go })}>${value}</button>`
-          : value
-      }
-    </span>
-    <span class="link-second num">${second ?? words.second}</span>
-  </li>`;
 }

@@ -5,6 +5,7 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
+import { originOf } from "../../core/sequence_view.js";
 import { measureNow, prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -290,7 +291,7 @@ function fetchMissing(now, [first, last]) {
   const asked = new Set();
   for (let position = first; position < last && asked.size < MOST_FETCHES; position++) {
     if (cellOf(now, "k", position).missing !== "loading") continue;
-    const record = now.log.computedIn(now.seq.seq_id, position, now.index);
+    const record = originOf(now, position)?.record ?? -1; // of another sequence, where it was shared or moved
     if (record >= 0 && !asked.has(record)) {
       asked.add(record);
       wantLayer(record, now.layer);

@@ -93,6 +93,7 @@ function paint(canvas, width) {
   const place = (index) => placeOf(index, count, width);
   c.fillStyle = palette["ink-2"];
   c.fillRect(INSET, LINE - 1, place(viewIndex.value) - INSET, 2);
+  paintInstances(c, palette, log.value, count, width);
   const chosen = eventKind.value;
   const marks = marksIn(log.value);
   for (const kind of KINDS) {
@@ -109,6 +110,27 @@ function paint(canvas, width) {
   c.beginPath();
   c.arc(place(viewIndex.value), LINE, 6, 0, 2 * Math.PI);
   c.fill();
+}
+
+/**
+ * Below the line whose each record is, where there are several instances: in the colour of what it does.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {ReturnType<typeof colours>} palette
+ * @param {import("../../core/log.js").TraceLog} run
+ * @param {number} count
+ * @param {number} width
+ */
+function paintInstances(c, palette, { header: { instances = [] }, records }, count, width) {
+  if (instances.length < 2) return;
+  const hues = { prefill: palette.prompt, decode: palette.generated, mixed: palette["ink-3"] };
+  const step = Math.max(2, (width - 2 * INSET) / count);
+  for (let x = INSET; x < width - INSET - 1; x += step) {
+    const index = Math.floor(((x + step / 2 - INSET) / (width - 2 * INSET)) * count);
+    const instance = records[index]?.instance ?? 0;
+    c.fillStyle = hues[instances[instance]?.role ?? "mixed"];
+    c.fillRect(x, LINE + 2, step > 4 ? step - 1 : step, 2);
+  }
 }
 
 /**

@@ -1,20 +1,40 @@
 // The sentence of the moment shown: the record's, or that of one of its sub-steps.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
+import { signal } from "../../../vendor/signals/signals.js";
 import { sceneEnd } from "../../control/anew.js";
 import { player } from "../../control/player.js";
 import { attentionRow } from "../../core/sequence_view.js";
 import { announcer } from "../../kit/announcer.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
+import { isEmbedded } from "../../state/embedded.js";
+import { addLateWords } from "../../state/late_words.js";
 import { PHASES, viewSub } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
 import { captureVersion, head, layer, log, numRecords, shownSeq, viewIndex } from "../../state/store.js";
-import { inWords } from "../../tell/operations.js";
-import { phaseSentencesOf } from "../../tell/phase_sentence.js";
+import { atInstance, inWords } from "../../tell/operations.js";
 import { plainSentencesOf } from "../../tell/plain_sentence.js";
 import { sentencesOf } from "../../tell/sentence.js";
 import { sentences } from "../../tell/words.js";
+
+/** @typedef {typeof import("./phase_sentence.js").phaseSentencesOf} InPhases */
+
+/** @type {import("../../../vendor/signals/signals.js").Signal<InPhases | null>} */
+const phases = signal(null);
+let asked = false;
+
+/** What tells sub-steps; it comes, with its words, when the first one is shown. Null until then. */
+function subSteps() {
+  if (!asked) {
+    asked = true;
+    Promise.all([import("./phase_sentence.js"), isEmbedded ? null : addLateWords("transport")]).then(
+      ([found]) => (phases.value = found.phaseSentencesOf),
+      () => (asked = false),
+    );
+  }
+  return phases.value;
+}
 
 /**
  * The sentences of record `index`, as far as sub-step `sub` or whole (null), in the page's language.
@@ -27,11 +47,13 @@ export function spoken(index, sub, attention = null) {
   if (!log.value || index >= numRecords.value) return [];
   const plain = settings.telling.value === "plain";
   const whole = plain ? plainSentencesOf : sentencesOf;
+  const inPhases = sub === null ? null : subSteps();
+  if (sub !== null && !inPhases) return []; // on their way
   const found =
-    sub === null
+    sub === null || !inPhases
       ? whole(log.value, index, shownSeq.value)
-      : phaseSentencesOf(log.value, index, PHASES[sub], shownSeq.value, attention, plain ? "plain" : "short");
-  return found.map(inWords);
+      : inPhases(log.value, index, PHASES[sub], shownSeq.value, attention, plain ? "plain" : "short");
+  return atInstance(log.value, index, found.map(inWords));
 }
 
 export function Sentence() {

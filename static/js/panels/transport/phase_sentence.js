@@ -1,12 +1,12 @@
 // The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; tell/operations.js
 // writes them out.
 
-import { groupOf } from "../core/groups.js";
-import { blockSize } from "../core/header.js";
-import { ownAtCompute } from "../core/instances.js";
-import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
-import { slotOf } from "../core/metrics.js";
-import { givesBack } from "../core/operation_kinds.js";
+import { groupOf } from "../../core/groups.js";
+import { blockSize } from "../../core/header.js";
+import { ownAtCompute } from "../../core/instances.js";
+import { labelText, loneLabel, tokenLabels } from "../../core/labels.js";
+import { slotOf } from "../../core/metrics.js";
+import { givesBack } from "../../core/operation_kinds.js";
 import {
   alsoBlocks,
   alsoSlot,
@@ -17,28 +17,28 @@ import {
   foundOutside,
   keysRead,
   probability,
-} from "./sentence.js";
-import { hasText } from "./words.js";
+} from "../../tell/sentence.js";
+import { hasText } from "../../tell/words.js";
 
 /**
- * @typedef {import("../core/telling.js").Part} Part
- * @typedef {import("../core/log.js").TraceLog} Log
- * @typedef {import("../core/trace.js").BatchEntry} BatchEntry
- * @typedef {import("../core/sequence_view.js").Row & {layer: number, head: number}} Attention
- * @typedef {import("./operations.js").Register} Register
+ * @typedef {import("../../core/telling.js").Part} Part
+ * @typedef {import("../../core/log.js").TraceLog} Log
+ * @typedef {import("../../core/trace.js").BatchEntry} BatchEntry
+ * @typedef {import("../../core/sequence_view.js").Row & {layer: number, head: number}} Attention
+ * @typedef {import("../../tell/operations.js").Register} Register
  * @typedef {object} At a sub-step
  * @property {Register} register that operations are told in
  * @property {Log} log
  * @property {number} index
- * @property {import("../core/trace.js").StepRecord} record
- * @property {import("../core/trace.js").Op[]} ops
+ * @property {import("../../core/trace.js").StepRecord} record
+ * @property {import("../../core/trace.js").Op[]} ops
  * @property {BatchEntry[]} batch
  * @property {BatchEntry | null} entry of the sequence that is told about; null: nothing was computed
  * @property {number} end the position after its last token
  * @property {number[]} table its block table in the layers that see most
- * @property {import("../core/instances.js").Own} own one a block group of its instance
+ * @property {import("../../core/instances.js").Own} own one a block group of its instance
  * @property {number} tokens of the whole batch
- * @property {import("../core/trace.js").ModelFacts} model
+ * @property {import("../../core/trace.js").ModelFacts} model
  * @property {Attention | null} attention
  * @typedef {At & {entry: BatchEntry}} Computed
  */
@@ -124,7 +124,7 @@ function allocate(at) {
   const found = [];
   found.push(...briefly(log, index, (op) => op.type === "evict", register));
   log.groups.forEach((group, at) => {
-    const inGroup = (/** @type {import("../core/trace.js").Op} */ op) =>
+    const inGroup = (/** @type {import("../../core/trace.js").Op} */ op) =>
       groupOf(log.groups, "block_id" in op ? op.block_id : -1) === at;
     const ids = taken.filter(inGroup).map((op) => op.block_id);
     if (!ids.length) return;
@@ -146,7 +146,7 @@ function allocate(at) {
 /**
  * How the free queue's length changed up to the last operation that took a block (what finishes gives back comes
  * later).
- * @param {import("../core/trace.js").Op[]} ops
+ * @param {import("../../core/trace.js").Op[]} ops
  */
 function queueChange(ops) {
   let change = 0;

@@ -1,0 +1,76 @@
+// What moved between instances: for each transfer who computed, who goes on, how many bytes came, when and over what. A
+// fold over records that goes on where it stopped. Pure.
+
+/**
+ * @typedef {object} Move
+ * @property {string} transfer
+ * @property {number | null} from the sequence that computed it; null: the log has not said
+ * @property {number | null} to the sequence that goes on with it
+ * @property {number | null} lease seconds for which its blocks are kept
+ * @property {number | null} heldIn record
+ * @property {number | null} cameIn record
+ * @property {number} tokens that came
+ * @property {number} bytes
+ * @property {number} seconds
+ * @property {string} link that they came over
+ * @typedef {{record: number, bytes: number, count: number}} Sum of the moves up to a record
+ */
+
+class Moves {
+  length = 0;
+  /** @type {Map<string, Move>} by transfer */
+  byName = new Map();
+  /** @type {Map<number, Move>} by sequence: those that go from it or to it */
+  bySeq = new Map();
+  /** @type {Sum[]} ascending */
+  sums = [];
+
+  /** @param {import("./trace.js").StepRecord} record */
+  append({ ops = [] }) {
+    for (const op of ops) {
+      if (op.type === "submit" && op.transfer) this.#join(op.transfer, op.seq_id, op.kv_role === "kv_producer");
+      else if (op.type === "hold")
+        Object.assign(this.#join(op.transfer, op.seq_id, true), { lease: op.lease, heldIn: this.length });
+      else if (op.type === "arrive") {
+        const move = this.#join(op.transfer, op.seq_id, false);
+        Object.assign(move, { cameIn: this.length, tokens: op.num_tokens, bytes: op.num_bytes, link: op.link });
+        move.seconds = op.ended - op.began;
+        const { bytes, count } = this.sums[this.sums.length - 1] ?? { bytes: 0, count: 0 };
+        this.sums.push({ record: this.length, bytes: bytes + op.num_bytes, count: count + 1 });
+      }
+    }
+    this.length += 1;
+  }
+
+  /** @param {string} transfer @param {number} seq @param {boolean} computes @returns {Move} */
+  #join(transfer, seq, computes) {
+    let move = this.byName.get(transfer);
+    if (!move) {
+      const came = { cameIn: null, tokens: 0, bytes: 0, seconds: 0, link: "" };
+      move = { transfer, from: null, to: null, lease: null, heldIn: null, ...came };
+      this.byName.set(transfer, move);
+    }
+    if (computes) move.from = seq;
+    else move.to = seq;
+    this.bySeq.set(seq, move);
+    return move;
+  }
+}
+
+/** @type {WeakMap<object, Moves>} */
+const read = new WeakMap();
+
+/** The moves of a log as far as it is here. @param {{records: import("./trace.js").StepRecord[]}} log */
+export function movesOf(log) {
+  let found = read.get(log);
+  if (!found) read.set(log, (found = new Moves()));
+  while (found.length < log.records.length) found.append(log.records[found.length]);
+  return found;
+}
+
+/**
+ * What had come up to and with record `index`.
+ * @param {{records: import("./trace.js").StepRecord[]}} log @param {number} index @returns {Sum}
+ */
+export const movedUpTo = (log, index) =>
+  movesOf(log).sums.findLast(({ record }) => record <= index) ?? { record: -1, bytes: 0, count: 0 };

@@ -1,0 +1,79 @@
+// Where each block of the pool lies: of one instance, or of several side by side, the picture of one as often as there
+// are. Pure.
+
+import { layoutOf } from "./pool_geometry.js";
+
+/**
+ * @typedef {import("./pool_geometry.js").Layout} Layout
+ * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
+ */
+
+const GAP = 14; // px between two
+const LEAST = 136; // px that one needs
+
+/**
+ * How wide each of several pools is side by side; null where there is one, no room for them, or they are not alike.
+ *
+ * @param {Group[]} groups
+ * @param {number} width
+ */
+function widthBeside(groups, width) {
+  const count = groups[groups.length - 1].instance + 1;
+  const each = Math.floor((width - (count - 1) * GAP) / count);
+  const first = groups.filter(({ instance }) => instance === 0).map(({ num_blocks: n }) => n);
+  const alike = groups.every(({ num_blocks: n }, i) => n === first[i % first.length]);
+  return count > 1 && each >= LEAST && alike ? each : null;
+}
+
+/**
+ * @param {Layout} one the layout of the first pool
+ * @param {number} total its blocks
+ * @param {number} count of pools
+ * @param {number} width of each
+ * @returns {Layout}
+ */
+function besideEachOther(one, total, count, width) {
+  const step = width + GAP;
+  const poolOf = (/** @type {number} */ id) => Math.floor(id / total);
+  const shifted = (/** @type {import("./pool_geometry.js").Box} */ box, /** @type {number} */ id) => ({
+    ...box,
+    x: box.x + poolOf(id) * step,
+  });
+  return {
+    ...one,
+    titles: Array.from({ length: count }, (_, pool) =>
+      one.titles.map((title) => ({ ...title, left: pool * step, width })),
+    ).flat(),
+    blockAt: (id) => shifted(one.blockAt(id % total), id),
+    slotAt: (id, slot) => shifted(one.slotAt(id % total, slot), id),
+    hit(x, y) {
+      const pool = Math.max(0, Math.min(count - 1, Math.floor(x / step)));
+      const found = one.hit(x - pool * step, y);
+      return found && { ...found, block: found.block + pool * total };
+    },
+    neighbour(id, key) {
+      const beside = { ArrowLeft: id - 1, ArrowRight: id + 1 }[key];
+      if (beside !== undefined) return beside >= 0 && beside < count * total ? beside : null;
+      const found = one.neighbour(id % total, key);
+      return found === null ? null : found + poolOf(id) * total;
+    },
+  };
+}
+
+/**
+ * The largest picture of the blocks of `groups`, `size` slots each, that fits in width × height. A pool of more blocks
+ * than there are places is higher than `height`, and scrolls.
+ *
+ * @param {Group[]} groups
+ * @param {number} size
+ * @param {number} width
+ * @param {number} height
+ * @returns {Layout}
+ */
+export function poolLayout(groups, size, width, height) {
+  const aside = widthBeside(groups, width);
+  if (aside === null) return layoutOf(groups, size, width, height, groups.length > 1);
+  const own = groups.filter(({ instance }) => instance === 0);
+  const total = own.reduce((sum, group) => sum + group.num_blocks, 0);
+  return besideEachOther(layoutOf(own, size, aside, height, true), total, groups.length / own.length, aside);
+}

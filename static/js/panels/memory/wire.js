@@ -1,0 +1,83 @@
+// Between the pools of several instances: what has moved, what comes in this record, who waits for blocks, whose blocks
+// are kept for another one.
+
+import { instanceName } from "../../core/instances.js";
+import { movedUpTo, movesOf } from "../../core/moves.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { Swatch } from "../../kit/swatch.js";
+import { tips } from "../../kit/tooltip.js";
+import { drawnIndex, log, record, select, state } from "../../state/store.js";
+import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
+
+/** @typedef {import("../../core/moves.js").Move} Move */
+
+export function Panel() {
+  const [run, now] = [log.value, state.value];
+  if (!run || !now) return null;
+  const { bytes, count } = movedUpTo(run, drawnIndex.value);
+  const links = new Set([...movesOf(run).byName.values()].flatMap(({ link }) => (link ? [link] : [])));
+  const come = (record.value?.ops ?? []).flatMap((op) => (op.type === "arrive" ? [op] : []));
+  return html`<div class="wire num" id="wire" role="group" aria-label=${t("wire.label")}>
+    <p class="wire-sum"><span class="wire-moved">${t("wire.moved")} <b data-bytes=${bytes}
+      tabindex="0" ...${tips([t("wire.exact", { bytes: grouped(bytes) })])}>${bytesText(bytes)}</b>${" "}
+      <${Fidelity} kind="captured" /></span>
+      <span class="wire-link">${t("wire.count", { n: count })}${
+        links.size ? ` · ${t("wire.over", { link: [...links].join(t("join.list")) })}` : ""
+      }</span></p>
+    <p class="wire-now">${
+      come.length
+        ? come.map(
+            (op) =>
+              html`<span key=${op.seq_id}><${Swatch} id=${op.seq_id} />${t("wire.came", {
+                ...{ ...wayOf(op.seq_id), n: op.num_tokens, bytes: bytesText(op.num_bytes) },
+                ...{ seconds: secondsText(op.ended - op.began), link: op.link },
+              })}</span>`,
+          )
+        : null
+    }</p>
+    <div class="wire-lines">
+      <${Line} name="receiving" seqs=${now.receiving} text=${awaited} />
+      <${Line} name="holding" seqs=${now.holding} text=${kept} />
+    </div>
+  </div>`;
+}
+
+/** The instances between which a sequence's blocks move. @param {number} seq */
+function wayOf(seq) {
+  const run = log.peek();
+  const move = run && movesOf(run).bySeq.get(seq);
+  if (!run || !move) return { from: "–", to: "–" };
+  const at = (/** @type {number | null} */ id) =>
+    id === null ? "–" : instanceName(run.header, run.tail.sequences.get(id)?.instance ?? 0);
+  return { from: at(move.from), to: at(move.to) };
+}
+
+/** @param {number} seq */
+const awaited = (seq) => t("wire.awaited", { name: t("sequence.name", { id: seq }), ...wayOf(seq) });
+
+/** @param {number} seq */
+function kept(seq) {
+  const move = log.peek() && movesOf(/** @type {NonNullable<typeof log.value>} */ (log.peek())).bySeq.get(seq);
+  return t("wire.kept", {
+    name: t("sequence.name", { id: seq }),
+    lease: secondsText(move?.lease ?? null),
+    ...wayOf(seq),
+  });
+}
+
+/**
+ * A queue of sequences, in order.
+ *
+ * @param {{name: "receiving" | "holding", seqs: number[], text: (seq: number) => string}} props
+ */
+function Line({ name, seqs, text }) {
+  const moves = log.value && movesOf(log.value);
+  return html`<p class="wire-line" data-queue=${name}><span class="queue-name">${t(`wire.${name}`)} <b>${seqs.length}</b
+    ></span><span class="wire-seqs">${seqs.map(
+      (seq) => html`<button key=${seq} class="chip" ...${tips(() => [text(seq)])} aria-description=${text(seq)}
+        onClick=${() => select({ seq })}><${Swatch} id=${seq} />${seq}${
+          name === "holding" ? html` <small>${secondsText(moves?.bySeq.get(seq)?.lease ?? null)}</small>` : null
+        }</button>`,
+    )}</span></p>`;
+}
