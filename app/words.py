@@ -21,6 +21,8 @@ from app.errors import AppError
 from app.paths import static_dir
 from app.routing import Route, json_answer
 from engine.bench.gains import gain_texts
+from engine.config import EngineConfig, SamplingParams
+from engine.options.table import table_of
 from engine.options.words import option_texts
 from engine.trace import telling
 
@@ -106,12 +108,19 @@ def bench_words_of(language: str) -> dict[str, Any]:
     """
     told = {key: text for key, text in telling.texts(language).items() if not key.startswith("explain.")}
     tables = {
-        "the options": option_texts(language),
+        "the options": _of_options(language),
         "the telling": told,
         "the gains": gain_texts(language),
     }
     texts = _together(tables | _rooms("words", language))
     return {"texts": texts, "glossary": {code: _glossary(code) for code in languages()}}
+
+
+def _of_options(language: str) -> dict[str, str]:
+    """Without the help of those that have no control: it stands beside one."""
+    tables = (table_of(EngineConfig), table_of(SamplingParams))
+    bare = {f"option.{name}.help" for table in tables for name, row in table.items() if row.option.control is None}
+    return {key: text for key, text in option_texts(language).items() if key not in bare}
 
 
 def _rooms(kind: str, language: str) -> dict[str, dict[str, str]]:

@@ -889,12 +889,14 @@ export interface SeatTold {
 
 export interface SequenceFigures {
   seq_id: number;
+  parts: number[];
   prompt_token_ids: number[];
   tokens: Token[];
-  status: "finished" | "preempted" | "running" | "waiting";
+  status: "finished" | "preempted" | "receiving" | "running" | "waiting";
   finish_reason: "abort" | "dropped" | "length" | "stop" | null;
   submitted_in: number;
   num_cached_tokens: number;
+  received_bytes: number;
   num_preemptions: number;
   num_steps: number;
   computed_tokens: number;
@@ -1129,6 +1131,7 @@ export interface Totals {
   evictions: number;
   copies: number;
   swapped_bytes: number;
+  received_bytes: number;
   blocks_peak: number;
   bytes_peak: number;
   wasted_peak: number;

@@ -29,7 +29,8 @@ export function Panel() {
     <h2 id="setup-title" class="visually-hidden">${t("region.setup")}</h2>
     ${replay ? null : html`<${Composer} /><${Scenes} />`}
     <${Sequences} />
-    ${replay ? null : html`<${CacheSettings} /><${SchedulerSettings} /><${InstanceSettings} /><${SamplingSettings} /><${StartOver} />`}
+    ${replay ? null : html`<${CacheSettings} /><${SchedulerSettings} /><${InstanceSettings} />`}
+    ${replay ? null : html`<${SamplingSettings} /><${StartOver} />`}
   </section>`;
 }
 
