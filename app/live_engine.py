@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from app.engine_face import BuildEngine, EngineLike, OwnTiers, Prompt, RecomputedLike, RequestLike, RerunLike
 from app.live_cluster import LiveCluster
 from app.observing import Observing
@@ -12,7 +14,7 @@ from app.pool_bytes import pool_bytes
 from app.settings import MIB
 from app.specs import specs_of
 from engine.cluster.process_cluster import process_cluster
-from engine.cluster.worker_process import Workers
+from engine.cluster.worker_process import AllInUseError, Workers
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector
 from engine.connector.offloading import OffloadingConnector, may_offload
@@ -135,7 +137,10 @@ def engine_builder(
         if config.num_instances and config.instances == "process":
             if workers is None:
                 raise ConfigError("this server starts no processes for a run; choose instances of one thread")
-            return LiveCluster(process_cluster(model, config, workers, log_path=path), is_small)
+            try:
+                return LiveCluster(process_cluster(model, config, workers, log_path=path), is_small)
+            except AllInUseError:  # this run shares one thread: its log's header says so
+                config = replace(config, instances="thread")
         if config.num_instances:
             return LiveCluster(make_cluster(model, config, log_path=path), is_small)
         store = tiers if own is None else own.tiers

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engine.cluster.messages import Source
     from engine.cluster.worker_process import Workers
 
-SPARE = 2  # runs beside the first that may have processes, too
+SPARE = 1  # runs beside the first that may have processes, too; further ones share one thread
 
 
 def served_config(arguments: argparse.Namespace) -> EngineConfig:

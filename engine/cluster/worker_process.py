@@ -66,6 +66,10 @@ class WorkerProcess:
         self.peer.release()
 
 
+class AllInUseError(ConfigError):
+    """There are as many processes as there may be."""
+
+
 class Workers:
     """Processes for instances of one model. One that was an instance keeps the weights, and is the next one in no time.
 
@@ -80,16 +84,21 @@ class Workers:
         self._spare: list[WorkerProcess] = []
         self._is_closed = False
 
+    def warm(self, count: int) -> None:
+        """Have so many begin, so that nobody waits for that later."""
+        for _ in range(count):
+            self.give_back(WorkerProcess())
+
     def take(self) -> WorkerProcess:
         """One that waits, or a new one, which reads its weights first.
 
         Raises:
-            ConfigError: there are as many as there may be.
+            AllInUseError: there are as many as there may be.
         """
         with self._lock:
             self._taken = [worker for worker in self._taken if worker.is_alive]
             if self._most is not None and len(self._taken) >= self._most:
-                raise ConfigError(
+                raise AllInUseError(
                     f"all {self._most} processes that this server starts for instances are in use; end a run of them, "
                     "or choose instances of one thread"
                 )
