@@ -110,6 +110,7 @@ class Answer(Struct, tag=True, kw_only=True):
 
 class TurnOver(Struct, tag=True, kw_only=True):
     load: Load
+    wrote: Wrote | None = None  # of the step; with it in one message, for this is what there is most of
     error: str = ""  # a step failed: how; its requests are aborted, and the instance goes on
 
 

@@ -285,19 +285,24 @@ class ProcessInstance(Instance):
                 elif message.kind:  # the check let it pass
                     self._end(f"it refused what it was sent: {message.sentence}")
             case Wrote():
-                try:
-                    capture = None if message.capture is None else decode(message.capture, Capture)
-                    record = decode(message.record, StepRecord)
-                except TraceFormatError as error:
-                    self._end(f"it wrote what is no record: {error}")
-                    return
-                self._produced.append(Produced(record, capture, message.offers))
+                self._note_written(message)
             case Ended():
                 pass  # it was asked to, and is not listened to any more
             case TurnOver():
                 self._load, self._is_in_turn = message.load, False
+                if message.wrote is not None:
+                    self._note_written(message.wrote)
                 if message.error:
                     self._errors.append(message.error)
+
+    def _note_written(self, wrote: Wrote) -> None:
+        try:
+            capture = None if wrote.capture is None else decode(wrote.capture, Capture)
+            record = decode(wrote.record, StepRecord)
+        except TraceFormatError as error:
+            self._end(f"it wrote what is no record: {error}")
+            return
+        self._produced.append(Produced(record, capture, wrote.offers))
 
     def _raise_gone(self) -> NoReturn:
         if self._failure is not None:

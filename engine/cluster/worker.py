@@ -70,6 +70,7 @@ class Worker:
     def __init__(self, begin: Begin, model: LoadedModel, inbox: Inbox, say: Say) -> None:
         """Raises ModelError, ConfigError: there can be no such instance."""
         self._inbox, self._say = inbox, say
+        self._wrote: Wrote | None = None  # by the step of this turn
         resolved = resolve_for(begin.config, model.facts)
         link: Link = SharedMemoryLink(Path(begin.folder))
         if begin.bytes_per_second is not None:
@@ -160,12 +161,17 @@ class Worker:
             raise
         except Exception as failure:  # the engine has aborted its batch and is sound
             error = _sentence(failure)
-        self._say(TurnOver(load=self.engine.load, error=error))
+        wrote, self._wrote = self._wrote, None
+        self._say(TurnOver(load=self.engine.load, wrote=wrote, error=error))
 
     def _write(self, record: StepRecord, capture: Capture | None) -> None:
         found = [self._connector.take_offer(op.transfer) for op in record.ops if isinstance(op, Hold)]
         offers = [offer for offer in found if offer is not None]
-        self._say(Wrote(record=encode(record), capture=encode(capture) if capture else None, offers=offers))
+        wrote = Wrote(record=encode(record), capture=encode(capture) if capture else None, offers=offers)
+        if record.kind == "step":  # the last one of its turn
+            self._wrote = wrote
+        else:
+            self._say(wrote)
 
 
 def _sentence(error: Exception) -> str:

@@ -81,8 +81,13 @@ def make(said: list[ToCluster]) -> Iterator[Make]:
             end.close()
 
 
+def written(said: list[ToCluster]) -> list[Wrote]:
+    found = [message.wrote if isinstance(message, TurnOver) else message for message in said]
+    return [wrote for wrote in found if isinstance(wrote, Wrote)]
+
+
 def records(said: list[ToCluster]) -> list[StepRecord]:
-    return [decode(message.record, StepRecord) for message in said if isinstance(message, Wrote)]
+    return [decode(wrote.record, StepRecord) for wrote in written(said)]
 
 
 def test_each_turn_says_what_was_done_and_that_it_is_over(make: Make, said: list[ToCluster]) -> None:
@@ -91,7 +96,7 @@ def test_each_turn_says_what_was_done_and_that_it_is_over(make: Make, said: list
     worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], GREEDY))]))
     while not isinstance(said[-1], TurnOver) or said[-1].load.unfinished:
         worker.answer(Turn())
-    assert [type(message) for message in said] == [Ready, Wrote, Answer, *[Wrote, TurnOver] * 9]
+    assert [type(message) for message in said] == [Ready, Wrote, Answer, *[TurnOver] * 9]
     tokens = [output.token_id for record in records(said) for output in record.outputs]
     assert tokens == alone(PLAIN, [PROMPTS[0]])[0]
     began = time.perf_counter()
@@ -124,7 +129,7 @@ def test_the_receiver_writes_before_the_sender_hears(make: Make, said: list[ToCl
     one = SamplingParams(max_tokens=1, ignore_eos=True)
     sender.answer(Submit([Ask(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))
     sender.answer(Turn())
-    (remote,) = [offer for message in said if isinstance(message, Wrote) for offer in message.offers]
+    (remote,) = [offer for wrote in written(said) for offer in wrote.offers]
     held = list[int]()
 
     def say(message: ToCluster) -> None:
