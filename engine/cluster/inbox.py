@@ -13,6 +13,29 @@ from engine.connector.peer import Peer, PeerGoneError
 LOOK = 1.0  # seconds after which it is looked whether the parent still lives
 
 
+class Bell:
+    """Rings when something has happened that whoever waits wants to see. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._num_changes = 0
+
+    @property
+    def num_changes(self) -> int:
+        """How often it has rung."""
+        return self._num_changes
+
+    def wake(self) -> None:
+        with self._changed:
+            self._num_changes += 1
+            self._changed.notify_all()
+
+    def wait(self, num_changes: int, seconds: float | None = None) -> None:
+        """Until it has rung more often than that, but not longer than `seconds`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._num_changes != num_changes, seconds)
+
+
 class Inbox:
     """A thread receives, so that the cluster never waits for room, and its end is noticed in the midst of a step."""
 
@@ -21,32 +44,16 @@ class Inbox:
         self._peer, self._orphaned = peer, orphaned
         self._parent = os.getppid()
         self._messages = deque[ToInstance]()
-        self._changed = threading.Condition()
-        self._num_changes = 0
+        self.bell = Bell()  # also when a message comes
         threading.Thread(target=self._receive, name="inbox", daemon=True).start()
 
     def next(self) -> ToInstance:
         """The next message, waited for."""
-        with self._changed:
-            while not self._messages:
-                self._changed.wait()
-            return self._messages.popleft()
-
-    @property
-    def num_changes(self) -> int:
-        """Counts messages and calls of `wake`."""
-        return self._num_changes
-
-    def wake(self) -> None:
-        """Something has happened that whoever waits wants to see. May be called from any thread."""
-        with self._changed:
-            self._num_changes += 1
-            self._changed.notify_all()
-
-    def wait(self, num_changes: int, seconds: float) -> None:
-        """Until something happens after so many changes, but not longer than that."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._num_changes != num_changes, seconds)
+        while True:
+            changes = self.bell.num_changes
+            if self._messages:
+                return self._messages.popleft()
+            self.bell.wait(changes)
 
     def _receive(self) -> None:
         while True:
@@ -58,7 +65,6 @@ class Inbox:
                 break
             except PeerGoneError:
                 break
-            with self._changed:
-                self._messages.append(message)
-            self.wake()
+            self._messages.append(message)
+            self.bell.wake()
         self._orphaned()

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import torch
 
-from engine.cluster.inbox import Inbox
+from engine.cluster.exchange import Exchange, SharedMemoryExchange
+from engine.cluster.inbox import Bell, Inbox
 from engine.cluster.messages import (
     Abort,
     Answer,
@@ -40,10 +41,9 @@ from engine.cluster.messages import (
 )
 from engine.config import ConfigError
 from engine.connector.layout import layout_of
-from engine.connector.link import Link, ThrottledLink
+from engine.connector.link import ThrottledLink
 from engine.connector.peer import Peer, PeerGoneError
-from engine.connector.shared_memory import BlockServer, SharedMemoryLink, socket_of
-from engine.connector.shared_pools import SharedPools
+from engine.connector.shared_memory import socket_of
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
 from engine.intake import RequestError
@@ -67,41 +67,39 @@ class Worker:
     way before another instance can write one that follows from it.
     """
 
-    def __init__(self, begin: Begin, model: LoadedModel, inbox: Inbox, say: Say) -> None:
+    def __init__(self, begin: Begin, model: LoadedModel, bell: Bell, exchange: Exchange, say: Say) -> None:
         """Raises ModelError, ConfigError: there can be no such instance."""
-        self._inbox, self._say = inbox, say
+        self._bell, self._exchange, self._say = bell, exchange, say
         self._wrote: Wrote | None = None  # by the step of this turn
         resolved = resolve_for(begin.config, model.facts)
-        link: Link = SharedMemoryLink(Path(begin.folder))
+        link = exchange.link
         if begin.bytes_per_second is not None:
             link = ThrottledLink(link, begin.bytes_per_second)
-        self._connector = TransferConnector(
+        self.connector = TransferConnector(
             begin.name,
             link,
             lambda caches: layout_of(model, resolved.config, resolved.groups, [c.bytes_per_block for c in caches]),
             pulls=ThreadPoolExecutor(PULLS, "pull"),
             lease=begin.lease,
             policy=begin.policy,
-            told=inbox.wake,
+            told=bell.wake,
         )
-        self._pools = SharedPools()
         self.engine = Engine(
             model,
             begin.config,
             capture=begin.capture,
-            connector=self._connector,
+            connector=self.connector,
             place=begin.place,
             records=self._write,
-            new_pool=self._pools,
+            new_pool=exchange.new_pool,
         )
-        regions = self._pools.regions(self.engine.kv_caches)
-        self._server = BlockServer(Path(begin.folder), begin.name, self._connector, self._pools, regions)
+        exchange.open(self.engine, self.connector)
         say(
             Ready(
                 config=self.engine.config,
                 block_groups=self.engine.block_groups,
                 header=encode(self.engine.header()),
-                layout=self._connector.layout,
+                layout=self.connector.layout,
                 load=self.engine.load,
             )
         )
@@ -127,9 +125,8 @@ class Worker:
         self._say(answer)
 
     def close(self) -> None:
-        self._server.close()
+        self._exchange.close()
         self.engine.close()
-        self._pools.close()
 
     def _do(self, message: ToInstance) -> bool:
         match message:
@@ -138,7 +135,7 @@ class Worker:
             case Submit(asks):
                 for ask in asks:
                     if ask.remote is not None:
-                        self._connector.expect(ask.remote)
+                        self.connector.expect(ask.remote)
                 self.engine.add_requests([ask.spec for ask in asks])
             case Abort(request_id):
                 return self.engine.abort(request_id)
@@ -149,11 +146,11 @@ class Worker:
     def _turn(self) -> None:
         error = ""
         try:
-            changes = self._inbox.num_changes
+            changes = self._bell.num_changes
             came = self.engine.take_transfers()
             load = self.engine.load
             if came is None and not load.can_step and (load.receiving or load.holding):
-                self._inbox.wait(changes, NAP)
+                self._bell.wait(changes, NAP)
                 self.engine.take_transfers()
             if self.engine.can_step:
                 self.engine.step()
@@ -165,7 +162,7 @@ class Worker:
         self._say(TurnOver(load=self.engine.load, wrote=wrote, error=error))
 
     def _write(self, record: StepRecord, capture: Capture | None) -> None:
-        found = [self._connector.take_offer(op.transfer) for op in record.ops if isinstance(op, Hold)]
+        found = [self.connector.take_offer(op.transfer) for op in record.ops if isinstance(op, Hold)]
         offers = [offer for offer in found if offer is not None]
         wrote = Wrote(record=encode(record), capture=encode(capture) if capture else None, offers=offers)
         if record.kind == "step":  # the last one of its turn
@@ -208,18 +205,26 @@ class Model:
         return self._loaded[1]
 
 
+def begun(begin: Begin, model: Model, bell: Bell, exchange: Exchange, say: Say) -> Worker | None:
+    """That instance; None: it was said why there can be none."""
+    os.sched_setaffinity(0, begin.processors)
+    torch.set_num_threads(begin.num_threads)
+    try:
+        return Worker(begin, model.of(begin.source), bell, exchange, say)
+    except (ModelError, ConfigError) as error:
+        exchange.close()
+        say(Failed("ModelError" if isinstance(error, ModelError) else "ConfigError", str(error)))
+    return None
+
+
 def serve(begin: Begin, model: Model, inbox: Inbox, peer: Peer[ToInstance]) -> None:
     """Be that instance until it is told to end.
 
     Raises:
         PeerGoneError: the cluster is gone.
     """
-    os.sched_setaffinity(0, begin.processors)
-    torch.set_num_threads(begin.num_threads)
-    try:
-        worker = Worker(begin, model.of(begin.source), inbox, peer.send)
-    except (ModelError, ConfigError) as error:
-        peer.send(Failed("ModelError" if isinstance(error, ModelError) else "ConfigError", str(error)))
+    worker = begun(begin, model, inbox.bell, SharedMemoryExchange(Path(begin.folder)), peer.send)
+    if worker is None:
         while not isinstance(inbox.next(), End):
             pass
         return

@@ -8,18 +8,45 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import engine
-from engine.cluster.messages import Source, ToCluster
+from engine.cluster.messages import Source, ToCluster, ToInstance
 from engine.config import ConfigError
 from engine.connector.peer import Peer
 
 END_SECONDS = 5.0  # in which a process that is told to end does so by itself
 MOST_SPARE = 4
+
+
+class Line(Protocol):
+    """The connection to a worker (`engine.connector.peer.Peer`)."""
+
+    def fileno(self) -> int: ...
+    def send(self, message: ToInstance, timeout: float | None = None) -> None: ...
+    def receive(self, timeout: float | None = None) -> ToCluster: ...
+    def receive_all(self) -> list[ToCluster]: ...
+    def close(self) -> None: ...
+
+
+class AnyWorker(Protocol):
+    """What may be an instance: `WorkerProcess`, or `ray_worker.RayWorker`."""
+
+    @property
+    def peer(self) -> Line: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def is_alive(self) -> bool: ...
+    def kill(self) -> None: ...
+    def wait(self, seconds: float = END_SECONDS) -> str:
+        """How it has ended, by itself or after so many seconds; one sentence."""
+
+    def close(self) -> None:
+        """End it. Idempotent."""
 
 
 class WorkerProcess:
@@ -76,20 +103,22 @@ class Workers:
     May be used from any thread.
     """
 
-    def __init__(self, source: Source, most: int | None = None) -> None:
-        """`most`: that there may be at once; None: as many as are taken."""
-        self.source, self._most = source, most
-        self._taken: list[WorkerProcess] = []
+    def __init__(self, source: Source, most: int | None = None, start: Callable[[], AnyWorker] | None = None) -> None:
+        """`most`: that there may be at once; None: as many as are taken. `start`: a new one, by default a process of
+        this machine.
+        """
+        self.source, self._most, self._start = source, most, start or WorkerProcess
+        self._taken: list[AnyWorker] = []
         self._lock = threading.Lock()
-        self._spare: list[WorkerProcess] = []
+        self._spare: list[AnyWorker] = []
         self._is_closed = False
 
     def warm(self, count: int) -> None:
         """Have so many begin, so that nobody waits for that later."""
         for _ in range(count):
-            self.give_back(WorkerProcess())
+            self.give_back(self._start())
 
-    def take(self) -> WorkerProcess:
+    def take(self) -> AnyWorker:
         """One that waits, or a new one, which reads its weights first.
 
         Raises:
@@ -102,18 +131,18 @@ class Workers:
                     f"all {self._most} processes that this server starts for instances are in use; end a run of them, "
                     "or choose instances of one thread"
                 )
-            found: WorkerProcess | None = None
+            found: AnyWorker | None = None
             while self._spare and found is None:
                 worker = self._spare.pop()
                 if worker.is_alive:
                     found = worker
                 else:
                     worker.close()
-            found = found or WorkerProcess()
+            found = found or self._start()
             self._taken.append(found)
             return found
 
-    def give_back(self, worker: WorkerProcess) -> None:
+    def give_back(self, worker: AnyWorker) -> None:
         """It waits for what it is to be next."""
         with self._lock:
             self._taken = [one for one in self._taken if one is not worker]
@@ -137,7 +166,7 @@ class Workers:
         self.close()
 
 
-def _close_all(workers: Sequence[WorkerProcess]) -> None:
+def _close_all(workers: Sequence[AnyWorker]) -> None:
     for worker in workers:  # they end beside each other
         worker.peer.close()
     for worker in workers:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import tempfile
 import threading
 import time
@@ -12,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from engine.cluster.inbox import Inbox
+from engine.cluster.exchange import SharedMemoryExchange
+from engine.cluster.inbox import Bell
 from engine.cluster.instance import Ask
 from engine.cluster.messages import (
     Answer,
@@ -22,15 +22,12 @@ from engine.cluster.messages import (
     Source,
     Submit,
     ToCluster,
-    ToInstance,
     Turn,
     TurnOver,
     Wrote,
 )
 from engine.cluster.worker import NAP, Worker
 from engine.config import SamplingParams
-from engine.connector.peer import Peer
-from engine.connector.shared_memory import SharedMemoryLink
 from engine.intake import RequestSpec
 from engine.place import Place
 from engine.trace.codec import decode
@@ -51,7 +48,7 @@ Make = Callable[..., Worker]
 @pytest.fixture
 def make(said: list[ToCluster]) -> Iterator[Make]:
     """Workers of this thread, which say what they say into a list."""
-    made, ends = list[Worker](), list[Peer[Any]]()
+    made = list[Worker]()
     with tempfile.TemporaryDirectory(prefix="kvt-") as folder:
 
         def worker(name: str = "one", say: Callable[[ToCluster], None] = said.append, **more: Any) -> Worker:
@@ -69,16 +66,12 @@ def make(said: list[ToCluster]) -> Iterator[Make]:
                 policy="recompute",
                 bytes_per_second=None,
             )
-            here, there = socket.socketpair()
-            ends.extend([Peer[Any](here, ToInstance), Peer[Any](there, ToInstance)])
-            made.append(Worker(begin, tiny_llama(), Inbox(ends[-1], lambda: None), say))
+            made.append(Worker(begin, tiny_llama(), Bell(), SharedMemoryExchange(Path(folder)), say))
             return made[-1]
 
         yield worker
         for one in made:
             one.close()
-        for end in ends:
-            end.close()
 
 
 def written(said: list[ToCluster]) -> list[Wrote]:
@@ -131,18 +124,18 @@ def test_the_receiver_writes_before_the_sender_hears(make: Make, said: list[ToCl
     sender.answer(Turn())
     (remote,) = [offer for wrote in written(said) for offer in wrote.offers]
     held = list[int]()
+    link = sender._exchange.link
 
     def say(message: ToCluster) -> None:
         if isinstance(message, Wrote) and decode(message.record, StepRecord).kind == "transfer":
             held.append(sender.engine.snapshot().memory.blocks_held)
-            SharedMemoryLink(Path(sender_folder)).to("sender").renew("t0")
+            link.to("sender").renew("t0")
 
-    sender_folder = sender._server._path.parent
     receiver = make("receiver", say)
     spec = RequestSpec(PROMPTS[0], GREEDY, transfer="t0", kv_role="kv_consumer")
     receiver.answer(Submit([Ask(spec, remote)]))
-    changes = sender._inbox.num_changes
-    napping = threading.Thread(target=sender._inbox.wait, args=(changes, 30.0))
+    changes = sender._bell.num_changes
+    napping = threading.Thread(target=sender._bell.wait, args=(changes, 30.0))
     napping.start()
     for _ in range(200):
         receiver.answer(Turn())

@@ -1,0 +1,270 @@
+"""Instances as Ray actors: on this machine, or on those of a Ray cluster. Needs the extra `ray`.
+
+    with RayWorkers(Source("model"), address=None) as workers:
+        cluster = process_cluster(model, config, workers)
+
+What is said is what is said to a process (`messages.py`), as calls of one method; an actor does one after the other,
+and what it writes comes with the answer of the call. Blocks move through Ray's object store (`connector/ray_link.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import ray
+
+import engine
+from engine.cache.kv_plane import zeros
+from engine.cluster.inbox import Bell
+from engine.cluster.messages import Begin, End, Ended, Source, Submit, ToCluster, ToInstance
+from engine.cluster.worker import Model, Worker, begun
+from engine.cluster.worker_process import END_SECONDS, Workers
+from engine.connector.link import Link
+from engine.connector.peer import PeerGoneError
+from engine.connector.ray_link import GROUP, RayLink, Shipment, ship
+from engine.connector.transfer import TransferConnector
+from engine.engine import Engine
+
+_to_instance = msgspec.msgpack.Decoder[ToInstance](ToInstance)
+_to_cluster = msgspec.msgpack.Decoder[ToCluster](ToCluster)
+
+
+class Clock(NamedTuple):
+    """`time.perf_counter` at one moment."""
+
+    boot: str  # of the machine that it counts from
+    now: float  # seconds
+
+
+def clock_here() -> Clock:
+    return Clock(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"), time.perf_counter())
+
+
+class RayExchange:
+    """See `engine.cluster.exchange.Exchange`."""
+
+    new_pool = staticmethod(zeros)
+
+    def __init__(self, actors: dict[str, Any]) -> None:
+        self.link: Link = RayLink(actors)
+
+    def open(self, engine: Engine, connector: TransferConnector) -> None:
+        """The actor's methods are there already."""
+
+    def close(self) -> None:
+        pass
+
+
+class Body:
+    """The actor. `say` is called by the cluster and runs on one thread; the others on threads of their own."""
+
+    def __init__(self) -> None:
+        self._bell, self._model = Bell(), Model()
+        self._actors = dict[str, Any]()  # those that hold blocks, by engine id
+        self._worker: Worker | None = None
+        self._said = list[ToCluster]()
+
+    def say(self, data: bytes, actors: dict[str, Any], clock: Clock) -> list[bytes]:
+        """Do what the message asks for; what is to be said of it. `clock`: of who asks."""
+        message = _to_instance.decode(data)
+        self._actors.update(actors)
+        if isinstance(message, Begin):
+            self._begin(message, clock)
+        elif isinstance(message, End):
+            if self._worker is not None:
+                self._worker.close()
+            self._worker = None
+            self._actors.clear()
+            self._said.append(Ended())
+        elif self._worker is not None:
+            self._worker.answer(message)
+        said = [msgspec.msgpack.encode(one) for one in self._said]
+        self._said.clear()
+        return said
+
+    def _begin(self, begin: Begin, clock: Clock) -> None:
+        here = clock_here()
+        if begin.place.began is not None and here.boot != clock.boot:  # counts from another moment, less the way here
+            began = begin.place.began + here.now - clock.now
+            begin = msgspec.structs.replace(begin, place=begin.place._replace(began=began))
+        begin = msgspec.structs.replace(begin, processors=sorted(os.sched_getaffinity(0)))
+        self._worker = begun(begin, self._model, self._bell, RayExchange(self._actors), self._said.append)
+
+    def wake(self) -> None:
+        """A message is waiting."""
+        self._bell.wake()
+
+    def ship(self, transfer: str, wanted: list[tuple[int, int]]) -> Shipment:
+        """See `ray_link.ship`."""
+        return ship(self._worker.connector if self._worker else None, transfer, wanted)
+
+    def received(self, transfer: str, wanted: list[tuple[int, int]], num_bytes: int) -> None:
+        if self._worker is not None:
+            self._worker.connector.received(transfer, wanted, num_bytes)
+
+    def pid(self) -> int:
+        return os.getpid()
+
+    def stay(self) -> None:
+        """Never returns: who waits for it hears when the actor ends."""
+        threading.Event().wait()
+
+
+class RayPeer:
+    """See `worker_process.Line`. One thread uses it."""
+
+    def __init__(self, actor: Any, actors: dict[str, dict[str, Any]]) -> None:
+        """`actors`: of each meeting place, by engine id; shared by all that may meet."""
+        self._actor, self._actors = actor, actors
+        self._meeting, self._name = "", ""
+        self._asked, self._messages = deque[Future[list[bytes]]](), deque[ToCluster]()
+        self._hears, self._rings = socket.socketpair()
+        self._hears.setblocking(False)
+        self._rings.setblocking(False)
+        self.ended: Future[None] = actor.stay.options(concurrency_group=GROUP).remote().future()
+        self.ended.add_done_callback(self._ring)
+
+    def fileno(self) -> int:
+        return self._hears.fileno()
+
+    def send(self, message: ToInstance, timeout: float | None = None) -> None:
+        if self.ended.done():
+            raise PeerGoneError("the actor has ended")
+        if isinstance(message, Begin):
+            self._meeting, self._name = message.folder, message.name
+            self._actors.setdefault(self._meeting, {})[self._name] = self._actor
+        elif isinstance(message, End):
+            self._leave()
+        others = dict(self._actors.get(self._meeting, {})) if isinstance(message, Submit) else {}
+        asked = self._actor.say.remote(msgspec.msgpack.encode(message), others, clock_here()).future()
+        if self._asked:  # it may be napping
+            self._actor.wake.options(concurrency_group=GROUP).remote()
+        self._asked.append(asked)
+        asked.add_done_callback(self._ring)
+
+    def receive(self, timeout: float | None = None) -> ToCluster:
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._messages:
+            self._messages.extend(self._heard())
+            if self._messages:
+                break
+            left = None if until is None else max(0.0, until - time.monotonic())
+            if not select.select([self._hears], [], [], left)[0]:
+                raise TimeoutError("nothing happened in time")
+        return self._messages.popleft()
+
+    def receive_all(self) -> list[ToCluster]:
+        messages = [*self._messages, *self._heard(bool(self._messages))]
+        self._messages.clear()
+        return messages
+
+    def close(self) -> None:
+        self._leave()
+
+    def release(self) -> None:
+        self.close()
+        self.ended.cancel()
+        self._hears.close()
+        self._rings.close()
+
+    def _heard(self, is_some: bool = False) -> list[ToCluster]:
+        """What calls that are over have said, in the order in which they were made."""
+        with contextlib.suppress(BlockingIOError):
+            while self._hears.recv(4096):
+                pass
+        heard = list[ToCluster]()
+        while self._asked and self._asked[0].done():
+            try:
+                said = self._asked[0].result()
+            except ray.exceptions.RayError as error:
+                if heard or is_some:
+                    break
+                raise PeerGoneError(str(error)) from error
+            heard += [_to_cluster.decode(one) for one in said]
+            self._asked.popleft()
+        if not heard and not is_some and not self._asked and self.ended.done():
+            raise PeerGoneError("the actor has ended")
+        return heard
+
+    def _leave(self) -> None:
+        meeting = self._actors.get(self._meeting, {})
+        if meeting.get(self._name) is self._actor:
+            del meeting[self._name]
+            if not meeting:
+                del self._actors[self._meeting]
+
+    def _ring(self, _: object) -> None:
+        with contextlib.suppress(OSError):  # full, which rings as well, or nobody listens any more
+            self._rings.send(b"!")
+
+
+class RayWorker:
+    """See `worker_process.AnyWorker`."""
+
+    def __init__(self, actors: dict[str, dict[str, Any]], num_cpus: float) -> None:
+        root = str(Path(engine.__file__).resolve().parent.parent)
+        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        options: dict[str, Any] = {
+            "num_cpus": num_cpus,
+            "concurrency_groups": {GROUP: 8},  # one of them stays
+            "runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}},
+        }
+        self._actor = ray.remote(**options)(Body).remote()
+        self.peer = RayPeer(self._actor, actors)
+
+    @property
+    def pid(self) -> int:
+        found: int = ray.get(self._actor.pid.options(concurrency_group=GROUP).remote())
+        return found
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.peer.ended.done()
+
+    def kill(self) -> None:
+        ray.kill(self._actor)
+
+    def wait(self, seconds: float = END_SECONDS) -> str:
+        try:
+            error = self.peer.ended.exception(seconds)
+        except TimeoutError:
+            self.kill()
+            return "its actor was ended"
+        cause = " ".join(str(error).split())[:200]
+        return f"its actor has ended: {cause}"
+
+    def close(self) -> None:
+        self.kill()
+        self.peer.release()
+
+
+class RayWorkers(Workers):
+    """Actors for instances of one model, whose folder or name must mean the same on each machine."""
+
+    def __init__(
+        self, source: Source, address: str | None = None, *, num_cpus: float = 1.0, most: int | None = None
+    ) -> None:
+        """`address`: of a Ray cluster; None: one that is begun here and ends with this, unless there is one already.
+        `num_cpus`: that Ray sets aside for each; `most`: see `Workers`.
+        """
+        self._is_own = not ray.is_initialized()
+        if self._is_own:
+            ray.init(address=address, include_dashboard=False, log_to_driver=False)
+        actors = dict[str, dict[str, Any]]()
+        super().__init__(source, most, lambda: RayWorker(actors, num_cpus))
+
+    def close(self) -> None:
+        super().close()
+        if self._is_own:
+            self._is_own = False
+            ray.shutdown()

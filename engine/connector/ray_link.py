@@ -1,0 +1,87 @@
+"""A link between Ray actors: the sender puts blocks into Ray's object store, which carries them to other machines.
+
+Two-sided: a thread of the sender copies the blocks while nothing is let go, so what arrives is what was held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import ray
+
+from engine.connector.link import Sender, TransferError
+from engine.trace.events import TransferFault
+
+PATIENCE = 30.0  # seconds in which blocks come, from another machine too
+GROUP = "blocks"  # of an actor's threads: those that answer while its engine computes
+
+
+class Shipment(NamedTuple):
+    """What a sender answers; with a reason, there is nothing in it."""
+
+    data: np.ndarray[Any, np.dtype[np.uint8]]  # the blocks, one after the other
+    sizes: list[int]  # of each, bytes
+    reason: TransferFault | None = None
+    detail: str = ""
+
+
+def ship(sender: Sender | None, transfer: str, wanted: Sequence[tuple[int, int]]) -> Shipment:
+    """On the sender's side; None: there is none any more. Nothing wanted: the lease begins again."""
+    try:
+        if sender is None:
+            raise TransferError("gone", "it has ended")
+        contents = sender.read(transfer, wanted) if wanted else []
+        if not wanted:
+            sender.renew(transfer)
+    except TransferError as error:
+        return Shipment(np.empty(0, np.uint8), [], error.reason, error.detail)
+    return Shipment(np.frombuffer(b"".join(contents), np.uint8), [len(content) for content in contents])
+
+
+class RayLink:
+    """To the actors whose handles are known."""
+
+    name = "ray object store"
+
+    def __init__(self, actors: Mapping[str, Any]) -> None:
+        """`actors`: by engine id; they have the methods of `ray_worker.Body`."""
+        self._actors = actors
+
+    def to(self, engine_id: str) -> Sender:
+        actor = self._actors.get(engine_id)
+        if actor is None:
+            raise TransferError("gone", f"there is no instance {engine_id}")
+        return RaySender(engine_id, actor)
+
+
+class RaySender:
+    """A sender that is an actor. May be used from any thread."""
+
+    def __init__(self, engine_id: str, actor: Any) -> None:
+        self._engine_id, self._actor = engine_id, actor
+
+    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
+        reference = self._actor.ship.options(concurrency_group=GROUP).remote(transfer, list(wanted))
+        try:
+            shipment: Shipment = ray.get(reference, timeout=PATIENCE)
+        except ray.exceptions.GetTimeoutError as error:
+            raise TransferError("lost", f"instance {self._engine_id}: nothing came for {PATIENCE:g} s") from error
+        except ray.exceptions.RayActorError as error:
+            raise TransferError("gone", f"instance {self._engine_id} has ended") from error
+        except ray.exceptions.RayError as error:
+            raise TransferError("lost", f"instance {self._engine_id}: {type(error).__name__}") from error
+        if shipment.reason is not None:
+            raise TransferError(shipment.reason, shipment.detail)
+        view, ends = shipment.data, np.cumsum(shipment.sizes, dtype=int).tolist()
+        return [view[end - size : end].tobytes() for end, size in zip(ends, shipment.sizes, strict=True)]
+
+    def renew(self, transfer: str) -> None:
+        self.read(transfer, [])
+
+    def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
+        """Without an answer: nobody waits for a sender that stands still."""
+        with contextlib.suppress(ray.exceptions.RayError):
+            self._actor.received.options(concurrency_group=GROUP).remote(transfer, list(wanted), num_bytes)

@@ -1,0 +1,134 @@
+"""Instances as Ray actors: the tokens of one engine, and whoever ends costs a prefill at most."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from engine.cluster.messages import Source
+from engine.cluster.process_cluster import process_cluster
+from engine.cluster.processes import Processes
+from engine.config import ConfigError, EngineConfig
+from engine.connector.link import text_of
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
+from engine.trace.check import check
+from engine.trace.events import Arrive, Expire, Lost, Send, TransferFailed
+from tests.unit.cluster.clusters import ask
+from tests.unit.cluster.processes import couple, save_tiny_llama, until
+from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone
+
+pytest.importorskip("ray", reason="ray is not installed: pip install kvtheater[ray]")
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return save_tiny_llama(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def model(folder: str) -> LoadedModel:
+    return load_model(folder)
+
+
+@pytest.fixture(scope="module")
+def workers(folder: str) -> Iterator[Any]:
+    from engine.cluster.ray_worker import RayWorkers
+
+    with RayWorkers(Source(folder), num_cpus=0.1) as store:
+        yield store
+
+
+def apart(config: EngineConfig) -> EngineConfig:
+    return replace(config, prefill=1, decode=1, instances="process", routing_policy="round_robin")
+
+
+@pytest.mark.parametrize("name", ["plain", "chunks", "swap", "hybrid", "int8"])
+def test_the_tokens_are_those_of_one_engine(name: str, model: LoadedModel, workers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    with closing(process_cluster(model, apart(SETTINGS[name]), workers, log_path=path)) as cluster:
+        found = cluster.submit([ask(prompt) for prompt in PROMPTS])
+        while cluster.num_unfinished:
+            cluster.step()
+        sequences = cluster.log.state_now().sequences.values()
+        said = {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences}
+        ops = [op for index in range(len(cluster.log)) for op in cluster.log.record(index).ops]
+    assert [said[one.request_id] for one in found] == alone(SETTINGS[name], PROMPTS, model)
+    assert list(check(path)) == []
+    came = [op for op in ops if isinstance(op, Arrive)]
+    assert {op.link for op in came} == {"ray object store"}
+    assert sum(op.num_bytes for op in came) == sum(op.num_bytes for op in ops if isinstance(op, Send)) > 0
+
+
+def test_an_instance_that_cannot_be_says_why(workers: Any) -> None:
+    with Processes(workers) as processes:
+        wrong = processes.start("wrong", "mixed", EngineConfig(block_size=4, num_blocks=40, max_model_len=9999))
+        with pytest.raises(ConfigError, match="max_model_len"):
+            wrong.wait_until_ready()
+
+
+def test_a_reference_that_is_used_twice_or_made_up(model: LoadedModel, workers: Any) -> None:
+    with couple(workers, PLAIN) as both:
+        remote = both.send(PROMPTS[0])
+        both.receive(remote, PROMPTS[0])
+        both.run(both.decode)
+        both.run(both.prefill)
+        bad = {
+            "consumed": remote,
+            "unknown": remote._replace(transfer="t99"),
+            "gone": remote._replace(engine_id="nowhere"),
+        }
+        for reason, wrong in bad.items():
+            prompt = [33, *PROMPTS[0][1:]]
+            seq_id = both.receive(wrong._replace(text=text_of(prompt, reason)), prompt, cache_salt=reason)
+            both.run(both.decode)
+            assert both.of(TransferFailed, "decode-0")[-1].reason == reason
+            assert both.tokens[seq_id] == alone(PLAIN, [prompt], model)[0]
+
+
+@pytest.mark.parametrize("by", ["ray", "the machine"])
+def test_a_sender_that_ends_costs_a_prefill(by: str, model: LoadedModel, workers: Any) -> None:
+    with couple(workers, PLAIN) as both:
+        seq_id = both.receive(both.send(PROMPTS[0]), PROMPTS[0])
+        if by == "ray":
+            both.prefill.kill()
+        else:
+            os.kill(both.prefill.pid, signal.SIGKILL)
+            until(lambda: both.take(both.prefill) or both.prefill.has_ended)
+        gone = both.prefill.take_gone()
+        assert gone is not None and gone.startswith("its actor has ended")
+        both.run(both.decode)
+        assert [op.reason for op in both.of(TransferFailed, "decode-0")] == ["gone"]
+        assert both.tokens[seq_id] == alone(PLAIN, [PROMPTS[0]], model)[0]
+
+
+def test_a_receiver_that_ends_leaves_nothing_held(workers: Any) -> None:
+    with couple(workers, PLAIN, lease=0.5) as both:
+        both.receive(both.send(PROMPTS[0]), PROMPTS[0])
+        both.decode.kill()
+        both.run(both.prefill)
+        assert len(both.of(Expire, "prefill-0")) == 1 and not both.of(Send, "prefill-0")
+
+
+def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Any, tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    with closing(process_cluster(model, apart(PLAIN), workers, log_path=path, lease=2.0)) as cluster:
+        found = cluster.submit([ask(prompt) for prompt in PROMPTS])
+        cluster.lose(0)
+        while cluster.num_unfinished:
+            cluster.step()
+        sequences = cluster.log.state_now().sequences.values()
+        said = {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in sequences}
+        ops = [op for index in range(len(cluster.log)) for op in cluster.log.record(index).ops]
+        assert cluster.instances[0].config.num_blocks == 40
+    assert [said[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
+    assert len([op for op in ops if isinstance(op, Lost)]) == 1
+    assert list(check(path)) == []
