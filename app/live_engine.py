@@ -134,7 +134,7 @@ def engine_builder(
 
     def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
         check_limits(model.facts, config, max_pool_bytes)
-        if config.num_instances and config.instances == "process":
+        if config.num_instances and config.instances != "thread":
             if workers is None:
                 raise ConfigError("this server starts no processes for a run; choose instances of one thread")
             try:

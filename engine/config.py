@@ -151,8 +151,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     mixed: Annotated[
         int, Option(ge=0, served_max=MAX_INSTANCES, strategies=("paged",), control=Control(group="instances"))
     ] = 0
-    # processes compute side by side; those of one thread take turns, and the same inputs give the same log
-    instances: Annotated[Literal["thread", "process"], Option()] = "thread"
+    # processes and Ray actors compute side by side; those of one thread take turns, and equal inputs give an equal log
+    instances: Annotated[Literal["thread", "process", "ray"], Option()] = "thread"
     # which instance takes a request (engine/cluster/router.py)
     routing_policy: Annotated[RoutingPolicy, Option(control=Control(group="instances"))] = "longest_prefix"
     # seconds; a request that is not expected to have its first token by then is refused; None = none is

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from app.cli.options import engine_config
+from app.cli.options import UserError, engine_config
 from engine.config import EngineConfig
 
 if TYPE_CHECKING:
@@ -29,19 +30,48 @@ def served_config(arguments: argparse.Namespace) -> EngineConfig:
     return replace(config, instances="process") if is_open and config.num_instances else config
 
 
+def add_ray_option(group: Any) -> None:
+    """`--ray-address`."""
+    group.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="with --instances ray: the Ray cluster that they are actors of, as ray://HOST:10001 (default: one that is "
+        "begun on this machine)",
+    )
+
+
+def _workers(source: Source, most: int) -> Workers:
+    from engine.cluster.worker_process import Workers
+
+    return Workers(source, most=most)
+
+
+def _ray_workers(source: Source, address: str | None, most: int) -> Workers:
+    from engine.cluster.ray_worker import RayWorkers
+
+    return RayWorkers(source, address, most=most)
+
+
 @contextlib.contextmanager
-def worker_processes(config: EngineConfig) -> Iterator[Callable[[Source], Workers] | None]:
-    """By what a model is read from; None: no run of this server is of processes. At the end all are ended."""
-    if not config.num_instances or config.instances != "process":
+def worker_processes(config: EngineConfig, address: str | None) -> Iterator[Callable[[Source], Workers] | None]:
+    """By what a model is read from; None: no run of this server is of processes. At the end all are ended. `address`:
+    of a Ray cluster.
+
+    Raises:
+        UserError: Ray is asked for, and is not there.
+    """
+    if not config.num_instances or config.instances == "thread":
         yield None
         return
+    if config.instances == "ray" and importlib.util.find_spec("ray") is None:
+        raise UserError("--instances ray needs the package ray: pip install 'kvtheater[ray]'")
     made: dict[Source, Workers] = {}
+    # an actor for which there is no processor would be waited for without end
+    most = config.num_instances if config.instances == "ray" else (1 + SPARE) * config.num_instances
 
     def workers_of(source: Source) -> Workers:
-        from engine.cluster.worker_process import Workers
-
         if source not in made:
-            made[source] = Workers(source, most=(1 + SPARE) * config.num_instances)
+            made[source] = _ray_workers(source, address, most) if config.instances == "ray" else _workers(source, most)
         return made[source]
 
     try:

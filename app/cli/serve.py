@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.api_options import add_api_options, api_settings
-from app.cli.instances import served_config, worker_processes
+from app.cli.instances import add_ray_option, served_config, worker_processes
 from app.cli.kv_offload import add_kv_offload_options, kv_offload
 from app.cli.listening import add_server_options, bound_socket, check_queue, serve_until_stopped, server_settings
 from app.cli.loading_thread import LoadingThread
@@ -60,6 +60,7 @@ def add_parser(commands: Any) -> None:
     )
     add_api_options(parser)
     add_kv_offload_options(parser)
+    add_ray_option(server)
     server.add_argument(
         "--message-queue",
         metavar="URL",
@@ -119,7 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         access_log(arguments) as log,
         request_spans(arguments) as spans,
         kv_offload(arguments) as tiers,
-        worker_processes(config) as workers_of,
+        worker_processes(config, arguments.ray_address) as workers_of,
     ):
         from app.server import create_app
 

@@ -333,7 +333,7 @@ export interface EngineConfig {
   prefill: number;
   decode: number;
   mixed: number;
-  instances: "process" | "thread";
+  instances: "process" | "ray" | "thread";
   routing_policy: "least_loaded" | "longest_prefix" | "round_robin";
   ttft_slo: number | null;
   kv_load_failure_policy: "fail" | "recompute";
