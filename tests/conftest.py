@@ -34,6 +34,7 @@ SECONDS = {
     "tests/parity/test_compiled.py": 8.0,
     "tests/parity/test_processors.py": 5.0,
     "tests/unit/bench/test_runner.py": 2.0,
+    "tests/unit/cluster/test_process.py": 2.0,
     "tests/unit/lab/test_examples.py": 4.0,
     "tests/browser/": 2.5,
     "tests/attack/": 0.5,
