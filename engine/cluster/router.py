@@ -14,7 +14,7 @@ decode_blocks), which on instances for prefill orders as Mooncake's does (Qin et
 least queueing and prefill time); of each only the prefix-aware half: blocks are not copied between prefill instances.
 
 Early rejection is Mooncake's too: where no instance is expected to give the first token in time, the request is refused
-before anything is computed for it. Ties go to the instance that stands first.
+before anything is computed for it; never by an instance that has nothing to do. Ties go to the first instance.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class Router:
             size = self._known[candidate.name].config.block_size
             chain = chains.setdefault(size, HashChain(size, cache_salt))
             considered.append(self._consider(candidate, prompt_token_ids, chain, then))
-        indices = list(range(len(candidates))) if is_accepted else self._in_time(considered)
+        indices = list(range(len(candidates))) if is_accepted else self._in_time(candidates, considered)
         index = min(indices, key=lambda i: (considered[i].cost, considered[i].queued_tokens, i))
         self._num_choices += 1
         self._known[candidates[index].name].chosen_at = self._num_choices
@@ -206,14 +206,17 @@ class Router:
             return decode_blocks
         return self._overlap_weight * prefill_blocks + decode_blocks
 
-    def _in_time(self, considered: Sequence[Considered]) -> list[int]:
-        """Those that may meet the objective. Raises RejectedError when that is none."""
-        everyone = list(range(len(considered)))
-        if self.ttft_slo is None:
-            return everyone
-        slo = self.ttft_slo
-        found = [i for i in everyone if (seconds := considered[i].estimated_seconds) is None or seconds <= slo]
-        if not found:
+    def _in_time(self, candidates: Sequence[Candidate], considered: Sequence[Considered]) -> list[int]:
+        """Those that may meet the objective. One that has nothing to do may, whatever it took before: else a speed that
+        was measured once in a bad moment would refuse everybody for ever. Raises RejectedError when that is none.
+        """
+        slo, found = self.ttft_slo, list[int]()
+        for index, (candidate, one) in enumerate(zip(candidates, considered, strict=True)):
+            seconds, load = one.estimated_seconds, candidate.load
+            is_idle = not (candidate.queued_tokens or load.running or load.waiting or load.receiving)
+            if slo is None or seconds is None or seconds <= slo or (is_idle and seconds > one.place_seconds):
+                found.append(index)
+        if slo is not None and not found:
             raise RejectedError(min(considered, key=lambda one: one.estimated_seconds or 0.0), slo)
         return found
 

@@ -251,14 +251,13 @@ def test_who_was_let_in_is_not_refused_where_it_goes_on() -> None:
     long = ask(PROMPTS[0], SamplingParams(max_tokens=30, ignore_eos=True))
     cluster.submit([ask(PROMPTS[1])])
     run(cluster)  # and something is measured
-    cluster._router.ttft_slo = 1e-9
-    with pytest.raises(RejectedError, match="and the objective is 1e-09 s"):
-        cluster.submit([long])
-    assert cluster.num_unfinished == 0
-    cluster._router.ttft_slo = 60.0
     cluster.submit([long, ask(PROMPTS[1])])
     cluster._router.ttft_slo = 1e-9
+    with pytest.raises(RejectedError, match="and the objective is 1e-09 s"):
+        cluster.submit([ask(PROMPTS[2])])
+    assert cluster.num_unfinished == 2
     run(cluster)
+    assert len(outputs(cluster)) == 3
     cluster.close()
 
 

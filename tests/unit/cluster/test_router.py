@@ -180,9 +180,26 @@ def test_nobody_is_refused_before_something_is_measured() -> None:
     assert found.chosen.estimated_seconds is None
     measured(router, a, (100, 0.5))
     with pytest.raises(RejectedError):
-        router.choose(TEXT, None, [Candidate("a", Load())])
+        router.choose(TEXT, None, [Candidate("a", Load(running=1))])
     router.gone("a")
-    assert router.choose(TEXT, None, [Candidate("a", Load())]).chosen.estimated_seconds is None
+    assert router.choose(TEXT, None, [Candidate("a", Load(running=1))]).chosen.estimated_seconds is None
+
+
+def test_one_that_has_nothing_to_do_refuses_nobody() -> None:
+    """It would be idle for ever after a single slow step: what is never computed is never measured again."""
+    router, a, b = pair("longest_prefix", ttft_slo=0.25)
+    measured(router, a, (10, 100.0))
+    measured(router, b, (10, 1.0))
+    busy = [Candidate("a", Load()), Candidate("b", Load(running=1))]
+    found = router.choose(TEXT, None, busy)
+    assert found.chosen.name == "a" and found.chosen.estimated_seconds == pytest.approx(200.0)
+    for candidate in (Candidate("a", Load(), 1), Candidate("a", Load(waiting=1)), Candidate("a", Load(receiving=1))):
+        with pytest.raises(RejectedError, match="20 of its own"):
+            router.choose(TEXT, None, [candidate])
+    for _ in range(32):
+        measured(router, a, (100, 0.1))
+    again = router.choose(TEXT, None, [Candidate("a", Load(waiting=1), 100)]).chosen
+    assert again.estimated_seconds == pytest.approx(0.12)
 
 
 def test_a_request_that_would_come_too_late_is_refused_with_the_numbers() -> None:
