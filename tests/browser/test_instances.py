@@ -127,15 +127,18 @@ def test_blocks_travel_from_pool_to_pool(open_page: OpenPage) -> None:
     pieces = page.evaluate(
         """async (index) => {
           const { log } = await import('/static/js/state/store.js');
-          const { motionsOf, travelling } = await import('/static/js/panels/memory/pool_motion.js');
+          const { motionsOf, receivedBytes, travelling } = await import('/static/js/panels/memory/pool_motion.js');
           const { phaseProgress } = await import('/static/js/state/moment.js');
           const motions = motionsOf(log.value.stateAt(index - 1), log.value.records[index]);
-          return [0, 1.2, 6].map((at) => travelling(motions, phaseProgress(at)).filter((one) => one.kind === 'receive')
-            .map(({ src, block, bytes, p }) => [src, block, bytes, p > 0 && p < 1]));
+          const come = [0, 1.2, 6].map((at) => receivedBytes(motions, phaseProgress(at)));
+          return [...[0, 1.2, 6].map((at) => travelling(motions, phaseProgress(at))
+            .filter((one) => one.kind === 'receive')
+            .map(({ src, block, bytes, p }) => [src, block, bytes, p > 0 && p < 1])), come];
         }""",
         index,
     )
     received = {(op.from_block_id, op.block_id, op.num_bytes) for op in records()[index].ops if isinstance(op, Receive)}
-    before, between, after = pieces
+    before, between, after, (none, some, every) = pieces
+    assert none == 0 < some < every == sum(num_bytes for _, _, num_bytes in received)
     assert before == [] and after == [] and between
     assert all(tuple(piece[:3]) in received and piece[3] for piece in between)

@@ -38,7 +38,7 @@ export const OPERATION_KINDS = {
   store: { told: "between" },
   await: { tone: "held", turn: true },
   receive: { event: "load", told: "between" },
-  arrive: { mark: () => "load", turn: true },
+  arrive: { mark: () => "arrive", turn: true },
   transfer_failed: { tone: "lost", turn: true, cause: true },
   hold: { turn: true },
   send: { turn: true },

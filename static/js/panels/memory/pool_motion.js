@@ -205,6 +205,19 @@ function wayOf({ op, block }) {
 }
 
 /**
+ * The bytes that have come from other instances by now.
+ *
+ * @param {Motions} motions
+ * @param {Progress} phases
+ */
+export function receivedBytes(motions, phases) {
+  let bytes = 0;
+  for (const motion of [...motions.values()].flat())
+    if (motion.op.type === "receive") bytes += motion.op.num_bytes * progressOf(motion, phases);
+  return bytes;
+}
+
+/**
  * The blocks that another table comes to point to now.
  *
  * @param {Motions} motions

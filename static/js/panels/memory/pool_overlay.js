@@ -10,7 +10,7 @@ import { phasesNow } from "../../state/moment.js";
 import { connected, layer, pointed } from "../../state/store.js";
 import { bytesText } from "../../tell/words.js";
 import { shownLayout } from "./pool.js";
-import { comingToShare, travelling } from "./pool_motion.js";
+import { comingToShare, receivedBytes, travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";
 
 const FEW = 6; // so many table entries in all have their lines without being asked
@@ -67,7 +67,7 @@ function paint(box, { width, height }) {
   for (const line of wantedLines(now.after, shared)) paintLine(place, line);
   const pieces = travelling(now.motions, phasesNow());
   for (const piece of pieces) paintTravel(place, piece);
-  paintBytes(place, pieces);
+  paintBytes(place, pieces, receivedBytes(now.motions, phasesNow()));
 }
 
 /**
@@ -239,23 +239,24 @@ function shelfBox(place, medium, own) {
 }
 
 /**
- * Beside blocks on the wire: the bytes that have come of them so far.
+ * Beside blocks on the wire: the bytes that have come in this record.
  *
  * @param {Place} place
  * @param {Travelling[]} pieces
+ * @param {number} bytes
  */
-function paintBytes(place, pieces) {
+function paintBytes(place, pieces, bytes) {
   const { c, now, palette } = place;
   const moved = pieces.flatMap((piece) => (piece.kind === "receive" && piece.src < now.blocks.length ? [piece] : []));
   if (!moved.length) return;
-  const come = moved.reduce((sum, { bytes, p }) => sum + bytes * p, 0);
   const middles = moved.map((piece) => {
     const [from, to] = [boxOf(place, piece.src), boxOf(place, piece.block)];
-    return { x: from.x + (to.x - from.x) * piece.p + from.width / 2, y: from.y + (to.y - from.y) * piece.p };
+    const lower = Math.max(from.height, to.height);
+    return { x: from.x + (to.x - from.x) * piece.p + from.width / 2, y: from.y + (to.y - from.y) * piece.p + lower };
   });
   const x = middles.reduce((sum, one) => sum + one.x, 0) / middles.length;
-  const y = Math.max(12, Math.min(...middles.map((one) => one.y)) - 6);
-  const text = bytesText(Math.round(come));
+  const y = Math.max(...middles.map((one) => one.y)) + 14;
+  const text = bytesText(Math.round(bytes));
   c.font = "bold 12px system-ui, sans-serif";
   c.textAlign = "center";
   const wide = c.measureText(text).width;

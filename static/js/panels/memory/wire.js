@@ -30,15 +30,16 @@ export function Panel() {
         ? come.map(
             (op) =>
               html`<span key=${op.seq_id}><${Swatch} id=${op.seq_id} />${t("wire.came", {
-                ...{ ...wayOf(op.seq_id), n: op.num_tokens, bytes: bytesText(op.num_bytes) },
-                ...{ seconds: secondsText(op.ended - op.began), link: op.link },
+                ...wayOf(op.seq_id),
+                bytes: bytesText(op.num_bytes),
+                seconds: secondsText(op.ended - op.began),
               })}</span>`,
           )
         : null
     }</p>
     <div class="wire-lines">
       <${Line} name="receiving" seqs=${now.receiving} text=${awaited} />
-      <${Line} name="holding" seqs=${now.holding} text=${kept} />
+      <${Line} name="holding" seqs=${now.holding} text=${kept} more=${leaseText(now.holding)} />
     </div>
   </div>`;
 }
@@ -56,28 +57,31 @@ function wayOf(seq) {
 /** @param {number} seq */
 const awaited = (seq) => t("wire.awaited", { name: t("sequence.name", { id: seq }), ...wayOf(seq) });
 
-/** @param {number} seq */
-function kept(seq) {
-  const move = log.peek() && movesOf(/** @type {NonNullable<typeof log.value>} */ (log.peek())).bySeq.get(seq);
-  return t("wire.kept", {
-    name: t("sequence.name", { id: seq }),
-    lease: secondsText(move?.lease ?? null),
-    ...wayOf(seq),
-  });
+/** For how long a sequence's blocks are kept, seconds. @param {number} seq */
+function leaseOf(seq) {
+  const run = log.peek();
+  return (run && movesOf(run).bySeq.get(seq)?.lease) ?? null;
 }
 
+/** How long that is for those that are kept; they need not be equal. @param {number[]} seqs */
+function leaseText(seqs) {
+  const leases = [...new Set(seqs.map(leaseOf))].sort((a, b) => (a ?? 0) - (b ?? 0));
+  return leases.map(secondsText).join("–");
+}
+
+/** @param {number} seq */
+const kept = (seq) =>
+  t("wire.kept", { name: t("sequence.name", { id: seq }), lease: secondsText(leaseOf(seq)), ...wayOf(seq) });
+
 /**
- * A queue of sequences, in order.
+ * A queue of sequences, in order; `more`: what is true of all of them.
  *
- * @param {{name: "receiving" | "holding", seqs: number[], text: (seq: number) => string}} props
+ * @param {{name: "receiving" | "holding", seqs: number[], text: (seq: number) => string, more?: string}} props
  */
-function Line({ name, seqs, text }) {
-  const moves = log.value && movesOf(log.value);
+function Line({ name, seqs, text, more }) {
   return html`<p class="wire-line" data-queue=${name}><span class="queue-name">${t(`wire.${name}`)} <b>${seqs.length}</b
-    ></span><span class="wire-seqs">${seqs.map(
+    >${more ? html` <small>${more}</small>` : null}</span><span class="wire-seqs">${seqs.map(
       (seq) => html`<button key=${seq} class="chip" ...${tips(() => [text(seq)])} aria-description=${text(seq)}
-        onClick=${() => select({ seq })}><${Swatch} id=${seq} />${seq}${
-          name === "holding" ? html` <small>${secondsText(moves?.bySeq.get(seq)?.lease ?? null)}</small>` : null
-        }</button>`,
+        onClick=${() => select({ seq })}><${Swatch} id=${seq} />${seq}</button>`,
     )}</span></p>`;
 }

@@ -53,7 +53,8 @@ export function Panel() {
     const { column, down } = orderOf(sort);
     return foundRows(rows, find ?? "", column, down, { only, client });
   }, [rows, find, sort, only, client]);
-  const row = rows.find((one) => one.seq === settings.seq.value);
+  const chosen = settings.seq.value;
+  const row = chosen === null ? undefined : rows.find(({ parts }) => parts.includes(chosen));
   const wide = size.width >= WIDE;
   const shown = view.value === "story" && !row ? "table" : view.value;
   const show = (/** @type {View} */ name) => void (wide || (view.value = name)); // with room, the table is always there

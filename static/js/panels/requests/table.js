@@ -104,7 +104,7 @@ function Head({ column: { name, width } }) {
  */
 function Line({ row, at, columns, high, open, focusable, scale, bar }) {
   const [name, ...figures] = columns;
-  const shown = row.seq === (settings.seq.value ?? shownSeq.value);
+  const shown = row.parts.includes(settings.seq.value ?? shownSeq.value ?? -1);
   return html`<tr class=${shown ? "shown" : ""} aria-rowindex=${at + 2} data-seq=${row.seq}
     style=${{ height: `${high}px` }} onClick=${() => open(row.seq)}>
     <th scope="row"><button data-row=${at} tabindex=${focusable ? 0 : -1} title=${row.request}

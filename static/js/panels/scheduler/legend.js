@@ -11,7 +11,7 @@ import { paintMark } from "./marks.js";
 
 const KINDS = ["waiting", "receiving", "prefill", "again", "decode", "idle", "preempted", "swapped", "holding"];
 
-const MARKS = ["submit", "fork", "hit", "load", "defer", "preempt", "finish", "abort"];
+const MARKS = ["submit", "fork", "hit", "load", "arrive", "defer", "preempt", "finish", "abort"];
 
 /** The kinds and marks that this run has, drawn as on the lanes. */
 export function Legend() {

@@ -63,6 +63,12 @@ const SHAPES = {
       [x, y - 4],
       [x + 4, y + 4],
     ]),
+  arrive: (c, palette, x, y) =>
+    polygon(c, palette.v, palette.paper, [
+      [x - 4, y - 4],
+      [x + 4, y],
+      [x - 4, y + 4],
+    ]),
   defer: (c, palette, x, y) => {
     c.fillStyle = palette["ink-2"];
     c.beginPath();

@@ -48,7 +48,6 @@ export function spoken(index, sub, attention = null) {
   const plain = settings.telling.value === "plain";
   const whole = plain ? plainSentencesOf : sentencesOf;
   const inPhases = sub === null ? null : subSteps();
-  if (sub !== null && !inPhases) return []; // on their way
   const found =
     sub === null || !inPhases
       ? whole(log.value, index, shownSeq.value)
@@ -58,7 +57,7 @@ export function spoken(index, sub, attention = null) {
 
 export function Sentence() {
   const index = viewIndex.value;
-  const sub = viewSub.value;
+  const sub = viewSub.value === null || subSteps() ? viewSub.value : null; // the whole, until they can be told
   const own = sub === null ? player.value.say() : null;
   const said = own === null ? spoken(index, sub, attentionShown(index, sub)) : [own];
   const inCard = settings.distance.value === "room"; // where the scene's card says how it ended
