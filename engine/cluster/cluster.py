@@ -12,7 +12,6 @@ tokens is over, because a second answer would not be the first one.
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from engine.cluster.one_log import OneLog
 from engine.cluster.router import Candidate, RejectedError, Router
 from engine.config import ConfigError, EngineConfig
 from engine.connector.link import RemoteBlocks
+from engine.connector.peer import wait_for_any
 from engine.header import header_of
 from engine.intake import RequestError, RequestSpec
 from engine.model.capture import CaptureRequest
@@ -337,7 +337,7 @@ class Cluster:
 
     def _hear(self, seconds: float) -> None:
         """Take what instances that are processes have to say, waiting so long for the first word."""
-        select.select([one.waits_on for one in self.instances if one.waits_on is not None], [], [], seconds)
+        wait_for_any([one.waits_on for one in self.instances if one.waits_on is not None], seconds)
         self._take_all()
 
     def _take_all(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -30,7 +29,7 @@ from engine.cluster.messages import (
 )
 from engine.cluster.worker_process import END_SECONDS, Workers
 from engine.config import ConfigError, EngineConfig
-from engine.connector.peer import PeerGoneError
+from engine.connector.peer import PeerGoneError, wait_for_any
 from engine.connector.shared_memory import socket_of
 from engine.intake import RequestError, RequestSpec
 from engine.load import Load
@@ -244,13 +243,10 @@ class ProcessInstance(Instance):
             if self._listen():
                 return
             beside = {one.fileno(): one for one in self._others() if one is not self and one.is_in_turn}
-            poll = select.poll()
-            for fileno in (self.fileno(), *beside):
-                poll.register(fileno, select.POLLIN)
-            ready = poll.poll(max(0.0, until - time.monotonic()) * 1000)
+            ready = wait_for_any([self.fileno(), *beside], until - time.monotonic())
             if not ready:
                 self._end(f"it said nothing for {seconds:g} s")
-            for one in (beside[fileno] for fileno, _ in ready if fileno in beside):
+            for one in (beside[fileno] for fileno in ready if fileno in beside):
                 one._listen()
                 if not one.is_in_turn and one.load.can_step:
                     with contextlib.suppress(InstanceGoneError):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import threading
 import time
@@ -30,7 +29,7 @@ from engine.cluster.messages import Begin, End, Ended, Source, Submit, ToCluster
 from engine.cluster.worker import Model, Worker, begun
 from engine.cluster.worker_process import END_SECONDS, Workers
 from engine.connector.link import Link
-from engine.connector.peer import PeerGoneError
+from engine.connector.peer import PeerGoneError, wait_for_any
 from engine.connector.ray_link import GROUP, RayLink, Shipment, ship
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
@@ -158,8 +157,8 @@ class RayPeer:
             self._messages.extend(self._heard())
             if self._messages:
                 break
-            left = None if until is None else max(0.0, until - time.monotonic())
-            if not select.select([self._hears], [], [], left)[0]:
+            left = None if until is None else until - time.monotonic()
+            if not wait_for_any([self.fileno()], left):
                 raise TimeoutError("nothing happened in time")
         return self._messages.popleft()
 

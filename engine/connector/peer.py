@@ -15,6 +15,7 @@ import struct
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -27,6 +28,16 @@ T = TypeVar("T")
 
 class PeerGoneError(ConnectionError):
     """The other side has ended, or says what nobody understands."""
+
+
+def wait_for_any(files: Iterable[int], seconds: float | None) -> list[int]:
+    """Those file descriptors that can be read, or are at their end, waited for; none: nothing within that time. They
+    may have any number: a server has more than the 1024 that `select` knows.
+    """
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return [file for file, _ in poll.poll(None if seconds is None else max(0.0, seconds) * 1000)]
 
 
 class Peer(Generic[T]):

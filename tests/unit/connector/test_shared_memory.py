@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import mmap
 import os
+import resource
 import socket
 import tempfile
 import threading
@@ -18,7 +20,7 @@ from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_store import KVStore, LayerShape
 from engine.config import EngineConfig
 from engine.connector.link import RemoteBlocks, ThrottledLink, TransferError, text_of
-from engine.connector.peer import HEAD, Peer, PeerGoneError
+from engine.connector.peer import HEAD, Peer, PeerGoneError, wait_for_any
 from engine.connector.shared_memory import BlockServer, Claim, Registered, Said, SharedMemoryLink, socket_of
 from engine.connector.shared_pools import MappedPools, Region, Row, SharedPools
 from engine.trace.events import Arrive, Send, TransferFailed
@@ -310,3 +312,19 @@ def test_a_message_larger_than_what_the_system_keeps() -> None:
             receiver.receive_all()
     sender.release()
     receiver.release()
+
+
+def test_a_server_with_thousands_of_files_waits_for_any_of_them() -> None:
+    """`select` would refuse a number over 1023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(max(soft, 2048), hard), hard))
+    here, there = socket.socketpair()
+    with here, there:
+        high = fcntl.fcntl(there.fileno(), fcntl.F_DUPFD_CLOEXEC, 1500)
+        try:
+            assert wait_for_any([high], 0.01) == []
+            here.send(b"x")
+            assert wait_for_any([high], 20) == [high]
+        finally:
+            os.close(high)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
