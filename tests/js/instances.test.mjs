@@ -155,6 +155,46 @@ test("a request that two instances had is one row, and its time has no part twic
   );
 });
 
+test("a request's time on two instances, in round numbers: a pause between steps is no part of them", () => {
+  const submit = (seq, id, kv_role) => ({
+    ...{ type: "submit", seq_id: seq, request_id: id, kv_role, prompt_token_ids: [1, 2, 3] },
+  });
+  const entry = (seq, phase, start, count) => ({ seq_id: seq, phase, start, token_ids: Array(count).fill(1) });
+  const admit = (seq) => ({ type: "admit", seq_id: seq, num_cached_tokens: 0, resumed: false });
+  const sample = (seq) => ({ type: "sample", seq_id: seq });
+  const finish = (seq) => ({ type: "finish", seq_id: seq, reason: "length" });
+  const record = (instance, at, forward, kind, ops, batch = []) => ({
+    ...{ instance, kind, ops, batch, step: 1, timing: { at, forward } },
+  });
+  const hand = {
+    header: { instances: [{ name: "prefill-0" }, { name: "decode-0" }] },
+    records: [
+      record(0, 1, 0, "submit", [submit(0, "X/prefill", "kv_producer")]),
+      record(
+        0,
+        3,
+        1.5,
+        "step",
+        [admit(0), sample(0), finish(0), { type: "hold", seq_id: 0, transfer: "X#1" }],
+        [entry(0, "prefill", 0, 3)],
+      ),
+      record(1, 3.125, 0, "submit", [submit(1, "X", "kv_consumer")]),
+      record(1, 3.5, 0.25, "step", [{ type: "await", seq_id: 1 }]),
+      record(1, 4, 0, "transfer", [{ type: "arrive", seq_id: 1, num_bytes: 64 }]),
+      record(1, 4.5, 0.25, "step", [admit(1), sample(1)], [entry(1, "prefill", 2, 1)]),
+      record(0, 6, 1, "step", []),
+      record(1, 9, 0.5, "step", [sample(1), finish(1)], [entry(1, "decode", 3, 1)]),
+    ].map((one, index) => ({ ...one, index })),
+  };
+  const { rows, seconds } = requestFigures(hand);
+  assert.equal(seconds, 9 - 1);
+  const [{ request, parts, output, moved, queue, ttft, tpot, prefill, moving, decode, begin, until }, ...others] = rows;
+  assert.deepEqual([others, request, parts, output, moved], [[], "X", [0, 1], 2, 64]);
+  assert.deepEqual([queue, ttft, tpot], [3 - 1.5 - 1, 4.5 - 1, 9 - 4.5]);
+  assert.deepEqual([prefill, moving, decode], [1.5 + 0.25, 4 - (3.5 - 0.25), 0.5]);
+  assert.deepEqual([begin, until], [0, 9 - 1]);
+});
+
 test("a part that is lost before it had tokens is gone on with, one that had some ends the request", () => {
   const submit = (seq, role = null, id = role === "kv_producer" ? "X/prefill" : "X") => ({
     ...{ type: "submit", seq_id: seq, request_id: id, kv_role: role },

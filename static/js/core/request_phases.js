@@ -2,6 +2,7 @@
 // bar. The lanes of the scheduler, on the engine's clock. Pure.
 
 import { beganAt, engineTime, latestTime } from "./metrics.js";
+import { isShared } from "./parts.js";
 
 /**
  * @typedef {import("./metrics.js").Log} Log
@@ -19,20 +20,21 @@ import { beganAt, engineTime, latestTime } from "./metrics.js";
  * @param {Lane} lane
  */
 function phasesOf({ runs }) {
-  /** @type {{phase: Phase, from: number, to: number}[]} */
+  /** @type {{phase: Phase, from: number, to: number, last: number}[]} `last`: the record that did the last of it */
   const found = [];
   for (const { kind, from, to } of runs) {
     if (kind === "holding") continue;
     const last = found[found.length - 1];
     const phase = kind === "idle" ? (last?.phase ?? "prefill") : kind === "swapped" ? "preempted" : kind;
-    if (last?.phase === phase) last.to = to;
-    else found.push({ phase, from, to });
+    if (last?.phase !== phase) found.push({ phase, from, to, last: to });
+    else Object.assign(last, { to, last: kind === "idle" ? last.last : to });
   }
   return found;
 }
 
 /**
- * The phases of a request's lanes, one a part, in their order.
+ * The phases of a request's lanes, one a part, in their order. Where instances share a clock it goes on while nobody
+ * steps: what was computed ends with its last step, as long as another one may be away.
  * @param {Log} log @param {readonly Lane[]} lanes @returns {Segment[]}
  */
 export function segmentsOf(log, lanes) {
@@ -40,11 +42,12 @@ export function segmentsOf(log, lanes) {
     const until = lane.to === null ? latestTime(log) : engineTime(log, lane.to);
     // a fork runs in the record that it came in
     let begin = lane.parent === null ? engineTime(log, lane.from) : beganAt(log, lane.from);
-    return phasesOf(lane).map((segment, i, all) => {
-      const next = all[i + 1];
-      const end = Math.max(begin, next ? beganAt(log, next.from) : until);
+    return phasesOf(lane).map(({ last, ...segment }, i, all) => {
+      const next = all[i + 1] ? Math.max(begin, beganAt(log, all[i + 1].from)) : Math.max(begin, until);
+      const isComputed = segment.phase === "prefill" || segment.phase === "decode";
+      const end = isComputed && isShared(log) ? Math.min(next, Math.max(begin, engineTime(log, last))) : next;
       const found = { ...segment, begin, end, seq: lane.seq_id };
-      begin = end;
+      begin = next;
       return found;
     });
   });
