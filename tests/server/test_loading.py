@@ -210,7 +210,7 @@ class Opened(FakeModel):
     def compile_in_background(self, ended):
         ended("")
 
-def load(name, dtype, device, settings, telling, tiers=None):
+def load(name, dtype, device, settings, telling, tiers=None, workers_of=None):
     telling("weights")
     what, _, why = sys.stdin.readline().strip().partition(" ")
     if what == "ready":
