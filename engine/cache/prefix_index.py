@@ -35,7 +35,6 @@ class PrefixIndex:
         self.memory = PrefixMemory()
         self.chains: dict[int, HashChain] = {}  # by seq_id
         self._shelves = shelves
-        self._held = [Held(shelf.pool.find_id, shelf.retention) for shelf in shelves]
         self._block_size = block_size
 
     def lookup(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, skip: bool) -> PrefixMatch:
@@ -49,7 +48,12 @@ class PrefixIndex:
             return PrefixMatch([], 0, "skipped")
         if len(token_ids) <= self._block_size:
             return PrefixMatch([], 0, "too_short")
-        hits = longest_match(self._held, self.chain(seq_id, cache_salt), token_ids, self._block_size)
+        hits = longest_match(
+            [Held(shelf.pool.find_id, shelf.retention) for shelf in self._shelves],
+            self.chain(seq_id, cache_salt),
+            token_ids,
+            self._block_size,
+        )
         if not hits:
             return PrefixMatch([], 0, "miss")
         return PrefixMatch(hits, len(hits[0]) * self._block_size, "hit")

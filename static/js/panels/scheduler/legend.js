@@ -21,7 +21,7 @@ export function Legend() {
     for (const run of lane.runs) present.add(run.again ? "again" : run.kind);
     for (const { mark } of lane.marks) present.add(mark);
   }
-  return html`<ul class="lanes-legend">
+  return html`<ul class="lanes-legend" tabindex="0">
     ${[...KINDS, ...MARKS]
       .filter((kind) => present.has(kind) && !(kind === "preempt"))
       .map(
