@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.engine_face import Prompt
 from engine.config import SamplingParams
-from engine.intake import RequestSpec
+from engine.request_spec import RequestSpec
 
 
 def specs_of(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestSpec]:

@@ -23,7 +23,7 @@ from engine.cache.kv_plane import NewPool, zeros
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector
 from engine.header import header_of
-from engine.intake import Intake, RequestError, RequestSpec
+from engine.intake import Intake
 from engine.load import Load as EngineLoad
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
@@ -35,6 +35,7 @@ from engine.model.served_check import check_kv_cache_dtype
 from engine.output_stage import OutputStage
 from engine.place import ALONE, Place
 from engine.request import Request
+from engine.request_spec import RequestError, RequestSpec
 from engine.resolve import resolve_for
 from engine.scheduling.scheduler import Scheduler
 from engine.scheduling.step import ScheduledSequence, phase_of

@@ -4,35 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from engine.config import SamplingParams
 from engine.model.loaded import LoadedModel
 from engine.model.sampling import derived_seed
 from engine.options.table import table_of
 from engine.request import Request
+from engine.request_spec import RequestError, RequestSpec
 from engine.resolve import Resolved
 from engine.scheduling.capacity import max_tokens_that_fit
 from engine.scheduling.sequence import Sequence
-from engine.trace.events import KVRole
-
-
-class RequestError(ValueError):
-    """A request that cannot be served; the message is one sentence with the numbers. Nothing has changed."""
-
-
-class RequestSpec(NamedTuple):
-    """What is asked of the engine: `prompt` as text or token ids."""
-
-    prompt: str | list[int]
-    sampling: SamplingParams
-    request_id: str | None = None
-    priority: int = 0  # lower first; only under scheduling_policy "priority"
-    cache_salt: str | None = None  # requests with different salts share no cached blocks
-    client: str | None = None  # who sends it, where several share an engine
-    waited: float = 0.0  # seconds that it has waited for its turn among them
-    transfer: str | None = None  # the name under which its keys and values move between instances
-    kv_role: KVRole | None = None  # whether they go from here, or come here
 
 
 class Intake:

@@ -19,7 +19,6 @@ require_own_packages()  # before anything below imports one of them
 from engine import __version__
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine, NothingToDo
-from engine.intake import RequestError, RequestSpec
 from engine.lab.watch import WatchError
 from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
@@ -27,6 +26,7 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
 from engine.model.shipped import shipped_model
 from engine.request import Request
+from engine.request_spec import RequestError, RequestSpec
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord

@@ -21,10 +21,10 @@ from app.recordings.shelf import SUFFIX
 from app.site.runs import IN_FAN, Future, fan, play, record_future
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestSpec
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
+from engine.request_spec import RequestSpec
 from engine.trace.log import TraceReader
 from tools.record_shipped import RECORDINGS, Shipped
 

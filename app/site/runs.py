@@ -15,13 +15,13 @@ from app.scenes.presets import PRESETS
 from app.scenes.told import prompts_of
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestSpec
 from engine.lab import faults
 from engine.lab.change import TokenChange
 from engine.lab.rerun import Rerun
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.request_spec import RequestSpec
 from engine.trace.log import TraceReader
 from engine.trace.records import Output
 

@@ -17,10 +17,10 @@ from engine.bench.tiers import TierSizes
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.request import Request
+from engine.request_spec import RequestSpec
 
 CAPTURE_EVERYTHING = 1 << 30  # bytes a step
 NO_TIERS = TierSizes()

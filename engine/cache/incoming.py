@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from engine.trace.events import AllocateReason, Medium
+from engine.trace.events import RELEASED, AllocateReason, Medium
 
 
 class Source(NamedTuple):
@@ -53,3 +53,23 @@ class Loading(NamedTuple):
         """The blocks of one group."""
         reason: AllocateReason = "receive" if self.is_later else "load"
         return Incoming(reason, self.first, self.end, frozenset(self.sources[group]))
+
+    @classmethod
+    def received(
+        cls,
+        tables: Sequence[Sequence[int]],
+        needed: Sequence[Iterable[int]],
+        block_size: int,
+        first_token: int,
+        end: int,
+    ) -> Loading:
+        """What another instance's block tables have of the positions [first_token, end), whole blocks. `needed`: of
+        each group the logical blocks of [0, end) that a query after them sees.
+        """
+        first = first_token // block_size
+        sources: list[dict[int, Source]] = []
+        for group, logicals in enumerate(needed):
+            table = tables[group] if group < len(tables) else ()
+            block_ids = {i: table[i] if i < len(table) else RELEASED for i in logicals if i >= first}
+            sources.append({i: Source(block_id=block_id) for i, block_id in block_ids.items()})
+        return cls(first, -(-end // block_size), sources, end, is_later=True)

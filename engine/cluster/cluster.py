@@ -18,26 +18,25 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from engine.cluster.dispatch import Dispatch
 from engine.cluster.flight import Flight, Submitted, may_move
 from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced
 from engine.cluster.one_log import OneLog
-from engine.cluster.router import Candidate, RejectedError, Router
+from engine.cluster.router import Router
 from engine.config import ConfigError, EngineConfig
 from engine.connector.link import RemoteBlocks
 from engine.connector.peer import wait_for_any
 from engine.header import header_of
-from engine.intake import RequestError, RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.sampling import derived_seed
-from engine.trace.events import Finish, Fork, Submit
-from engine.trace.halves import plain_id
+from engine.request_spec import RequestError, RequestSpec
+from engine.trace.events import Fork, Submit
 from engine.trace.log import TraceWriter
 from engine.trace.records import StepRecord
 
 LONGEST_WAIT = 0.05  # seconds that a step waits for an instance to say something
-MOST_RETRIES = 1  # of a prompt whose instance ended; then who goes on with it computes it
 
 StartAnew = Callable[[int, int], Instance]
 
@@ -70,13 +69,13 @@ class Cluster:
         began: float,
     ) -> None:
         self.model, self.instances = model, list(instances)
-        self._router, self._start_anew, self._closed, self._began = router, start_anew, closed, began
+        self._start_anew, self._closed, self._began = start_anew, closed, began
+        self.dispatch = Dispatch(router, self.instances)
         self.config = config
         header = header_of(model, config, self.instances[0].block_groups)
         self._log = OneLog(header, self.instances, log_path, config.private)
-        self._flights: dict[str, Flight] = {}
-        self._of_sequence: dict[int, Flight] = {}
-        self._num_requests = self._num_transfers = 0
+        self._flights = self.dispatch.flights
+        self._num_requests = 0
         self._next_seq_ids = list(range(len(self.instances)))  # of each: over all that it has given
         self._turn = 0  # of instances of this thread: whose it is next
         self._last: StepRecord | None = None
@@ -162,14 +161,7 @@ class Cluster:
         specs = [self._made_whole(spec, self._num_requests + index) for index, spec in enumerate(specs)]
         self.check(specs)
         flights = [Flight(spec) for spec in specs]
-        try:
-            for flight in flights:
-                self._flights[flight.request_id] = flight
-                self._begin(flight)
-        except RejectedError:
-            for flight in flights:
-                self._flights.pop(flight.request_id, None)
-            raise
+        self.dispatch.add(flights)
         self._num_requests += len(flights)
         for flight in flights:
             self._send(flight)
@@ -283,43 +275,6 @@ class Cluster:
             sampling = replace(sampling, seed=derived_seed(self.config.seed, number))
         return spec._replace(prompt=list(prompt), sampling=sampling, request_id=spec.request_id or f"request-{number}")
 
-    def _begin(self, flight: Flight, is_accepted: bool = False) -> None:
-        """Choose who computes its prompt: where nothing else is done, or else where it goes on.
-
-        Raises:
-            RejectedError: nobody would in time, and it was not let in before.
-        """
-        self._num_transfers += 1
-        there = {one.role == "prefill" for one in self.instances if one.is_ready}
-        moves = may_move(flight.spec) and there == {True, False}
-        flight.part = "prefill" if moves else "whole"
-        flight.transfer = f"{flight.request_id}#{self._num_transfers}"
-        self._route(flight, is_accepted)
-
-    def _route(self, flight: Flight, is_accepted: bool) -> None:
-        """Choose the instance that takes the request, or what is left of it."""
-        wanted = ("prefill",) if flight.part == "prefill" else ("decode", "mixed")
-        there = [i for i, one in enumerate(self.instances) if one.is_ready] or list(range(len(self.instances)))
-        indices = [i for i in there if self.instances[i].role in wanted] or there
-        flight.num_queued_tokens = 0  # it is queued nowhere yet, or no longer
-        then = [i for i, one in enumerate(self.instances) if flight.part == "prefill" and one.role != "prefill"]
-        choice = self._router.choose(
-            flight.token_ids, flight.spec.cache_salt, self._candidates(indices), self._candidates(then), is_accepted
-        )
-        flight.num_queued_tokens = flight.num_prompt_tokens - choice.chosen.num_hit_tokens
-        flight.instance = indices[choice.index]
-        flight.has_output = flight.is_taken = False
-
-    def _candidates(self, indices: Sequence[int]) -> list[Candidate]:
-        queued, sent = dict.fromkeys(indices, 0), dict.fromkeys(indices, 0)
-        for flight in self._flights.values():
-            if flight.instance in queued and not flight.has_output:
-                queued[flight.instance] += flight.num_queued_tokens
-                sent[flight.instance] += not flight.is_taken and flight.num_queued_tokens > 0
-        loads = {i: self.instances[i].load for i in indices}
-        loads = {i: load._replace(waiting=load.waiting + sent[i]) for i, load in loads.items()}
-        return [Candidate(self.instances[i].name, loads[i], queued[i]) for i in indices]
-
     def _send(self, flight: Flight, remote: RemoteBlocks | None = None) -> None:
         spec, one = flight.asked, self.instances[flight.instance]
         if remote is not None and remote.engine_id == one.name:  # who would go on with it is away
@@ -331,8 +286,7 @@ class Cluster:
 
     def _go_on(self, flight: Flight, remote: RemoteBlocks | None) -> None:
         """Its prompt is computed, or nobody is there who would: the rest of it."""
-        flight.part = "whole"
-        self._route(flight, is_accepted=True)
+        self.dispatch.go_on(flight)
         self._send(flight, remote)
 
     def _hear(self, seconds: float) -> None:
@@ -359,36 +313,12 @@ class Cluster:
     def _take(self, index: int, produced: Produced) -> None:
         for record in self._log.take(index, produced.record, produced.capture):
             self._last = record
-        self._router.note(self.instances[index].name, produced.record)
-        for output in produced.record.outputs:
-            if output.seq_id in self._of_sequence:
-                self._of_sequence[output.seq_id].has_output = True
-        over = list[Flight]()
+        self.dispatch.note(index, produced.record)
         for op in produced.record.ops:
             if isinstance(op, Submit | Fork):
                 self._next_seq_ids[index] = op.seq_id + len(self.instances)
-            match op:
-                case Submit():
-                    flight = self._flights.get(plain_id(op.request_id))
-                    if flight is not None:
-                        self._of_sequence[op.seq_id] = flight
-                        flight.num_unfinished += 1
-                        flight.seq_id = op.seq_id if flight.seq_id is None else flight.seq_id
-                        flight.is_taken = True
-                case Fork() if op.parent_seq_id in self._of_sequence:
-                    flight = self._of_sequence[op.seq_id] = self._of_sequence[op.parent_seq_id]
-                    flight.num_unfinished += 1
-                case Finish() if op.seq_id in self._of_sequence:
-                    flight = self._of_sequence.pop(op.seq_id)
-                    flight.num_unfinished -= 1
-                    if not flight.num_unfinished and (flight.part == "whole" or op.reason == "abort"):
-                        over.append(flight)
-                case _:
-                    pass
-        for flight in over:
-            self._flights.pop(flight.request_id, None)
         for remote in produced.offers:
-            flight = next((f for f in self._flights.values() if f.transfer == remote.transfer), None)
+            flight = self.dispatch.waits_for(remote.transfer)
             if flight is not None:
                 self._go_on(flight, remote)
 
@@ -396,10 +326,7 @@ class Cluster:
         """The instance has ended: its requests are over, or begin again where there is one."""
         for record in self._log.lost(index, how, time.perf_counter() - self._began):
             self._last = record
-        name = self.instances[index].name
-        self._router.gone(name)
-        lost = [flight for flight in self._flights.values() if flight.instance == index]
-        self._of_sequence = {i: flight for i, flight in self._of_sequence.items() if flight not in lost}
+        lost = self.dispatch.gone(index)
         with contextlib.suppress(Exception):
             self.instances[index].close()
         if self._start_anew is not None:
@@ -407,15 +334,8 @@ class Cluster:
                 self.instances[index] = self._start_anew(index, self._next_seq_ids[index])
                 self.instances[index].observe(self._capture)
         for flight in lost:
-            if flight.part == "whole" and flight.is_taken:
-                del self._flights[flight.request_id]
-                continue
-            flight.num_unfinished, flight.retries = 0, flight.retries + 1
-            if flight.retries > MOST_RETRIES:
-                self._go_on(flight, None)
-            else:
-                self._begin(flight, is_accepted=True)
-                self._send(flight)
+            self.dispatch.again(flight)
+            self._send(flight)
 
     def _begin_turn(self, one: Instance) -> None:
         """Of a process, which does it beside others."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from engine.config import SamplingParams
-from engine.intake import RequestSpec
+from engine.request_spec import RequestSpec
 from engine.trace.halves import PREFILL
 
 

@@ -11,10 +11,10 @@ from engine.config import EngineConfig
 from engine.connector.link import RemoteBlocks
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
-from engine.intake import RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.place import Place
+from engine.request_spec import RequestSpec
 from engine.trace.events import Hold
 from engine.trace.records import BlockGroup, Capture, StepRecord
 

@@ -19,10 +19,10 @@ from msgspec import Struct
 from engine.cluster.instance import Ask, Role
 from engine.config import EngineConfig, FailurePolicy
 from engine.connector.link import RemoteBlocks
-from engine.intake import RequestSpec
 from engine.load import Load
 from engine.model.capture import CaptureRequest
 from engine.place import Place
+from engine.request_spec import RequestSpec
 from engine.trace.records import BlockGroup
 
 

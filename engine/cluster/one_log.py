@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 from msgspec.structs import replace
 
-from engine.cluster.instance import Instance
+from engine.cluster.router import Served
 from engine.trace.events import Lookup, Lost, Op, Send
 from engine.trace.log import TraceWriter
 from engine.trace.records import Capture, Header, InstanceFacts, Memory, StepRecord, Timing
 from engine.trace.redaction import Redaction
 
 
+class Logged(Served, Protocol):
+    """An instance, as the log's header has it."""
+
+    @property
+    def num_threads(self) -> int: ...
+
+
 class OneLog:
     """Takes the records of each instance in the order in which it wrote them."""
 
-    def __init__(self, header: Header, instances: Sequence[Instance], path: Path | None, private: bool) -> None:
+    def __init__(self, header: Header, instances: Sequence[Logged], path: Path | None, private: bool) -> None:
         """`header`: of a log of one of them alone."""
         facts = [InstanceFacts(name=one.name, role=one.role, num_threads=one.num_threads) for one in instances]
         groups = [replace(group, instance=index) for index, one in enumerate(instances) for group in one.block_groups]
@@ -85,7 +93,7 @@ class OneLog:
         return whole
 
 
-def _empty(instance: Instance) -> Memory:
+def _empty(instance: Logged) -> Memory:
     config = instance.config
     return Memory.total(
         [

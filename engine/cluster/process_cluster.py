@@ -15,9 +15,10 @@ from engine.cluster.router import Router
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
 from engine.connector.transfer import LEASE
-from engine.intake import Intake, RequestSpec
+from engine.intake import Intake
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
+from engine.request_spec import RequestSpec
 from engine.resolve import resolve_for
 
 MOST_FAILURES = 3  # of an instance that ends before it has its weights: it stays away then

@@ -15,9 +15,9 @@ from engine.cluster.process import ProcessInstance
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig, FailurePolicy
 from engine.connector.transfer import LEASE
-from engine.intake import RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.place import ALONE, Place
+from engine.request_spec import RequestSpec
 
 
 def threads_of_each(num_instances: int) -> int:

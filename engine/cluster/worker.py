@@ -46,11 +46,11 @@ from engine.connector.peer import Peer, PeerGoneError
 from engine.connector.shared_memory import socket_of
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
-from engine.intake import RequestError
 from engine.model.compiled import compile_in_background
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.request_spec import RequestError
 from engine.resolve import resolve_for
 from engine.trace.codec import encode
 from engine.trace.events import Hold

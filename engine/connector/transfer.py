@@ -22,7 +22,7 @@ from concurrent.futures import Executor, Future
 from typing import NamedTuple
 
 from engine.cache.block_tiers import BlockTiers
-from engine.cache.incoming import Loading, Source
+from engine.cache.incoming import Loading
 from engine.config import FailurePolicy
 from engine.connector.base import Books, Finished, KVConnector, Received, Sent
 from engine.connector.link import Link, RemoteBlocks, TransferError, text_of
@@ -242,21 +242,15 @@ class TransferConnector(KVConnector):
     def close(self) -> None:
         self._pulls.shutdown(wait=False)
 
-    def _loading(self, remote: RemoteBlocks, first_token: int, end: int) -> Loading:
-        size = self._books.block_size
-        first = first_token // size
-        sources: list[dict[int, Source]] = []
-        for group in range(len(self._kv_caches)):
-            table = remote.block_tables[group] if group < len(remote.block_tables) else []
-            needed = [logical for logical in self._books.needed_blocks(group, end) if logical >= first]
-            sources.append({i: Source(block_id=table[i] if i < len(table) else RELEASED) for i in needed})
-        return Loading(first, -(-end // size), sources, end, is_later=True)
-
     def _nothing_wanted(self, remote: RemoteBlocks) -> None:
         """All of it is here already: the sender may let go, and nothing moves."""
         self._remotes.pop(remote.transfer)
         with contextlib.suppress(TransferError):  # it may have let go by itself
             self._link.to(remote.engine_id).received(remote.transfer, [], 0)
+
+    def _loading(self, remote: RemoteBlocks, first_token: int, end: int) -> Loading:
+        needed = [self._books.needed_blocks(group, end) for group in range(len(self._kv_caches))]
+        return Loading.received(remote.block_tables, needed, self._books.block_size, first_token, end)
 
     def _pull(self, pull: Pull) -> Received:
         """Fetch the content of blocks over the link. On the thread of `pulls`."""

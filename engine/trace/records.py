@@ -112,6 +112,13 @@ class InstanceFacts(Struct, frozen=True, kw_only=True):
     num_threads: Int = 0  # that it computes with; 0: not said
 
 
+class Simulated(Struct, frozen=True, kw_only=True):
+    """A run that was reckoned: its tokens stand for others, its clock readings follow from a given cost of a step."""
+
+    cost: str  # where the seconds of a step come from
+    seed: Int = 0
+
+
 class Header(Struct, frozen=True, kw_only=True):
     """The first frame of a trace."""
 
@@ -128,6 +135,7 @@ class Header(Struct, frozen=True, kw_only=True):
     # engine.num_blocks blocks
     block_groups: list[BlockGroup] = []
     instances: list[InstanceFacts] = []  # empty = one, of which nothing more is said
+    simulated: Simulated | None = None  # None = a model computed it
 
 
 class BatchEntry(Struct, frozen=True, gc=False, kw_only=True):

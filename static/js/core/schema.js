@@ -210,6 +210,7 @@ export const STRUCTS = {
       "version": "int",
       "block_groups": {"list": "BlockGroup"},
       "instances": {"list": "InstanceFacts"},
+      "simulated": {"either": ["Simulated", "null"]},
     },
   ],
   Hold: [{"seq_id": "int", "transfer": "str", "num_tokens": "int", "lease": "float"}, {}],
@@ -443,6 +444,7 @@ export const STRUCTS = {
     {},
   ],
   Share: [{"seq_id": "int", "block_id": "int", "logical": "int", "revived": "bool"}, {}],
+  Simulated: [{"cost": "str"}, {"seed": "int"}],
   StepRecord: [
     {
       "index": "int",

@@ -206,6 +206,7 @@ export interface Header {
   version?: number;
   block_groups?: BlockGroup[];
   instances?: InstanceFacts[];
+  simulated?: Simulated | null;
 }
 
 export interface Hold {
@@ -423,6 +424,11 @@ export interface Share {
   block_id: number;
   logical: number;
   revived: boolean;
+}
+
+export interface Simulated {
+  cost: string;
+  seed?: number;
 }
 
 export interface StepRecord {

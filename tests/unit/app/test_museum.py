@@ -11,10 +11,10 @@ from app.scenes.presets import PRESETS
 from app.scenes.told import Kind, languages, prompts_of, told
 from engine.cache.guards import Rule
 from engine.config import EngineConfig, FaultName, SamplingParams
-from engine.intake import RequestSpec
 from engine.lab.faults import make_cluster, make_engine
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.request_spec import RequestSpec
 from engine.trace.events import Copy, Lookup, Preempt
 from engine.trace.records import StepRecord
 

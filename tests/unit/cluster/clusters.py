@@ -11,9 +11,9 @@ from engine.cluster.build import local_cluster
 from engine.cluster.cluster import Cluster
 from engine.cluster.local import LocalInstance
 from engine.config import EngineConfig, SamplingParams
-from engine.intake import RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
+from engine.request_spec import RequestSpec
 from engine.trace.state import State, held_blocks, memory_figures
 
 GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)

@@ -16,8 +16,8 @@ from engine.cluster.processes import Processes
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig, SamplingParams
 from engine.connector.link import RemoteBlocks
-from engine.intake import RequestSpec
 from engine.place import Place
+from engine.request_spec import RequestSpec
 from engine.trace.events import Op, Submit
 from tests.tiny_models import tiny_model, tiny_tokenizer
 

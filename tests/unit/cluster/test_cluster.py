@@ -9,8 +9,8 @@ import pytest
 from engine.cluster.router import RejectedError
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestError
 from engine.model.loader import from_module
+from engine.request_spec import RequestError
 from engine.trace.check import check
 from engine.trace.events import Arrive, Finish, Hold, Lost, Send, Submit, TransferFailed
 from engine.trace.log import TraceReader
@@ -252,7 +252,7 @@ def test_who_was_let_in_is_not_refused_where_it_goes_on() -> None:
     cluster.submit([ask(PROMPTS[1])])
     run(cluster)  # and something is measured
     cluster.submit([long, ask(PROMPTS[1])])
-    cluster._router.ttft_slo = 1e-9
+    cluster.dispatch.router.ttft_slo = 1e-9
     with pytest.raises(RejectedError, match="and the objective is 1e-09 s"):
         cluster.submit([ask(PROMPTS[2])])
     assert cluster.num_unfinished == 2
@@ -264,12 +264,12 @@ def test_who_was_let_in_is_not_refused_where_it_goes_on() -> None:
 def test_hits_and_what_is_computed_do_not_count_as_queued() -> None:
     """Five blocks of the prompt's 23 tokens hit where it was computed before."""
     cluster = cluster_of(tiny_llama(), EngineConfig(block_size=4, num_blocks=60), Shape(mixed=2))
-    cluster._router.policy = "longest_prefix"
+    cluster.dispatch.router.policy = "longest_prefix"
     cluster.submit([ask(PROMPTS[0])])
-    assert [one.queued_tokens for one in cluster._candidates([0, 1])] == [len(PROMPTS[0]), 0]
+    assert [one.queued_tokens for one in cluster.dispatch.candidates([0, 1])] == [len(PROMPTS[0]), 0]
     run(cluster)
-    assert [one.queued_tokens for one in cluster._candidates([0, 1])] == [0, 0]
+    assert [one.queued_tokens for one in cluster.dispatch.candidates([0, 1])] == [0, 0]
     cluster.submit([ask(PROMPTS[0])])
-    assert [one.queued_tokens for one in cluster._candidates([0, 1])] == [23 - 20, 0]
+    assert [one.queued_tokens for one in cluster.dispatch.candidates([0, 1])] == [23 - 20, 0]
     run(cluster)
     cluster.close()

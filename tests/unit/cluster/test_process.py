@@ -25,11 +25,11 @@ from engine.cluster.worker_process import WorkerProcess, Workers
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.link import text_of
 from engine.engine import Engine
-from engine.intake import RequestError, RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
 from engine.trace.events import Arrive, Await, Expire, Finish, Hold, Lost, Receive, Send, TransferFailed
 from tests.conftest import ROOT

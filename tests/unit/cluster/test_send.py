@@ -15,9 +15,9 @@ from engine.cluster.messages import Source
 from engine.cluster.process_cluster import process_cluster
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
-from engine.intake import RequestSpec
 from engine.load import Load
 from engine.model.loader import load_model
+from engine.request_spec import RequestSpec
 from engine.trace.check import check
 from engine.trace.events import Lost, Submit
 from tests.unit.cluster.clusters import Shape, ask, cluster_of, outputs
@@ -77,13 +77,13 @@ def test_what_was_sent_is_computed_when_the_instance_comes_to_it(shape: Shape, t
 def test_what_was_sent_and_is_not_taken_yet_counts_as_waiting() -> None:
     cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=2))
     make_busy(cluster)
-    cluster._router.policy = "least_loaded"
+    cluster.dispatch.router.policy = "least_loaded"
     for _ in range(3):
         cluster.send([ask(PROMPTS[0])])
-    assert [one.load.waiting for one in cluster._candidates([0, 1])] == [2, 1]
-    assert [one.queued_tokens for one in cluster._candidates([0, 1])] == [2 * 23, 23]
+    assert [one.load.waiting for one in cluster.dispatch.candidates([0, 1])] == [2, 1]
+    assert [one.queued_tokens for one in cluster.dispatch.candidates([0, 1])] == [2 * 23, 23]
     run(cluster)
-    assert [one.load.waiting for one in cluster._candidates([0, 1])] == [0, 0]
+    assert [one.load.waiting for one in cluster.dispatch.candidates([0, 1])] == [0, 0]
     cluster.close()
 
 

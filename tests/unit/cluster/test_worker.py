@@ -28,8 +28,8 @@ from engine.cluster.messages import (
 )
 from engine.cluster.worker import NAP, Worker
 from engine.config import SamplingParams
-from engine.intake import RequestSpec
 from engine.place import Place
+from engine.request_spec import RequestSpec
 from engine.trace.codec import decode
 from engine.trace.events import Finish
 from engine.trace.records import StepRecord

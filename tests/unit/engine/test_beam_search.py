@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from engine.beam_search import Beam, BeamSearch, Offer
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestError
 from engine.request import Request
+from engine.request_spec import RequestError
 from engine.trace.events import Copy, Finish, Fork, Free, Preempt, Rank
 from engine.trace.snapshot import snapshot_of
 from tests.tiny_models import tiny_model

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from engine.accounting.memory import stored_bytes_per_token
 from engine.config import ConfigError, EngineConfig, KVCacheDtype, SamplingParams
 from engine.engine import Engine, NothingToDo
-from engine.intake import RequestError, RequestSpec
 from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
+from engine.request_spec import RequestError, RequestSpec
 from engine.trace.events import Defer, Finish, Lookup, Sample, Submit
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestError
 from engine.request import Request
+from engine.request_spec import RequestError
 from engine.resolve import resolve
 from engine.trace.events import Lookup, Preempt
 from engine.trace.records import PromptLogprob, StepRecord

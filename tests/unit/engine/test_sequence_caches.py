@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestError
 from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
+from engine.request_spec import RequestError
 from engine.trace.check import check
 from engine.trace.records import CacheTensors
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, outputs_of, tiny_llama

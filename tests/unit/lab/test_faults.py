@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from engine.config import ConfigError, EngineConfig, FaultName, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestSpec
 from engine.lab.faults import FAULTS, OF_SEVERAL, make_cluster, make_engine
 from engine.model.capture import CaptureRequest
+from engine.request_spec import RequestSpec
 from engine.resolve import resolve
 from engine.trace.check import check
 from engine.trace.events import Copy, Finish, Preempt

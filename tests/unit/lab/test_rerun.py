@@ -9,11 +9,11 @@ import pytest
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestError, RequestSpec
 from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
 from engine.lab.faults import make_engine
 from engine.lab.rerun import Rerun, RerunError, RerunMismatch
 from engine.model.loader import from_module
+from engine.request_spec import RequestError, RequestSpec
 from engine.trace import codec
 from engine.trace.compare import same
 from engine.trace.events import Adjust, Allocate, Choose, Copy, Fork, Preempt, Sample, Share, SwapIn

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.intake import RequestSpec
 from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, TokenChange
 from engine.lab.rerun import Rerun
+from engine.request_spec import RequestSpec
 from engine.trace import codec
 from engine.trace.compare import Comparison, compare, same
 from engine.trace.events import Allocate, Choose, Free, Lookup, LookupExternal, Preempt, Release, Sample, Share

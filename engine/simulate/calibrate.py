@@ -1,0 +1,105 @@
+"""Step times of a machine, taken from the log of a run on it: so a simulated run costs what a real one did.
+
+A step's time is from the end of the record before it to its own end, so that what the engine's caller does between two
+steps is in it; only where work was there all the while. The least squares are of relative errors, and no term may be
+under zero (Lawson and Hanson, "Solving Least Squares Problems", 1974, ch. 23: scipy.optimize.nnls).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import nnls
+
+from engine.accounting.work import attended_keys
+from engine.simulate.cost import Linear, StepShape, knots_up_to
+from engine.trace.events import Finish, Submit
+from engine.trace.records import BatchEntry, StepRecord
+
+FEWEST_STEPS = 16
+
+
+class CalibrationError(ValueError):
+    """The log does not say enough; the message says what is missing."""
+
+
+class Timed(NamedTuple):
+    """A step, and how long it took."""
+
+    shape: StepShape
+    seconds: float
+
+
+class Calibration(NamedTuple):
+    """The times that fit, and by how much they do not."""
+
+    cost: Linear
+    num_steps: int
+    ratios: list[float]  # measured over fitted, of each step in order
+
+    @property
+    def median_error(self) -> float:
+        """Of |measured / fitted - 1|."""
+        return float(np.median(np.abs(np.array(self.ratios) - 1)))
+
+
+def timed_steps(records: Iterable[StepRecord]) -> list[Timed]:
+    """The steps of a run of one engine that began as soon as what was before them was over."""
+    found = list[Timed]()
+    unfinished = 0
+    before: float | None = None  # when the record before ended, if there was work then
+    for record in records:
+        if record.kind == "step" and record.batch and before is not None:
+            found.append(Timed(_shape(record.batch), record.timing.at - before))
+        for op in record.ops:
+            unfinished += isinstance(op, Submit)
+            unfinished -= isinstance(op, Finish)
+        before = record.timing.at if unfinished else None
+    return found
+
+
+def calibrate(steps: Sequence[Timed], source: str) -> Calibration:
+    """Fit the times of steps.
+
+    Raises:
+        CalibrationError: too few.
+    """
+    if len(steps) < FEWEST_STEPS:
+        raise CalibrationError(f"{len(steps)} steps were timed, and {FEWEST_STEPS} are the fewest that say something")
+    knots = knots_up_to(max(step.shape.num_tokens for step in steps))
+    rows = np.array([[*_hats(step.shape.num_tokens, knots), *step.shape[1:]] for step in steps], dtype=float)
+    seconds = np.array([step.seconds for step in steps])
+    # a time never falls with more tokens: each column is what a knot adds to the one before
+    rows[:, : len(knots)] = np.cumsum(rows[:, : len(knots)][:, ::-1], axis=1)[:, ::-1]
+    scale = rows.max(axis=0)
+    scale[scale == 0] = 1.0
+    found, _ = nnls(rows / scale / seconds[:, None], np.ones(len(steps)))
+    found = found / scale
+    each_seq, each_key, each_pair = found[len(knots) :].tolist()
+    cost = Linear(knots, np.cumsum(found[: len(knots)]).tolist(), each_seq, each_key, each_pair, source)
+    ratios = [step.seconds / cost.seconds(step.shape) for step in steps]
+    return Calibration(cost, len(steps), ratios)
+
+
+def _shape(batch: Sequence[BatchEntry]) -> StepShape:
+    counts = [(entry.start, len(entry.token_ids)) for entry in batch]
+    return StepShape(
+        sum(count for _, count in counts),
+        len(batch),
+        sum(start + count for start, count in counts),
+        sum(attended_keys(start, count, None) for start, count in counts if count > 1),
+    )
+
+
+def _hats(num_tokens: int, knots: Sequence[int]) -> list[float]:
+    """The weight of each knot in a straight line between the two beside `num_tokens`."""
+    weights = [0.0] * len(knots)
+    for index in range(len(knots) - 1):
+        low, high = knots[index], knots[index + 1]
+        if low <= num_tokens <= high:
+            share = (num_tokens - low) / (high - low)
+            weights[index], weights[index + 1] = 1 - share, share
+            break
+    return weights

@@ -1,0 +1,237 @@
+"""An instance without a model: the scheduler and the cache that an engine has, stepped by a clock that is not real.
+
+What a step would compute is not computed. Its tokens are drawn, its time comes from a `StepCost`; everything else,
+which sequence runs, waits or is preempted, which blocks hit or are evicted, is decided by the code that an engine runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.accounting.work import StepWork
+from engine.cache.block_groups import trace_groups
+from engine.cache.kv_cache_manager import KVCacheManager
+from engine.load import Load
+from engine.place import ALONE, Place
+from engine.request_spec import RequestSpec
+from engine.resolve import Resolved
+from engine.scheduling.scheduler import Scheduler
+from engine.scheduling.sequence import Sequence as Running
+from engine.scheduling.step import ScheduledSequence, phase_of
+from engine.scheduling.transfers import Came
+from engine.simulate.cost import StepCost, shape_of
+from engine.simulate.drawn import Tokens
+from engine.simulate.transfer import SimulatedConnector
+from engine.trace.events import Op, Preempt
+from engine.trace.halves import plain_id
+from engine.trace.records import (
+    BatchEntry,
+    InstanceRole,
+    ModelFacts,
+    Output,
+    RecordKind,
+    StepRecord,
+    Timing,
+    Work,
+)
+
+Records = Callable[[StepRecord], None]
+
+
+class SimulatedInstance:
+    """One scheduler and its pool.
+
+    Args:
+        facts: of the model that is not there.
+        resolved: settings, for that model.
+        cost: seconds of a step.
+        tokens: what it samples.
+        records: gets every record; None: none are made, which is faster.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        role: InstanceRole,
+        facts: ModelFacts,
+        resolved: Resolved,
+        cost: StepCost,
+        tokens: Tokens,
+        *,
+        place: Place = ALONE,
+        records: Records | None = None,
+        connector: SimulatedConnector | None = None,
+    ) -> None:
+        self.name, self.role = name, role
+        self.num_threads = 0
+        self.config = resolved.config.of_one
+        self.connector = connector
+        self.is_ready = True
+        self._facts, self._resolved, self._cost, self._tokens, self._records = facts, resolved, cost, tokens, records
+        self._ops: list[Op] = []
+        groups = place.plans(resolved.groups)
+        dtype = self.config.kv_cache_dtype
+        bytes_of_groups = [stored_bytes_per_token(replace(facts, num_layers=len(g.layers)), dtype) for g in groups]
+        self.block_groups = trace_groups(groups, bytes_of_groups)
+        size, caching = self.config.block_size, self.config.enable_prefix_caching
+        self.cache = KVCacheManager(groups, size, caching, self._ops.append, resolved.swap_space, bytes_of_groups)
+        self.scheduler = Scheduler(
+            self.cache,
+            max_num_seqs=self.config.max_num_seqs,
+            max_num_batched_tokens=self.config.max_num_batched_tokens,
+            enable_chunked_prefill=self.config.enable_chunked_prefill,
+            policy=self.config.scheduling_policy,
+            recompute_all=self.config.strategy == "none",
+            reserve_all=self.config.strategy == "first_fit",
+            preemption_mode=self.config.preemption_mode,
+            emit=self._ops.append,
+            connector=connector,
+        )
+        if connector is not None:
+            connector.register(self.cache, bytes_of_groups)
+        seen = replace(facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
+        self._work = StepWork(seen, kv_bytes_per_token=sum(bytes_of_groups))
+        self._next_seq_id, self._stride = place.first_seq_id, place.seq_id_stride
+        self._num_records = self._num_steps = self._num_unfinished = 0
+        self.num_preemptions = 0
+        self._scheduled: list[ScheduledSequence] = []
+        self._batch: list[BatchEntry] = []
+
+    @property
+    def load(self) -> Load:
+        scheduler, transfers = self.scheduler, self.scheduler.transfers
+        return Load(
+            running=len(scheduler.running),
+            waiting=len(scheduler.waiting),
+            receiving=len(transfers.receiving),
+            holding=len(transfers.holding),
+            unfinished=self._num_unfinished,
+            can_step=scheduler.can_step,
+        )
+
+    @property
+    def num_steps(self) -> int:
+        return self._num_steps
+
+    def submit(self, specs: Sequence[RequestSpec], at: float) -> list[Running]:
+        """Queue requests, whose prompts are token ids, as one record.
+
+        Raises:
+            ValueError: one could never run to its end.
+        """
+        sequences = [self._accepted(spec) for spec in specs]
+        for sequence in sequences:
+            self.scheduler.add(sequence, [b""] * sequence.num_prompt_tokens, {"max_tokens": sequence.max_tokens})
+            self._num_unfinished += 1
+        self._append("submit", at)
+        return sequences
+
+    def _accepted(self, spec: RequestSpec) -> Running:
+        max_tokens = spec.sampling.max_tokens
+        assert not isinstance(spec.prompt, str) and spec.request_id is not None and max_tokens is not None
+        seq_id = self._next_seq_id
+        length = len(spec.prompt)
+        if length + max_tokens > self._resolved.max_model_len:
+            raise ValueError(
+                f"{spec.request_id} has {length} tokens and wants {max_tokens} more; max_model_len is "
+                f"{self._resolved.max_model_len}"
+            )
+        self._next_seq_id += self._stride
+        return Running(
+            seq_id=seq_id,
+            request_id=spec.request_id,
+            token_ids=list(spec.prompt),
+            num_prompt_tokens=length,
+            max_tokens=max_tokens,
+            priority=spec.priority,
+            arrival=seq_id,
+            cache_salt=spec.cache_salt,
+            transfer=spec.transfer,
+            kv_role=spec.kv_role,
+        )
+
+    def begin_step(self) -> float:
+        """Schedule, as the step begins; the seconds that it takes. Call `end_step` then."""
+        self._scheduled = self.scheduler.schedule()
+        if self._records is not None:
+            self._batch = [_entry(*item) for item in self._scheduled]
+        self.cache.take_moves()  # no tensor is there to be moved
+        return self._cost.seconds(shape_of(self._scheduled))
+
+    def end_step(self, at: float, took: float = 0.0) -> list[Running]:
+        """What follows from the step, at its end. `took`: seconds, for the record. Those that got a token."""
+        scheduler, scheduled = self.scheduler, self._scheduled
+        scheduler.commit(scheduled)
+        got, outputs = list[Running](), list[Output]()
+        for sequence, _, _ in scheduled:
+            if sequence.num_computed_tokens != len(sequence.token_ids):
+                continue
+            token_id = self._tokens.at(plain_id(sequence.request_id), len(sequence.token_ids))
+            scheduler.append_token(sequence, token_id)
+            got.append(sequence)
+            if self._records is not None:
+                outputs.append(
+                    Output(seq_id=sequence.seq_id, token_id=token_id, token_bytes=b"", text="", logprob=0.0, top=[])
+                )
+            if len(sequence.token_ids) - sequence.num_prompt_tokens == sequence.max_tokens:
+                scheduler.finish(sequence, "length", f"max_tokens {sequence.max_tokens}")
+                self._num_unfinished -= 1
+        if self.config.strategy == "none":
+            scheduler.discard([s for s in scheduler.running if s.num_computed_tokens])
+        self._num_steps += 1
+        work = self._work.of(self._batch) if self._records is not None else None
+        self._append("step", at, batch=self._batch, outputs=outputs, took=took, work=work)
+        return got
+
+    def arrive(self, seq_id: int, came: Came, at: float) -> None:
+        """What a sequence waited for is in its blocks."""
+        self.scheduler.transfers.arrive(seq_id, came)
+        self._append("transfer", at)
+
+    def sent(self, seq_id: int, block_ids: list[int], num_bytes: int, at: float) -> None:
+        """The other instance has what it wanted of a held sequence."""
+        self.scheduler.transfers.sent(seq_id, block_ids, num_bytes)
+        self._append("transfer", at)
+
+    def _append(
+        self,
+        kind: RecordKind,
+        at: float,
+        *,
+        batch: Sequence[BatchEntry] = (),
+        outputs: Sequence[Output] = (),
+        took: float = 0.0,
+        work: Work | None = None,
+    ) -> None:
+        if self._records is not None:
+            record = StepRecord(
+                index=self._num_records,
+                kind=kind,
+                step=self._num_steps,
+                batch=list(batch),
+                ops=self._ops.copy(),
+                outputs=list(outputs),
+                timing=Timing(at=at, forward=took),
+                memory=self.cache.memory(),
+                work=work,
+            )
+            self._records(record)
+        self.num_preemptions += sum([isinstance(op, Preempt) for op in self._ops])
+        self._ops.clear()
+        self._num_records += 1
+        self.cache.tick(self._num_records, self._num_steps)
+
+
+def _entry(sequence: Running, start: int, num_tokens: int) -> BatchEntry:
+    end = start + num_tokens
+    return BatchEntry(
+        seq_id=sequence.seq_id,
+        phase=phase_of(sequence, start, num_tokens),
+        start=start,
+        token_ids=sequence.token_ids[start:end],
+        context_len=end,
+        samples=end == len(sequence.token_ids),
+    )

@@ -1,0 +1,364 @@
+"""A run that is reckoned and not made: requests, instances, links and a clock, by SimPy.
+
+    arrivals ─► dispatch ─► inbox of an instance ─► its steps ─► tokens
+                   ▲                                   │ a prompt is computed
+                   └────── offer ◄─────────────────────┘   link ─► the instance that goes on with it
+
+Scheduling, caching, routing and the log are the engine's own. What is not there is the model: a step takes what a
+`StepCost` says. Instances compute beside each other, each on a machine of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import simpy
+
+from engine import __version__
+from engine.cluster.dispatch import Dispatch
+from engine.cluster.flight import Flight
+from engine.cluster.one_log import OneLog
+from engine.cluster.router import RejectedError, Router
+from engine.config import EngineConfig, SamplingParams
+from engine.place import ALONE, Place
+from engine.request_spec import RequestSpec
+from engine.resolve import Resolved, resolve_for
+from engine.scheduling.transfers import Came
+from engine.simulate.cost import StepCost
+from engine.simulate.drawn import DrawnTokens, Tokens
+from engine.simulate.instance import SimulatedInstance
+from engine.simulate.transfer import Offered, Pull, SimulatedConnector
+from engine.trace.log import TraceWriter
+from engine.trace.records import (
+    BlockGroup,
+    Header,
+    InstanceRole,
+    Machine,
+    ModelFacts,
+    Simulated,
+    StepRecord,
+    TokenizerFacts,
+)
+
+Events = Generator[simpy.Event, object, None]
+
+
+class Wanted(Protocol):
+    """A request that will come; `engine.bench.workload.Ask` is one."""
+
+    @property
+    def prompt(self) -> list[int]: ...  # after another request: only the new tokens
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def at(self) -> float: ...  # seconds after the start
+    @property
+    def after(self) -> int | None: ...  # index of the turn before, which must be done
+
+
+class LinkSpeed(NamedTuple):
+    """Between instances; each sends one thing at a time."""
+
+    bytes_per_second: float
+    latency: float = 0.0  # seconds, of each transfer
+    name: str = "simulated"
+
+
+@dataclass(slots=True)
+class Served:
+    """What became of a request. Times are seconds after the start."""
+
+    arrived: float = 0.0
+    tokens: list[float] = field(default_factory=list)  # when each came; none: it was refused
+    token_ids: list[int] = field(default_factory=list)
+    prompt: list[int] = field(default_factory=list)  # whole, with the turns before
+    is_rejected: bool = False
+
+    @property
+    def ttft(self) -> float:
+        """Seconds to the first token."""
+        return self.tokens[0] - self.arrived
+
+    @property
+    def tpot(self) -> float | None:
+        """Seconds for each token after the first; None: there is none."""
+        count = len(self.tokens) - 1
+        return (self.tokens[-1] - self.tokens[0]) / count if count else None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A simulated run."""
+
+    seconds: float
+    requests: list[Served]
+    num_steps: int
+    busy_seconds: list[float]  # of each instance
+    moved_bytes: int
+    num_preemptions: int
+
+
+class Simulation:
+    """One run, made once.
+
+    Args:
+        facts: of the model.
+        config: of the engine, or of a cluster.
+        cost: of a step; of an instance of that role where there are several kinds.
+        link: None = what moves is there at once.
+        tokens: what is sampled; None = drawn.
+        log_path: where the log goes; None = a temporary file, if there is a log at all.
+        keep_log: whether there is one. Several instances always write one: routing reads it.
+
+    Raises:
+        ConfigError: settings that cannot work with this model.
+    """
+
+    def __init__(
+        self,
+        facts: ModelFacts,
+        config: EngineConfig,
+        cost: Callable[[InstanceRole], StepCost] | StepCost,
+        *,
+        link: LinkSpeed | None = None,
+        seed: int = 0,
+        tokens: Tokens | None = None,
+        keep_log: bool = True,
+        log_path: Path | None = None,
+    ) -> None:
+        self._env = simpy.Environment()
+        self._link, self._tokens = link, tokens or DrawnTokens(facts.vocab_size, seed)
+        self._costs = cost if callable(cost) else lambda role: cost
+        resolved = resolve_for(config, facts)
+        roles: list[InstanceRole] = list(config.roles) if config.num_instances else ["mixed"]
+        self._is_alone = not config.num_instances
+        self.instances = [self._instance(i, roles, facts, resolved, keep_log) for i in range(len(roles))]
+        self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
+        self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # what waits for a step to be over
+        self._idle: list[simpy.Event | None] = [None] * len(roles)
+        self._ports = [simpy.Resource(self._env) for _ in roles]
+        self._busy = [0.0] * len(roles)
+        self._moved_bytes = 0
+        self._served: list[Served] = []
+        self._of_request: dict[str, int] = {}
+        self._done: list[simpy.Event] = []
+        source = "; ".join(dict.fromkeys(self._costs(role).source for role in roles))
+        header = _header(facts, resolved, self.instances[0].block_groups, Simulated(cost=source, seed=seed))
+        self._one_log: OneLog | None = None
+        self.log: TraceWriter | None = None
+        if not self._is_alone:
+            self._dispatch = Dispatch(
+                Router(config.routing_policy, self.instances, ttft_slo=config.ttft_slo), self.instances
+            )
+            self._one_log = OneLog(header, self.instances, log_path, private=False)
+            self.log = self._one_log.writer
+        elif keep_log:
+            self.log = TraceWriter(header, log_path)
+
+    def run(self, wanted: Sequence[Wanted]) -> Outcome:
+        """Serve all requests, from the first arrival to the last token.
+
+        Raises:
+            ValueError: one could never run to its end.
+        """
+        env = self._env
+        self._served = [Served() for _ in wanted]
+        self._done = [env.event() for _ in wanted]
+        env.process(self._arrivals(wanted))
+        for index, one in enumerate(wanted):
+            if one.after is not None:
+                env.process(self._turn(index, one))
+        for index in range(len(self.instances)):
+            env.process(self._serve(index))
+        for done in self._done:
+            env.run(until=done)
+        env.run(until=env.now + 1e-9)  # what is still on its way between two instances
+        last = max((served.tokens[-1] for served in self._served if served.tokens), default=0.0)
+        return Outcome(
+            seconds=last,
+            requests=self._served,
+            num_steps=sum(one.num_steps for one in self.instances),
+            busy_seconds=self._busy,
+            moved_bytes=self._moved_bytes,
+            num_preemptions=sum(one.num_preemptions for one in self.instances),
+        )
+
+    def close(self) -> None:
+        """Close the log."""
+        if self.log is not None:
+            self.log.close()
+
+    # Requests
+
+    def _arrivals(self, wanted: Sequence[Wanted]) -> Events:
+        order = sorted((i for i, one in enumerate(wanted) if one.after is None), key=lambda i: (wanted[i].at, i))
+        for index in order:
+            if wanted[index].at > self._env.now:
+                yield self._env.timeout(wanted[index].at - self._env.now)
+            self._ask(index, wanted[index], [], wanted[index].at)
+
+    def _turn(self, index: int, one: Wanted) -> Events:
+        """A request that goes on from another's answer."""
+        assert one.after is not None
+        yield self._done[one.after]
+        if one.at > self._env.now:
+            yield self._env.timeout(one.at - self._env.now)
+        before = self._served[one.after]
+        self._ask(index, one, [*before.prompt, *before.token_ids], self._env.now)
+
+    def _ask(self, index: int, one: Wanted, said: list[int], arrived: float) -> None:
+        served, request_id = self._served[index], f"request-{index}"
+        served.arrived, served.prompt = arrived, [*said, *one.prompt]
+        self._of_request[request_id] = index
+        spec = RequestSpec(served.prompt, SamplingParams(max_tokens=one.output_tokens), request_id)
+        if self._is_alone:
+            self._send(0, spec, None)
+            return
+        flight = Flight(spec)
+        try:
+            self._dispatch.add([flight])
+        except RejectedError:
+            served.is_rejected = True
+            self._done[index].succeed()
+            return
+        self._send(flight.instance, flight.asked, None)
+
+    def _send(self, instance: int, spec: RequestSpec, offered: Offered | None) -> None:
+        self._inboxes[instance].append((spec, offered))
+        self._wake(instance)
+
+    # Instances
+
+    def _wake(self, instance: int) -> None:
+        idle, self._idle[instance] = self._idle[instance], None
+        if idle is not None:
+            idle.succeed()
+
+    def _serve(self, index: int) -> Events:
+        """An instance: between two steps it takes in what has come, and where there is nothing to do it waits."""
+        env, one = self._env, self.instances[index]
+        while True:
+            self._take_in(index)
+            if not one.scheduler.can_step:
+                idle = self._idle[index] = env.event()
+                yield idle
+                continue
+            seconds = one.begin_step()
+            if seconds:
+                yield env.timeout(seconds)
+            self._busy[index] += seconds
+            now, of_request = env.now, self._of_request
+            for sequence in one.end_step(now, seconds):
+                number = of_request.get(sequence.request_id)
+                if number is None:
+                    continue  # of the part that only computes the prompt
+                served = self._served[number]
+                served.tokens.append(now)
+                served.token_ids.append(sequence.token_ids[-1])
+                if sequence.status == "finished":
+                    self._done[number].succeed()
+            if one.connector is not None:
+                self._offer(one.connector)
+
+    def _take_in(self, index: int) -> None:
+        one = self.instances[index]
+        between, self._between[index] = self._between[index], []
+        for happen in between:
+            happen()
+        inbox, self._inboxes[index] = self._inboxes[index], []
+        if inbox:
+            for _, offered in inbox:
+                if offered is not None and one.connector is not None:
+                    one.connector.expect(offered)
+            one.submit([spec for spec, _ in inbox], self._env.now)
+
+    # Between instances
+
+    def _offer(self, connector: SimulatedConnector) -> None:
+        offers, connector.offers = connector.offers, []
+        for offered in offers:
+            flight = self._dispatch.waits_for(offered.transfer)
+            assert flight is not None, "nobody is aborted in a simulation"
+            self._dispatch.go_on(flight)
+            spec = flight.asked._replace(transfer=offered.transfer, kv_role="kv_consumer")
+            self._send(flight.instance, spec, offered)
+
+    def _move(self, receiver: int, pull: Pull) -> Events:
+        env, link, sender = self._env, self._link, pull.offered.instance
+        with self._ports[sender].request() as port:
+            yield port
+            began = env.now
+            yield env.timeout(link.latency + pull.num_bytes / link.bytes_per_second if link else 0.0)
+        came = Came(pull.num_bytes, link.name if link else "simulated", began, env.now)
+        self._moved_bytes += pull.num_bytes
+
+        def arrived() -> None:
+            self.instances[receiver].arrive(pull.seq_id, came, env.now)
+            self._let_go(pull)
+
+        self._between[receiver].append(arrived)
+        self._wake(receiver)
+
+    def _let_go(self, pull: Pull) -> None:
+        """The sender of what is received, or is not wanted, may free it."""
+        held, sender = pull.offered, pull.offered.instance
+
+        def sent() -> None:
+            self.instances[sender].sent(held.seq_id, pull.wanted, pull.num_bytes, self._env.now)
+
+        self._between[sender].append(sent)
+        self._wake(sender)
+
+    def _instance(
+        self, index: int, roles: Sequence[InstanceRole], facts: ModelFacts, resolved: Resolved, keep_log: bool
+    ) -> SimulatedInstance:
+        role, name = roles[index], f"{roles[index]}-{roles[:index].count(roles[index])}"
+        if self._is_alone:
+            place, connector = ALONE, None
+        else:
+            num_blocks = sum(group.num_blocks for group in resolved.groups)
+            swap_blocks = resolved.swap_space * len(resolved.groups)
+            place = Place(index * num_blocks, index * swap_blocks, index, len(roles))
+            connector = SimulatedConnector(
+                index, lambda pull: self._begin_move(index, pull), lambda pull: self._let_go(pull)
+            )
+
+        return SimulatedInstance(
+            name,
+            role,
+            facts,
+            resolved,
+            self._costs(role),
+            self._tokens,
+            place=place,
+            records=(lambda record: self._take(index, record)) if keep_log or not self._is_alone else None,
+            connector=connector,
+        )
+
+    def _begin_move(self, receiver: int, pull: Pull) -> None:
+        self._env.process(self._move(receiver, pull))
+
+    def _take(self, index: int, record: StepRecord) -> None:
+        if self._one_log is not None:
+            self._one_log.take(index, record, None)
+            self._dispatch.note(index, record)
+        elif self.log is not None:
+            self.log.append(record, None)
+
+
+def _header(facts: ModelFacts, resolved: Resolved, block_groups: Sequence[BlockGroup], simulated: Simulated) -> Header:
+    return Header(
+        generator=f"kvtheater {__version__}",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        model=facts,
+        tokenizer=TokenizerFacts(name="", vocab_size=facts.vocab_size, eos_token_ids=[]),
+        engine=resolved.config.as_map(),
+        kv_bytes_per_token=sum(group.kv_bytes_per_token for group in block_groups),
+        machine=Machine(device="none", processor="", num_threads=0, versions={}),
+        block_groups=list(block_groups),
+        simulated=simulated,
+    )
