@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from bisect import bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
@@ -87,3 +88,18 @@ class Linear(NamedTuple):
 def knots_up_to(most: int) -> list[int]:
     """1, 2, 4, ... to the first power of two that is not under `most`."""
     return [1 << power for power in range(max(1, math.ceil(math.log2(max(2, most)))) + 1)]
+
+
+class Jittered:
+    """A cost as it varies: each step takes what `cost` says, times one of `ratios`, drawn anew."""
+
+    def __init__(self, cost: StepCost, ratios: Sequence[float], seed: int = 0) -> None:
+        self._cost, self._ratios = cost, list(ratios)
+        self._draw = random.Random(seed)
+
+    @property
+    def source(self) -> str:
+        return self._cost.source
+
+    def seconds(self, shape: StepShape) -> float:
+        return self._cost.seconds(shape) * self._draw.choice(self._ratios)

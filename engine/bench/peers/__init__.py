@@ -12,6 +12,7 @@ PEERS = {
     "transformers-static": "transformers_generate:StaticCachePeer",
     "transformers-no-cache": "transformers_generate:NoCachePeer",
     "transformers-continuous": "transformers_continuous:ContinuousBatchingPeer",
+    "simulation": "simulation:SimulationPeer",
     "onnxruntime-genai": "onnxruntime_genai:OnnxRuntimeGenaiPeer",
 }
 
