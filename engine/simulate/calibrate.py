@@ -50,9 +50,11 @@ def timed_steps(records: Iterable[StepRecord]) -> list[Timed]:
     found = list[Timed]()
     unfinished = 0
     before: float | None = None  # when the record before ended, if there was work then
+    after_idle = False
     for record in records:
         if record.kind == "step" and record.batch and before is not None:
-            found.append(Timed(_shape(record.batch), record.timing.at - before))
+            found.append(Timed(_shape(record.batch, after_idle), record.timing.at - before))
+        after_idle = not unfinished
         for op in record.ops:
             unfinished += isinstance(op, Submit)
             unfinished -= isinstance(op, Finish)
@@ -77,19 +79,20 @@ def calibrate(steps: Sequence[Timed], source: str) -> Calibration:
     scale[scale == 0] = 1.0
     found, _ = nnls(rows / scale / seconds[:, None], np.ones(len(steps)))
     found = found / scale
-    each_seq, each_key, each_pair = found[len(knots) :].tolist()
-    cost = Linear(knots, np.cumsum(found[: len(knots)]).tolist(), each_seq, each_key, each_pair, source)
+    each_seq, each_key, each_pair, idle = found[len(knots) :].tolist()
+    cost = Linear(knots, np.cumsum(found[: len(knots)]).tolist(), each_seq, each_key, each_pair, source, idle)
     ratios = [step.seconds / cost.seconds(step.shape) for step in steps]
     return Calibration(cost, len(steps), ratios)
 
 
-def _shape(batch: Sequence[BatchEntry]) -> StepShape:
+def _shape(batch: Sequence[BatchEntry], after_idle: bool) -> StepShape:
     counts = [(entry.start, len(entry.token_ids)) for entry in batch]
     return StepShape(
         sum(count for _, count in counts),
         len(batch),
         sum(start + count for start, count in counts),
         sum(attended_keys(start, count, None) for start, count in counts if count > 1),
+        after_idle,
     )
 
 

@@ -19,9 +19,10 @@ class StepShape(NamedTuple):
     num_seqs: int
     num_keys: int  # distinct keys that its sequences see, over all
     num_pairs: int  # of a query and a key that it sees, over sequences that compute several tokens
+    after_idle: bool = False  # nothing was done before it: processor and caches have turned to other things
 
 
-def shape_of(scheduled: Sequence[ScheduledSequence]) -> StepShape:
+def shape_of(scheduled: Sequence[ScheduledSequence], after_idle: bool = False) -> StepShape:
     """Of a step, of layers that see all keys."""
     num_tokens = num_keys = num_pairs = 0
     for _, start, count in scheduled:
@@ -29,7 +30,7 @@ def shape_of(scheduled: Sequence[ScheduledSequence]) -> StepShape:
         num_keys += start + count
         if count > 1:
             num_pairs += attended_keys(start, count, None)
-    return StepShape(num_tokens, len(scheduled), num_keys, num_pairs)
+    return StepShape(num_tokens, len(scheduled), num_keys, num_pairs, after_idle)
 
 
 class StepCost(Protocol):
@@ -58,6 +59,7 @@ class Linear(NamedTuple):
         seq_seconds                   more for each sequence
         key_seconds                   for each key that is read
         pair_seconds                  for each query and key of a prefill
+        idle_seconds                  more for a step before which nothing was done
     """
 
     token_knots: list[int]
@@ -66,6 +68,7 @@ class Linear(NamedTuple):
     key_seconds: float
     pair_seconds: float
     source: str
+    idle_seconds: float = 0.0
 
     def seconds(self, shape: StepShape) -> float:
         return (
@@ -73,6 +76,7 @@ class Linear(NamedTuple):
             + self.seq_seconds * shape.num_seqs
             + self.key_seconds * shape.num_keys
             + self.pair_seconds * shape.num_pairs
+            + self.idle_seconds * shape.after_idle
         )
 
     def of_tokens(self, num_tokens: int) -> float:

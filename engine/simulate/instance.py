@@ -153,13 +153,16 @@ class SimulatedInstance:
             kv_role=spec.kv_role,
         )
 
-    def begin_step(self) -> float:
-        """Schedule, as the step begins; the seconds that it takes. Call `end_step` then."""
+    def begin_step(self, after_idle: bool = False) -> float:
+        """Schedule, as the step begins; the seconds that it takes. Call `end_step` then.
+
+        `after_idle`: nothing was done until the requests came that it begins with.
+        """
         self._scheduled = self.scheduler.schedule()
         if self._records is not None:
             self._batch = [_entry(*item) for item in self._scheduled]
         self.cache.take_moves()  # no tensor is there to be moved
-        return self._cost.seconds(shape_of(self._scheduled))
+        return self._cost.seconds(shape_of(self._scheduled, after_idle))
 
     def end_step(self, at: float, took: float = 0.0) -> list[Running]:
         """What follows from the step, at its end. `took`: seconds, for the record. Those that got a token."""

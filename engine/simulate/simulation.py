@@ -241,13 +241,16 @@ class Simulation:
     def _serve(self, index: int) -> Events:
         """An instance: between two steps it takes in what has come, and where there is nothing to do it waits."""
         env, one = self._env, self.instances[index]
+        was_idle = True
         while True:
             self._take_in(index)
             if not one.scheduler.can_step:
+                was_idle = True
                 idle = self._idle[index] = env.event()
                 yield idle
                 continue
-            seconds = one.begin_step()
+            seconds = one.begin_step(was_idle)
+            was_idle = False
             if seconds:
                 yield env.timeout(seconds)
             self._busy[index] += seconds

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import msgspec
 
+from engine.bench.drive import run_engine
 from engine.bench.measurement import EngineWork, Measurement, RequestTimes
 from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError
@@ -16,14 +17,13 @@ from engine.bench.workload import Ask, Random, requests_of
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
-from engine.request_spec import RequestSpec
-from engine.simulate.calibrate import Calibration, calibrate, timed_steps
+from engine.simulate.calibrate import Calibration, Timed, calibrate, timed_steps
 from engine.simulate.cost import Jittered
 from engine.simulate.simulation import Simulation
+from engine.trace.records import StepRecord
 
-# bursts of prompts of all lengths, and batches of all sizes: what a run may meet
-CALIBRATION = Random(num_requests=96, prompt_tokens=(8, 200), output_tokens=(8, 96))
-SEED = 20_240_601  # not that of any scenario
+RATES = (6.0, 24.0, None)  # requests a second, None: all at once; so that idle and full steps are among them
+SEED = 7_001  # not that of any scenario
 
 
 class SimulationPeer(Peer):
@@ -66,18 +66,20 @@ class SimulationPeer(Peer):
 
 
 def measured(model: LoadedModel, config: EngineConfig) -> Calibration:
-    """Step times of this machine: those of a run that is made now."""
-    asks = requests_of(CALIBRATION, model.facts.vocab_size, SEED)
-    with Engine(model, config) as engine:
+    """Step times of this machine: those of runs that are made now, of the kind that will be reckoned."""
+    records = list[StepRecord]()
+
+    def listen(engine: Engine) -> None:
         assert engine.log is not None
-        for _ in range(2):  # the first warms up
-            first = len(engine.log)
-            for number, ask in enumerate(asks):
-                sampling = SamplingParams(max_tokens=ask.output_tokens, ignore_eos=True)
-                engine.add_requests([RequestSpec(ask.prompt, sampling, cache_salt=f"{first}/{number}")])
-                if number % 3 == 0:
-                    engine.step()
-            while engine.has_unfinished():
-                engine.step()
-        records = [engine.log.record(i) for i in range(first, len(engine.log))]
-    return calibrate(timed_steps(records), "step times of this machine")
+        records.clear()
+        engine.log.subscribe(records.append)
+
+    steps = list[Timed]()
+    greedy = SamplingParams(ignore_eos=True)
+    for number, rate in enumerate((None, *RATES)):
+        requests = Random(num_requests=48, prompt_tokens=(8, 200), output_tokens=(8, 96), rate=rate)
+        asks = requests_of(requests, model.facts.vocab_size, SEED + number)
+        run_engine(model, config, asks, greedy, observer="log", on_engine=listen)
+        if number:  # the first warms up
+            steps += timed_steps(records)
+    return calibrate(steps, "step times of this machine")

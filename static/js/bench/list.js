@@ -15,7 +15,7 @@ const GROUPS = {
   scheduling: ["arrivals", "chunked-prefill", "preemption"],
   instances: ["kv-disaggregated", "kv-long-prompt", "kv-routing", "early-rejection"],
   compute: ["prefill-saturation", "decode-batch", "step-parts", "gpu-decode"],
-  method: ["runner-noise", "observation", "guard"],
+  method: ["runner-noise", "observation", "simulated-runs", "guard"],
 };
 
 /**

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,13 +19,7 @@ from engine.trace.check import check
 from engine.trace.events import Op
 from engine.trace.log import TraceReader
 from tests.unit.engine.runs import tiny_llama
-
-
-class Ask(NamedTuple):
-    prompt: list[int]
-    output_tokens: int
-    at: float = 0.0
-    after: int | None = None
+from tests.unit.simulate.asks import Ask
 
 
 class Said:
@@ -164,7 +158,7 @@ def test_one_server_with_equal_times_is_m_d_1(utilisation: float) -> None:
     means = []
     for seed in range(20):
         draw = np.random.default_rng([seed, 11])
-        at = np.cumsum(draw.exponential(1 / rate, 1500))
+        at = np.cumsum(draw.exponential(1 / rate, 1200))
         asks = [Ask([300 + i % 7], 1, float(t)) for i, t in enumerate(at)]
         simulation = Simulation(tiny_llama().facts, config, Fixed(service), keep_log=False)
         requests = simulation.run(asks).requests

@@ -1,0 +1,14 @@
+"""Requests of simulated runs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Ask(NamedTuple):
+    """See `engine.simulate.simulation.Wanted`."""
+
+    prompt: list[int]
+    output_tokens: int
+    at: float = 0.0
+    after: int | None = None

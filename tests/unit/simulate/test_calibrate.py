@@ -1,0 +1,63 @@
+"""Step times are found again from a log that they made, idle gaps left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from engine.config import EngineConfig
+from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
+from engine.simulate.cost import Jittered, Linear, StepShape, knots_up_to
+from engine.simulate.simulation import Simulation
+from engine.trace.records import StepRecord
+from tests.unit.engine.runs import tiny_llama
+from tests.unit.simulate.asks import Ask
+
+TRUE = Linear([1, 16, 64], [0.002, 0.004, 0.01], 1e-4, 2e-6, 1e-7, "given", 3e-4)
+
+
+def _log_of(seed: int) -> list[StepRecord]:
+    draw = np.random.default_rng(seed)
+    at = np.cumsum(draw.exponential(0.1, 60))
+    asks = [_ask(draw, t) for t in at.tolist()]
+    config = EngineConfig(block_size=4, num_blocks=256, max_num_batched_tokens=64, enable_prefix_caching=False)
+    simulation = Simulation(tiny_llama().facts, config, TRUE)
+    simulation.run(asks)
+    assert simulation.log is not None
+    records = [simulation.log.record(i) for i in range(len(simulation.log))]
+    simulation.close()
+    return records
+
+
+def _ask(draw: np.random.Generator, at: float) -> Ask:
+    return Ask(draw.integers(0, 90, int(draw.integers(1, 40))).tolist(), int(draw.integers(2, 20)), at)
+
+
+def test_the_times_of_steps_are_found_again() -> None:
+    found = calibrate(timed_steps(_log_of(1)), "again")
+    assert found.median_error < 0.02
+    for shape in (StepShape(1, 1, 30, 0), StepShape(5, 5, 150, 0), StepShape(30, 2, 60, 400, True)):
+        assert found.cost.seconds(shape) == pytest.approx(TRUE.seconds(shape), rel=0.05)
+
+
+def test_waiting_for_requests_is_not_the_time_of_a_step() -> None:
+    longest = max(step.seconds for step in timed_steps(_log_of(2)))
+    assert longest < 0.05 < 0.3, "gaps between arrivals are 0.1 s on average"
+
+
+def test_too_few_steps_say_so() -> None:
+    with pytest.raises(CalibrationError, match="fewest"):
+        calibrate(timed_steps(_log_of(3))[:5], "few")
+
+
+def test_a_jittered_cost_keeps_the_mean_and_the_seed() -> None:
+    shape = StepShape(4, 4, 100, 0)
+    one, other = (Jittered(TRUE, [0.5, 1.0, 1.5], seed=4) for _ in range(2))
+    drawn = [one.seconds(shape) for _ in range(3000)]
+    assert drawn == [other.seconds(shape) for _ in range(3000)]
+    assert np.mean(drawn) == pytest.approx(TRUE.seconds(shape), rel=0.03)
+
+
+def test_knots_reach_what_was_seen() -> None:
+    assert knots_up_to(1) == [1, 2]
+    assert knots_up_to(100) == [1, 2, 4, 8, 16, 32, 64, 128]
