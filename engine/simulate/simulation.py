@@ -361,7 +361,7 @@ def _header(facts: ModelFacts, resolved: Resolved, block_groups: Sequence[BlockG
         tokenizer=TokenizerFacts(name="", vocab_size=facts.vocab_size, eos_token_ids=[]),
         engine=resolved.config.as_map(),
         kv_bytes_per_token=sum(group.kv_bytes_per_token for group in block_groups),
-        machine=Machine(device="none", processor="", num_threads=0, versions={}),
+        machine=Machine(device="", processor="", num_threads=0, versions={}),
         block_groups=list(block_groups),
         simulated=simulated,
     )

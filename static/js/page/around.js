@@ -8,7 +8,7 @@ import { lazy, lazyPanel } from "../kit/lazy.js";
 import { Tooltip } from "../kit/tooltip.js";
 import { moving } from "../state/moment.js";
 
-const Export = lazyPanel(() => import("../panels/export/panel.js"));
+const Export = lazyPanel(() => import("../panels/export/panel.js"), "export", []);
 const Models = lazyPanel(() => import("../panels/models/panel.js"), "models");
 const Help = lazyPanel(() => import("../panels/help/panel.js"));
 const Flights = lazy(() => import("./flights.js").then((found) => found.Flights));

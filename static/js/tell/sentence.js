@@ -193,12 +193,12 @@ export function blocksRead(log, context, layers = null) {
 }
 
 /**
- * How probable a chosen token was; a private log does not say.
+ * How probable a chosen token was; a private log does not say, nor one that no model wrote.
  *
  * @param {Log} log @param {import("../core/trace.js").Output} output
  */
 export const chance = (log, output) =>
-  log.header.engine.private === true ? "–" : probability(Math.exp(output.logprob));
+  log.header.engine.private === true || log.header.simulated ? "–" : probability(Math.exp(output.logprob));
 
 /** A probability in words: two decimals, four where that would be 0.00. @param {number} p */
 export const probability = (p) => p.toFixed(p < 0.01 ? 4 : 2);

@@ -32,6 +32,13 @@ export function Panel() {
         : html`<span>${modelFacts.value || serverModel.value ? "" : t("app.waking")}</span>`
     }</div>
     <${FaultBadge} />
+    ${
+      header?.simulated
+        ? html`<b class="fault-badge is-simulated" title=${t("header.simulated.more", header.simulated)}>◇ ${t(
+            "header.simulated",
+          )}</b>`
+        : null
+    }
     <${Connection} />
     <${RecordMark} />
     <div class="header-tools">
@@ -96,7 +103,7 @@ function Facts({ header }) {
     <span class="fact">${t("header.layers", { n: m.num_layers })}</span>
     <span class="fact"><${Term} id="gqa">${t("header.heads", { q: m.num_heads, kv: m.num_kv_heads })}<//></span>
     <span class="fact">${m.dtype}</span>
-    <span class="fact">${header.machine.device}</span>
+    ${header.machine.device && html`<span class="fact">${header.machine.device}</span>`}
     <${Compiling} />`;
 }
 
