@@ -31,7 +31,7 @@ OPERATORS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Div: operator.truediv,
     ast.Pow: operator.pow,
 }
-SYMBOL = re.compile(r"[^\W\d]\w*")
+SYMBOL = re.compile(r"[^\W\d²³][^\W²³]*")
 
 
 class Factor(Struct, frozen=True):

@@ -73,3 +73,8 @@ def test_numbers_are_written_so_that_they_can_be_read() -> None:
 def test_what_is_no_formula_is_said(formula: str, factors: list[Factor], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         derive("x", "1", formula, *factors)
+
+
+def test_a_square_is_no_part_of_the_symbols_name() -> None:
+    found = derive("area", "1", "D² + a³", Factor("D", 3, "side"), Factor("a", 2, "edge"))
+    assert (found.value, found.with_numbers()) == (17, "3² + 2³")
