@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from engine.trace.applications import TABLE
+
 
 class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A request counts towards goodput if it met both. Seconds."""
@@ -21,12 +23,8 @@ class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return ttft is not None and ttft <= self.ttft and (tpot is None or tpot <= self.tpot)
 
 
-# What applications ask for: Table 1 of the DistServe paper, of OPT-13B for chat and OPT-66B for the others.
-APPLICATIONS = {
-    "chat": SLO(ttft=0.25, tpot=0.1),
-    "code": SLO(ttft=0.125, tpot=0.2),
-    "summarising": SLO(ttft=15.0, tpot=0.15),
-}
+# What applications ask for, by name: of OPT-13B for chat and OPT-66B for the others.
+APPLICATIONS = {row.name: SLO(ttft=row.ttft, tpot=row.tpot) for row in TABLE if row.name}
 
 
 class Output(Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.trace.applications import TABLE
 from engine.trace.goodput import APPLICATIONS, SLO, Output, goodput, slo_of
 
 BAR = SLO(ttft=0.2, tpot=0.05)
@@ -43,3 +44,15 @@ def test_an_objective_is_an_application_or_two_times_in_milliseconds() -> None:
 def test_what_is_no_objective_is_said_in_a_sentence(text: str) -> None:
     with pytest.raises(ValueError, match=r"is no objective: one of chat, code, summarising, or milliseconds as in"):
         slo_of(text)
+
+
+def test_the_table_of_applications_is_the_papers() -> None:
+    """DistServe, Table 1: model, TTFT and TPOT in seconds."""
+    assert [(row.model, row.dataset, row.ttft, row.tpot) for row in TABLE] == [
+        ("OPT-13B", "ShareGPT", 0.25, 0.1),
+        ("OPT-66B", "ShareGPT", 2.5, 0.15),
+        ("OPT-175B", "ShareGPT", 4.0, 0.2),
+        ("OPT-66B", "HumanEval", 0.125, 0.2),
+        ("OPT-66B", "LongBench", 15.0, 0.15),
+    ]
+    assert list(APPLICATIONS) == ["chat", "code", "summarising"]
