@@ -1,0 +1,84 @@
+"""Decode over the number of GPUs: split (intra-op) or in stages (inter-op), as DistServe, section 3.2, tells it.
+
+A decode step of a batch reads the weights once and is bound by memory. Split over n GPUs each reads its part, so the
+step is shorter, by less and less; in n stages a token takes as long as before, and n batches are under way, one in
+each.
+
+    intra    latency T / K(n)    throughput b · K(n) / T
+    inter    latency T           throughput n · b / T
+
+K(n) is measured where it can be. Otherwise it is assumed to follow Amdahl's law (AFIPS 1967) from the speed-up of two:
+K(n) = 1 / (s + (1 − s)/n), where s = 2/K(2) − 1 is the part of the step that splitting does not shorten.
+"""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import Struct
+
+from engine.accounting.derived import Derived, Factor, derive
+
+
+class Degree(Struct, frozen=True, kw_only=True):
+    """Decode on `gpus` GPUs. Latency: seconds from a token to the next. Throughput: tokens a second of all GPUs."""
+
+    gpus: int
+    speedup: Derived
+    intra_latency: Derived
+    intra_throughput: Derived
+    inter_latency: float
+    inter_throughput: Derived
+
+
+def decode_over_degrees(step_seconds: float, batch: int, degrees: list[int], speedup_of_two: float) -> list[Degree]:
+    """What each number of GPUs gives, from the step of `batch` sequences on one.
+
+    Raises:
+        ValueError: no time, no batch, no GPU, or a speed-up outside of 1 < K ≤ 2.
+    """
+    if not (step_seconds > 0 and math.isfinite(step_seconds)):
+        raise ValueError("a decode step must take longer than 0 s")
+    if batch < 1:
+        raise ValueError(f"a batch has at least one sequence, not {batch}")
+    if min(degrees, default=1) < 1:
+        raise ValueError("decode takes at least one GPU")
+    if not 1 < speedup_of_two <= 2:
+        raise ValueError(f"two GPUs are more than 1 and at most 2 times as fast as one, not {speedup_of_two:g}")
+    return [_degree(step_seconds, batch, gpus, speedup_of_two) for gpus in degrees]
+
+
+def _degree(step_seconds: float, batch: int, gpus: int, speedup_of_two: float) -> Degree:
+    step, size = Factor("T", step_seconds, "step_time"), Factor("b", batch, "batch")
+    count = Factor("n", gpus, "gpus")
+    left = derive("unsplit_share", "1", "2 / K2 − 1", Factor("K2", speedup_of_two, "speedup_of_two"))
+    speedup = derive("speedup", "1", "1 / (s + (1 − s) / n)", left.as_factor("s"), count)
+    k = speedup.as_factor("K")
+    return Degree(
+        gpus=gpus,
+        speedup=speedup,
+        intra_latency=derive("intra_latency", "s", "T / K", step, k),
+        intra_throughput=derive("intra_throughput", "1/s", "b · K / T", size, k, step),
+        inter_latency=step_seconds,
+        inter_throughput=derive("inter_throughput", "1/s", "n · b / T", count, size, step),
+    )
+
+
+def request_rate(tokens_per_second: float, output_tokens: float) -> float:
+    """Requests a second of `output_tokens` tokens each, after the first one, which prefill gives.
+
+    Raises:
+        ValueError: a request of one token decodes nothing.
+    """
+    if not output_tokens > 1:
+        raise ValueError("the first token is prefill's: a request that decodes has at least 2 tokens")
+    return tokens_per_second / (output_tokens - 1)
+
+
+def goodput_per_gpu(prefill_rate: float, prefill_gpus: int, decode_rate: float, decode_gpus: int) -> float:
+    """Requests a second for each GPU where so many prefill and so many decode: the slower side limits.
+
+    Rates are of all GPUs of a side, each the highest at which its share of requests meets its objective (DistServe,
+    figure 1: two for prefill with 5.6 each and one for decode with 10 give 10 / 3).
+    """
+    return min(prefill_rate, decode_rate) / (prefill_gpus + decode_gpus)

@@ -1,0 +1,137 @@
+"""Time to first token of prefill as a queue, on one GPU and on several (DistServe, arXiv 2401.09670 v3, section 3.1).
+
+Requests arrive by a Poisson process of rate R and each takes one GPU D seconds to prefill. All three arrangements are
+M/D/1 queues that differ in two numbers: how long a request is under way, and how long after it the next can begin.
+
+    one      D and D
+    inter    D and D/n     n stages, one after the other (pipeline); as in the paper, equal stages and free hand-over
+    intra    D/K and D/K   every matrix split over n GPUs (tensor); K is the speed-up that is left of n
+
+The paper has n = 2 and 1 < K < 2. Its expression for stages holds for n equal ones, and K is a given number for any n.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from msgspec import Struct
+
+from engine.accounting.derived import Derived, Factor, derive
+from engine.simulate import waiting
+
+Arrangement = Literal["one", "inter", "intra"]
+ARRANGEMENTS: tuple[Arrangement, ...] = ("one", "inter", "intra")
+FORMULAS = {
+    "one": "D + R · D² / (2 · (1 − R · D))",
+    "inter": "D + R · D² / (2 · n · (n − R · D))",
+    "intra": "D / K + R · D² / (2 · K · (K − R · D))",
+}
+SYMBOLS: dict[Arrangement, str] = {"one": "RD", "inter": "RDn", "intra": "RDK"}
+
+
+class Prefill(Struct, frozen=True, kw_only=True):
+    """What is arranged: `service` is D in seconds, `speedup` K of `gpus` n."""
+
+    service: float
+    gpus: int = 2
+    speedup: float = 1.5
+
+    def checked(self) -> Prefill:
+        """Itself.
+
+        Raises:
+            ValueError: it cannot be; one sentence.
+        """
+        if not (self.service > 0 and math.isfinite(self.service)):
+            raise ValueError("a prefill must take longer than 0 s")
+        if self.gpus < 2:
+            raise ValueError(f"an arrangement of several GPUs needs at least 2, not {self.gpus}")
+        if not 1 < self.speedup <= self.gpus:
+            raise ValueError(
+                f"{self.gpus} GPUs are more than 1 and at most {self.gpus} times as fast as one, not {self.speedup:g}"
+            )
+        return self
+
+    def under_way(self, arrangement: Arrangement) -> float:
+        """Seconds from the beginning of a request's prefill to its first token."""
+        return self.service / self.speedup if arrangement == "intra" else self.service
+
+    def slot(self, arrangement: Arrangement) -> float:
+        """Seconds from the beginning of one request's prefill until the next can begin."""
+        return {"one": self.service, "inter": self.service / self.gpus, "intra": self.service / self.speedup}[
+            arrangement
+        ]
+
+    def most(self, arrangement: Arrangement) -> float:
+        """R · D must stay below it: how many GPUs' work is done in the time of one."""
+        return {"one": 1.0, "inter": float(self.gpus), "intra": self.speedup}[arrangement]
+
+    def num_gpus(self, arrangement: Arrangement) -> int:
+        """How many it takes."""
+        return 1 if arrangement == "one" else self.gpus
+
+
+def mean_ttft(prefill: Prefill, arrangement: Arrangement, rate: float) -> Derived:
+    """Seconds to the first token, on average, at `rate` requests a second.
+
+    Raises:
+        ValueError: the queue would grow without end, or the prefill cannot be.
+    """
+    prefill.checked()
+    _check_load(prefill, arrangement, rate)
+    values = {"D": prefill.service, "R": rate, "n": prefill.gpus, "K": prefill.speedup}
+    factors = [Factor(symbol, values[symbol], MEANINGS[symbol]) for symbol in SYMBOLS[arrangement]]
+    return derive(f"ttft_{arrangement}", "s", FORMULAS[arrangement], *factors)
+
+
+MEANINGS = {"D": "service_time", "R": "arrival_rate", "n": "gpus", "K": "speedup"}
+
+
+def share_within(prefill: Prefill, arrangement: Arrangement, rate: float, ttft: float) -> float:
+    """The share of requests whose first token is there within `ttft` seconds: P(wait ≤ TTFT − time under way).
+
+    Raises:
+        ValueError: as `mean_ttft`.
+    """
+    prefill.checked()
+    _check_load(prefill, arrangement, rate)
+    return waiting.share_within(rate, prefill.slot(arrangement), ttft - prefill.under_way(arrangement))
+
+
+def highest_rate(prefill: Prefill, arrangement: Arrangement, ttft: float, share: float = 0.9) -> float:
+    """Requests a second up to which `share` of them have their first token within `ttft`; 0: not even one alone.
+
+    Raises:
+        ValueError: the prefill cannot be, or the share is none.
+    """
+    left = ttft - prefill.checked().under_way(arrangement)
+    return waiting.highest_rate(prefill.slot(arrangement), left, share)
+
+
+def crossing(prefill: Prefill) -> float | None:
+    """R · D at which stages become as fast as splitting: below it splitting is, above it stages are.
+
+    The difference of the two grows with the load, so there is one. None: with K = n splitting is always faster.
+    """
+    n, k = prefill.checked().gpus, prefill.speedup
+    if k == n:
+        return None
+
+    def ahead(load: float) -> float:  # of splitting, in units of D
+        return 1 + load / (2 * n * (n - load)) - 1 / k - load / (2 * k * (k - load))
+
+    low, high = 0.0, k
+    while (middle := (low + high) / 2) not in (low, high):
+        low, high = (middle, high) if ahead(middle) > 0 else (low, middle)
+    return low
+
+
+def _check_load(prefill: Prefill, arrangement: Arrangement, rate: float) -> None:
+    if not (rate >= 0 and math.isfinite(rate)):
+        raise ValueError("a rate of requests must be 0 or more")
+    load, most = rate * prefill.service, prefill.most(arrangement)
+    if load >= most:
+        raise ValueError(
+            f"at R · D = {load:.3g} more comes in than is done: the queue grows without end unless R · D < {most:g}"
+        )
