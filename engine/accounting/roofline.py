@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
+from engine.trace.records import Work
+
 
 def matmul_flops(n: int) -> int:
     """Operations of an n × n by n × n product: n² results of n multiplies and n adds."""
@@ -29,3 +31,13 @@ def rate(work: float, seconds: Sequence[float]) -> float:
     if not seconds or min(seconds) <= 0:
         raise ValueError("a rate needs runs that took time")
     return work / median(seconds)
+
+
+def bytes_moved(work: Work | None) -> int:
+    """Bytes of weights and of K and V that a step reads and writes; 0 where nothing was counted."""
+    return work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes if work else 0
+
+
+def least_seconds(work: Work, flops_per_second: float, bytes_per_second: float) -> float:
+    """The least time of a step under two roofs: max(F / P, M / W). Computing and moving overlap at best."""
+    return max(work.flops / flops_per_second, bytes_moved(work) / bytes_per_second)

@@ -11,11 +11,12 @@ from statistics import median
 
 import numpy as np
 
+from engine.accounting.roofline import least_seconds
 from engine.bench.instances import InstancesWork
 from engine.bench.measurement import EngineWork, Measurement
 from engine.trace.events import Medium
 from engine.trace.goodput import SLO
-from engine.trace.records import InstanceRole
+from engine.trace.records import InstanceRole, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Context:
     slo: SLO | None = None
     reference: Measurement | None = None  # a run of the first baseline at the same point
     bytes_per_second: float | None = None  # what a copy reaches in this machine's memory, read and written
+    flops_per_second: float | None = None  # what a product of matrices reaches
 
 
 Formula = Callable[[Measurement, Context], float | None]
@@ -101,6 +103,34 @@ def bandwidth_share(m: Measurement, context: Context) -> float | None:
     if m.work is None or context.bytes_per_second is None:
         return None
     return share(m.work.decode_bytes / context.bytes_per_second, m.work.decode_seconds)
+
+
+def prefill_step_seconds(work: EngineWork) -> float | None:
+    """Seconds: the median step of prefill alone."""
+    return median(work.prefill_steps) if work.prefill_steps else None
+
+
+def roofline_seconds(phase: Phase) -> Formula:
+    """Seconds: the median of the least times that the steps of one phase could take under the machine's two roofs."""
+
+    def least(m: Measurement, context: Context) -> float | None:
+        works = [] if m.work is None else m.work.prefill_works if phase == "prefill" else m.work.decode_works
+        if not works or context.bytes_per_second is None or context.flops_per_second is None:
+            return None
+        return median(least_seconds(work, context.flops_per_second, context.bytes_per_second) for work in works)
+
+    return least
+
+
+def roofline_share(phase: Phase) -> Formula:
+    """The least time of a step of one phase over the time that it took, both medians: 1 is the bound itself."""
+
+    def found(m: Measurement, context: Context) -> float | None:
+        least = roofline_seconds(phase)(m, context)
+        took = m.work and (prefill_step_seconds if phase == "prefill" else decode_step_seconds)(m.work)
+        return None if least is None or not took else least / took
+
+    return found
 
 
 def decode_step_seconds(work: EngineWork) -> float | None:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from engine.accounting.roofline import bytes_moved
 from engine.bench.instances import InstancesWork
 from engine.bench.tiers import Estimates
 from engine.trace.events import (
@@ -55,10 +56,6 @@ class RequestTimes:
         return (self.tokens[-1] - self.tokens[0]) / (n - 1) if n > 1 else None
 
 
-def _bytes_moved(work: Work | None) -> int:
-    return work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes if work else 0
-
-
 class StepParts(NamedTuple):
     """Where a step's time went, seconds. `record`: what came after the sampling, the log above all."""
 
@@ -86,6 +83,9 @@ class EngineWork:
     decode_bytes: int = 0  # of these steps, as `bytes_moved`
     decode_steps: list[float] = field(default_factory=list)  # seconds each
     decode_parts: list[StepParts] = field(default_factory=list)
+    decode_works: list[Work] = field(default_factory=list)  # of these steps, as `decode_steps`
+    prefill_steps: list[float] = field(default_factory=list)  # seconds each, of steps of prefill alone
+    prefill_works: list[Work] = field(default_factory=list)
     computed_tokens: int = 0
     flops: int = 0
     bytes_moved: int = 0  # weights and KV, as `accounting.work` counts them
@@ -123,11 +123,14 @@ class EngineWork:
         if phases == {"prefill"}:
             self.prefill_tokens += tokens
             self.prefill_seconds += seconds
+            self.prefill_steps.append(seconds)
+            self.prefill_works += [record.work] if record.work else []
         elif phases == {"decode"}:
             self.decode_tokens += tokens
             self.decode_seconds += seconds
-            self.decode_bytes += _bytes_moved(record.work)
+            self.decode_bytes += bytes_moved(record.work)
             self.decode_steps.append(seconds)
+            self.decode_works += [record.work] if record.work else []
             self.decode_parts.append(
                 StepParts(timing.schedule, timing.prepare, timing.forward, timing.sample, elapsed - seconds)
             )
@@ -135,7 +138,7 @@ class EngineWork:
         if record.work is not None:
             self.flops += record.work.flops
             self.kv_read_bytes += record.work.kv_read_bytes
-            self.bytes_moved += _bytes_moved(record.work)
+            self.bytes_moved += bytes_moved(record.work)
         self.slots_held += memory.blocks_held * memory.block_size
         self.slots_wasted += memory.slots_wasted
         self.tokens_held += memory.tokens_held

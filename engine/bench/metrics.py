@@ -52,6 +52,11 @@ TABLE = [
         of_work(lambda w: f.share(w.decode_tokens, w.decode_seconds)),
     ),
     Metric("decode_step_seconds", "s", "lower", "clock", of_work(f.decode_step_seconds)),
+    Metric("decode_roofline_seconds", "s", None, "clock", f.roofline_seconds("decode")),
+    Metric("decode_roofline_share", "share", "higher", "clock", f.roofline_share("decode")),
+    Metric("prefill_step_seconds", "s", "lower", "clock", of_work(f.prefill_step_seconds)),
+    Metric("prefill_roofline_seconds", "s", None, "clock", f.roofline_seconds("prefill")),
+    Metric("prefill_roofline_share", "share", "higher", "clock", f.roofline_share("prefill")),
     Metric("bandwidth_share", "share", "higher", "clock", f.bandwidth_share),
     Metric("decode_schedule_seconds", "s", "lower", "clock", f.decode_part("schedule")),
     Metric("decode_prepare_seconds", "s", "lower", "clock", f.decode_part("prepare")),
@@ -123,5 +128,7 @@ def _titles() -> dict[str, Text]:
     return {metric.name: Text(en=en[metric.name], zh=zh[metric.name]) for metric in TABLE}
 
 
+# metrics that ask what this machine's memory and arithmetic reach
+NEED_ROOFS = {"bandwidth_share"} | {metric.name for metric in TABLE if "_roofline_" in metric.name}
 METRICS: dict[str, Metric] = {metric.name: metric for metric in TABLE}
 TITLES = _titles()

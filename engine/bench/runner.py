@@ -25,7 +25,7 @@ from engine.bench.figures import Samples, figures, same_tokens
 from engine.bench.findings import findings
 from engine.bench.formulas import Context
 from engine.bench.measurement import Measurement
-from engine.bench.metrics import METRICS
+from engine.bench.metrics import METRICS, NEED_ROOFS
 from engine.bench.models import Models, without_paths
 from engine.bench.peers import make_peer
 from engine.bench.peers.base import Peer, PeerError
@@ -38,6 +38,7 @@ from engine.engine import Engine
 from engine.machine import measure_roofs
 from engine.model.errors import ModelError
 from engine.request_spec import RequestError
+from engine.trace.records import Roofs
 
 REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one sentence each; the others go on
 
@@ -116,7 +117,7 @@ class Runner:
             for variant in scenario.variants
         ]
         self._done = 0
-        self._bandwidth: float | None = None  # bytes a second, if a metric asks
+        self._roofs: Roofs | None = None  # if a metric asks
 
     def run(self) -> Record:
         """Measure. Stopped between two rounds it returns what there is, marked as not complete.
@@ -130,8 +131,8 @@ class Runner:
         try:
             self._tell("waiting", 0, None)
             quiet = wait_until_quiet(self._quiet_seconds, self._cancelled)
-            if "bandwidth_share" in self._scenario.measure:
-                self._bandwidth = self._measured_bandwidth()  # now, while nothing else runs
+            if NEED_ROOFS.intersection(self._scenario.measure):
+                self._roofs = self._measured_roofs()  # now, while nothing else runs
             self._warm_up()
             before = cpu_times()
             finished = self._measure()
@@ -239,9 +240,9 @@ class Runner:
             self._peers[key] = why or peer
         return self._peers[key]
 
-    def _measured_bandwidth(self) -> float:
+    def _measured_roofs(self) -> Roofs:
         model = self._models.engine_model(self._lanes[0].cell.model, self._lanes[0].cell.dtype)
-        return measure_roofs(model.device, model.dtype).bytes_per_second
+        return measure_roofs(model.device, model.dtype)
 
     def _vocabulary(self, cell: Cell) -> tuple[int, Callable[[str], list[int]] | None]:
         model = self._models.engine_model(cell.model, cell.dtype)
@@ -251,7 +252,13 @@ class Runner:
 
     def _keep(self, lane: _Lane, measurement: Measurement) -> None:
         reference = self._reference(lane)
-        context = Context(self._scenario.slo, reference, self._bandwidth)
+        roofs = self._roofs
+        context = Context(
+            self._scenario.slo,
+            reference,
+            bytes_per_second=roofs.bytes_per_second if roofs else None,
+            flops_per_second=roofs.flops_per_second if roofs else None,
+        )
         for name in self._scenario.measure:
             lane.samples.setdefault(name, []).append(METRICS[name].of(measurement, context))
         if reference is not None:

@@ -277,3 +277,31 @@ def test_estimates_beside_what_was_taken() -> None:
     run.work.estimates = Estimates(loads=[1.0, 6.0, 2.0], prefills=[])
     assert value("load_over_estimate_p50", run) == 2 and value("load_over_estimate_p90", run) == pytest.approx(5.2)
     assert value("prefill_over_estimate_p50", run) is None
+
+
+def test_a_step_beside_the_least_that_the_roofs_allow() -> None:
+    """Under 100 FLOP/s and 10 B/s a step of 50 FLOP and 30 B takes at least 3 s, one of 500 and 30 at least 5 s. Both
+    decode, in 4 and 8 s: medians 4 and 6. The prefill has 900 FLOP: 9 s, and took 12.
+    """
+
+    def of(flops: int) -> Work:
+        return Work(num_tokens=1, flops=flops, weight_bytes=15, kv_read_bytes=10, kv_write_bytes=5)
+
+    decode = [entry("decode", 1)]
+    run = worked(
+        step(decode, 4.0, work=of(50)),
+        step(decode, 8.0, work=of(500)),
+        step([entry("prefill", 9)], 12.0, work=of(900)),
+        step([entry("prefill", 5), entry("decode", 1, 1)], 1.0, work=of(9000)),
+    )
+    roofs = Context(bytes_per_second=10.0, flops_per_second=100.0)
+    found = {name: metric.of(run, roofs) for name, metric in METRICS.items() if "roofline" in name}
+    assert found == {
+        "decode_roofline_seconds": 4.0,
+        "decode_roofline_share": pytest.approx(4 / 6),
+        "prefill_roofline_seconds": 9.0,
+        "prefill_roofline_share": pytest.approx(9 / 12),
+    }
+    assert METRICS["prefill_step_seconds"].of(run, roofs) == 12.0
+    assert METRICS["decode_roofline_share"].of(run, Context(bytes_per_second=10.0)) is None
+    assert METRICS["decode_roofline_share"].of(worked(), roofs) is None

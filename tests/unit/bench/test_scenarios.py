@@ -48,7 +48,8 @@ def test_there_is_a_scenario_for_each_question() -> None:
     wanted = """cache-over-length contiguous-or-paged block-size prefill-saturation decode-batch prefix-sharing
     parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
     against-transformers against-no-cache runner-noise guard step-parts kv-tiers
-    gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs"""
+    gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
+    prefill-two-axes step-time"""
     assert set(scenario_ids()) == set(wanted.split())
 
 
