@@ -1,0 +1,64 @@
+"""How far a roofline's prediction was from what steps took, where both were measured: the error a prediction carries.
+
+The roofline is a bound from below, so the error has a side: a step takes `measured / predicted` times the bound.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from msgspec import Struct
+
+from engine.bench.errors import BenchError
+from engine.bench.record import Record
+from engine.trace.records import Phase
+
+SCENARIO = "step-time"
+
+
+class StepPoint(Struct, frozen=True, kw_only=True):
+    """A measured step beside the roofline's. Seconds; `tokens`: of each prompt, the keys that decode begins with."""
+
+    variant: str
+    tokens: int
+    measured: float
+    low: float
+    high: float
+    predicted: float
+
+
+class PredictionError(Struct, frozen=True, kw_only=True):
+    """Of one phase. Times the prediction: the median step, the least and the most over all points."""
+
+    phase: Phase
+    points: list[StepPoint]
+    median: float
+    least: float  # below 1: faster than the bound, with weights in the processor's caches
+    most: float
+
+
+def prediction_error(record: Record, phase: Phase, only: str = "") -> PredictionError:
+    """Read a record of `step-time`; `only`: variants whose id ends so.
+
+    Raises:
+        BenchError: it is of another scenario, or has no such step.
+    """
+    if record.scenario.id != SCENARIO:
+        raise BenchError(f"the error of a prediction is read from a record of {SCENARIO}, not of {record.scenario.id}")
+    measured, predicted = f"{phase}_step_seconds", f"{phase}_roofline_seconds"
+    points = [
+        StepPoint(
+            variant=point.variant,
+            tokens=int(point.at),
+            measured=point.figures[measured].median,
+            low=point.figures[measured].low,
+            high=point.figures[measured].high,
+            predicted=point.figures[predicted].median,
+        )
+        for point in record.points
+        if {measured, predicted} <= point.figures.keys() and point.variant.endswith(only)
+    ]
+    if not points:
+        raise BenchError(f"the record of {SCENARIO} has no step of {phase}")
+    times = [point.measured / point.predicted for point in points]
+    return PredictionError(phase=phase, points=points, median=median(times), least=min(times), most=max(times))

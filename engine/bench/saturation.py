@@ -1,0 +1,95 @@
+"""How many tokens fill a prefill step, read from measured rates on two axes: prompts in a step, and tokens of each.
+
+A step of b prompts of L tokens is taken to need
+
+    seconds = a + c · b · L + q · b · L²        a: weights and overhead; c: per token; q: attention, per query and key
+
+fitted to all measured points at once, each with the same relative weight (non-negative least squares), so that a
+single noisy point moves nothing much. The rate b · L / seconds of prompts of L tokens then rises with b towards
+1 / (c + q · L), and reaches a share s of it at
+
+    L_m = b · L = a · s / ((1 − s) · (c + q · L))
+
+tokens. (DistServe, arXiv 2401.09670 v3, section 3.1, calls the length beyond which prefill is compute-bound L_m.)
+"""
+
+from __future__ import annotations
+
+import re
+from statistics import median
+
+import numpy as np
+from msgspec import Struct
+from scipy.optimize import nnls  # type: ignore[import-untyped]
+
+from engine.bench.errors import BenchError
+from engine.bench.record import Record
+
+SCENARIO = "prefill-two-axes"
+VARIANT = re.compile(r"batch-(\d+)$")
+METRIC = "prefill_tokens_per_second"
+
+
+class RatePoint(Struct, frozen=True, kw_only=True):
+    """A measured rate; `fitted`: what the three terms give. Tokens a second."""
+
+    batch: int
+    tokens: int  # of each prompt
+    rate: float
+    low: float
+    high: float
+    fitted: float
+
+
+class Saturation(Struct, frozen=True, kw_only=True):
+    """The fit, how far it is off, and how many tokens of a step fill it at each length of a prompt."""
+
+    step_seconds: float  # a
+    token_seconds: float  # c
+    pair_seconds: float  # q
+    share: float
+    tokens: dict[int, float]  # length of a prompt -> L_m
+    points: list[RatePoint]
+    median_error: float  # |fitted / measured − 1|
+    worst_error: float
+
+
+def saturation(record: Record, share: float = 0.9) -> Saturation:
+    """Read a record of `prefill-two-axes`.
+
+    Raises:
+        BenchError: it is of another scenario, or fewer than three points were measured.
+    """
+    if record.scenario.id != SCENARIO:
+        raise BenchError(f"saturation is read from a record of {SCENARIO}, not of {record.scenario.id}")
+    measured = [
+        (int(found[1]), int(point.at), point.figures[METRIC])
+        for point in record.points
+        if (found := VARIANT.match(point.variant)) and METRIC in point.figures
+    ]
+    if len(measured) < 3:
+        raise BenchError(f"the record of {SCENARIO} has {len(measured)} points, and the fit has three terms")
+    batch = np.array([b for b, _, _ in measured], dtype=float)
+    length = np.array([n for _, n, _ in measured], dtype=float)
+    seconds = batch * length / np.array([figure.median for _, _, figure in measured])
+    terms = np.stack([np.ones_like(batch), batch * length, batch * length**2], axis=1)
+    scale = np.linalg.norm(terms / seconds[:, None], axis=0)  # the terms differ by orders of magnitude
+    solved, _ = nnls(terms / seconds[:, None] / scale, np.ones_like(seconds))
+    a, c, q = (solved / scale).tolist()
+    fitted = batch * length / (terms @ np.array([a, c, q]))
+    points = [
+        RatePoint(batch=b, tokens=n, rate=figure.median, low=figure.low, high=figure.high, fitted=float(rate))
+        for (b, n, figure), rate in zip(measured, fitted, strict=True)
+    ]
+    errors = [abs(point.fitted / point.rate - 1) for point in points]
+    lengths = sorted({n for _, n, _ in measured})
+    return Saturation(
+        step_seconds=a,
+        token_seconds=c,
+        pair_seconds=q,
+        share=share,
+        tokens={n: a * share / ((1 - share) * (c + q * n)) for n in lengths if c + q * n > 0},
+        points=points,
+        median_error=median(errors),
+        worst_error=max(errors),
+    )
