@@ -20,7 +20,7 @@ from statistics import median
 
 import numpy as np
 from msgspec import Struct
-from scipy.optimize import nnls  # type: ignore[import-untyped]
+from scipy.optimize import nnls
 
 from engine.bench.errors import BenchError
 from engine.bench.record import Record

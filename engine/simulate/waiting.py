@@ -12,7 +12,7 @@ from itertools import accumulate
 
 EXACT = 64  # numbers of customers that are computed one by one; beyond, each is the same part of the one before
 TAPS = 40  # a Poisson variable of mean < 1 exceeds 40 with a probability below 1e-49
-LONGEST_SEARCH = 200  # halvings: past the last bit of a float
+SEARCH = 40  # halvings of what a rate can be: to a trillionth of it
 
 
 def mean_wait(rate: float, service: float) -> float:
@@ -59,10 +59,8 @@ def highest_rate(service: float, seconds: float, share: float) -> float:
     if seconds < 0:
         return 0.0
     low, high = 0.0, 1 / service
-    for _ in range(LONGEST_SEARCH):
+    for _ in range(SEARCH):
         middle = (low + high) / 2
-        if middle in (low, high):
-            break
         low, high = (middle, high) if share_within(middle, service, seconds) >= share else (low, middle)
     return low
 

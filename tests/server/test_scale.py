@@ -1,0 +1,145 @@
+"""What the page /scale asks for: queues and rooflines, computed by the server, and what cannot be in a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from msgspec.structs import replace
+from werkzeug.datastructures import MultiDict
+
+from app.errors import AppError
+from app.scale_queues import answer as queues
+from app.scale_roofline import HERE
+from app.scale_roofline import answer as roofline
+from engine.accounting.roofline_steps import Roof
+from engine.bench.record import Figure, Point, write_record
+from engine.bench.scenario import find_scenario
+from tests.server.fake import FACTS
+from tests.unit.bench.small import record
+
+ROOF = Roof(flops_per_second=2e9, bytes_per_second=1e9, source="the fake machine's")
+
+
+def refused(of: Any, **asked: str) -> str:
+    with pytest.raises(AppError) as found:
+        of(MultiDict(asked))
+    return found.value.message
+
+
+def test_queues_over_http(server):
+    """K = 1.5 on two GPUs, D = 0.5 s, R = 1: R · D = 0.5 is below the crossing at 0.936, so splitting is faster."""
+    found = requests.get(f"{server.url}/api/scale/queues?service=0.5&rate=1&speedup=1.5&gpus=2").json()
+    means = {line["arrangement"]: line["ttft"]["value"] for line in found["lines"]}
+    assert means == pytest.approx({"one": 0.75, "inter": 0.5 + 0.25 / 6, "intra": 0.5 / 1.5 + 0.25 / 3})
+    assert found["crossing"]["load"] == pytest.approx(0.9361, abs=5e-5)
+    assert found["crossing"]["rate"] == pytest.approx(2 * found["crossing"]["load"])
+    for line in found["lines"]:
+        ends = line["curve"][0]["seconds"], line["curve"][-1]["load"]
+        assert ends == pytest.approx((0.5 / 1.5 if line["arrangement"] == "intra" else 0.5, 0.99 * line["most_load"]))
+    assert [row["application"]["model"] for row in found["applications"]][:2] == ["OPT-13B", "OPT-66B"]
+
+
+def test_an_application_is_served_as_fast_as_its_slower_side():
+    """Decode on one GPU: 128 / 0.05 tokens a second, 63 a request. A step of 0.15 s misses 0.1 s unless split."""
+    rows = queues(MultiDict({"service": "0.1", "step": "0.05"}))["applications"]
+    one = rows[0]["served"][0]
+    assert one["decode"] == pytest.approx(128 / 0.05 / 63) and 0 < one["prefill"] < 10
+    assert one["per_gpu"] == pytest.approx(min(one["prefill"], one["decode"]) / 2)
+    slow = queues(MultiDict({"service": "0.1", "step": "0.15", "decode_speedup": "1.8"}))["applications"][0]["served"]
+    assert [served["decode"] > 0 for served in slow] == [False, False, True]
+    assert [served["per_gpu"] > 0 for served in slow] == [False, False, True]
+
+
+def test_a_rate_beyond_one_gpu_leaves_the_others():
+    lines = queues(MultiDict({"service": "0.5", "rate": "2.4"}))["lines"]
+    assert [line["ttft"] is not None for line in lines] == [False, True, True]
+    assert "grows without end unless R · D < 1" in lines[0]["refused"] and len(lines[0]["curve"]) > 50
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"rate": "fast"}, "rate is a number, not 'fast'"),
+        ({"rate": "nan"}, "rate lies from 0 to"),
+        ({"service": "0"}, "service lies from"),
+        ({"gpus": "2.5"}, "gpus is a whole number"),
+        ({"gpus": "1"}, "gpus lies from 2 to 64"),
+        ({"gpus": "2", "speedup": "3"}, "at most 2 times as fast"),
+        ({"speedup": "1"}, "more than 1"),
+        ({"share": "1"}, "share lies from"),
+        ({"output_tokens": "1"}, "output_tokens lies from 2"),
+    ],
+)
+def test_what_no_queue_can_be_is_a_sentence(asked: dict[str, str], says: str) -> None:
+    assert says in refused(queues, **asked)
+
+
+def test_rooflines_over_http_stand_under_the_measured_roofs(server):
+    found = requests.get(f"{server.url}/api/scale/roofline?contexts=4,64&batches=1,8").json()
+    assert (found["model"], found["is_here"], found["ridge"]["value"], found["roof"]["source"]) == (
+        "fake",
+        True,
+        2,
+        HERE,
+    )
+    assert [(line["context"], len(line["points"])) for line in found["decode"]] == [(4, 2), (64, 2)]
+    one, eight = found["decode"][0]["points"]
+    assert (one["bound"], eight["bound"]) == ("bandwidth", "compute")
+    assert one["flops_per_second"] == pytest.approx(one["intensity"] * 1e9) and eight["flops_per_second"] == 2e9
+    wrong = requests.get(f"{server.url}/api/scale/roofline?batches=0")
+    assert wrong.status_code == 400 and "batches lies from 1" in wrong.json()["error"]["message"]
+
+
+def test_a_crossing_and_the_formula_with_its_numbers(tmp_path: Path) -> None:
+    facts = replace(FACTS, num_params=100_000)
+    found = roofline(facts, ROOF, True, tmp_path, MultiDict({"contexts": "1,1000", "batch": "3", "context": "5"}))
+    near, far = found["decode"]
+    batches = [line["crossing"].batch for line in (near, far)]
+    assert None not in batches and batches == sorted(set(batches), key=lambda batch: batch or 0)  # longer: more
+    exact = far["crossing"].exact
+    assert exact is not None and exact.with_numbers().startswith("2 · ")
+    chosen = found["chosen"]["decode"]
+    assert (chosen["step"]["batch"], chosen["step"]["context"]) == (3, 5)
+    assert chosen["seconds"].formula == "max(F / P, M / W)" and chosen["seconds"].value == chosen["step"]["seconds"]
+
+
+def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_shown(tmp_path: Path) -> None:
+    """Bandwidth and bounds need no error; a time does. It is there as soon as a record of step-time is."""
+    asked: MultiDict[str, str] = MultiDict()
+    before = roofline(FACTS, ROOF, False, tmp_path, asked)
+    assert before["errors"] == {"prefill": None, "decode": None} and before["saturation"] is None
+    assert {p["seconds"] for line in before["decode"] + before["prefill"] for p in line["points"]} == {None}
+    assert before["chosen"]["decode"]["seconds"] is None and before["chosen"]["decode"]["intensity"].value > 0
+
+    def figure(value: float) -> Figure:
+        return Figure(median=value, low=value, high=value, samples=[value])
+
+    figures = {f"{phase}_{name}_seconds": figure(took) for phase in ("decode", "prefill") for name, took in
+               (("step", 3.0), ("roofline", 2.0))}  # fmt: skip
+    kept = record({"none": {"seconds": [1.0]}})
+    kept = replace(kept, scenario=find_scenario("step-time"), points=[Point(at=32, variant="batch-1", figures=figures)])
+    write_record(kept, tmp_path / "step-time.json")
+    after = roofline(FACTS, ROOF, False, tmp_path, asked)
+    error = after["errors"]["decode"]
+    assert error is not None and (error.median, error.least, error.most) == (1.5, 1.5, 1.5)
+    assert all(point["seconds"] for line in after["decode"] for point in line["points"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"context": "5000"}, "context lies from 1 to 1024"),
+        ({"contexts": ",".join(["1"] * 13)}, "at most 12 values"),
+        ({"batch": "4096", "context": "1024"}, "more than one step holds"),
+    ],
+)
+def test_what_no_step_can_be_is_a_sentence(tmp_path: Path, asked: dict[str, str], says: str) -> None:
+    assert says in refused(lambda given: roofline(FACTS, ROOF, True, tmp_path, given), **asked)
+
+
+def test_roofs_of_nothing_are_refused(server):
+    wrong = requests.get(f"{server.url}/api/scale/roofline?flops=1e12")
+    assert wrong.status_code == 422 and "more than 0 bytes a second" in wrong.json()["error"]["message"]
