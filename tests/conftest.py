@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from tests.preloaded import PreloadedPopen
+
 # Without a GPU, Triton's interpreter runs the kernels. It must know before anything, torch included, imports triton.
 if shutil.which("nvidia-smi") is None:
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -110,7 +112,7 @@ def live_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of `kvtheater serve` on a free port, stopped at the end of the session."""
     data = tmp_path_factory.mktemp("data")
     options = ["--enforce-eager", "--port", "0", "--max-theaters", "96", "--data-dir", str(data)]
-    process = subprocess.Popen(
+    process = PreloadedPopen(
         [sys.executable, "-m", "app", "serve", *options],
         cwd=ROOT,
         stdout=subprocess.PIPE,

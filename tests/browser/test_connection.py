@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 import time
 import urllib.request
@@ -19,6 +18,7 @@ from tests.browser.driving import num_records, prefill, shows, step, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import GOLDEN
 from tests.browser.settling import resized, theater_of
+from tests.preloaded import PreloadedPopen
 
 OpenPage = Callable[..., Page]
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -137,7 +137,7 @@ class Mortal:
         self.start()
 
     def start(self) -> None:
-        self.process = subprocess.Popen([sys.executable, "-c", SERVE, str(self.port)], cwd=ROOT)
+        self.process = PreloadedPopen([sys.executable, "-c", SERVE, str(self.port)], cwd=ROOT)
         end = time.monotonic() + 60
         while True:
             try:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+
+from tests.preloaded import run_preloaded
 
 ROOT = Path(__file__).parents[2]
 POEM = "春江潮水连海平，海上明月共潮生。"
@@ -23,10 +24,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("onefile")
     trace, page = folder / "run.kvtrace", folder / "run.html"
     command = [sys.executable, "-m", "app"]
-    subprocess.run(
-        [*command, "generate", POEM, "--max-tokens", "40", "--record", trace], cwd=ROOT, check=True, timeout=180
-    )
-    subprocess.run([*command, "export", trace, "-o", page], cwd=ROOT, check=True, timeout=60)
+    run_preloaded([*command, "generate", POEM, "--max-tokens", "40", "--record", str(trace)])
+    run_preloaded([*command, "export", str(trace), "-o", str(page)], seconds=60)
     return page
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from playwright.sync_api import expect
 from tests.browser.driving import POEM, SENT, SHOWN, OpenPage, add, prefill, rests, shows, step, tokens, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import address, comes_to, still, theater_of
+from tests.preloaded import run_preloaded
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -307,7 +307,7 @@ def test_a_prompt_of_several_lines_stays_on_the_one_line_of_the_stage(open_page:
 def test_a_dropped_recording_of_the_command_line_is_replayed(open_page: OpenPage, tmp_path: Path) -> None:
     file = tmp_path / "run.kvtrace"
     command = [sys.executable, "-m", "app", "generate", "--record", str(file), "--max-tokens", "4", "--block-size", "4"]
-    subprocess.run([*command, "--num-blocks", "48", POEM], cwd=ROOT, check=True, capture_output=True, timeout=120)
+    run_preloaded([*command, "--num-blocks", "48", POEM])
     page = open_page("/?max_tokens=4")
     prefill(page)
     step(page, 3)

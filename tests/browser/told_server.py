@@ -6,13 +6,14 @@ import subprocess
 import sys
 
 from tests.conftest import ROOT
+from tests.preloaded import PreloadedPopen
 
 
 class ToldServer:
     """Runs `program`, which prints its port and then reads words, a line each."""
 
     def __init__(self, program: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = PreloadedPopen(
             [sys.executable, "-c", program], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self.process.stdout is not None

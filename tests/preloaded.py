@@ -1,0 +1,175 @@
+"""Processes that have their imports already, forked from one that has done nothing else: `PreloadedPopen`.
+
+It is `subprocess.Popen` for `[sys.executable, "-m", module, ...]` and `[sys.executable, "-c", program, ...]`. What it
+starts has its own id, pipes, environment, exit status and `__main__`, as any process, and is a child of this one; only
+the seconds in which torch and transformers are imported were spent before. Any other command is started as ever. Not
+for a test of what is imported when, nor for one of variables that an import reads.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import fcntl
+import gc
+import importlib
+import json
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+PYTHON = sys.executable
+ROOT = Path(__file__).resolve().parent.parent
+IMPORTS = ("app.cli", "app.server", "app.live_engine", "engine.cluster.worker", "tests.server.fake")
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+ABOVE = 200  # where file descriptors are out of the way of those that they become
+MOST_FDS = 32
+
+
+class Zygote:
+    """The process that is forked; it ends with this one. May be used from any thread."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                [PYTHON, "-m", "tests.preloaded", str(theirs.fileno())],
+                cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+        self._answers = self._ours.makefile("r")
+        self._lock = threading.Lock()
+        self._prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def fork(self, asked: dict[str, Any], fds: list[int]) -> int:
+        """The id of the new process. Its parent ends at once, and while that happens this one takes in orphans."""
+        words = json.dumps(asked).encode()
+        with self._lock:
+            self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+            try:
+                self._ours.sendall(len(words).to_bytes(8, "little") + words)
+                socket.send_fds(self._ours, [b"."], fds)
+                return int(self._answers.readline())
+            finally:
+                self._prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+    def close(self) -> None:
+        self._ours.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class PreloadedPopen(subprocess.Popen[Any]):
+    """As `subprocess.Popen`; the first one waits until there is a process to fork."""
+
+    _zygote: Zygote | None = None
+
+    def _execute_child(self, args: Any, *more: Any) -> None:  # type: ignore[override]
+        """What `subprocess.Popen` does to start a process, in all Pythons from 3.11 on with these arguments."""
+        _, preexec, _, pass_fds, cwd, env, _, _, shell, *pipes = more[:15]
+        new_session, process_group = more[-2:]
+        if args[0] != PYTHON or args[1] not in ("-m", "-c") or shell or preexec is not None:
+            super()._execute_child(args, *more)  # type: ignore[misc]
+            return
+        if PreloadedPopen._zygote is None:
+            PreloadedPopen._zygote = Zygote()
+            atexit.register(PreloadedPopen._zygote.close)
+        asked = {
+            "words": [str(word) for word in args[1:]],
+            "cwd": os.fspath(cwd or os.getcwd()),
+            "env": dict(os.environ if env is None else env),
+            "fds": [0, 1, 2, *pass_fds],
+            "new_session": bool(new_session),
+            "process_group": process_group,
+        }
+        given = [pipes[index] if pipes[index] != -1 else fd for fd, index in enumerate((0, 3, 5))]
+        try:
+            self.pid = PreloadedPopen._zygote.fork(asked, [*given, *pass_fds])
+            self._child_created = True
+        finally:
+            self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def run_preloaded(command: list[str], seconds: float = 180.0) -> None:
+    """A command that must end well, in the root of the repository."""
+    with PreloadedPopen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        said, _ = process.communicate(timeout=seconds)
+    assert process.returncode == 0, said
+
+
+def _wait_to_become(line: socket.socket) -> dict[str, Any]:
+    """Forks a process for each message; returns in the process that is to be what the message asks for."""
+    while True:
+        head = line.recv(8, socket.MSG_WAITALL)
+        if not head:
+            os._exit(0)
+        asked: dict[str, Any] = json.loads(line.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL))
+        _, fds, _, _ = socket.recv_fds(line, 1, MOST_FDS)
+        reads, writes = os.pipe()
+        between = os.fork()
+        if between == 0:
+            pid = os.fork()
+            if pid == 0:
+                os.close(reads)
+                os.close(writes)
+                line.close()
+                _take_over(fds, asked)
+                return asked
+            os.write(writes, b"%d\n" % pid)
+            os._exit(0)
+        os.waitpid(between, 0)  # from here on it is a child of who asked
+        line.sendall(os.read(reads, 32))
+        for fd in (*fds, reads, writes):
+            os.close(fd)
+
+
+def _take_over(fds: list[int], asked: dict[str, Any]) -> None:
+    if asked["new_session"]:
+        os.setsid()
+    elif asked["process_group"] != -1:
+        os.setpgid(0, asked["process_group"])
+    apart = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, ABOVE) for fd in fds]
+    for fd in fds:
+        os.close(fd)
+    for fd, becomes in zip(apart, asked["fds"], strict=True):
+        os.dup2(fd, becomes)
+        os.close(fd)
+    os.environ.clear()
+    os.environ.update(asked["env"])
+    os.chdir(asked["cwd"])
+    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    for name, fd in (("stdout", 1), ("stderr", 2)):
+        setattr(sys, name, open(fd, "w", encoding="utf-8", closefd=False, errors="backslashreplace"))  # noqa: SIM115
+        getattr(sys, name).reconfigure(line_buffering=name == "stderr", write_through=unbuffered)
+
+
+def _be(asked: dict[str, Any]) -> None:
+    """The program, as Python itself would run it."""
+    kind, what, *rest = asked["words"]
+    sys.path[0] = asked["cwd"] if kind == "-m" else ""
+    sys.argv = [kind, *rest]
+    if kind == "-m":
+        runpy._run_module_as_main(what)  # type: ignore[attr-defined]
+    else:
+        program = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(what, "<string>", "exec"), program.__dict__)
+
+
+def _main() -> dict[str, Any]:
+    for name in IMPORTS:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # or the first collection would copy every page that the processes share
+    asked = _wait_to_become(socket.socket(fileno=int(sys.argv[1])))
+    atexit.register(gc.unfreeze)  # or extension modules take at the end for leaked what was only kept
+    return asked
+
+
+if __name__ == "__main__":
+    _be(_main())
