@@ -37,7 +37,7 @@ JOIN = "/j/"
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
 GUEST_FOLDERS = ("/static/", "/vendor/", "/words/")
 FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # asked with the token in the address, they answer at once
-PAGES = frozenset({"/", "/bench"})  # a link on another site may lead here
+PAGES = frozenset({"/", "/bench", "/scale"})  # a link on another site may lead here
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING
 import flask
 from flask import Flask, Response
 
-from app import api, api_models, assets, bench_page, events, pages, routing, scale_queues, scale_roofline, words
+from app import (
+    api,
+    api_models,
+    assets,
+    bench_page,
+    events,
+    pages,
+    routing,
+    scale_page,
+    scale_queues,
+    scale_roofline,
+    words,
+)
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.classroom import exports
@@ -103,6 +115,7 @@ def create_app(
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(scale_queues.blueprint())
     app.register_blueprint(scale_roofline.blueprint(theaters, models))
+    app.register_blueprint(scale_page.blueprint())
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
     answering = ApiTheaters(theaters, models, settings, settings.api, transport.hub) if settings.api else None

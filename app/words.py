@@ -26,6 +26,8 @@ from engine.options.table import table_of
 from engine.options.words import option_texts
 from engine.trace import telling
 
+APART = ("scale",)  # folders of pages whose words come with them alone
+
 
 class Here(NamedTuple):
     """Words need nothing of the server's."""
@@ -39,6 +41,11 @@ def of_language(here: Here, request: Request, language: str) -> Response:
 def of_bench(here: Here, request: Request, language: str) -> Response:
     """The same for the benchmark page."""
     return _answer(bench_words_of, request, language)
+
+
+def of_scale(here: Here, request: Request, language: str) -> Response:
+    """The same for the page /scale."""
+    return _answer(scale_words_of, request, language)
 
 
 def of_telling(here: Here, request: Request, language: str) -> Response:
@@ -59,6 +66,7 @@ def _answer(words: Callable[[str], dict[str, Any]], request: Request, language: 
 ROUTES = [
     Route("GET", "/words/<language>.json", of_language),
     Route("GET", "/words/bench/<language>.json", of_bench),
+    Route("GET", "/words/scale/<language>.json", of_scale),
     Route("GET", "/words/telling/<language>.json", of_telling),
 ]
 
@@ -83,6 +91,13 @@ def words_of(language: str) -> dict[str, Any]:
     room = _content(static_dir() / f"js/bench/words.{language}.json")
     own = room.keys() | gain_texts(language).keys() | long_texts(language).keys()
     return {**found, "texts": {key: text for key, text in found["texts"].items() if key not in own}}
+
+
+def scale_words_of(language: str) -> dict[str, Any]:
+    """As `words_of`, with what only the page /scale says."""
+    found = words_of(language)
+    rooms = _rooms("words", language, "scale")
+    return {**found, "texts": _together({"the page": found["texts"], **rooms})}
 
 
 def file_words_of(language: str) -> dict[str, Any]:
@@ -123,9 +138,13 @@ def _of_options(language: str) -> dict[str, str]:
     return {key: text for key, text in option_texts(language).items() if key not in bare}
 
 
-def _rooms(kind: str, language: str) -> dict[str, dict[str, str]]:
-    """Each room's words of a kind, `words` or `late`, by the file's name."""
-    found = sorted((static_dir() / "js").rglob(f"{kind}.{language}.json"))
+def _rooms(kind: str, language: str, page: str | None = None) -> dict[str, dict[str, str]]:
+    """Each room's words of a kind, `words` or `late`, by the file's name; `page`: of the rooms of a page whose words no
+    other page fetches, else of all other rooms.
+    """
+    folder = static_dir() / "js"
+    every = sorted(folder.rglob(f"{kind}.{language}.json"))
+    found = [path for path in every if (top if (top := path.relative_to(folder).parts[0]) in APART else None) == page]
     return {
         f"{path.parent.name}/{path.name}": {key: _joined(text) for key, text in _content(path).items()}
         for path in found

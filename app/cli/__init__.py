@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from app import __version__
-from app.cli import bench, export, generate, info, lesson, replay, serve, trace, worker
+from app.cli import bench, export, generate, info, lesson, replay, serve, size, trace, worker
 from app.cli.options import Parser, UserError
 from app.cli.terminal import say
 
@@ -44,6 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
             "  kvtheater replay run.kvtrace --open      a recorded run in the page, without a model\n"
             "  kvtheater generate '床前明月光，'         text on standard output\n"
             "  kvtheater info                           model facts and KV bytes per token\n"
+            "  kvtheater size gpt-3                     what a model costs, and which GPU holds it\n"
             "  kvtheater trace show run.kvtrace         what a recorded run did\n"
             "  kvtheater export run.kvtrace             the run as one HTML file, for readers without a server\n"
             "  kvtheater lesson list                    what can be learned\n"
@@ -53,6 +54,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kvtheater {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (serve, worker, replay, generate, info, trace, export, lesson, bench):
+    for command in (serve, worker, replay, generate, info, size, trace, export, lesson, bench):
         command.add_parser(commands)
     return parser

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.lessons.figures import Found, figure
 from app.lessons.scene import Scene, Undecided
+from engine.accounting.size import KvShape, kv_token
 from engine.trace.records import Work
 
 
@@ -52,7 +53,8 @@ def share_of_fp16(scene: Scene) -> Found:
 @figure
 def kv(scene: Scene, layers: int, kv_heads: int, head_dim: int, element_bytes: int, tokens: int) -> Found:
     """2 · layers · KV heads · D · bytes of a number · tokens."""
-    return Found(2 * layers * kv_heads * head_dim * element_bytes * tokens)
+    shape = KvShape(layers, kv_heads, head_dim, head_dim)
+    return Found(kv_token(shape, element_bytes).value * tokens)
 
 
 @figure

@@ -17,7 +17,7 @@ from app.metrics.tally import Histogram
 
 # A path is counted as itself, or as its folder, or as "none", so that nobody can make series by asking.
 API = ("/v1/models", "/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize", "/detokenize")
-PATHS = frozenset({*API, "/", "/bench"})
+PATHS = frozenset({*API, "/", "/bench", "/scale"})
 FOLDERS = ("/v1/", "/api/", "/static/", "/vendor/", "/words/", "/socket.io/", "/j/")
 UNCOUNTED = frozenset({"/metrics", "/health", "/ping", "/version"})  # what watches a server, as in vLLM
 METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"})

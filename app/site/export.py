@@ -42,7 +42,7 @@ LESSONS = "lessons"
 OPENING = "opening-"  # and its language: what an opening's recording is called
 FUTURES = "futures.json"
 PICTURE = "preview.png"  # below static/: 1200 × 630, for previews of links
-_SERVER_ONLY = ("bench", "lessons", "recordings", "socket.io-client")  # or under runs/
+_SERVER_ONLY = ("bench", "scale", "lessons", "recordings", "socket.io-client")  # or under runs/
 _SOCKETS = re.compile(r'\s*<script src="/static/vendor/socket\.io[^>]*></script>')
 _MARK = '<meta name="kvtheater-site" id="kvtheater-site" content="1" />'
 _PRELOAD = re.compile(r'\s*<link rel="modulepreload"[^>]*>')

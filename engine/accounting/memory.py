@@ -39,14 +39,20 @@ def stored_bytes_per_token(facts: ModelFacts, kv_cache_dtype: str = "auto") -> i
     A vector of D numbers takes D * size bytes in a floating-point dtype, D in fp8 (e4m3), D + 2 in int8 (a float16
     scale), D / 2 + 4 in int4 (a float16 scale and a zero point).
     """
-    dtype = facts.dtype if kv_cache_dtype == "auto" else kv_cache_dtype
+    size, scales = stored_element(facts.dtype if kv_cache_dtype == "auto" else kv_cache_dtype)
+    vectors = (facts.head_dim + facts.v_head_dim) * size + 2 * scales
+    return int(facts.num_layers * facts.num_kv_heads * vectors)
 
-    def vector(width: int) -> float:
-        if dtype.startswith("fp8"):
-            return width
-        return width * bytes_per_element(dtype) + {"int8": 2, "int4": 4}.get(dtype, 0)
 
-    return int(facts.num_layers * facts.num_kv_heads * (vector(facts.head_dim) + vector(facts.v_head_dim)))
+def stored_element(dtype: str) -> tuple[float, int]:
+    """Bytes of one number as a cache of this dtype stores it, and of the scales beside each vector.
+
+    Raises:
+        ValueError: unknown dtype.
+    """
+    if dtype.startswith("fp8"):
+        return 1, 0
+    return bytes_per_element(dtype), {"int8": 2, "int4": 4}.get(dtype, 0)
 
 
 def kv_bytes(facts: ModelFacts, num_tokens: int, element_bytes: float | None = None) -> int:

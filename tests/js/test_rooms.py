@@ -23,7 +23,7 @@ FLOORS = [
     {"net", "kit"},  # the server; small views, canvas, colour, motion
     {"control"},  # what buttons and keys do
     {"runs"},  # several runs side by side
-    {"panels", "bench"},  # parts of the page, each in a folder; the benchmark page
+    {"panels", "bench", "scale"},  # parts of the page, each in a folder; the benchmark page, the page /scale
     {"page"},  # the page as a whole
     {"main", "onefile"},  # where it begins
 ]

@@ -1,0 +1,38 @@
+// What the server says to the inputs of a section, as they are now.
+
+import { useEffect, useState } from "../../vendor/preact/hooks.js";
+import { t } from "../tell/words.js";
+
+const WAIT = 80; // ms: a slider that is dragged asks when it rests
+
+/**
+ * The newest answer of `GET api/scale/<section>?...`; while another is on its way, the one before. In place of numbers
+ * `problem`: the server's one sentence on inputs that cannot be.
+ *
+ * @param {string} section
+ * @param {Record<string, unknown>} inputs those that are null are left to the server
+ * @returns {{value: any, problem: string | null}}
+ */
+export function useAnswer(section, inputs) {
+  const [now, setNow] = useState({ value: /** @type {any} */ (null), problem: /** @type {string | null} */ (null) });
+  const given = Object.entries(inputs).filter(([, value]) => value !== null && value !== "");
+  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  useEffect(() => {
+    const gone = new AbortController();
+    const ask = async () => {
+      try {
+        const answer = await fetch(`api/scale/${section}?${query}`, { signal: gone.signal });
+        const body = await answer.json();
+        setNow(answer.ok ? { value: body, problem: null } : { value: null, problem: body.error.message });
+      } catch {
+        if (!gone.signal.aborted) setNow({ value: null, problem: t("error.no_answer") });
+      }
+    };
+    const timer = setTimeout(ask, WAIT);
+    return () => {
+      clearTimeout(timer);
+      gone.abort();
+    };
+  }, [section, query]);
+  return now;
+}

@@ -1,0 +1,54 @@
+// The page /scale: a line at the top, the sections' names at the left, section after section.
+
+import { html } from "../kit/html.js";
+import { Icon } from "../kit/icon.js";
+import { LanguageSwitch } from "../kit/language_switch.js";
+import { Tooltip } from "../kit/tooltip.js";
+import { settings } from "../state/settings.js";
+import { t } from "../tell/words.js";
+import { SECTIONS } from "./sections.js";
+
+export function App() {
+  return html`<a class="skip" href="#scale-main">${t("scale.skip")}</a>
+    <${Header} />
+    <div class="scale bench">
+      <nav class="scale-list" aria-label=${t("scale.sections")}>
+        ${SECTIONS.map(({ id }) => html`<a key=${id} href=${`#${id}`}>${t(`scale.${id}`)}</a>`)}
+      </nav>
+      <main id="scale-main" tabindex="-1">
+        ${SECTIONS.map(
+          ({ id, Section }) => html`<section key=${id} id=${id} class="scale-section" aria-labelledby=${`${id}-title`}>
+            <h2 id=${`${id}-title`}>${t(`scale.${id}`)}</h2>
+            <p class="bench-lead">${t(`scale.${id}.lead`)}</p>
+            <${Section} />
+          </section>`,
+        )}
+      </main>
+    </div>
+    <${Tooltip} />`;
+}
+
+function Header() {
+  return html`<header class="header">
+    <h1 class="wordmark">
+      <a href="/"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</a>${" "}
+      <span class="bench-name">${t("scale.title")}</span>
+    </h1>
+    <div class="header-tools">
+      <a class="tool" href="/">${t("scale.to_stage")}</a>
+      <${LanguageSwitch} />
+      <${ThemeButton} />
+    </div>
+  </header>`;
+}
+
+function ThemeButton() {
+  /** @type {("auto" | "light" | "dark")[]} */
+  const order = ["auto", "light", "dark"];
+  const now = settings.theme.value;
+  const text = t("header.theme", { theme: t(`header.theme.${now}`) });
+  const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
+  return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}>
+    <${Icon} name="theme" />
+  </button>`;
+}

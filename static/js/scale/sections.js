@@ -1,0 +1,15 @@
+// The sections of the page, in their order. Each is a folder with its words and its part of the link.
+
+import { TABLE as SIZE, Section as Size } from "./sections/size/section.js";
+
+/**
+ * `id` names the folder, the anchor and the words `scale.<id>` (title) and `scale.<id>.lead`. `table`: its settings,
+ * which the link carries; their names are unlike those of other sections.
+ *
+ * @typedef {{
+ *   id: string, Section: import("../kit/html.js").Component, table: import("../state/settings.js").SettingTable
+ * }} SectionEntry
+ */
+
+/** @type {SectionEntry[]} */
+export const SECTIONS = [{ id: "size", Section: Size, table: SIZE }];
