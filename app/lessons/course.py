@@ -78,8 +78,16 @@ class Course:
         """To the next barrier. The action of the present one is carried out and shown.
 
         Raises:
-            LessonError: the lesson does not hold here.
+            LessonError: the lesson does not hold here; it stands where it stood.
         """
+        stood = self.at
+        try:
+            self._go_on()
+        except Exception:
+            self.at = stood
+            raise
+
+    def _go_on(self) -> None:
         if self.at >= 0 and (item := self.barrier):
             if isinstance(item, Do):
                 self._perform(self.at)

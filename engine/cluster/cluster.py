@@ -110,6 +110,10 @@ class Cluster:
         Raises:
             RequestError, ConfigError: why not.
         """
+        self._check(self._all_whole(specs))
+
+    def _check(self, specs: Sequence[RequestSpec]) -> None:
+        """Of specs with ids: an instance would give ids that it counts for itself, which another may have given."""
         taken = set(self._flights)
         for spec in specs:
             if spec.request_id in taken:
@@ -158,8 +162,8 @@ class Cluster:
         return [flight.request_id for flight in flights]
 
     def _send_new(self, specs: Sequence[RequestSpec]) -> list[Flight]:
-        specs = [self._made_whole(spec, self._num_requests + index) for index, spec in enumerate(specs)]
-        self.check(specs)
+        specs = self._all_whole(specs)
+        self._check(specs)
         flights = [Flight(spec) for spec in specs]
         self.dispatch.add(flights)
         self._num_requests += len(flights)
@@ -263,6 +267,9 @@ class Cluster:
                 ending.callback(one.close)
 
     # The life of a request
+
+    def _all_whole(self, specs: Sequence[RequestSpec]) -> list[RequestSpec]:
+        return [self._made_whole(spec, self._num_requests + index) for index, spec in enumerate(specs)]
 
     def _made_whole(self, spec: RequestSpec, number: int) -> RequestSpec:
         """With an id, token ids and a seed: what an instance would find out for itself, each another thing."""

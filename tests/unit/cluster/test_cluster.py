@@ -204,6 +204,17 @@ def test_a_request_is_not_queued_before_itself() -> None:
     assert {s.request_id: s.instance for s in state.sequences.values()} == {f"request-{i}": i % 3 for i in range(4)}
 
 
+def test_what_is_checked_gets_ids_that_nobody_has() -> None:
+    """Each of two instances has taken one request: what it counts for itself is not what the cluster counts."""
+    cluster = cluster_of(tiny_llama(), PLAIN, Shape(mixed=2))
+    cluster.submit([ask(PROMPTS[0]), ask(PROMPTS[1])])
+    cluster.step()
+    cluster.check([ask(PROMPTS[2])])
+    assert [one.request_id for one in cluster.submit([ask(PROMPTS[2])])] == ["request-2"]
+    run(cluster)
+    cluster.close()
+
+
 def test_all_or_none_is_taken_in() -> None:
     cluster = cluster_of(tiny_llama(), PLAIN)
     with pytest.raises(RequestError):

@@ -293,6 +293,19 @@ def test_an_answer_is_taken_once() -> None:
     stage.close()
 
 
+def test_a_lesson_that_does_not_hold_stands_where_it_stood() -> None:
+    """Nobody ever preempts here, so the question cannot be asked: its sentence each time, and no other mistake."""
+    lesson = parse_lesson(BAD + "do: prefill\nask: victim\ndo: step", Path("x.md"))
+    stage = on_stage(lesson)
+    course = Course(lesson, "en", stage)
+    course.go_on()
+    for _ in range(2):
+        with pytest.raises(LessonError, match="ask: victim"):
+            course.go_on()
+        told(course, 0)
+    stage.close()
+
+
 def test_the_same_kinds_are_asked_before_and_after() -> None:
     kinds = {
         lesson.kind: [item.rule for item in lesson.items if isinstance(item, Ask)]
