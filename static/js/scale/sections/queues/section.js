@@ -1,0 +1,167 @@
+// Queues: one GPU, several in stages, several that split, over the rate of requests; what each serves in time.
+
+import { html } from "../../../kit/html.js";
+import { grouped, t } from "../../../tell/words.js";
+import { useAnswer } from "../../answer.js";
+import { inputs, number } from "../../inputs.js";
+import { ScaleNumber, valueText } from "../../number.js";
+import { Curves } from "./curves.js";
+
+/**
+ * What the server is asked, by the name that the link has for it: the slider's ends and step.
+ * @type {Record<string, {asks: string, least: number, most: number, step: number, initial: number}>}
+ */
+const SLIDERS = {
+  q_rate: { asks: "rate", least: 0, most: 20, step: 0.1, initial: 2 },
+  q_service: { asks: "service", least: 0.01, most: 2, step: 0.01, initial: 0.25 },
+  q_gpus: { asks: "gpus", least: 2, most: 16, step: 1, initial: 2 },
+  q_speedup: { asks: "speedup", least: 1.05, most: 16, step: 0.05, initial: 1.5 },
+  q_step: { asks: "step", least: 0.005, most: 0.5, step: 0.005, initial: 0.05 },
+  q_batch: { asks: "batch", least: 1, most: 512, step: 1, initial: 128 },
+  q_decode_speedup: { asks: "decode_speedup", least: 1.05, most: 2, step: 0.05, initial: 1.7 },
+  q_output_tokens: { asks: "output_tokens", least: 2, most: 2000, step: 1, initial: 64 },
+};
+
+/** @type {import("../../../state/settings.js").SettingTable} */
+export const TABLE = Object.fromEntries(
+  Object.entries(SLIDERS).map(([id, { initial }]) => [id, { type: number, initial, place: true }]),
+);
+
+const values = inputs(TABLE);
+
+/**
+ * @typedef {import("../../number.js").Derived} Derived
+ * @typedef {"one" | "inter" | "intra"} Arrangement
+ * @typedef {{load: number, rate: number, seconds: number}} CurvePoint
+ * @typedef {{
+ *   arrangement: Arrangement, gpus: number, most_load: number, ttft: Derived | null, refused: string,
+ *   curve: CurvePoint[]
+ * }} Line
+ * @typedef {{
+ *   gpus: number, speedup: Derived, intra_latency: Derived, intra_throughput: Derived, inter_latency: number,
+ *   inter_throughput: Derived
+ * }} Degree
+ * @typedef {{arrangement: Arrangement, gpus: number, prefill: number, decode: number, per_gpu: number}} Served
+ * @typedef {{application: {id: string, model: string, ttft: number, tpot: number}, served: Served[]}} Row
+ * @typedef {{
+ *   asked: Record<string, number>, lines: Line[], crossing: {load: number, rate: number} | null, decode: Degree[],
+ *   applications: Row[], source: string
+ * }} Answer
+ */
+
+export function Section() {
+  const asked = Object.fromEntries(Object.entries(SLIDERS).map(([id, { asks }]) => [asks, values[id].value]));
+  /** @type {{value: Answer | null, problem: string | null}} */
+  const { value, problem } = useAnswer("queues", asked);
+  return html`<div class="scale-controls">
+      ${Object.keys(SLIDERS).map((id) => html`<${Slider} key=${id} id=${id} />`)}
+    </div>
+    ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
+    ${value ? html`<${Found} answer=${value} />` : null}`;
+}
+
+/** @param {{answer: Answer}} props */
+function Found({ answer }) {
+  const { crossing, lines } = answer;
+  return html`<${Curves} answer=${answer} />
+    <p id="scale-crossing">
+      ${
+        crossing
+          ? t("scale.queues.crossing", { load: number4(crossing.load), rate: number4(crossing.rate) })
+          : t("scale.queues.no_crossing")
+      }
+    </p>
+    <div id="scale-ttft">
+      ${lines.map(({ arrangement, ttft, refused }) =>
+        ttft
+          ? html`<${ScaleNumber} key=${arrangement} number=${ttft} section="queues" />`
+          : html`<p key=${arrangement} class="scale-problem">${t(`scale.queues.${arrangement}`)}: ${refused}</p>`,
+      )}
+    </div>
+    <h3>${t("scale.queues.degrees")}</h3>
+    <p class="hint">${t("scale.queues.degrees.hint")}</p>
+    <${Degrees} degrees=${answer.decode} />
+    <h3>${t("scale.queues.applications")}</h3>
+    <p class="hint">${t("scale.queues.applications.hint", { share: Math.round(answer.asked.share * 100) })}</p>
+    <${Applications} rows=${answer.applications} />
+    <p class="hint">${t("scale.queues.source", { source: answer.source })}</p>`;
+}
+
+/** @param {{id: string}} props */
+function Slider({ id }) {
+  const { least, most, step } = SLIDERS[id];
+  const change = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) => {
+    if (event.currentTarget.value !== "") values[id].value = Number(event.currentTarget.value);
+  };
+  const title = t(`scale.queues.${id}`);
+  const now = values[id].value;
+  return html`<label>
+    ${title}
+    <input id=${`scale-${id}`} type="range" min=${least} max=${most} step=${step} value=${now} onInput=${change} />
+    <input type="number" min=${least} step="any" value=${now} aria-label=${title} onChange=${change} />
+  </label>`;
+}
+
+/** @param {{degrees: Degree[]}} props */
+function Degrees({ degrees }) {
+  const columns = ["speedup", "intra_latency", "intra_throughput", "inter_latency", "inter_throughput"];
+  const cell = (/** @type {number | Derived} */ held) =>
+    typeof held === "number"
+      ? html`<td>${t("scale.with_unit", { value: number4(held), unit: t("scale.unit.s") })}</td>`
+      : html`<td title=${held.formula}>${valueText(held)}</td>`;
+  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.queues.degrees")}>
+    <table class="scale-table" id="scale-degrees">
+      <thead>
+        <tr>
+          <th scope="col">${t("scale.queues.gpus")}</th>
+          ${columns.map((id) => html`<th key=${id} scope="col">${t(`scale.queues.${id}`)}</th>`)}
+        </tr>
+      </thead>
+      <tbody>
+        ${degrees.map(
+          (one) => html`<tr key=${one.gpus}>
+            <th scope="row">${one.gpus}</th>
+            ${columns.map((id) => cell(one[/** @type {keyof Degree} */ (id)]))}
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+/** @param {{rows: Row[]}} props */
+function Applications({ rows }) {
+  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.queues.applications")}>
+    <table class="scale-table" id="scale-applications">
+      <thead>
+        <tr>
+          <th scope="col">${t("scale.queues.application")}</th>
+          <th scope="col">TTFT, s</th>
+          <th scope="col">TPOT, s</th>
+          ${["one", "inter", "intra"].map((id) => html`<th key=${id} scope="col">${t(`scale.queues.${id}`)}</th>`)}
+        </tr>
+      </thead>
+      <tbody>
+        ${rows.map(
+          ({ application, served }) => html`<tr key=${application.id}>
+            <th scope="row">${t(`scale.queues.${application.id}`)}</th>
+            <td>${application.ttft}</td>
+            <td>${application.tpot}</td>
+            ${served.map(
+              (one) =>
+                html`<td
+                  key=${one.arrangement}
+                  title=${t("scale.queues.served", { prefill: number4(one.prefill), decode: number4(one.decode) })}
+                >
+                  ${one.per_gpu ? number4(one.per_gpu) : t("scale.queues.never")}
+                </td>`,
+            )}
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+/** @param {number} value */
+const number4 = (value) => grouped(Number(value.toPrecision(4)));
