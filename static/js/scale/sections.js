@@ -1,5 +1,6 @@
 // The sections of the page, in their order. Each is a folder with its words and its part of the link.
 
+import { TABLE as QUEUES, Section as Queues } from "./sections/queues/section.js";
 import { TABLE as SIZE, Section as Size } from "./sections/size/section.js";
 
 /**
@@ -12,4 +13,7 @@ import { TABLE as SIZE, Section as Size } from "./sections/size/section.js";
  */
 
 /** @type {SectionEntry[]} */
-export const SECTIONS = [{ id: "size", Section: Size, table: SIZE }];
+export const SECTIONS = [
+  { id: "size", Section: Size, table: SIZE },
+  { id: "queues", Section: Queues, table: QUEUES },
+];

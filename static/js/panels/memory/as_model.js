@@ -4,8 +4,10 @@ import { useState } from "../../../vendor/preact/hooks.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
+import { isEmbedded } from "../../state/embedded.js";
 import { factorsOf, PRESETS } from "../../state/presets.js";
 import { settings } from "../../state/settings.js";
+import { isSite } from "../../state/site.js";
 import { bytesText, grouped, t } from "../../tell/words.js";
 
 /**
@@ -48,6 +50,7 @@ export function AsModel({ tokens, perToken }) {
           dated: preset.dated,
         })}
       </p>
+      ${isSite || isEmbedded ? null : html`<p><a href="scale">${t("memory.as.scale")}</a></p>`}
     </div>
   </div>`;
 }
