@@ -52,7 +52,8 @@ export function Curves({ answer }) {
           (format) =>
             html`<button key=${format} class="link" onClick=${save(format)}>${format.toUpperCase()}</button> `,
         )}
-        <a class="link" download="kvtheater-queues.csv" href=${`data:text/csv,${encodeURIComponent(csv(answer))}`}>CSV</a>
+        <a class="link" download="kvtheater-queues.csv"
+          href=${`data:text/csv,${encodeURIComponent(csv(answer))}`}>CSV</a>
       </span>
     </figcaption>
     <div class="bench-chart chart" ref=${box} role="img" aria-label=${t("scale.queues.chart")} id="scale-queue-curves">
