@@ -238,10 +238,10 @@ class ProcessInstance(Instance):
         """Until it has said something. Others that end a turn meanwhile begin the next one."""
         until = time.monotonic() + seconds
         while True:
-            if self.has_ended:
-                self._raise_gone()
             if self._listen():
                 return
+            if self.has_ended:  # it may be what was heard
+                self._raise_gone()
             beside = {one.fileno(): one for one in self._others() if one is not self and one.is_in_turn}
             ready = wait_for_any([self.fileno(), *beside], until - time.monotonic())
             if not ready:
