@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test test-fast processors lint types browser redis bench bench-guard soak fuzz clean
+.PHONY: run test checked tested test-fast processors lint types browser redis bench bench-guard soak fuzz clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -33,13 +33,20 @@ node_modules/.installed: $(VENV)/.test package.json package-lock.json
 run: $(VENV)/.run
 	$(BIN)/kvtheater serve $(ARGS)
 
-# two workers, a file each (tests/conftest.py); ARGS="-n 0" runs in one process
+# Bytecode is kept also where a machine says otherwise: a hundred processes would compile the same modules.
+test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test node_modules/.installed browser redis
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/biome check .
+	@$(MAKE) --no-print-directory --jobs 2 checked tested
+
+checked:
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+# two workers, a file each (tests/conftest.py); ARGS="-n 0" runs in one process
+tested:
 	$(BIN)/python -m pytest --numprocesses 2 $(ARGS)
 
 # what one runs after each change: no browser, nothing compiled but the engine's own C, no other processes
