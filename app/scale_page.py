@@ -14,6 +14,7 @@ from flask import Request, Response
 from app import assets, routing
 from app.paths import static_dir
 from app.routing import Route
+from app.scale_queues import queues
 from app.scale_size import size
 
 
@@ -32,6 +33,7 @@ def page(here: Here, request: Request) -> Response:
 ROUTES = [
     Route("GET", "/scale", page),
     Route("GET", "/api/scale/size", size),
+    Route("GET", "/api/scale/queues", queues),
 ]
 
 

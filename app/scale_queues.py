@@ -5,14 +5,12 @@ Everything that the page says of it is computed here, by `engine.simulate`.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
-import flask
 from flask import Request, Response
 
-from app import routing
 from app.errors import AppError
-from app.routing import Route, json_answer
+from app.routing import json_answer
 from app.scale_asked import Asked, real, whole
 from engine.accounting.derived import Derived
 from engine.simulate.degrees import Degree, decode_over_degrees, goodput_per_gpu, request_rate
@@ -77,10 +75,6 @@ class QueuesAnswer(TypedDict):
     decode: list[Degree]
     applications: list[ApplicationRow]
     source: str
-
-
-class Here(NamedTuple):
-    """What the endpoint uses: nothing but the address."""
 
 
 def answer(asked: Asked) -> QueuesAnswer:
@@ -181,14 +175,6 @@ def _served(
     }
 
 
-def queues(here: Here, request: Request) -> Response:
+def queues(here: object, request: Request) -> Response:
     """Curves, decode over degrees and applications for the settings in the address."""
     return json_answer(answer(request.args))
-
-
-ROUTES = [Route("GET", "/queues", queues)]
-
-
-def blueprint() -> flask.Blueprint:
-    """/api/scale/queues."""
-    return routing.blueprint("scale_queues", "/api/scale", Here(), ROUTES)

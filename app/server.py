@@ -18,7 +18,6 @@ from app import (
     pages,
     routing,
     scale_page,
-    scale_queues,
     scale_roofline,
     words,
 )
@@ -113,7 +112,6 @@ def create_app(
     app.register_blueprint(pages.blueprint(settings.config, models.first))
     app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
-    app.register_blueprint(scale_queues.blueprint())
     app.register_blueprint(scale_roofline.blueprint(theaters, models))
     app.register_blueprint(scale_page.blueprint())
     app.register_blueprint(words.blueprint())

@@ -37,7 +37,7 @@ from engine.place import ALONE, Place
 from engine.request import Request
 from engine.request_spec import RequestError, RequestSpec
 from engine.resolve import resolve_for
-from engine.scheduling.scheduler import Scheduler
+from engine.scheduler_of import scheduler_of
 from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.scheduling.transfers import Came
 from engine.trace.events import Adjust, Choose, KVRole, Load, Op, SwapIn, SwapOut
@@ -137,18 +137,7 @@ class Engine:
             raise ConfigError("keys and values outside the pool go with strategy paged and an engine without a fault")
         self._connector = connector or KVConnector()
         self._connector.register_kv_caches(self._cache, self._runner.kv_caches, self._ops.append)
-        self._scheduler = Scheduler(
-            self._cache,
-            max_num_seqs=self.config.max_num_seqs,
-            max_num_batched_tokens=self.config.max_num_batched_tokens,
-            enable_chunked_prefill=self.config.enable_chunked_prefill,
-            policy=self.config.scheduling_policy,
-            recompute_all=self.config.strategy == "none",
-            reserve_all=self.config.strategy == "first_fit",
-            preemption_mode=self.config.preemption_mode,
-            emit=self._ops.append,
-            connector=connector,
-        )
+        self._scheduler = scheduler_of(self.config, self._cache, self._ops.append, connector)
         self._stage = OutputStage(model, self.config, self._scheduler, self._ops.append, place)
         self._stride = place.seq_id_stride
         self._num_requests = 0

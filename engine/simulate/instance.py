@@ -18,7 +18,7 @@ from engine.load import Load
 from engine.place import ALONE, Place
 from engine.request_spec import RequestSpec
 from engine.resolve import Resolved
-from engine.scheduling.scheduler import Scheduler
+from engine.scheduler_of import scheduler_of
 from engine.scheduling.sequence import Sequence as Running
 from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.scheduling.transfers import Came
@@ -78,18 +78,7 @@ class SimulatedInstance:
         self.block_groups = trace_groups(groups, bytes_of_groups)
         size, caching = self.config.block_size, self.config.enable_prefix_caching
         self.cache = KVCacheManager(groups, size, caching, self._ops.append, resolved.swap_space, bytes_of_groups)
-        self.scheduler = Scheduler(
-            self.cache,
-            max_num_seqs=self.config.max_num_seqs,
-            max_num_batched_tokens=self.config.max_num_batched_tokens,
-            enable_chunked_prefill=self.config.enable_chunked_prefill,
-            policy=self.config.scheduling_policy,
-            recompute_all=self.config.strategy == "none",
-            reserve_all=self.config.strategy == "first_fit",
-            preemption_mode=self.config.preemption_mode,
-            emit=self._ops.append,
-            connector=connector,
-        )
+        self.scheduler = scheduler_of(self.config, self.cache, self._ops.append, connector)
         if connector is not None:
             connector.register(self.cache, bytes_of_groups)
         seen = replace(facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])
