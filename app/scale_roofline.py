@@ -1,14 +1,13 @@
 """The section "Compute or bandwidth" of the page /scale: steps of a model under two roofs, over batch and context.
 
-The roofs are this machine's, measured, or two rates that are given. A time under given roofs is a prediction for
-hardware that is not here: it is told with the error that `step-time` measured where there is hardware, or not at all.
+The roofs are this machine's, measured, or a GPU's by its data sheet; the model is the one that runs here, or one of
+which only the figures are known.
 """
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple
 
 import flask
 from flask import Request, Response
@@ -16,67 +15,16 @@ from flask import Request, Response
 from app import routing
 from app.errors import AppError
 from app.models import Models
-from app.recordings.shelf import file_stamp
 from app.routing import Route, json_answer
-from app.scale_asked import Asked, real, whole, wholes
+from app.scale_asked import Asked
+from app.scale_steps import Choice, Subject, answer
 from app.theaters import Theaters
-from engine.accounting.derived import Derived
-from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
-from engine.bench.prediction_error import SCENARIO as STEP_TIME
-from engine.bench.prediction_error import PredictionError, prediction_error
-from engine.bench.record import RESULTS, Record, read_record
-from engine.bench.saturation import SCENARIO as TWO_AXES
-from engine.bench.saturation import Saturation, saturation
-from engine.trace.records import ModelFacts
+from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
+from engine.accounting.roofline_steps import Roof
+from engine.accounting.shape import ModelShape
+from engine.bench.record import RESULTS
 
-BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-CONTEXTS = [60, 256, 900]
-MOST_BATCH, MOST_CONTEXT = 4096, 131_072
-MOST_TOKENS = 1 << 20  # of a prefill step
-HERE = "measured here"
-
-
-class StepPoint(TypedDict):
-    """A step. `seconds` is None where no error of such a prediction was measured."""
-
-    batch: int
-    tokens: int  # computed for each sequence
-    context: int
-    intensity: float
-    flops_per_second: float  # that the roofs allow at this intensity
-    bound: Bound
-    seconds: float | None
-
-
-class DecodeLine(TypedDict):
-    """Decode over the batch, at so many keys."""
-
-    context: int
-    points: list[StepPoint]
-    crossing: Crossing
-
-
-class PrefillLine(TypedDict):
-    """Prefill over the length of prompts, so many in a step. `crossing`: the length that is compute-bound, if any."""
-
-    batch: int
-    points: list[StepPoint]
-    crossing: int | None
-
-
-class RooflineAnswer(TypedDict):
-    """/api/scale/roofline."""
-
-    model: str
-    max_position: int
-    roof: Roof
-    ridge: Derived
-    is_here: bool  # the roofs were measured on this machine
-    decode: list[DecodeLine]
-    prefill: list[PrefillLine]
-    chosen: dict[str, Any]  # decode and prefill at the batch and context asked for: intensity and seconds, derived
-    errors: dict[str, PredictionError | None]  # by phase; None: nobody has measured it yet
-    saturation: Saturation | None
+HERE = "here"
 
 
 class Here(NamedTuple):
@@ -87,113 +35,51 @@ class Here(NamedTuple):
     results: Path
 
 
-def answer(facts: ModelFacts, roof: Roof, is_here: bool, results: Path, asked: Asked) -> RooflineAnswer:
-    """All curves and figures for these settings.
+def subject(here: Here, asked: Asked) -> Subject:
+    """The model and the roofs that are asked for: those here where there are some, else the first of the lists.
 
     Raises:
-        AppError: one of them cannot be.
+        AppError: the choice is none of the lists'.
     """
-    furthest = min(MOST_CONTEXT, facts.max_position)
-    batches = wholes(asked, "batches", BATCHES, 1, MOST_BATCH)
-    contexts = wholes(asked, "contexts", [n for n in CONTEXTS if n <= furthest] or [furthest], 1, furthest)
-    batch = whole(asked, "batch", 16, 1, MOST_BATCH)
-    context = whole(asked, "context", min(256, furthest), 1, furthest)
-    if batch * context > MOST_TOKENS:
-        raise AppError("refused", f"a prefill of {batch} prompts of {context} tokens is more than one step holds here")
-    times = StepTimes(facts, roof)
-    step_time, two_axes = _published(results, STEP_TIME), _published(results, TWO_AXES)
-    errors = {phase: prediction_error(step_time, phase) if step_time else None for phase in ("prefill", "decode")}  # type: ignore[arg-type]
-    lengths = [1 << power for power in range(furthest.bit_length()) if 1 << power <= furthest]
-    prompts = [n for n in (1, 4, 16) if n * lengths[-1] <= MOST_TOKENS]
-
-    def told(step: StepTime, phase: str) -> StepPoint:
-        return {
-            "batch": step.batch,
-            "tokens": step.tokens,
-            "context": step.context,
-            "intensity": step.intensity.value,
-            "flops_per_second": min(roof.flops_per_second, step.intensity.value * roof.bytes_per_second),
-            "bound": step.bound,
-            "seconds": step.seconds.value if is_here or errors[phase] else None,
-        }
-
-    def derived(step: StepTime, phase: str) -> dict[str, Any]:
-        shown = is_here or errors[phase]
-        return {
-            "step": told(step, phase),
-            "work": step.work,
-            "intensity": step.intensity,
-            "seconds": step.seconds if shown else None,
-        }
-
-    return {
-        "model": facts.name,
-        "max_position": facts.max_position,
-        "roof": roof,
-        "ridge": roof.ridge,
-        "is_here": is_here,
-        "decode": [
-            {
-                "context": keys,
-                "points": [told(times.decode(number, keys), "decode") for number in batches],
-                "crossing": times.crossing(keys),
-            }
-            for keys in contexts
-        ],
-        "prefill": [
-            {
-                "batch": number,
-                "points": [told(times.prefill(number, tokens), "prefill") for tokens in lengths],
-                "crossing": times.prefill_crossing(number),
-            }
-            for number in prompts
-        ],
-        "chosen": {
-            "decode": derived(times.decode(batch, context), "decode"),
-            "prefill": derived(times.prefill(batch, context), "prefill"),
-        },
-        "errors": errors,
-        "saturation": saturation(two_axes) if two_axes else None,
-    }
+    live = here.models.first.facts if here.models.is_live else None
+    presets = [preset for preset in model_presets() if preset.is_counted]
+    models = [_choice(preset) for preset in presets]
+    gpus = [_choice(preset) for preset in gpu_presets()]
+    if live:
+        models.insert(0, {"id": HERE, "name": live.name, "source": HERE})
+        gpus.insert(0, {"id": HERE, "name": HERE, "source": HERE})
+    model = _chosen(asked, "model", models)
+    gpu = _chosen(asked, "gpu", gpus)
+    shape: ModelShape | None = live if model == HERE else next(one for one in presets if one.id == model)
+    assert shape is not None
+    if gpu == HERE:
+        found = here.theaters.measured(here.models.first.model)
+        assert found.roofs is not None
+        roof = Roof(
+            flops_per_second=found.roofs.flops_per_second, bytes_per_second=found.roofs.bytes_per_second, source=HERE
+        )
+        return Subject(shape, roof, found.processor if model == HERE else None, models, gpus)
+    card = next(one for one in gpu_presets() if one.id == gpu)
+    roof = Roof(flops_per_second=card.fp16_flops_per_second, bytes_per_second=card.bytes_per_second, source=card.source)
+    return Subject(shape, roof, None, models, gpus)
 
 
-_records: dict[Path, tuple[str, Record]] = {}
-_reading = threading.Lock()
+def _choice(preset: ModelPreset | GpuPreset) -> Choice:
+    return {"id": preset.id, "name": preset.name, "source": preset.source}
 
 
-def _published(results: Path, scenario: str) -> Record | None:
-    """The record of a scenario, read again when its file has changed; None: there is none."""
-    path = results / f"{scenario}.json"
-    if not path.is_file():
-        return None
-    stamp = file_stamp(path)
-    with _reading:
-        if path not in _records or _records[path][0] != stamp:
-            _records[path] = (stamp, read_record(path))
-        return _records[path][1]
+def _chosen(asked: Asked, name: str, choices: list[Choice]) -> str:
+    ids = [choice["id"] for choice in choices]
+    found = asked.get(name, ids[0])
+    if found not in ids:
+        raise AppError("bad_request", f"{name} {found[:40]!r} is unknown; use one of {', '.join(ids)}")
+    return found
 
 
 def roofline(here: Here, request: Request) -> Response:
-    """Steps of this server's first model for the settings in the address; `flops` and `bandwidth` together: given."""
-    facts = here.models.first.facts
-    if facts is None:
-        raise AppError("not_found", "there is no model here whose steps could be counted")
-    asked = request.args
-    is_here = not {"flops", "bandwidth"} & asked.keys()
-    if is_here:
-        if not here.models.is_live:
-            raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
-        roofs = here.theaters.measured(here.models.first.model).roofs
-        assert roofs is not None
-        roof = Roof(flops_per_second=roofs.flops_per_second, bytes_per_second=roofs.bytes_per_second, source=HERE)
-    else:
-        roof = Roof(
-            flops_per_second=real(asked, "flops", 0.0, 1.0, 1e20),
-            bytes_per_second=real(asked, "bandwidth", 0.0, 1.0, 1e18),
-            source="given",
-        )
+    """Steps of a model under the roofs of a device for the settings in the address."""
     try:
-        return json_answer(answer(facts, roof, is_here, here.results, asked))
+        return json_answer(answer(subject(here, request.args), here.results, request.args))
     except ValueError as error:
         raise AppError("refused", str(error)) from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.trace.records import ModelFacts
+from engine.accounting.shape import ModelShape
 
 BYTES_PER_ELEMENT = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8": 1, "int8": 1, "int4": 0.5}
 
@@ -19,12 +19,12 @@ def bytes_per_element(dtype: str) -> float:
         raise ValueError(f"dtype {dtype!r} is unknown; use one of {', '.join(BYTES_PER_ELEMENT)}") from None
 
 
-def kv_elements_per_token(facts: ModelFacts) -> int:
+def kv_elements_per_token(facts: ModelShape) -> int:
     """Numbers cached for one token in all layers: layers * Hkv * (D + Dv), which is 2 * layers * Hkv * D if D = Dv."""
     return facts.num_layers * facts.num_kv_heads * (facts.head_dim + facts.v_head_dim)
 
 
-def kv_bytes_per_token(facts: ModelFacts, element_bytes: float | None = None) -> int:
+def kv_bytes_per_token(facts: ModelShape, element_bytes: float | None = None) -> int:
     """Bytes of KV cache of one token in all layers; `element_bytes` None = the model's own dtype.
 
     2 (keys and values) * layers * Hkv * D * bytes per element (Kwon et al., "PagedAttention", arXiv 2309.06180, 3).
@@ -33,7 +33,7 @@ def kv_bytes_per_token(facts: ModelFacts, element_bytes: float | None = None) ->
     return int(kv_elements_per_token(facts) * size)
 
 
-def stored_bytes_per_token(facts: ModelFacts, kv_cache_dtype: str = "auto") -> int:
+def stored_bytes_per_token(facts: ModelShape, kv_cache_dtype: str = "auto") -> int:
     """Bytes of one token in a cache that stores `kv_cache_dtype`: the formula above, with a vector's scales counted.
 
     A vector of D numbers takes D * size bytes in a floating-point dtype, D in fp8 (e4m3), D + 2 in int8 (a float16
@@ -55,6 +55,6 @@ def stored_element(dtype: str) -> tuple[float, int]:
     return bytes_per_element(dtype), {"int8": 2, "int4": 4}.get(dtype, 0)
 
 
-def kv_bytes(facts: ModelFacts, num_tokens: int, element_bytes: float | None = None) -> int:
+def kv_bytes(facts: ModelShape, num_tokens: int, element_bytes: float | None = None) -> int:
     """Bytes of KV cache of `num_tokens` tokens, of one sequence or of many together."""
     return kv_bytes_per_token(facts, element_bytes) * num_tokens

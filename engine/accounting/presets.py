@@ -12,6 +12,9 @@ from msgspec import Struct
 from engine.accounting.size import KvShape, kv_token
 
 FILE = Path(__file__).with_name("models.toml")
+COUNTED = (  # what only the work of a step needs
+    "num_params", "num_active_params", "num_heads", "hidden_size", "vocab_size", "max_position", "tie_word_embeddings",
+)  # fmt: skip
 
 
 class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,6 +30,32 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     num_kv_heads: int = 0
     head_dim: int = 0
     latent_dim: int = 0  # numbers of the one vector that MLA keeps of a token in a layer
+    num_heads: int = 0  # query heads; 0: not given, and then the work of its steps cannot be counted
+    hidden_size: int = 0
+    vocab_size: int = 0
+    max_position: int = 0
+    tie_word_embeddings: bool = False
+    num_active_params: int | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether enough of it is given for a `ModelShape`: the work of its steps can be counted."""
+        return min(self.num_heads, self.num_kv_heads, self.hidden_size, self.vocab_size, self.max_position) > 0
+
+    @property
+    def dtype(self) -> str:
+        """Of the weights, as of K and V."""
+        return "float16"
+
+    @property
+    def v_head_dim(self) -> int:
+        """Values are as wide as keys in all of them."""
+        return self.head_dim
+
+    @property
+    def sliding_windows(self) -> list[int | None]:
+        """All layers see everything in all of them."""
+        return [None] * self.num_layers
 
     @property
     def kv_bytes_per_token(self) -> int:
@@ -48,7 +77,7 @@ def preset_payload() -> list[dict[str, object]]:
 
 
 def _but_params(preset: ModelPreset) -> dict[str, object]:
-    return {name: value for name, value in msgspec.to_builtins(preset).items() if name != "num_params"}
+    return {name: value for name, value in msgspec.to_builtins(preset).items() if name not in COUNTED}
 
 
 class GpuPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from engine.accounting.derived import Derived, Factor, derive
 from engine.accounting.roofline import bytes_moved, least_seconds
+from engine.accounting.shape import ModelShape
 from engine.accounting.work import StepWork, embedding_params, layer_params
-from engine.trace.records import BatchEntry, ModelFacts, Work
+from engine.trace.records import BatchEntry, Work
 
 Bound = Literal["compute", "bandwidth"]
 FURTHEST = 1 << 40  # a crossing beyond so many sequences is none that anybody reaches
@@ -80,7 +81,7 @@ class StepTimes:
 
     def __init__(
         self,
-        facts: ModelFacts,
+        facts: ModelShape,
         roof: Roof,
         weight_element_bytes: float | None = None,
         kv_bytes_per_token: int | None = None,

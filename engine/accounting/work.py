@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
-from engine.trace.records import BatchEntry, ModelFacts, Work
+from engine.accounting.shape import ModelShape
+from engine.trace.records import BatchEntry, Work
 
 
 def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
@@ -29,18 +30,18 @@ def read_keys(start: int, num_tokens: int, window: int | None) -> int:
     return start + num_tokens if window is None else min(start + num_tokens, window + num_tokens - 1)
 
 
-def embedding_params(facts: ModelFacts) -> int:
+def embedding_params(facts: ModelShape) -> int:
     """Parameters of the input embedding and the output projection: one matrix if tied, else two."""
     return facts.vocab_size * facts.hidden_size * (1 if facts.tie_word_embeddings else 2)
 
 
-def layer_params(facts: ModelFacts) -> int:
+def layer_params(facts: ModelShape) -> int:
     """Parameters that are applied to every token: all active ones but the embedding and the output projection."""
     active = facts.num_params if facts.num_active_params is None else facts.num_active_params
     return max(0, active - embedding_params(facts))
 
 
-def layer_params_read(facts: ModelFacts, num_tokens: int) -> int:
+def layer_params_read(facts: ModelShape, num_tokens: int) -> int:
     """Layer parameters read by a step: at least those of one token, at most all of a mixture of experts.
 
     Which experts a batch chose is not known here, so each token counts with experts of its own until all are counted.
@@ -60,7 +61,7 @@ class StepWork:
     """
 
     def __init__(
-        self, facts: ModelFacts, weight_element_bytes: float | None = None, kv_bytes_per_token: int | None = None
+        self, facts: ModelShape, weight_element_bytes: float | None = None, kv_bytes_per_token: int | None = None
     ) -> None:
         """Bytes of a weight and of a token's K and V in all layers; None = in the model's own dtype."""
         self._facts = facts

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from engine.bench.errors import BenchError
 from engine.bench.record import Record
+from engine.bench.scenario import Scenario
 from engine.trace.records import Phase
 
 SCENARIO = "step-time"
@@ -62,3 +63,9 @@ def prediction_error(record: Record, phase: Phase, only: str = "") -> Prediction
         raise BenchError(f"the record of {SCENARIO} has no step of {phase}")
     times = [point.measured / point.predicted for point in points]
     return PredictionError(phase=phase, points=points, median=median(times), least=min(times), most=max(times))
+
+
+def sequences_of(scenario: Scenario, variant: str) -> int:
+    """How many sequences each step of that variant has."""
+    settings = next(one.set for one in scenario.variants if one.id == variant)
+    return int(settings.get("workload.num_requests", scenario.workload["num_requests"]))  # type: ignore[call-overload]

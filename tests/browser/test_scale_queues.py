@@ -12,7 +12,7 @@ def test_a_slider_moves_the_numbers_and_stays_in_the_link(browser: Browser, live
     numbers = page.locator("#scale-ttft [data-number]")
     expect(numbers).to_have_count(3)
     expect(page.locator("#scale-crossing")).to_contain_text("0.9361")
-    expect(page.locator("#scale-queue-curves")).to_have_attribute("data-drawn", "3")
+    expect(page.locator("#scale-plot-queues")).to_have_attribute("data-drawn", "3")
     one, inter, intra = (float(numbers.nth(i).get_attribute("data-value") or 0) for i in range(3))
     assert one == 0.25 + 3 * 0.0625 / (2 * 0.25) and intra < inter < one
     page.locator("[data-number=ttft_one] summary").press("Enter")

@@ -13,14 +13,20 @@ from werkzeug.datastructures import MultiDict
 from app.errors import AppError
 from app.scale_queues import answer as queues
 from app.scale_roofline import HERE
-from app.scale_roofline import answer as roofline
-from engine.accounting.roofline_steps import Roof
+from app.scale_steps import Subject
+from app.scale_steps import answer as roofline
+from engine.accounting.roofline_steps import Roof, StepTimes
 from engine.bench.record import Figure, Point, write_record
 from engine.bench.scenario import find_scenario
+from engine.trace.records import ModelFacts
 from tests.server.fake import FACTS
 from tests.unit.bench.small import record
 
 ROOF = Roof(flops_per_second=2e9, bytes_per_second=1e9, source="the fake machine's")
+
+
+def subject(facts: ModelFacts = FACTS, processor: str | None = None) -> Subject:
+    return Subject(facts, ROOF, processor, [], [])
 
 
 def refused(of: Any, **asked: str) -> str:
@@ -95,7 +101,7 @@ def test_rooflines_over_http_stand_under_the_measured_roofs(server):
 
 def test_a_crossing_and_the_formula_with_its_numbers(tmp_path: Path) -> None:
     facts = replace(FACTS, num_params=100_000)
-    found = roofline(facts, ROOF, True, tmp_path, MultiDict({"contexts": "1,1000", "batch": "3", "context": "5"}))
+    found = roofline(subject(facts, "here"), tmp_path, MultiDict({"contexts": "1,1000", "batch": "3", "context": "5"}))
     near, far = found["decode"]
     batches = [line["crossing"].batch for line in (near, far)]
     assert None not in batches and batches == sorted(set(batches), key=lambda batch: batch or 0)  # longer: more
@@ -109,7 +115,7 @@ def test_a_crossing_and_the_formula_with_its_numbers(tmp_path: Path) -> None:
 def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_shown(tmp_path: Path) -> None:
     """Bandwidth and bounds need no error; a time does. It is there as soon as a record of step-time is."""
     asked: MultiDict[str, str] = MultiDict()
-    before = roofline(FACTS, ROOF, False, tmp_path, asked)
+    before = roofline(subject(), tmp_path, asked)
     assert before["errors"] == {"prefill": None, "decode": None} and before["saturation"] is None
     assert {p["seconds"] for line in before["decode"] + before["prefill"] for p in line["points"]} == {None}
     assert before["chosen"]["decode"]["seconds"] is None and before["chosen"]["decode"]["intensity"].value > 0
@@ -122,10 +128,17 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
     kept = record({"none": {"seconds": [1.0]}})
     kept = replace(kept, scenario=find_scenario("step-time"), points=[Point(at=32, variant="batch-1", figures=figures)])
     write_record(kept, tmp_path / "step-time.json")
-    after = roofline(FACTS, ROOF, False, tmp_path, asked)
+    after = roofline(subject(), tmp_path, asked)
     error = after["errors"]["decode"]
     assert error is not None and (error.median, error.least, error.most) == (1.5, 1.5, 1.5)
-    assert all(point["seconds"] for line in after["decode"] for point in line["points"])
+    for point in (point for line in after["decode"] for point in line["points"]):
+        assert point["seconds"] and point["expected"] == pytest.approx((1.5 * point["seconds"], 1.5 * point["seconds"]))
+    assert after["dots"] == [] and after["measured_on"] == {"step-time": kept.environment.machine.processor}
+    processor = kept.environment.machine.processor
+    dots = roofline(subject(replace(FACTS, name="bundled"), processor), tmp_path, asked)["dots"]
+    assert [(dot["phase"], dot["batch"], dot["tokens"]) for dot in dots] == [("prefill", 1, 32), ("decode", 1, 32)]
+    work = StepTimes(FACTS, ROOF).prefill(1, 32).work
+    assert dots[0]["flops_per_second"] == work.flops / 3.0  # as measured, not as predicted
 
 
 @pytest.mark.parametrize(
@@ -137,9 +150,18 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
     ],
 )
 def test_what_no_step_can_be_is_a_sentence(tmp_path: Path, asked: dict[str, str], says: str) -> None:
-    assert says in refused(lambda given: roofline(FACTS, ROOF, True, tmp_path, given), **asked)
+    assert says in refused(lambda given: roofline(subject(processor="here"), tmp_path, given), **asked)
 
 
-def test_roofs_of_nothing_are_refused(server):
-    wrong = requests.get(f"{server.url}/api/scale/roofline?flops=1e12")
-    assert wrong.status_code == 422 and "more than 0 bytes a second" in wrong.json()["error"]["message"]
+def test_what_is_not_here_is_chosen_from_lists(server):
+    address = f"{server.url}/api/scale/roofline"
+    here = requests.get(address).json()
+    assert here["models"][0] == {"id": HERE, "name": "fake", "source": HERE} and here["gpus"][0]["id"] == HERE
+    ids = [one["id"] for one in here["models"]]
+    assert "gpt-3" in ids and "deepseek-v3" not in ids  # its attention is not counted by these formulas
+    there = requests.get(f"{address}?model=llama-3.1-8b&gpu=a100-40gb&batch=64&context=4096").json()
+    assert (there["model"], there["is_here"], there["roof"]["bytes_per_second"]) == ("Llama 3.1 8B", False, 1555e9)
+    assert there["chosen"]["decode"]["step"]["bound"] == "bandwidth"
+    for wrong in ("model=deepseek-v3", "gpu=none"):
+        answer = requests.get(f"{address}?{wrong}")
+        assert answer.status_code == 400 and "is unknown; use one of here, " in answer.json()["error"]["message"]

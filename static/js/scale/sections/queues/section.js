@@ -3,6 +3,7 @@
 import { html } from "../../../kit/html.js";
 import { grouped, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
+import { Slider } from "../../controls.js";
 import { inputs, number } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { Curves } from "./curves.js";
@@ -54,7 +55,9 @@ export function Section() {
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useAnswer("queues", asked);
   return html`<div class="scale-controls">
-      ${Object.keys(SLIDERS).map((id) => html`<${Slider} key=${id} id=${id} />`)}
+      ${Object.entries(SLIDERS).map(
+        ([id, ends]) => html`<${Slider} key=${id} section="queues" id=${id} held=${values[id]} ...${ends} />`,
+      )}
     </div>
     ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
     ${value ? html`<${Found} answer=${value} />` : null}`;
@@ -85,21 +88,6 @@ function Found({ answer }) {
     <p class="hint">${t("scale.queues.applications.hint", { share: Math.round(answer.asked.share * 100) })}</p>
     <${Applications} rows=${answer.applications} />
     <p class="hint">${t("scale.queues.source", { source: answer.source })}</p>`;
-}
-
-/** @param {{id: string}} props */
-function Slider({ id }) {
-  const { least, most, step } = SLIDERS[id];
-  const change = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) => {
-    if (event.currentTarget.value !== "") values[id].value = Number(event.currentTarget.value);
-  };
-  const title = t(`scale.queues.${id}`);
-  const now = values[id].value;
-  return html`<label>
-    ${title}
-    <input id=${`scale-${id}`} type="range" min=${least} max=${most} step=${step} value=${now} onInput=${change} />
-    <input type="number" min=${least} step="any" value=${now} aria-label=${title} onChange=${change} />
-  </label>`;
 }
 
 /** @param {{degrees: Degree[]}} props */

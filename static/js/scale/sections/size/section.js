@@ -3,6 +3,7 @@
 import { html } from "../../../kit/html.js";
 import { t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
+import { Choose, Count } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 
@@ -31,10 +32,13 @@ export function Section() {
   const { value, problem } = useAnswer("size", asked);
   const plain = (/** @type {string} */ id) => ({ id, name: id });
   return html`<div class="scale-controls">
-      <${Choose} id="model" choices=${value?.models ?? [plain(asked.model)]} />
-      <${Choose} id="kv_dtype" choices=${(value?.kv_dtypes ?? [asked.kv_dtype]).map(plain)} />
-      <${Choose} id="dtype" choices=${(value?.dtypes ?? [asked.dtype]).map(plain)} />
-      ${COUNTS.map((id) => html`<${Count} key=${id} id=${id} />`)}
+      ${choice("model", value?.models ?? [plain(asked.model)])}
+      ${choice("kv_dtype", (value?.kv_dtypes ?? [asked.kv_dtype]).map(plain))}
+      ${choice("dtype", (value?.dtypes ?? [asked.dtype]).map(plain))}
+      ${COUNTS.map((id) => {
+        const least = id === "shared_prefix" ? 0 : 1;
+        return html`<${Count} key=${id} section="size" id=${id} held=${values[id]} least=${least} />`;
+      })}
     </div>
     ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
     ${
@@ -50,33 +54,14 @@ export function Section() {
     }`;
 }
 
+/**
+ * @param {string} id
+ * @param {Choice[]} choices
+ */
+const choice = (id, choices) => html`<${Choose} section="size" id=${id} held=${values[id]} choices=${choices} />`;
+
 /** @param {Derived} one */
 const numberOf = (one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" />`;
-
-/** @param {{id: string, choices: Choice[]}} props */
-function Choose({ id, choices }) {
-  const change = (/** @type {Event & {currentTarget: HTMLSelectElement}} */ event) => {
-    values[id].value = event.currentTarget.value;
-  };
-  return html`<label>
-    ${t(`scale.size.${id}`)}
-    <select id=${`scale-${id}`} value=${values[id].value} onChange=${change}>
-      ${choices.map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}
-    </select>
-  </label>`;
-}
-
-/** @param {{id: string}} props */
-function Count({ id }) {
-  const change = (/** @type {Event & {currentTarget: HTMLInputElement}} */ event) => {
-    if (event.currentTarget.value !== "") values[id].value = Number(event.currentTarget.value);
-  };
-  const least = id === "shared_prefix" ? 0 : 1;
-  return html`<label>
-    ${t(`scale.size.${id}`)}
-    <input id=${`scale-${id}`} type="number" min=${least} step="1" value=${values[id].value} onInput=${change} />
-  </label>`;
-}
 
 /** @param {{gpus: Gpu[]}} props */
 function Fits({ gpus }) {

@@ -1,0 +1,228 @@
+"""Steps of a model under two roofs as the page draws them: curves, the chosen step, measured dots, and the error.
+
+A time of a model or a machine that is not here is a prediction: it is told with the error that `step-time` measured
+where there is hardware, or not at all.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+from app.errors import AppError
+from app.recordings.shelf import file_stamp
+from app.scale_asked import Asked, whole, wholes
+from engine.accounting.derived import Derived
+from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
+from engine.accounting.shape import ModelShape
+from engine.bench.prediction_error import SCENARIO as STEP_TIME
+from engine.bench.prediction_error import PredictionError, prediction_error, sequences_of
+from engine.bench.record import Record, read_record
+from engine.bench.saturation import SCENARIO as TWO_AXES
+from engine.bench.saturation import Saturation, saturation
+from engine.trace.records import Phase
+
+BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+CONTEXTS = [60, 256, 900]
+MOST_BATCH, MOST_CONTEXT = 4096, 131_072
+MOST_TOKENS = 1 << 20  # of a prefill step
+
+
+class StepPoint(TypedDict):
+    """A step. `seconds` is None where no error of such a prediction was measured."""
+
+    batch: int
+    tokens: int  # computed for each sequence
+    context: int
+    intensity: float
+    flops_per_second: float  # that the roofs allow at this intensity
+    bound: Bound
+    seconds: float | None
+    expected: tuple[float, float] | None  # `seconds` times the least and the most that measured steps took of it
+
+
+class MeasuredStep(TypedDict):
+    """A dot of the roofline: a step of this model that ran on this machine."""
+
+    phase: Phase
+    variant: str
+    batch: int
+    tokens: int
+    intensity: float
+    flops_per_second: float
+
+
+class Choice(TypedDict):
+    """Of a list."""
+
+    id: str
+    name: str
+    source: str
+
+
+class DecodeLine(TypedDict):
+    """Decode over the batch, at so many keys."""
+
+    context: int
+    points: list[StepPoint]
+    crossing: Crossing
+
+
+class PrefillLine(TypedDict):
+    """Prefill over the length of prompts, so many in a step. `crossing`: the length that is compute-bound, if any."""
+
+    batch: int
+    points: list[StepPoint]
+    crossing: int | None
+
+
+class RooflineAnswer(TypedDict):
+    """/api/scale/roofline."""
+
+    model: str
+    max_position: int
+    models: list[Choice]  # HERE among them if there is a live model
+    gpus: list[Choice]
+    roof: Roof
+    ridge: Derived
+    is_here: bool  # this model runs on this machine, whose roofs were measured
+    decode: list[DecodeLine]
+    prefill: list[PrefillLine]
+    chosen: dict[str, Any]  # decode and prefill at the batch and context asked for: intensity and seconds, derived
+    errors: dict[Phase, PredictionError | None]  # by phase; None: nobody has measured it yet
+    dots: list[MeasuredStep]  # empty: the record is of another model or machine
+    measured_on: dict[str, str]  # by scenario: the processor of its record
+    saturation: Saturation | None
+
+
+class Subject(NamedTuple):
+    """What steps are drawn of, and under which roofs. `processor`: of this machine, if model and roofs are its own."""
+
+    shape: ModelShape
+    roof: Roof
+    processor: str | None
+    models: list[Choice]
+    gpus: list[Choice]
+
+
+def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
+    """All curves and figures for these settings.
+
+    Raises:
+        AppError: one of them cannot be.
+    """
+    shape, roof, is_here = subject.shape, subject.roof, subject.processor is not None
+    furthest = min(MOST_CONTEXT, shape.max_position)
+    batches = wholes(asked, "batches", BATCHES, 1, MOST_BATCH)
+    contexts = wholes(asked, "contexts", [n for n in CONTEXTS if n <= furthest] or [furthest], 1, furthest)
+    batch = whole(asked, "batch", 16, 1, MOST_BATCH)
+    context = whole(asked, "context", min(256, furthest), 1, furthest)
+    if batch * context > MOST_TOKENS:
+        raise AppError("refused", f"a prefill of {batch} prompts of {context} tokens is more than one step holds here")
+    times = StepTimes(shape, roof)
+    step_time, two_axes = _published(results, STEP_TIME), _published(results, TWO_AXES)
+    phases: tuple[Phase, ...] = ("prefill", "decode")
+    errors = {phase: prediction_error(step_time, phase) if step_time else None for phase in phases}
+    lengths = [1 << power for power in range(furthest.bit_length()) if 1 << power <= furthest]
+    prompts = [n for n in (1, 4, 16) if n * lengths[-1] <= MOST_TOKENS]
+
+    def told(step: StepTime, phase: Phase) -> StepPoint:
+        error, seconds = errors[phase], step.seconds.value
+        return {
+            "batch": step.batch,
+            "tokens": step.tokens,
+            "context": step.context,
+            "intensity": step.intensity.value,
+            "flops_per_second": min(roof.flops_per_second, step.intensity.value * roof.bytes_per_second),
+            "bound": step.bound,
+            "seconds": seconds if is_here or error else None,
+            "expected": (seconds * error.least, seconds * error.most) if error else None,
+        }
+
+    def derived(step: StepTime, phase: Phase) -> dict[str, Any]:
+        shown = is_here or errors[phase]
+        return {
+            "step": told(step, phase),
+            "work": step.work,
+            "intensity": step.intensity,
+            "seconds": step.seconds if shown else None,
+        }
+
+    return {
+        "model": shape.name,
+        "max_position": shape.max_position,
+        "models": subject.models,
+        "gpus": subject.gpus,
+        "roof": roof,
+        "ridge": roof.ridge,
+        "is_here": is_here,
+        "decode": [
+            {
+                "context": keys,
+                "points": [told(times.decode(number, keys), "decode") for number in batches],
+                "crossing": times.crossing(keys),
+            }
+            for keys in contexts
+        ],
+        "prefill": [
+            {
+                "batch": number,
+                "points": [told(times.prefill(number, tokens), "prefill") for tokens in lengths],
+                "crossing": times.prefill_crossing(number),
+            }
+            for number in prompts
+        ],
+        "chosen": {
+            "decode": derived(times.decode(batch, context), "decode"),
+            "prefill": derived(times.prefill(batch, context), "prefill"),
+        },
+        "errors": errors,
+        "dots": _dots(step_time, subject, times) if step_time else [],
+        "measured_on": {
+            record.scenario.id: record.environment.machine.processor for record in (step_time, two_axes) if record
+        },
+        "saturation": saturation(two_axes) if two_axes else None,
+    }
+
+
+def _dots(record: Record, subject: Subject, times: StepTimes) -> list[MeasuredStep]:
+    """Steps of the record, if they were of this model on this machine; decode as it was halfway through an answer."""
+    environment, scenario = record.environment, record.scenario
+    if environment.machine.processor != subject.processor or scenario.model != subject.shape.name:
+        return []
+    halfway = int(scenario.workload["output_tokens"]) // 2
+    found: list[MeasuredStep] = []
+    phases: tuple[Phase, ...] = ("prefill", "decode")
+    for phase in phases:
+        for point in prediction_error(record, phase).points:
+            batch = sequences_of(scenario, point.variant)
+            decodes = phase == "decode"
+            step = times.decode(batch, point.tokens + halfway) if decodes else times.prefill(batch, point.tokens)
+            found.append(
+                {
+                    "phase": phase,
+                    "variant": point.variant,
+                    "batch": batch,
+                    "tokens": point.tokens,
+                    "intensity": step.intensity.value,
+                    "flops_per_second": step.work.flops / point.measured,
+                }
+            )
+    return found
+
+
+_records: dict[Path, tuple[str, Record]] = {}
+_reading = threading.Lock()
+
+
+def _published(results: Path, scenario: str) -> Record | None:
+    """The record of a scenario, read again when its file has changed; None: there is none."""
+    path = results / f"{scenario}.json"
+    if not path.is_file():
+        return None
+    stamp = file_stamp(path)
+    with _reading:
+        if path not in _records or _records[path][0] != stamp:
+            _records[path] = (stamp, read_record(path))
+        return _records[path][1]

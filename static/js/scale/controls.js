@@ -1,0 +1,49 @@
+// What a section is asked with: choices, counts and sliders, each with the name that the section's words have for it.
+
+import { html } from "../kit/html.js";
+import { t } from "../tell/words.js";
+
+/**
+ * @typedef {import("../../vendor/signals/signals.js").Signal<any>} Held
+ * @typedef {Event & {currentTarget: HTMLInputElement | HTMLSelectElement}} Changed
+ */
+
+/** @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props */
+export function Choose({ section, id, held, choices }) {
+  const change = (/** @type {Changed} */ event) => {
+    held.value = event.currentTarget.value;
+  };
+  return html`<label>
+    ${t(`scale.${section}.${id}`)}
+    <select id=${`scale-${id}`} value=${held.value} onChange=${change}>
+      ${choices.map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}
+    </select>
+  </label>`;
+}
+
+/** @param {{section: string, id: string, held: Held, least?: number}} props */
+export function Count({ section, id, held, least = 1 }) {
+  return html`<label>
+    ${t(`scale.${section}.${id}`)}
+    <input id=${`scale-${id}`} type="number" min=${least} step="1" value=${held.value} onInput=${takes(held)} />
+  </label>`;
+}
+
+/** @param {{section: string, id: string, held: Held, least: number, most: number, step: number}} props */
+export function Slider({ section, id, held, least, most, step }) {
+  const title = t(`scale.${section}.${id}`);
+  const change = takes(held);
+  const now = held.value;
+  return html`<label>
+    ${title}
+    <input id=${`scale-${id}`} type="range" min=${least} max=${most} step=${step} value=${now} onInput=${change} />
+    <input type="number" min=${least} step="any" value=${now} aria-label=${title} onChange=${change} />
+  </label>`;
+}
+
+/** @param {Held} held */
+function takes(held) {
+  return (/** @type {Changed} */ event) => {
+    if (event.currentTarget.value !== "") held.value = Number(event.currentTarget.value);
+  };
+}

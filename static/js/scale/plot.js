@@ -1,0 +1,104 @@
+// A plot of a section: drawn by Plotly when it is here, with its picture and its numbers to take along.
+
+import { useEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+import { colours, themeVersion } from "../kit/colour.js";
+import { html } from "../kit/html.js";
+import { baseLayout, CONFIG, loadPlotly } from "../kit/plotly.js";
+import { language } from "../tell/language.js";
+
+const HEIGHT = 320;
+const PICTURE = { width: 1200, height: 720 };
+
+/**
+ * `figure`: traces and layout as Plotly has them; what all plots of the page share is added here. `rows`: the numbers,
+ * a line of names first.
+ *
+ * @param {{
+ *   id: string, title: string, figure: () => {data: object[], layout: object}, rows: () => (string | number)[][]
+ * }} props
+ */
+export function Plot({ id, title, figure, rows }) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const plot = useRef(/** @type {HTMLElement | null} */ (null));
+  const [plotly, setPlotly] = useState(/** @type {import("../kit/plotly.js").Plotly | null} */ (null));
+  const [width, setWidth] = useState(0);
+  useEffect(() => {
+    const [element, drawn] = [box.current, plot.current];
+    if (!element || !drawn) return undefined;
+    loadPlotly().then(setPlotly, () => setPlotly(null));
+    const sizes = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
+    sizes.observe(element);
+    return () => sizes.disconnect();
+  }, []);
+  useEffect(() => {
+    if (!plotly || !width || !plot.current || !box.current) return;
+    const { data, layout } = sized(figure(), width, HEIGHT);
+    plotly.react(plot.current, data, layout, CONFIG);
+    box.current.dataset.drawn = String(data.length);
+  }, [plotly, width, figure, themeVersion.value, language.value]);
+  const save = (/** @type {"png" | "svg"} */ format) => async () => {
+    const { data, layout } = sized(figure(), PICTURE.width, PICTURE.height);
+    const paper = { ...layout, paper_bgcolor: colours().surface };
+    const come = await loadPlotly();
+    await come.downloadImage({ data, layout: paper }, { ...PICTURE, format, filename: `kvtheater-${id}` });
+  };
+  const text = () =>
+    rows()
+      .map((row) => row.map(cell).join(","))
+      .join("\n");
+  return html`<figure class="bench-figure">
+    <figcaption>
+      <span>${title}</span>
+      <span>
+        ${(/** @type {("png" | "svg")[]} */ (["png", "svg"])).map(
+          (format) =>
+            html`<button key=${format} class="link" onClick=${save(format)}>${format.toUpperCase()}</button> `,
+        )}
+        <a class="link" download=${`kvtheater-${id}.csv`} href=${`data:text/csv,${encodeURIComponent(text())}`}>CSV</a>
+      </span>
+    </figcaption>
+    <div class="bench-chart chart" ref=${box} role="img" aria-label=${title} id=${`scale-plot-${id}`}>
+      <div class="chart-plot" ref=${plot}></div>
+    </div>
+  </figure>`;
+}
+
+/**
+ * A straight line across the plot at one place of an axis.
+ *
+ * @param {"x" | "y"} along the axis that the place is on
+ * @param {number} at
+ * @param {string} dash
+ */
+export function lineAt(along, at, dash) {
+  const other = along === "x" ? "y" : "x";
+  return {
+    type: "line",
+    [`${along}0`]: at,
+    [`${along}1`]: at,
+    [`${other}ref`]: "paper",
+    [`${other}0`]: 0,
+    [`${other}1`]: 1,
+    line: { color: colours()["ink-3"], width: 1, dash },
+  };
+}
+
+/**
+ * @param {{data: object[], layout: object}} figure
+ * @param {number} width
+ * @param {number} height
+ */
+function sized({ data, layout }, width, height) {
+  const shared = {
+    ...baseLayout(width, height),
+    showlegend: true,
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
+    margin: { l: 56, r: 10, t: 40, b: 44 },
+  };
+  return { data, layout: { ...shared, ...layout } };
+}
+
+/** @param {string | number} value */
+function cell(value) {
+  return typeof value === "string" && /[",\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+}

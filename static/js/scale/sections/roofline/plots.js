@@ -1,0 +1,251 @@
+// The plots of "Compute or bandwidth". All axes are logarithmic but where shares are compared.
+
+import { useCallback } from "../../../../vendor/preact/hooks.js";
+import { colours } from "../../../kit/colour.js";
+import { html } from "../../../kit/html.js";
+import { axis } from "../../../kit/plotly.js";
+import { grouped, t } from "../../../tell/words.js";
+import { lineAt, Plot } from "../../plot.js";
+
+/**
+ * @typedef {import("./section.js").Answer} Answer
+ * @typedef {import("./section.js").Phase} Phase
+ * @typedef {{answer: Answer}} Props
+ */
+
+const PHASES = /** @type {Phase[]} */ (["decode", "prefill"]);
+const COLOURS = { decode: 4, prefill: 2 }; // of the sequences' palette
+const SYMBOLS = { decode: "circle", prefill: "square" };
+
+/**
+ * What all plots here are made of.
+ *
+ * @param {string} id
+ * @param {Answer} answer
+ * @param {(answer: Answer) => {data: object[], layout: object}} figure
+ * @param {(answer: Answer) => (string | number)[][]} rows
+ */
+function plot(id, answer, figure, rows) {
+  const drawn = useCallback(() => figure(answer), [answer]);
+  const title = t(`scale.roofline.chart.${id}`);
+  return html`<${Plot} id=${`roofline-${id}`} title=${title} figure=${drawn} rows=${() => rows(answer)} />`;
+}
+
+/** @param {string} id @param {Record<string, unknown>} [more] */
+const log = (id, more = {}) => axis(t(`scale.roofline.axis.${id}`), { type: "log", ...more });
+
+/** The two roofs, steps that ran under them, and the step that is chosen. @param {Props} props */
+export function Roofs({ answer }) {
+  return plot("roofs", answer, roofs, (one) => [
+    ["phase", "batch", "tokens", "flops_per_byte", "flops_per_second"],
+    ...one.dots.map((dot) => [dot.phase, dot.batch, dot.tokens, dot.intensity, dot.flops_per_second]),
+    ...PHASES.map((phase) => {
+      const { step } = one.chosen[phase];
+      return [`${phase}, the bound`, step.batch, step.tokens, step.intensity, step.flops_per_second];
+    }),
+  ]);
+}
+
+/** @param {Answer} answer */
+function roofs({ roof, ridge, dots, chosen }) {
+  const palette = colours();
+  const all = [...dots.map(({ intensity }) => intensity), ...PHASES.map((phase) => chosen[phase].step.intensity)];
+  const ends = [Math.min(ridge.value, ...all) / 2, Math.max(ridge.value, ...all) * 4];
+  const data = [
+    {
+      type: "scatter",
+      mode: "lines",
+      name: t("scale.roofline.roofs"),
+      x: [ends[0], ridge.value, ends[1]],
+      y: [ends[0] * roof.bytes_per_second, roof.flops_per_second, roof.flops_per_second],
+      line: { color: palette["ink-2"], width: 2 },
+    },
+    ...PHASES.filter((phase) => dots.some((dot) => dot.phase === phase)).map((phase) => {
+      const own = dots.filter((dot) => dot.phase === phase);
+      return {
+        type: "scatter",
+        mode: "markers",
+        name: t(`scale.roofline.measured.${phase}`),
+        x: own.map(({ intensity }) => intensity),
+        y: own.map(({ flops_per_second: rate }) => rate),
+        marker: { color: palette.sequences[COLOURS[phase]], symbol: SYMBOLS[phase], size: 6, opacity: 0.8 },
+      };
+    }),
+    ...PHASES.map((phase) => ({
+      type: "scatter",
+      mode: "markers",
+      name: t(`scale.roofline.chosen.${phase}`),
+      x: [chosen[phase].step.intensity],
+      y: [chosen[phase].step.flops_per_second],
+      marker: {
+        color: palette.surface,
+        symbol: SYMBOLS[phase],
+        size: 12,
+        line: { color: palette.sequences[COLOURS[phase]], width: 3 },
+      },
+    })),
+  ];
+  return { data, layout: { xaxis: log("intensity"), yaxis: log("rate"), shapes: [lineAt("x", ridge.value, "dot")] } };
+}
+
+/**
+ * A family: what the roofs allow, one line for each of `lines`.
+ *
+ * @param {{name: string, points: {x: number, y: number}[]}[]} lines
+ * @param {string} x
+ * @param {Answer} answer
+ */
+function family(lines, x, { roof }) {
+  const palette = colours();
+  const data = lines.map(({ name, points }, at) => ({
+    type: "scatter",
+    mode: "lines+markers",
+    name,
+    x: points.map((point) => point.x),
+    y: points.map((point) => point.y),
+    line: { color: palette.sequences[(2 * at + 1) % 8], width: 2, dash: ["solid", "dash", "dot"][at % 3] },
+    marker: { size: 5 },
+  }));
+  const layout = { xaxis: log(x), yaxis: log("allowed"), shapes: [lineAt("y", roof.flops_per_second, "dot")] };
+  return { data, layout };
+}
+
+/** @param {import("./section.js").StepPoint[]} points */
+const rates = (points, /** @type {"batch" | "tokens"} */ over) =>
+  points.map((point) => ({ x: point[over], y: point.flops_per_second }));
+
+/** @param {Props} props */
+export function Decode({ answer }) {
+  return plot(
+    "decode",
+    answer,
+    (one) =>
+      family(
+        one.decode.map(({ context, points }) => ({
+          name: t("scale.roofline.at_context", { context: grouped(context) }),
+          points: rates(points, "batch"),
+        })),
+        "batch",
+        one,
+      ),
+    (one) => [
+      ["context", "batch", "flops_per_byte", "flops_per_second_allowed", "bound", "seconds_at_least"],
+      ...one.decode.flatMap(({ context, points }) =>
+        points.map((p) => [context, p.batch, p.intensity, p.flops_per_second, p.bound, p.seconds ?? ""]),
+      ),
+    ],
+  );
+}
+
+/** @param {Props} props */
+export function Prefill({ answer }) {
+  return plot(
+    "prefill",
+    answer,
+    (one) =>
+      family(
+        one.prefill.map(({ batch, points }) => ({
+          name: t("scale.roofline.at_batch", { batch }),
+          points: rates(points, "tokens"),
+        })),
+        "tokens",
+        one,
+      ),
+    (one) => [
+      ["prompts", "tokens", "flops_per_byte", "flops_per_second_allowed", "bound", "seconds_at_least"],
+      ...one.prefill.flatMap(({ batch, points }) =>
+        points.map((p) => [batch, p.tokens, p.intensity, p.flops_per_second, p.bound, p.seconds ?? ""]),
+      ),
+    ],
+  );
+}
+
+/** Measured steps over predicted ones, with the line on which both are equal. @param {Props} props */
+export function Measured({ answer }) {
+  return plot("measured", answer, measured, ({ errors }) => [
+    ["phase", "variant", "tokens", "predicted_seconds", "measured_seconds", "low", "high"],
+    ...PHASES.flatMap((phase) =>
+      (errors[phase]?.points ?? []).map((p) => [phase, p.variant, p.tokens, p.predicted, p.measured, p.low, p.high]),
+    ),
+  ]);
+}
+
+/** @param {Answer} answer */
+function measured({ errors }) {
+  const palette = colours();
+  const all = PHASES.flatMap((phase) => errors[phase]?.points ?? []);
+  const ends = [Math.min(...all.map(({ predicted }) => predicted)), Math.max(...all.map((one) => one.measured))];
+  const equal = {
+    type: "scatter",
+    mode: "lines",
+    name: t("scale.roofline.equal"),
+    x: ends,
+    y: ends,
+    line: { color: palette["ink-3"], width: 1, dash: "dot" },
+  };
+  const data = PHASES.filter((phase) => errors[phase]).map((phase) => {
+    const points = errors[phase]?.points ?? [];
+    return {
+      type: "scatter",
+      mode: "markers",
+      name: t(`scale.roofline.measured.${phase}`),
+      x: points.map(({ predicted }) => predicted),
+      y: points.map((one) => one.measured),
+      error_y: {
+        type: "data",
+        symmetric: false,
+        array: points.map((one) => one.high - one.measured),
+        arrayminus: points.map((one) => one.measured - one.low),
+        width: 2,
+        thickness: 1,
+      },
+      marker: { color: palette.sequences[COLOURS[phase]], symbol: SYMBOLS[phase], size: 6 },
+    };
+  });
+  return { data: [equal, ...data], layout: { xaxis: log("predicted"), yaxis: log("took") } };
+}
+
+/** Measured rates of prefill on two axes, with the fit. @param {Props} props */
+export function Saturated({ answer }) {
+  return plot("saturated", answer, saturated, ({ saturation }) => [
+    ["prompts", "tokens", "tokens_per_second", "low", "high", "fitted"],
+    ...(saturation?.points ?? []).map((p) => [p.batch, p.tokens, p.rate, p.low, p.high, p.fitted]),
+  ]);
+}
+
+/** @param {Answer} answer */
+function saturated({ saturation }) {
+  const palette = colours();
+  const points = saturation?.points ?? [];
+  const data = [...new Set(points.map(({ batch }) => batch))].flatMap((batch, at) => {
+    const own = points.filter((point) => point.batch === batch).sort((a, b) => a.tokens - b.tokens);
+    const color = palette.sequences[(at + 1) % 8];
+    const x = own.map(({ tokens }) => tokens);
+    const name = t("scale.roofline.at_batch", { batch });
+    return [
+      {
+        type: "scatter",
+        mode: "markers",
+        name,
+        legendgroup: String(batch),
+        x,
+        y: own.map(({ rate }) => rate),
+        marker: { color, size: 6 },
+      },
+      {
+        type: "scatter",
+        mode: "lines",
+        name,
+        legendgroup: String(batch),
+        showlegend: false,
+        x,
+        y: own.map(({ fitted }) => fitted),
+        line: { color, width: 1 },
+      },
+    ];
+  });
+  return {
+    data,
+    layout: { xaxis: log("tokens"), yaxis: axis(t("scale.roofline.axis.prefill_rate"), { rangemode: "tozero" }) },
+  };
+}

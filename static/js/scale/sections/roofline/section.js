@@ -1,0 +1,205 @@
+// Compute or bandwidth: what limits a step of prefill and of decode, and how far off such a prediction is.
+
+import { html } from "../../../kit/html.js";
+import { grouped, secondsText, t } from "../../../tell/words.js";
+import { useAnswer } from "../../answer.js";
+import { Choose, Slider } from "../../controls.js";
+import { inputs, name, number } from "../../inputs.js";
+import { decimalText, ScaleNumber } from "../../number.js";
+import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
+
+/** @type {import("../../../state/settings.js").SettingTable} */
+export const TABLE = {
+  r_model: { type: name, initial: "", place: true },
+  r_gpu: { type: name, initial: "", place: true },
+  r_batch: { type: number, initial: 16, place: true },
+  r_context: { type: number, initial: 256, place: true },
+};
+
+const values = inputs(TABLE);
+const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the model takes
+
+/**
+ * As `app/scale_steps.py` has it.
+ *
+ * @typedef {import("../../number.js").Derived} Derived
+ * @typedef {"prefill" | "decode"} Phase
+ * @typedef {{
+ *   batch: number, tokens: number, context: number, intensity: number, flops_per_second: number,
+ *   bound: "compute" | "bandwidth", seconds: number | null, expected: [number, number] | null
+ * }} StepPoint
+ * @typedef {{context: number, batch: number | null, limit: Derived, exact: Derived | null}} Crossing
+ * @typedef {{variant: string, tokens: number, measured: number, low: number, high: number, predicted: number}} Pair
+ * @typedef {{phase: Phase, points: Pair[], median: number, least: number, most: number}} PredictionError
+ * @typedef {{phase: Phase, variant: string, batch: number, tokens: number, intensity: number,
+ *   flops_per_second: number}} Dot
+ * @typedef {{step: StepPoint, intensity: Derived, seconds: Derived | null}} Chosen
+ * @typedef {{batch: number, tokens: number, rate: number, low: number, high: number, fitted: number}} RatePoint
+ * @typedef {{
+ *   share: number, tokens: Record<string, number>, points: RatePoint[], median_error: number, worst_error: number
+ * }} Saturation
+ * @typedef {{id: string, name: string, source: string}} Choice
+ * @typedef {{
+ *   model: string, max_position: number, models: Choice[], gpus: Choice[],
+ *   roof: {flops_per_second: number, bytes_per_second: number, source: string}, ridge: Derived, is_here: boolean,
+ *   decode: {context: number, points: StepPoint[], crossing: Crossing}[],
+ *   prefill: {batch: number, points: StepPoint[], crossing: number | null}[],
+ *   chosen: Record<Phase, Chosen>, errors: Record<Phase, PredictionError | null>, dots: Dot[],
+ *   measured_on: Record<string, string>, saturation: Saturation | null
+ * }} Answer
+ */
+
+export function Section() {
+  const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
+  /** @type {{value: Answer | null, problem: string | null}} */
+  const { value, problem } = useAnswer("roofline", asked);
+  const choice = (/** @type {string} */ id, /** @type {Choice[]} */ choices) =>
+    html`<${Choose} section="roofline" id=${id} held=${values[id]} choices=${choices.map(named)} />`;
+  return html`<div class="scale-controls">
+      ${choice("r_model", value?.models ?? [])} ${choice("r_gpu", value?.gpus ?? [])}
+      <${Slider} section="roofline" id="r_batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
+      <${Slider} section="roofline" id="r_context" held=${values.r_context} least=${1} most=${MOST_CONTEXT} step=${1} />
+    </div>
+    ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
+    ${value ? html`<${Found} answer=${value} />` : null}`;
+}
+
+/** @param {{answer: Answer}} props */
+function Found({ answer }) {
+  return html`<${Roofs} answer=${answer} />
+    <p class="hint" id="scale-roof">
+      ${t("scale.roofline.roof", {
+        flops: decimalText(answer.roof.flops_per_second, "FLOP/s"),
+        bytes: decimalText(answer.roof.bytes_per_second, "B/s"),
+        source: answer.roof.source === "here" ? t("scale.roofline.measured_here") : answer.roof.source,
+      })}
+    </p>
+    <${ScaleNumber} number=${answer.ridge} section="roofline" />
+    ${(/** @type {Phase[]} */ (["decode", "prefill"])).map(
+      (phase) => html`<${OneStep} key=${phase} phase=${phase} answer=${answer} />`,
+    )}
+    <h3>${t("scale.roofline.decode")}</h3>
+    <${Decode} answer=${answer} />
+    <${Crossings} answer=${answer} />
+    <h3>${t("scale.roofline.prefill")}</h3>
+    <${Prefill} answer=${answer} />
+    <${PrefillCrossings} answer=${answer} />
+    <h3>${t("scale.roofline.errors")}</h3>
+    <${Errors} answer=${answer} />
+    <${Filled} answer=${answer} />`;
+}
+
+/** @param {{phase: Phase, answer: Answer}} props */
+function OneStep({ phase, answer }) {
+  const { step, intensity, seconds } = answer.chosen[phase];
+  return html`<div data-phase=${phase}>
+    <p>
+      <b>${t(`scale.roofline.step.${phase}`, { batch: grouped(step.batch), context: grouped(step.context) })}</b>${" "}
+      ${t(`scale.roofline.bound.${step.bound}`)}
+    </p>
+    <${ScaleNumber} number=${intensity} section="roofline" />
+    ${seconds ? html`<${ScaleNumber} number=${seconds} section="roofline" />` : null}
+    <p class="hint">
+      ${
+        step.expected
+          ? t("scale.roofline.expected", {
+              least: secondsText(step.expected[0]),
+              most: secondsText(step.expected[1]),
+              processor: answer.measured_on["step-time"],
+            })
+          : t(`scale.roofline.no_error.${answer.is_here ? "here" : "there"}`)
+      }
+    </p>
+  </div>`;
+}
+
+/** @param {{answer: Answer}} props */
+function Crossings({ answer }) {
+  return html`<ul id="scale-crossings">
+    ${answer.decode.map(({ context, crossing }) => {
+      const values = { context: grouped(context), batch: grouped(crossing.batch ?? 0) };
+      return html`<li key=${context} data-batch=${crossing.batch ?? "never"}>
+        ${crossing.batch ? t("scale.roofline.crosses", values) : t("scale.roofline.never", values)}
+        <${ScaleNumber} number=${crossing.exact ?? crossing.limit} section="roofline" />
+      </li>`;
+    })}
+  </ul>`;
+}
+
+/** @param {{answer: Answer}} props */
+function PrefillCrossings({ answer }) {
+  return html`<ul id="scale-prefill-crossings">
+    ${answer.prefill.map(({ batch, crossing }) => {
+      const values = { batch: grouped(batch), tokens: grouped(crossing ?? 0) };
+      return html`<li key=${batch}>
+        ${crossing ? t("scale.roofline.prefill_crosses", values) : t("scale.roofline.prefill_never", values)}
+      </li>`;
+    })}
+  </ul>`;
+}
+
+/** @param {{answer: Answer}} props */
+function Errors({ answer }) {
+  const { errors, measured_on: on } = answer;
+  const phases = /** @type {Phase[]} */ (["prefill", "decode"]).filter((phase) => errors[phase]);
+  if (!phases.length) return html`<p>${t("scale.roofline.no_record")}</p>`;
+  const processor = on["step-time"];
+  return html`<p>${t("scale.roofline.errors.lead", { processor })}</p>
+    <${Measured} answer=${answer} />
+    <ul id="scale-errors">
+      ${phases.map((phase) => {
+        const { least, median, most } = /** @type {PredictionError} */ (errors[phase]);
+        const of = {
+          phase: t(`scale.roofline.${phase}_steps`),
+          least: two(least),
+          median: two(median),
+          most: two(most),
+        };
+        return html`<li key=${phase} data-phase=${phase}>${t("scale.roofline.error", of)}</li>`;
+      })}
+    </ul>`;
+}
+
+/** @param {{answer: Answer}} props */
+function Filled({ answer }) {
+  const { saturation } = answer;
+  if (!saturation) return null;
+  const lengths = Object.keys(saturation.tokens)
+    .map(Number)
+    .sort((a, b) => a - b);
+  const values = {
+    share: Math.round(saturation.share * 100),
+    processor: answer.measured_on["prefill-two-axes"],
+    median: Math.round(saturation.median_error * 100),
+    worst: Math.round(saturation.worst_error * 100),
+  };
+  return html`<h3>${t("scale.roofline.filled")}</h3>
+    <p>${t("scale.roofline.filled.lead", values)}</p>
+    <${Saturated} answer=${answer} />
+    <div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.roofline.filled")}>
+      <table class="scale-table" id="scale-filled">
+        <thead>
+          <tr>
+            <th scope="col">${t("scale.roofline.length")}</th>
+            <th scope="col">${t("scale.roofline.fills", values)}</th>
+            <th scope="col">${t("scale.roofline.fills_prompts")}</th>
+          </tr>
+        </thead>
+        <tbody>
+          ${lengths.map(
+            (length) => html`<tr key=${length}>
+              <th scope="row">${length}</th>
+              <td>${grouped(Math.round(saturation.tokens[length]))}</td>
+              <td>${grouped(Number((saturation.tokens[length] / length).toPrecision(2)))}</td>
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>`;
+}
+
+/** @param {Choice} choice */
+const named = ({ id, name: text }) => ({ id, name: text === "here" ? t("scale.roofline.this_machine") : text });
+
+/** @param {number} value */
+const two = (value) => grouped(Number(value.toPrecision(2)));
