@@ -1,0 +1,140 @@
+"""Write engine/simulate/layer_times.toml: what a layer's matrices take on A100 and H100, as Vidur measured it.
+
+    python -m tools.layer_times FOLDER        a clone of github.com/microsoft/vidur
+
+Of each pair of card and model, and each tensor parallel size, the medians of all that a layer does but attention are
+added up on a coarse grid of tokens. What two GPUs exchange is Vidur's all-reduce on a DGX, at the bytes of so many
+tokens; a layer needs two. Its attention times are not used: the simulator takes the roofline's.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+TARGET = Path(__file__).parents[1] / "engine" / "simulate" / "layer_times.toml"
+GRID = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096]
+MODELS = {  # Vidur's name -> the preset's
+    "meta-llama/Llama-2-7b-hf": "llama-2-7b",
+    "meta-llama/Llama-2-70b-hf": "llama-2-70b",
+    "meta-llama/Meta-Llama-3-8B": "llama-3.1-8b",  # 3 and 3.1 have the same layers
+    "meta-llama/Meta-Llama-3-70B": "llama-3.1-70b",
+    "Qwen/Qwen-72B": "qwen-72b",
+}
+CARDS = {"a100": "a100-80gb", "h100": "h100-80gb"}
+OPS = (
+    "input_layernorm", "attn_pre_proj", "attn_rope", "attn_post_proj", "post_attention_layernorm",
+    "mlp_up_proj", "mlp_act", "mlp_down_proj",
+)  # fmt: skip
+ADDS = 2  # residual additions of a layer, each of which Vidur has as `add`
+ELEMENT_BYTES = 2
+
+Row = dict[str, str]
+
+
+class Repository(NamedTuple):
+    """A clone, read through git: its newest commit."""
+
+    folder: Path
+
+    def git(self, *command: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(self.folder), *command], capture_output=True, text=True, check=True
+        ).stdout
+
+    def rows(self, path: str) -> list[Row]:
+        """A CSV file; none if the commit lacks it."""
+        if not self.git("ls-tree", "HEAD", path):
+            return []
+        return list(csv.DictReader(io.StringIO(self.git("show", f"HEAD:{path}"))))
+
+
+def layer_milliseconds(row: Row) -> float:
+    """Everything of a layer but attention, once."""
+
+    def took(op: str) -> float:
+        return float(row[f"time_stats.{op}.median"])
+
+    return sum(took(op) for op in OPS) + ADDS * took("add")
+
+
+def all_reduces(rows: list[Row]) -> dict[int, list[tuple[int, float]]]:
+    """By number of GPUs of one node, (bytes, milliseconds) in order: the slowest rank's, which all wait for."""
+    slowest: dict[tuple[int, int], float] = defaultdict(float)
+    for row in rows:
+        if row["num_workers"] == row["devices_per_node"]:  # all on one node
+            key = int(row["num_workers"]), int(row["size"])
+            slowest[key] = max(slowest[key], float(row["time_stats.all_reduce.median"]))
+    found: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for (workers, size), took in sorted(slowest.items()):
+        found[workers].append((size, took))
+    return found
+
+
+def between(points: list[tuple[int, float]], at: int) -> float:
+    """Straight between two measured points; flat before the first and by the last two after the last."""
+    if at <= points[0][0]:
+        return points[0][1]
+    pairs = list(pairwise(points))
+    (x0, y0), (x1, y1) = next((pair for pair in pairs if at <= pair[1][0]), pairs[-1])
+    return y0 + (y1 - y0) * (at - x0) / (x1 - x0)
+
+
+def entry(card: str, model: str, tp: int, rows: list[Row], links: list[tuple[int, float]]) -> str:
+    """One table of the file."""
+    by_tokens: dict[int, list[float]] = defaultdict(list)
+    for row in rows:
+        by_tokens[int(row["num_tokens"])].append(layer_milliseconds(row))
+    grid = [tokens for tokens in GRID if tokens in by_tokens]
+    lines = [
+        "[[layer]]",
+        f'gpu = "{CARDS[card]}"',
+        f'model = "{MODELS[model]}"',
+        f"tensor_parallel = {tp}",
+        f"tokens = {grid}",
+        f"milliseconds = {[round(median(by_tokens[tokens]), 4) for tokens in grid]}",
+    ]
+    if tp > 1:
+        width = int(rows[0]["n_embd"]) * ELEMENT_BYTES
+        lines.append(f"all_reduce = {[round(between(links, tokens * width), 4) for tokens in grid]}")
+    return "\n".join(lines)
+
+
+def written(repository: Repository) -> str:
+    """The file's text."""
+    commit = repository.git("rev-parse", "HEAD").strip()
+    dated = repository.git("log", "-1", "--format=%cs").strip()
+    entries = []
+    for card in CARDS:
+        links = all_reduces(repository.rows(f"data/profiling/network/{card}_dgx/all_reduce.csv"))
+        for model in MODELS:
+            rows = repository.rows(f"data/profiling/compute/{card}/{model}/mlp.csv")
+            for tp in sorted({int(row["num_tensor_parallel_workers"]) for row in rows}):
+                own = [row for row in rows if int(row["num_tensor_parallel_workers"]) == tp]
+                entries.append(entry(card, model, tp, own, links.get(tp, [])))
+    head = [
+        "# What a layer takes on a GPU, in float16: all of it but attention. Written by tools/layer_times.py.",
+        "# `milliseconds` by `tokens` of a step; `all_reduce`: what the GPUs of a layer exchange, once; it needs two.",
+        "",
+        f'source = "github.com/microsoft/vidur, data/profiling, commit {commit[:12]} ({dated})"',
+        'licence = "MIT License, Copyright (c) Microsoft Corporation"',
+    ]
+    return "\n".join(head) + "\n\n" + "\n\n".join(entries) + "\n"
+
+
+def main() -> None:
+    """Write the file."""
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    TARGET.write_text(written(Repository(Path(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    main()
