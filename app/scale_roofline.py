@@ -17,14 +17,16 @@ from app.errors import AppError
 from app.models import Models
 from app.routing import Route, json_answer
 from app.scale_asked import Asked
-from app.scale_steps import Choice, Subject, answer
+from app.scale_steps import Choice, Subject, answer, published
 from app.theaters import Theaters
 from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
 from engine.accounting.roofline_steps import Roof
 from engine.accounting.shape import ModelShape
+from engine.bench.prediction_error import SCENARIO as STEP_TIME
 from engine.bench.record import RESULTS
+from engine.trace.records import Machine
 
-HERE = "here"
+HERE, RECORDED = "here", "recorded"
 
 
 class Here(NamedTuple):
@@ -38,6 +40,9 @@ class Here(NamedTuple):
 def subject(here: Here, asked: Asked) -> Subject:
     """The model and the roofs that are asked for: those here where there are some, else the first of the lists.
 
+    This machine has two pairs of roofs: as `step-time` recorded them while nothing else ran, if that was on such a
+    processor, and as they are now.
+
     Raises:
         AppError: the choice is none of the lists'.
     """
@@ -45,23 +50,33 @@ def subject(here: Here, asked: Asked) -> Subject:
     presets = [preset for preset in model_presets() if preset.is_counted]
     models = [_choice(preset) for preset in presets]
     gpus = [_choice(preset) for preset in gpu_presets()]
+    recorded: Machine | None = None
     if live:
         models.insert(0, {"id": HERE, "name": live.name, "source": HERE})
         gpus.insert(0, {"id": HERE, "name": HERE, "source": HERE})
+        record = published(here.results, STEP_TIME)
+        if record and _is_such(record.environment.machine, here.models.first.model.machine):
+            recorded = record.environment.machine
+            gpus.insert(0, {"id": RECORDED, "name": RECORDED, "source": RECORDED})
     model = _chosen(asked, "model", models)
     gpu = _chosen(asked, "gpu", gpus)
     shape: ModelShape | None = live if model == HERE else next(one for one in presets if one.id == model)
     assert shape is not None
-    if gpu == HERE:
-        found = here.theaters.measured(here.models.first.model)
-        assert found.roofs is not None
-        roof = Roof(
-            flops_per_second=found.roofs.flops_per_second, bytes_per_second=found.roofs.bytes_per_second, source=HERE
-        )
-        return Subject(shape, roof, found.processor if model == HERE else None, models, gpus)
-    card = next(one for one in gpu_presets() if one.id == gpu)
-    roof = Roof(flops_per_second=card.fp16_flops_per_second, bytes_per_second=card.bytes_per_second, source=card.source)
-    return Subject(shape, roof, None, models, gpus)
+    if gpu in (HERE, RECORDED):
+        found = recorded if gpu == RECORDED else here.theaters.measured(here.models.first.model)
+        assert found is not None and found.roofs is not None
+        flops, width, source = found.roofs.flops_per_second, found.roofs.bytes_per_second, gpu
+    else:
+        card = next(one for one in gpu_presets() if one.id == gpu)
+        flops, width, source = card.fp16_flops_per_second, card.bytes_per_second, card.source
+    roof = Roof(flops_per_second=flops, bytes_per_second=width, source=source)
+    is_here = model == HERE and gpu in (HERE, RECORDED)
+    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus)
+
+
+def _is_such(one: Machine, other: Machine) -> bool:
+    of = [(each.device, each.processor, each.num_threads) for each in (one, other)]
+    return of[0] == of[1] and one.roofs is not None
 
 
 def _choice(preset: ModelPreset | GpuPreset) -> Choice:

@@ -25,6 +25,7 @@ from engine.trace.records import Phase
 
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 CONTEXTS = [60, 256, 900]
+LONG_CONTEXTS = [512, 4096, 32_768]  # of models that take them
 MOST_BATCH, MOST_CONTEXT = 4096, 131_072
 MOST_TOKENS = 1 << 20  # of a prefill step
 
@@ -43,7 +44,7 @@ class StepPoint(TypedDict):
 
 
 class MeasuredStep(TypedDict):
-    """A dot of the roofline: a step of this model that ran on this machine."""
+    """A dot of the roofline: a step of this model that was measured under these roofs."""
 
     phase: Phase
     variant: str
@@ -82,26 +83,27 @@ class RooflineAnswer(TypedDict):
 
     model: str
     max_position: int
-    models: list[Choice]  # HERE among them if there is a live model
-    gpus: list[Choice]
+    models: list[Choice]  # `here`, if there is a live model, is the first
+    gpus: list[Choice]  # this machine: `recorded`, as it was when quiet, and `here`, as it is now
     roof: Roof
     ridge: Derived
-    is_here: bool  # this model runs on this machine, whose roofs were measured
+    is_here: bool  # this model runs on this machine
     decode: list[DecodeLine]
     prefill: list[PrefillLine]
     chosen: dict[str, Any]  # decode and prefill at the batch and context asked for: intensity and seconds, derived
     errors: dict[Phase, PredictionError | None]  # by phase; None: nobody has measured it yet
-    dots: list[MeasuredStep]  # empty: the record is of another model or machine
+    dots: list[MeasuredStep]  # empty: the record is of another model, or the roofs are not its own
     measured_on: dict[str, str]  # by scenario: the processor of its record
     saturation: Saturation | None
 
 
 class Subject(NamedTuple):
-    """What steps are drawn of, and under which roofs. `processor`: of this machine, if model and roofs are its own."""
+    """What steps are drawn of, and under which roofs, with what else could be chosen."""
 
     shape: ModelShape
     roof: Roof
-    processor: str | None
+    is_here: bool  # this model runs on this machine
+    is_recorded: bool  # the roofs are those of the record of `step-time`
     models: list[Choice]
     gpus: list[Choice]
 
@@ -112,16 +114,17 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
     Raises:
         AppError: one of them cannot be.
     """
-    shape, roof, is_here = subject.shape, subject.roof, subject.processor is not None
+    shape, roof, is_here = subject.shape, subject.roof, subject.is_here
     furthest = min(MOST_CONTEXT, shape.max_position)
     batches = wholes(asked, "batches", BATCHES, 1, MOST_BATCH)
-    contexts = wholes(asked, "contexts", [n for n in CONTEXTS if n <= furthest] or [furthest], 1, furthest)
+    usual = LONG_CONTEXTS if furthest > LONG_CONTEXTS[1] else CONTEXTS
+    contexts = wholes(asked, "contexts", [n for n in usual if n <= furthest] or [furthest], 1, furthest)
     batch = whole(asked, "batch", 16, 1, MOST_BATCH)
     context = whole(asked, "context", min(256, furthest), 1, furthest)
     if batch * context > MOST_TOKENS:
         raise AppError("refused", f"a prefill of {batch} prompts of {context} tokens is more than one step holds here")
     times = StepTimes(shape, roof)
-    step_time, two_axes = _published(results, STEP_TIME), _published(results, TWO_AXES)
+    step_time, two_axes = published(results, STEP_TIME), published(results, TWO_AXES)
     phases: tuple[Phase, ...] = ("prefill", "decode")
     errors = {phase: prediction_error(step_time, phase) if step_time else None for phase in phases}
     lengths = [1 << power for power in range(furthest.bit_length()) if 1 << power <= furthest]
@@ -187,9 +190,9 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
 
 
 def _dots(record: Record, subject: Subject, times: StepTimes) -> list[MeasuredStep]:
-    """Steps of the record, if they were of this model on this machine; decode as it was halfway through an answer."""
-    environment, scenario = record.environment, record.scenario
-    if environment.machine.processor != subject.processor or scenario.model != subject.shape.name:
+    """Steps of the record, if they were of this model; decode as it was halfway through an answer."""
+    scenario = record.scenario
+    if not subject.is_recorded or scenario.model != subject.shape.name:
         return []
     halfway = int(scenario.workload["output_tokens"]) // 2
     found: list[MeasuredStep] = []
@@ -216,7 +219,7 @@ _records: dict[Path, tuple[str, Record]] = {}
 _reading = threading.Lock()
 
 
-def _published(results: Path, scenario: str) -> Record | None:
+def published(results: Path, scenario: str) -> Record | None:
     """The record of a scenario, read again when its file has changed; None: there is none."""
     path = results / f"{scenario}.json"
     if not path.is_file():

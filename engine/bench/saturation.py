@@ -48,7 +48,8 @@ class Saturation(Struct, frozen=True, kw_only=True):
     token_seconds: float  # c
     pair_seconds: float  # q
     share: float
-    tokens: dict[int, float]  # length of a prompt -> L_m
+    tokens: dict[int, float]  # length of a prompt -> L_m of the fit
+    measured_tokens: dict[int, int]  # length -> fewest tokens of a step whose rate is that share of the length's best
     points: list[RatePoint]
     median_error: float  # |fitted / measured − 1|
     worst_error: float
@@ -89,7 +90,13 @@ def saturation(record: Record, share: float = 0.9) -> Saturation:
         pair_seconds=q,
         share=share,
         tokens={n: a * share / ((1 - share) * (c + q * n)) for n in lengths if c + q * n > 0},
+        measured_tokens={n: _fewest([point for point in points if point.tokens == n], share) for n in lengths},
         points=points,
         median_error=median(errors),
         worst_error=max(errors),
     )
+
+
+def _fewest(points: list[RatePoint], share: float) -> int:
+    best = max(point.rate for point in points)
+    return min(point.batch * point.tokens for point in points if point.rate >= share * best)

@@ -25,8 +25,8 @@ from tests.unit.bench.small import record
 ROOF = Roof(flops_per_second=2e9, bytes_per_second=1e9, source="the fake machine's")
 
 
-def subject(facts: ModelFacts = FACTS, processor: str | None = None) -> Subject:
-    return Subject(facts, ROOF, processor, [], [])
+def subject(facts: ModelFacts = FACTS, *, is_here: bool = False, is_recorded: bool = False) -> Subject:
+    return Subject(facts, ROOF, is_here, is_recorded, [], [])
 
 
 def refused(of: Any, **asked: str) -> str:
@@ -101,7 +101,9 @@ def test_rooflines_over_http_stand_under_the_measured_roofs(server):
 
 def test_a_crossing_and_the_formula_with_its_numbers(tmp_path: Path) -> None:
     facts = replace(FACTS, num_params=100_000)
-    found = roofline(subject(facts, "here"), tmp_path, MultiDict({"contexts": "1,1000", "batch": "3", "context": "5"}))
+    found = roofline(
+        subject(facts, is_here=True), tmp_path, MultiDict({"contexts": "1,1000", "batch": "3", "context": "5"})
+    )
     near, far = found["decode"]
     batches = [line["crossing"].batch for line in (near, far)]
     assert None not in batches and batches == sorted(set(batches), key=lambda batch: batch or 0)  # longer: more
@@ -134,8 +136,7 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
     for point in (point for line in after["decode"] for point in line["points"]):
         assert point["seconds"] and point["expected"] == pytest.approx((1.5 * point["seconds"], 1.5 * point["seconds"]))
     assert after["dots"] == [] and after["measured_on"] == {"step-time": kept.environment.machine.processor}
-    processor = kept.environment.machine.processor
-    dots = roofline(subject(replace(FACTS, name="bundled"), processor), tmp_path, asked)["dots"]
+    dots = roofline(subject(replace(FACTS, name="bundled"), is_recorded=True), tmp_path, asked)["dots"]
     assert [(dot["phase"], dot["batch"], dot["tokens"]) for dot in dots] == [("prefill", 1, 32), ("decode", 1, 32)]
     work = StepTimes(FACTS, ROOF).prefill(1, 32).work
     assert dots[0]["flops_per_second"] == work.flops / 3.0  # as measured, not as predicted
@@ -150,7 +151,7 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
     ],
 )
 def test_what_no_step_can_be_is_a_sentence(tmp_path: Path, asked: dict[str, str], says: str) -> None:
-    assert says in refused(lambda given: roofline(subject(processor="here"), tmp_path, given), **asked)
+    assert says in refused(lambda given: roofline(subject(is_here=True), tmp_path, given), **asked)
 
 
 def test_what_is_not_here_is_chosen_from_lists(server):

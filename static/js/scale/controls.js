@@ -8,14 +8,14 @@ import { t } from "../tell/words.js";
  * @typedef {Event & {currentTarget: HTMLInputElement | HTMLSelectElement}} Changed
  */
 
-/** @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props */
+/** Without a value it is the first. @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props */
 export function Choose({ section, id, held, choices }) {
   const change = (/** @type {Changed} */ event) => {
     held.value = event.currentTarget.value;
   };
   return html`<label>
     ${t(`scale.${section}.${id}`)}
-    <select id=${`scale-${id}`} value=${held.value} onChange=${change}>
+    <select id=${`scale-${id}`} value=${held.value || choices[0]?.id} onChange=${change}>
       ${choices.map((one) => html`<option key=${one.id} value=${one.id}>${one.name}</option>`)}
     </select>
   </label>`;

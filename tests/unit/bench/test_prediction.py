@@ -42,6 +42,10 @@ def test_the_tokens_that_fill_a_step_at_each_length() -> None:
     assert found.tokens[32] == pytest.approx(0.018 / 1.064e-5)
     assert found.tokens[512] == pytest.approx(0.018 / 2.024e-5)
     assert found.worst_error < 1e-6 and len(found.points) == 24
+    for length, tokens in found.measured_tokens.items():  # of the batches that were measured, whatever the fit says
+        rates_of = {point.batch * point.tokens: point.rate for point in found.points if point.tokens == length}
+        assert rates_of[tokens] >= 0.9 * max(rates_of.values())
+        assert all(rate < 0.9 * max(rates_of.values()) for fewer, rate in rates_of.items() if fewer < tokens)
 
 
 def test_noise_moves_the_fit_little_and_is_told() -> None:

@@ -32,7 +32,7 @@ function plot(id, answer, figure, rows) {
 }
 
 /** @param {string} id @param {Record<string, unknown>} [more] */
-const log = (id, more = {}) => axis(t(`scale.roofline.axis.${id}`), { type: "log", ...more });
+const log = (id, more = {}) => axis(t(`scale.roofline.axis.${id}`), { type: "log", exponentformat: "SI", ...more });
 
 /** The two roofs, steps that ran under them, and the step that is chosen. @param {Props} props */
 export function Roofs({ answer }) {

@@ -17,6 +17,7 @@ export const TABLE = {
 };
 
 const values = inputs(TABLE);
+const OURS = new Set(["here", "recorded"]); // this machine as it is now, and as it was when nothing else ran
 const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the model takes
 
 /**
@@ -36,7 +37,8 @@ const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the mode
  * @typedef {{step: StepPoint, intensity: Derived, seconds: Derived | null}} Chosen
  * @typedef {{batch: number, tokens: number, rate: number, low: number, high: number, fitted: number}} RatePoint
  * @typedef {{
- *   share: number, tokens: Record<string, number>, points: RatePoint[], median_error: number, worst_error: number
+ *   share: number, tokens: Record<string, number>, measured_tokens: Record<string, number>, points: RatePoint[],
+ *   median_error: number, worst_error: number
  * }} Saturation
  * @typedef {{id: string, name: string, source: string}} Choice
  * @typedef {{
@@ -71,7 +73,7 @@ function Found({ answer }) {
       ${t("scale.roofline.roof", {
         flops: decimalText(answer.roof.flops_per_second, "FLOP/s"),
         bytes: decimalText(answer.roof.bytes_per_second, "B/s"),
-        source: answer.roof.source === "here" ? t("scale.roofline.measured_here") : answer.roof.source,
+        source: OURS.has(answer.roof.source) ? t(`scale.roofline.source.${answer.roof.source}`) : answer.roof.source,
       })}
     </p>
     <${ScaleNumber} number=${answer.ridge} section="roofline" />
@@ -164,6 +166,7 @@ function Errors({ answer }) {
 function Filled({ answer }) {
   const { saturation } = answer;
   if (!saturation) return null;
+  const plain = answer.prefill[0].crossing; // of one prompt a step
   const lengths = Object.keys(saturation.tokens)
     .map(Number)
     .sort((a, b) => a - b);
@@ -175,6 +178,7 @@ function Filled({ answer }) {
   };
   return html`<h3>${t("scale.roofline.filled")}</h3>
     <p>${t("scale.roofline.filled.lead", values)}</p>
+    <p id="scale-plain">${plain ? t("scale.roofline.plain", { tokens: grouped(plain) }) : t("scale.roofline.plain_never")}</p>
     <${Saturated} answer=${answer} />
     <div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.roofline.filled")}>
       <table class="scale-table" id="scale-filled">
@@ -182,15 +186,15 @@ function Filled({ answer }) {
           <tr>
             <th scope="col">${t("scale.roofline.length")}</th>
             <th scope="col">${t("scale.roofline.fills", values)}</th>
-            <th scope="col">${t("scale.roofline.fills_prompts")}</th>
+            <th scope="col">${t("scale.roofline.fills_fitted")}</th>
           </tr>
         </thead>
         <tbody>
           ${lengths.map(
             (length) => html`<tr key=${length}>
               <th scope="row">${length}</th>
-              <td>${grouped(Math.round(saturation.tokens[length]))}</td>
-              <td>${grouped(Number((saturation.tokens[length] / length).toPrecision(2)))}</td>
+              <td>${grouped(saturation.measured_tokens[length])}</td>
+              <td>${grouped(Number(saturation.tokens[length].toPrecision(2)))}</td>
             </tr>`,
           )}
         </tbody>
@@ -199,7 +203,7 @@ function Filled({ answer }) {
 }
 
 /** @param {Choice} choice */
-const named = ({ id, name: text }) => ({ id, name: text === "here" ? t("scale.roofline.this_machine") : text });
+const named = ({ id, name: text }) => ({ id, name: OURS.has(text) ? t(`scale.roofline.${text}`) : text });
 
 /** @param {number} value */
 const two = (value) => grouped(Number(value.toPrecision(2)));
