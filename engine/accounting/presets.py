@@ -13,7 +13,8 @@ from engine.accounting.size import KvShape, kv_token
 
 FILE = Path(__file__).with_name("models.toml")
 COUNTED = (  # what only the work of a step needs
-    "num_params", "num_active_params", "num_heads", "hidden_size", "vocab_size", "max_position", "tie_word_embeddings",
+    "num_params", "num_active_params", "num_heads", "hidden_size", "intermediate_size", "vocab_size", "max_position",
+    "tie_word_embeddings",
 )  # fmt: skip
 
 
@@ -32,6 +33,7 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     latent_dim: int = 0  # numbers of the one vector that MLA keeps of a token in a layer
     num_heads: int = 0  # query heads; 0: not given, and then the work of its steps cannot be counted
     hidden_size: int = 0
+    intermediate_size: int = 0  # 0: not given; nothing is counted from it
     vocab_size: int = 0
     max_position: int = 0
     tie_word_embeddings: bool = False

@@ -73,6 +73,7 @@ class Served:
     """What became of a request. Times are seconds after the start."""
 
     arrived: float = 0.0
+    prefilled: float | None = None  # when its prompt was computed by an instance that left the rest to another
     tokens: list[float] = field(default_factory=list)  # when each came; none: it was refused
     token_ids: list[int] = field(default_factory=list)
     prompt: list[int] = field(default_factory=list)  # whole, with the turns before
@@ -287,6 +288,7 @@ class Simulation:
             flight = self._dispatch.waits_for(offered.transfer)
             assert flight is not None, "nobody is aborted in a simulation"
             self._dispatch.go_on(flight)
+            self._served[self._of_request[flight.request_id]].prefilled = self._env.now
             spec = flight.asked._replace(transfer=offered.transfer, kv_role="kv_consumer")
             self._send(flight.instance, spec, offered)
 

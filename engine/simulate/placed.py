@@ -1,0 +1,131 @@
+"""A placement, tried: its instances simulated under requests that arrive at random, with the engine's own scheduler."""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from engine.accounting.presets import ModelPreset, gpu_presets
+from engine.config import EngineConfig
+from engine.simulate.cost import StepCost
+from engine.simulate.layers import on_gpus
+from engine.simulate.placement import Demand, Kind, Nodes, Placement, PlacementError, room_tokens
+from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
+from engine.trace.records import InstanceRole, ModelFacts
+
+BLOCK_SIZE = 16
+
+
+class Tried(Struct, frozen=True, kw_only=True):
+    """What came of it. Shares are of all requests.
+
+    DistServe has a request's first token from prefill, so its TTFT ends when the prompt is computed. Here, as in vLLM,
+    the first token comes from the instance that decodes, after the keys and values have moved: `streamed`.
+    """
+
+    num_requests: int
+    within_ttft: float  # the prompt is computed by then
+    within_tpot: float
+    within_both: float
+    streamed_ttft: float  # the first token has come by then
+
+
+class _Request(NamedTuple):
+    prompt: list[int]
+    output_tokens: int
+    at: float
+    after: int | None = None
+
+
+def tried(
+    model: ModelPreset, placement: Placement, demand: Demand, nodes: Nodes, num_requests: int = 300, seed: int = 0
+) -> Tried:
+    """Serve so many requests of the demand.
+
+    Raises:
+        PlacementError: an instance has stages, which are not simulated.
+    """
+    if any(option.stages > 1 for option in placement.options):
+        raise PlacementError("stages are not simulated: this placement is by its formulas alone")
+    outcome = simulated(model, placement, demand, nodes, num_requests, seed)
+    streamed = [one.ttft <= demand.ttft for one in outcome.requests]
+    first = [
+        one.ttft <= demand.ttft if one.prefilled is None else one.prefilled - one.arrived <= demand.ttft
+        for one in outcome.requests
+    ]
+    after = [(one.tpot or 0.0) <= demand.tpot for one in outcome.requests]
+    return Tried(
+        num_requests=num_requests,
+        within_ttft=sum(first) / num_requests,
+        within_tpot=sum(after) / num_requests,
+        within_both=sum(a and b for a, b in zip(first, after, strict=True)) / num_requests,
+        streamed_ttft=sum(streamed) / num_requests,
+    )
+
+
+def simulated(
+    model: ModelPreset, placement: Placement, demand: Demand, nodes: Nodes, num_requests: int, seed: int
+) -> Outcome:
+    """The run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they decode.
+
+    All instances have one configuration, whose step holds the tokens of a prompt: so decode has at most that batch.
+    """
+    options = {option.kind: option for option in placement.options}
+    decodes = options.get("decode") or options["mixed"]
+
+    def replicas(kind: Kind) -> int:
+        return options[kind].replicas if kind in options else 0
+
+    tokens = decodes.batch + decodes.chunk if decodes.chunk else demand.prompt_tokens
+    card = next(one for one in gpu_presets() if one.id == decodes.gpu)
+    config = EngineConfig(
+        block_size=BLOCK_SIZE,
+        num_blocks=room_tokens(model, card, decodes.gpus) // BLOCK_SIZE,
+        max_num_seqs=min(decodes.batch, tokens),
+        max_num_batched_tokens=tokens,
+        max_model_len=demand.prompt_tokens + demand.output_tokens,
+        enable_prefix_caching=False,
+        routing_policy="least_loaded",
+        prefill=replicas("prefill"),
+        decode=replicas("decode"),
+        mixed=replicas("mixed"),
+    )
+
+    def cost(role: InstanceRole) -> StepCost:
+        return on_gpus(model.id, options[role].gpu, options[role].tensor_parallel)
+
+    draw = random.Random(seed)
+    wanted, at = [], 0.0
+    for _ in range(num_requests):
+        at += draw.expovariate(demand.rate)
+        prompt = [draw.randrange(model.vocab_size) for _ in range(demand.prompt_tokens)]
+        wanted.append(_Request(prompt, demand.output_tokens, at))
+    simulation = Simulation(facts_of(model), config, cost, link=LinkSpeed(nodes.network), seed=seed)
+    try:
+        return simulation.run(wanted)
+    finally:
+        simulation.close()
+
+
+def facts_of(model: ModelPreset) -> ModelFacts:
+    """What a log says of a model of which only the figures are known."""
+    return ModelFacts(
+        name=model.name,
+        architecture="",
+        num_params=model.num_params,
+        num_layers=model.num_layers,
+        hidden_size=model.hidden_size,
+        intermediate_size=model.intermediate_size,
+        num_heads=model.num_heads,
+        num_kv_heads=model.num_kv_heads,
+        head_dim=model.head_dim,
+        v_head_dim=model.v_head_dim,
+        vocab_size=model.vocab_size,
+        max_position=model.max_position,
+        dtype=model.dtype,
+        sliding_windows=model.sliding_windows,
+        tie_word_embeddings=model.tie_word_embeddings,
+        num_active_params=model.num_active_params,
+    )

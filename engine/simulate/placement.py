@@ -1,0 +1,320 @@
+"""How many GPUs serve a demand, and how: prefill and decode apart, or together (DistServe, arXiv 2401.09670 v3, 4).
+
+An instance is `tensor_parallel` × `stages` GPUs of one kind, each split within a node. Its goodput is the rate at which
+`share` of the requests meet their objective, all of one length; a first token is prefill's, as in the paper (vLLM's comes from decode):
+
+    prefill    M/D/1 with the time of one prompt D, of which one can begin every D / stages:  P(wait ≤ TTFT − D)
+    decode     sequences under way are Poisson with mean R · (output − 1) · T (M/G/∞; Tijms, "A First Course in
+               Stochastic Models", 1.1.3):  P(at most as many as memory holds and a step within TPOT serves)
+    mixed      chunks of prompts beside decode, in steps within TPOT: both of the above at once
+
+Stages hand over for nothing. What a mixed instance serves is from below: all of its steps are taken to carry a chunk.
+Then each side has as many replicas as the demand takes, and of all choices the one with the fewest GPUs is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+from scipy.special import pdtri
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.accounting.presets import GpuPreset, ModelPreset
+from engine.accounting.work import attended_keys
+from engine.simulate import waiting
+from engine.simulate.cost import Linear, StepShape
+from engine.simulate.layers import measured_degrees, on_gpus
+
+Kind = Literal["prefill", "decode", "mixed"]
+UTILIZATION = 0.9  # gpu_memory_utilization of vLLM
+RESERVE = 1 << 30  # bytes of a GPU for activations: assumed
+MOST_BATCH = 1024
+CHUNKS = (64, 128, 256, 512, 1024, 2048)
+
+
+class Demand(Struct, frozen=True, kw_only=True):
+    """Requests a second (Poisson), all of one length, and the seconds in which `share` of them are to be served."""
+
+    rate: float
+    prompt_tokens: int
+    output_tokens: int
+    ttft: float
+    tpot: float
+    share: float = 0.9
+
+
+class Nodes(Struct, frozen=True, kw_only=True):
+    """What there is: nodes of `gpus` each. `network`: bytes a second that each node sends to others."""
+
+    number: int
+    gpus: int
+    network: float
+
+
+class Option(Struct, frozen=True, kw_only=True):
+    """One way to make an instance, and how many replicas the demand takes. Rates are requests a second."""
+
+    kind: Kind
+    gpu: str
+    tensor_parallel: int
+    stages: int
+    goodput: float  # of one instance
+    seconds: float  # of a prompt's prefill; of a step, where it decodes
+    batch: int  # sequences that decode at once in each stage; prefill: 1
+    chunk: int  # tokens of prompts in each step, where both are done; else 0
+    replicas: int
+
+    @property
+    def gpus(self) -> int:
+        """Of one instance."""
+        return self.tensor_parallel * self.stages
+
+    @property
+    def all_gpus(self) -> int:
+        """Of all replicas."""
+        return self.gpus * self.replicas
+
+    @property
+    def goodput_per_gpu(self) -> float:
+        return self.goodput / self.gpus
+
+
+class Placement(Struct, frozen=True, kw_only=True):
+    """What serves the demand."""
+
+    options: list[Option]  # prefill and decode, or one that is mixed
+    gpus: int
+    goodput_per_gpu: float  # the demand over all GPUs
+    network_share: float  # of what a node sends, used by keys and values that move to another; 0: none do
+    transfer_seconds: float  # of one prompt's keys and values over the network
+
+
+class Able(NamedTuple):
+    """What one instance does, as in `Option`; nothing, if it misses an objective."""
+
+    goodput: float = 0.0
+    seconds: float = 0.0
+    batch: int = 0
+    chunk: int = 0
+
+
+class PlacementError(ValueError):
+    """Nothing serves the demand; the message says why."""
+
+
+def room_tokens(model: ModelPreset, gpu: GpuPreset, gpus: int) -> int:
+    """Tokens whose keys and values fit beside the weights on so many GPUs together."""
+    weights = model.num_params * model.element_bytes
+    free = gpus * (UTILIZATION * gpu.memory_bytes - RESERVE) - weights
+    return max(0, int(free // stored_bytes_per_token(model)))
+
+
+def options(kind: Kind, model: ModelPreset, gpu: GpuPreset, nodes: Nodes, demand: Demand) -> list[Option]:
+    """All instances of this kind that serve anything of the demand.
+
+    Raises:
+        ValueError: the demand or the nodes cannot be.
+    """
+    _check(nodes, demand)
+    found = []
+    for tp, stages in _shapes(model, gpu, nodes):
+        able = _ABLE[kind](model, gpu, tp, stages, demand)
+        if able.goodput > 0:
+            replicas = math.ceil(demand.rate / able.goodput)
+            found.append(
+                Option(
+                    kind=kind, gpu=gpu.id, tensor_parallel=tp, stages=stages, replicas=replicas, **able._asdict()
+                )
+            )  # fmt: skip
+    return found
+
+
+def apart(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: Nodes, demand: Demand) -> Placement:
+    """Prefill on the first kind of GPU, decode on the second, each as it is best alone: for nodes that are close (4.1).
+
+    Raises:
+        PlacementError: one side misses its objective whatever is tried, there are too few GPUs, or the network is too
+            slow.
+    """
+    first, after = (
+        _fewest(options(kind, model, gpu, nodes, demand), kind) for kind, gpu in zip(_SIDES, gpus, strict=True)
+    )
+    _fits(first.all_gpus + after.all_gpus, nodes)
+    moved = stored_bytes_per_token(model) * demand.prompt_tokens
+    senders = math.ceil(first.all_gpus / nodes.gpus)
+    network = moved * demand.rate / (nodes.network * senders)
+    if network >= 1:
+        raise PlacementError(
+            f"keys and values of {demand.rate:g} prompts a second are {network:.3g} times what {senders} nodes send"
+        )
+    return _placement([first, after], demand, network, moved / nodes.network)
+
+
+def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: Nodes, demand: Demand) -> Placement:
+    """Stages of prefill and decode side by side in each node, so that nothing moves between nodes (4.2).
+
+    Both have as many stages. A node holds the same stage of a prefill and of b decode instances.
+
+    Raises:
+        PlacementError: as `apart`.
+    """
+    best: tuple[tuple[int, float], list[Option]] | None = None
+    sides = [options(kind, model, gpu, nodes, demand) for kind, gpu in zip(_SIDES, gpus, strict=True)]
+    for kind, side in zip(_SIDES, sides, strict=True):
+        _fewest(side, kind)
+    for first in sides[0]:
+        for after in (one for one in sides[1] if one.stages == first.stages):
+            for a, b in _beside(first.tensor_parallel, after.tensor_parallel, nodes.gpus):
+                groups = math.ceil(demand.rate / min(a * first.goodput, b * after.goodput))
+                total = groups * (a * first.gpus + b * after.gpus)
+                given = total, -min(a * first.goodput, b * after.goodput)
+                if groups * first.stages <= nodes.number and (best is None or given < best[0]):
+                    best = given, [_replicated(first, a * groups), _replicated(after, b * groups)]
+    if best is None:
+        raise PlacementError(f"no two instances of equal stages serve it on {nodes.number} nodes of {nodes.gpus} GPUs")
+    return _placement(best[1], demand, 0.0, 0.0)
+
+
+def together(model: ModelPreset, gpu: GpuPreset, nodes: Nodes, demand: Demand) -> Placement:
+    """Instances that do both, with chunked prefill.
+
+    Raises:
+        PlacementError: as `apart`.
+    """
+    best = _fewest(options("mixed", model, gpu, nodes, demand), "mixed")
+    _fits(best.all_gpus, nodes)
+    return _placement([best], demand, 0.0, 0.0)
+
+
+_SIDES: tuple[Kind, Kind] = ("prefill", "decode")
+
+
+def _shapes(model: ModelPreset, gpu: GpuPreset, nodes: Nodes) -> Iterator[tuple[int, int]]:
+    """(tensor_parallel, stages) that were measured, share nodes evenly, divide the layers and hold a request."""
+    for tp in measured_degrees(model.id, gpu.id):
+        if nodes.gpus % tp:
+            continue
+        for stages in range(1, nodes.number * nodes.gpus // tp + 1):
+            if model.num_layers % stages == 0 and room_tokens(model, gpu, tp * stages):
+                yield tp, stages
+
+
+def prompt_seconds(cost: Linear, tokens: int) -> float:
+    """Prefill of one prompt, alone in its step."""
+    return cost.seconds(StepShape(tokens, 1, tokens, attended_keys(0, tokens, None)))
+
+
+def _prefill(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> Able:
+    if room_tokens(model, gpu, tp * stages) < demand.prompt_tokens:
+        return Able()
+    seconds = prompt_seconds(on_gpus(model.id, gpu.id, tp), demand.prompt_tokens)
+    return Able(waiting.highest_rate(seconds / stages, demand.ttft - seconds, demand.share), seconds, 1)
+
+
+def _decode(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> Able:
+    cost = on_gpus(model.id, gpu.id, tp)
+    batch = _largest(lambda number: _step(cost, number, demand, 0), _most(model, gpu, tp, stages, demand), demand.tpot)
+    if not batch:
+        return Able()
+    seconds = _step(cost, batch, demand, 0)
+    return Able(_under_way(batch * stages, demand) / (_decoded(demand) * seconds), seconds, batch)
+
+
+def _mixed(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> Able:
+    """The best over sizes of a chunk. All steps are taken to carry one, so they are as long as they get."""
+    cost, most = on_gpus(model.id, gpu.id, tp), _most(model, gpu, tp, stages, demand)
+    best = Able()
+    for chunk in CHUNKS:
+        batch = _largest(lambda number, chunk=chunk: _step(cost, number, demand, chunk), most, demand.tpot)
+        if not batch:
+            continue
+        seconds = _step(cost, batch, demand, chunk)
+        prompt = math.ceil(demand.prompt_tokens / chunk) * seconds
+        first = waiting.highest_rate(prompt / stages, demand.ttft - prompt, demand.share)
+        after = _under_way(batch * stages, demand) / (_decoded(demand) * seconds)
+        best = max(best, Able(min(first, after), seconds, batch, chunk))
+    return best
+
+
+_ABLE = {"prefill": _prefill, "decode": _decode, "mixed": _mixed}
+
+
+def _most(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> int:
+    """Sequences of a stage's batch that memory holds at their longest."""
+    longest = demand.prompt_tokens + demand.output_tokens
+    return min(MOST_BATCH, room_tokens(model, gpu, tp * stages) // longest // stages)
+
+
+def _step(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
+    """A step of sequences halfway through their answers, beside a chunk in the middle of its prompt."""
+    context = demand.prompt_tokens + demand.output_tokens // 2
+    half = demand.prompt_tokens // 2
+    pairs = attended_keys(half, chunk, None) if chunk else 0
+    keys = batch * context + (half + chunk if chunk else 0)
+    return cost.seconds(StepShape(batch + chunk, batch + (chunk > 0), keys, pairs))
+
+
+def _largest(seconds: object, most: int, within: float) -> int:
+    """The largest batch up to `most` whose step is within; 0: none is."""
+    assert callable(seconds)
+    if most < 1 or seconds(1) > within:
+        return 0
+    low, high = 1, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if seconds(middle) <= within else (low, middle)
+    return low
+
+
+def _under_way(most: int, demand: Demand) -> float:
+    """The mean of a Poisson variable that is at most `most` with the probability `share`."""
+    return float(pdtri(most, demand.share))
+
+
+def _decoded(demand: Demand) -> int:
+    return demand.output_tokens - 1  # the first is prefill's
+
+
+def _beside(first: int, after: int, gpus: int) -> Iterator[tuple[int, int]]:
+    """How many of each a node can hold, at least one of both."""
+    for a in range(1, gpus // first + 1):
+        for b in range(1, (gpus - a * first) // after + 1):
+            yield a, b
+
+
+def _fewest(found: list[Option], kind: Kind) -> Option:
+    if not found:
+        raise PlacementError(f"no instance of the measured sizes meets the objective of {kind}, whatever the rate")
+    return min(found, key=lambda one: (one.all_gpus, -one.goodput_per_gpu))
+
+
+def _fits(gpus: int, nodes: Nodes) -> None:
+    if gpus > nodes.number * nodes.gpus:
+        raise PlacementError(f"it takes {gpus} GPUs, and there are {nodes.number * nodes.gpus}")
+
+
+def _replicated(option: Option, replicas: int) -> Option:
+    return Option(**{**{name: getattr(option, name) for name in option.__struct_fields__}, "replicas": replicas})
+
+
+def _placement(found: list[Option], demand: Demand, network: float, transfer: float) -> Placement:
+    gpus = sum(option.all_gpus for option in found)
+    return Placement(
+        options=found,
+        gpus=gpus,
+        goodput_per_gpu=demand.rate / gpus,
+        network_share=network,
+        transfer_seconds=transfer,
+    )
+
+
+def _check(nodes: Nodes, demand: Demand) -> None:
+    if min(nodes.number, nodes.gpus) < 1 or not nodes.network > 0:
+        raise ValueError("there is at least one node, with at least one GPU, and a network that sends something")
+    if min(demand.prompt_tokens, demand.output_tokens - 1) < 1 or not demand.rate > 0:
+        raise ValueError("a demand has a rate above 0, prompts of at least 1 token and answers of at least 2")
+    if not (demand.ttft > 0 and demand.tpot > 0 and 0 < demand.share < 1):
+        raise ValueError("objectives are above 0 s, for a share of requests between 0 and 1")

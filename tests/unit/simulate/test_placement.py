@@ -1,0 +1,149 @@
+"""Placements: the best of all, within memory, links and objectives, and as good as they say when they are tried."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+from scipy import stats
+
+from engine.accounting.presets import gpu_presets, model_presets
+from engine.simulate.placed import tried
+from engine.simulate.placement import (
+    Demand,
+    Nodes,
+    Placement,
+    PlacementError,
+    apart,
+    on_one_node,
+    options,
+    room_tokens,
+    together,
+)
+
+MODELS = {one.id: one for one in model_presets()}
+GPUS = {one.id: one for one in gpu_presets()}
+A100, H100 = GPUS["a100-80gb"], GPUS["h100-80gb"]
+SMALL = Nodes(number=2, gpus=4, network=25e9)
+DEMANDS = [
+    ("llama-2-7b", Demand(rate=30, prompt_tokens=512, output_tokens=128, ttft=0.25, tpot=0.1)),
+    ("llama-2-7b", Demand(rate=60, prompt_tokens=256, output_tokens=64, ttft=0.2, tpot=0.02)),
+    ("llama-3.1-8b", Demand(rate=5, prompt_tokens=2048, output_tokens=512, ttft=0.5, tpot=0.03)),
+    ("llama-2-70b", Demand(rate=1, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)),
+]
+
+
+@pytest.mark.parametrize(("model", "demand"), DEMANDS)
+def test_nothing_that_was_left_out_needs_fewer_gpus(model: str, demand: Demand) -> None:
+    """Every pair of instances and every number of both, one by one."""
+    found = apart(MODELS[model], (A100, A100), SMALL, demand)
+    most = SMALL.number * SMALL.gpus
+    sides = [options(kind, MODELS[model], A100, SMALL, demand) for kind in ("prefill", "decode")]
+    serve = [
+        first.gpus * a + after.gpus * b
+        for first, after in product(*sides)
+        for a, b in product(range(1, most + 1), repeat=2)
+        if min(first.goodput * a, after.goodput * b) >= demand.rate
+    ]
+    assert found.gpus == min(serve) and found.goodput_per_gpu == demand.rate / found.gpus
+    for option in found.options:
+        assert option.goodput * option.replicas >= demand.rate > option.goodput * (option.replicas - 1)
+    near = on_one_node(MODELS[model], (A100, A100), SMALL, demand)
+    assert near.gpus >= found.gpus and near.network_share == 0
+    first, after = near.options
+    assert first.stages == after.stages and near.gpus <= most
+    mixed = together(MODELS[model], A100, SMALL, demand)
+    assert mixed.gpus == min(one.all_gpus for one in options("mixed", MODELS[model], A100, SMALL, demand))
+
+
+def test_stages_side_by_side_fill_whole_nodes_and_no_more() -> None:
+    """As 4.2 has it: all equal stages, all numbers on a node, all groups; two nodes are at most two stages."""
+    model, demand = DEMANDS[0]
+    found = on_one_node(MODELS[model], (A100, A100), SMALL, demand)
+    best = min(
+        groups * first.stages * (a * first.tensor_parallel + b * after.tensor_parallel)
+        for first, after in product(
+            *(options(kind, MODELS[model], A100, SMALL, demand) for kind in ("prefill", "decode"))
+        )
+        if first.stages == after.stages
+        for a, b, groups in product(range(1, 5), range(1, 5), range(1, 3))
+        if a * first.tensor_parallel + b * after.tensor_parallel <= SMALL.gpus
+        and groups * first.stages <= SMALL.number
+        and groups * min(a * first.goodput, b * after.goodput) >= demand.rate
+    )
+    assert found.gpus == best
+
+
+def test_weights_must_fit_and_leave_room() -> None:
+    """Llama 2 70B has 138 GB in float16: not on one of 80 GB; on two 2 · (72 − 1.07) − 138 = 3.9 GB are left."""
+    model = MODELS["llama-2-70b"]
+    assert room_tokens(model, A100, 1) == 0 and room_tokens(model, A100, 2) == 11_899
+    demand = DEMANDS[-1][1]
+    assert min(one.gpus for one in options("decode", model, A100, SMALL, demand)) == 2
+    assert {one.batch for one in options("decode", model, A100, SMALL, demand) if one.gpus == 2} == {11_899 // 1280, 4}
+
+
+def test_cards_of_two_kinds() -> None:
+    """An H100 computes three times as fast as an A100: half as many GPUs do where prefill is the most of it."""
+    model, demand = MODELS["llama-2-70b"], Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
+    nodes = Nodes(number=4, gpus=8, network=25e9)
+    same, mixed = (apart(model, (card, A100), nodes, demand) for card in (A100, H100))
+    assert (same.gpus, mixed.gpus) == (14, 8)
+    assert [option.gpu for option in mixed.options] == ["h100-80gb", "a100-80gb"]
+    assert same.options[1] == mixed.options[1]  # decode is as it was
+
+
+def test_when_moving_costs_more_than_it_brings() -> None:
+    """One request now and then: two instances stand idle, one would do. And a slow network that no rate of it bears."""
+    model, nodes = MODELS["llama-3.1-8b"], Nodes(number=2, gpus=4, network=25e9)
+    seldom = Demand(rate=0.5, prompt_tokens=512, output_tokens=128, ttft=0.5, tpot=0.05)
+    assert (together(model, A100, nodes, seldom).gpus, apart(model, (A100, A100), nodes, seldom).gpus) == (1, 2)
+    often = replace(seldom, rate=20)
+    moved = 131_072 * 512
+    found = apart(model, (A100, A100), nodes, often)
+    assert found.transfer_seconds == pytest.approx(moved / 25e9)
+    assert found.network_share == pytest.approx(20 * moved / 25e9)
+    with pytest.raises(PlacementError, match=r"20 prompts a second are 13\.4 times what 1 nodes send"):
+        apart(model, (A100, A100), replace(nodes, network=1e8), often)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"ttft": 0.001}, "no instance of the measured sizes meets the objective of prefill"),
+        ({"tpot": 0.0001}, "no instance of the measured sizes meets the objective of decode"),
+        ({"rate": 5000.0}, "GPUs, and there are 8"),
+    ],
+)
+def test_what_nothing_serves_is_a_sentence(changed: dict[str, float], says: str) -> None:
+    model, demand = DEMANDS[0]
+    with pytest.raises(PlacementError, match=says):
+        apart(MODELS[model], (A100, A100), SMALL, replace(demand, **changed))
+    for wrong in ({"output_tokens": 1}, {"rate": 0.0}, {"share": 1.0}):
+        with pytest.raises(ValueError, match=r"demand has|objectives are"):
+            apart(MODELS[model], (A100, A100), SMALL, replace(demand, **wrong))
+
+
+def test_as_many_are_in_time_as_the_formulas_say() -> None:
+    """At the rate at which 90 % should be: the engine's scheduler over 12 seeds, within the 95 % interval."""
+    model = MODELS["llama-2-7b"]
+    demand = Demand(rate=1, prompt_tokens=256, output_tokens=4, ttft=0.06, tpot=0.1)
+    first = next(one for one in options("prefill", model, A100, SMALL, demand) if one.gpus == 1)
+    after = next(one for one in options("decode", model, A100, SMALL, demand) if one.gpus == 1)
+    at = replace(demand, rate=first.goodput)
+    placement = Placement(options=[first, after], gpus=2, goodput_per_gpu=0, network_share=0, transfer_seconds=0)
+    nodes = replace(SMALL, network=300e9)
+    shares = [tried(model, placement, at, nodes, num_requests=800, seed=seed).within_ttft for seed in range(12)]
+    low, high = stats.t.interval(0.95, len(shares) - 1, np.mean(shares), stats.sem(shares))
+    assert low <= 0.9 <= high
+    less = replace(demand, rate=first.goodput / 2)
+    assert tried(model, placement, less, nodes, num_requests=200).within_both > 0.99
+
+
+def test_stages_are_not_tried() -> None:
+    model, demand = MODELS["llama-2-70b"], Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
+    nodes = Nodes(number=4, gpus=8, network=25e9)
+    with pytest.raises(PlacementError, match="stages are not simulated"):
+        tried(model, apart(model, (A100, A100), nodes, demand), demand, nodes)
