@@ -14,6 +14,7 @@ from flask import Request, Response
 from app import assets, routing
 from app.paths import static_dir
 from app.routing import Route
+from app.scale_placement import placement, tried_route
 from app.scale_queues import queues
 from app.scale_size import size
 
@@ -34,6 +35,8 @@ ROUTES = [
     Route("GET", "/scale", page),
     Route("GET", "/api/scale/size", size),
     Route("GET", "/api/scale/queues", queues),
+    Route("GET", "/api/scale/placement", placement),
+    Route("GET", "/api/scale/tried", tried_route),
 ]
 
 

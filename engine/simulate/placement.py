@@ -1,7 +1,7 @@
 """How many GPUs serve a demand, and how: prefill and decode apart, or together (DistServe, arXiv 2401.09670 v3, 4).
 
 An instance is `tensor_parallel` × `stages` GPUs of one kind, each split within a node. Its goodput is the rate at which
-`share` of the requests meet their objective, all of one length; a first token is prefill's, as in the paper (vLLM's comes from decode):
+`share` of the requests meet their objective, all of one length; the first token is prefill's, as in the paper:
 
     prefill    M/D/1 with the time of one prompt D, of which one can begin every D / stages:  P(wait ≤ TTFT − D)
     decode     sequences under way are Poisson with mean R · (output − 1) · T (M/G/∞; Tijms, "A First Course in
@@ -161,6 +161,8 @@ def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: No
     Raises:
         PlacementError: as `apart`.
     """
+    if gpus[0].id != gpus[1].id:
+        raise PlacementError(f"a node has GPUs of one kind: {gpus[0].name} and {gpus[1].name} are in different ones")
     best: tuple[tuple[int, float], list[Option]] | None = None
     sides = [options(kind, model, gpu, nodes, demand) for kind, gpu in zip(_SIDES, gpus, strict=True)]
     for kind, side in zip(_SIDES, sides, strict=True):

@@ -10,7 +10,10 @@ import requests
 from msgspec.structs import replace
 from werkzeug.datastructures import MultiDict
 
+from app import scale_placement
 from app.errors import AppError
+from app.scale_placement import answer as placements
+from app.scale_placement import tried_answer
 from app.scale_queues import answer as queues
 from app.scale_roofline import HERE
 from app.scale_steps import Subject
@@ -166,3 +169,40 @@ def test_what_is_not_here_is_chosen_from_lists(server):
     for wrong in ("model=deepseek-v3", "gpu=none"):
         answer = requests.get(f"{address}?{wrong}")
         assert answer.status_code == 400 and "is unknown; use one of here, " in answer.json()["error"]["message"]
+
+
+def test_a_placement_over_http_and_its_trial(server):
+    asked = "model=llama-2-7b&rate=20&prompt_tokens=256&output_tokens=16&ttft=0.3&tpot=0.1&nodes=1&node_gpus=4"
+    found = requests.get(f"{server.url}/api/scale/placement?{asked}").json()
+    assert [one["way"] for one in found["ways"]] == ["apart", "on_one_node", "together"]
+    first = found["ways"][0]["placement"]
+    assert [one["kind"] for one in first["options"]] == ["prefill", "decode"] and first["gpus"] == 2
+    assert {one["id"] for one in found["gpus"]} == {"a100-80gb", "h100-80gb"} and "vidur" in found["times_source"]
+    tried = requests.get(f"{server.url}/api/scale/tried?{asked}&way=apart").json()
+    assert tried["way"] == "apart" and tried["tried"]["num_requests"] == 300
+    assert 0.9 < tried["tried"]["within_both"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ({"model": "gpt2"}, "no layer times of model 'gpt2'; there are some of llama-2-7b, "),
+        ({"prefill_gpu": "t4"}, "no layer times of prefill_gpu 't4'"),
+        ({"output_tokens": "1"}, "output_tokens lies from 2"),
+        ({"prompt_tokens": "5000"}, "prompt_tokens lies from 1 to 4095"),
+        ({"rate": "nan"}, "rate lies from"),
+    ],
+)
+def test_what_no_placement_can_be_is_a_sentence(asked: dict[str, str], says: str) -> None:
+    assert says in refused(placements, **asked)
+
+
+def test_a_trial_is_small_and_one_at_a_time() -> None:
+    """Whoever asks: it takes a core for seconds."""
+    many = {"rate": "3000", "nodes": "64", "way": "on_one_node"}
+    assert "instances are more than the 16" in refused(tried_answer, **many)
+    staged = {"model": "llama-2-70b", "ttft": "1", "way": "apart"}
+    assert "stages are not simulated" in refused(tried_answer, **staged)
+    with scale_placement.trying:
+        assert "another placement is being tried" in refused(tried_answer)
+    assert tried_answer(MultiDict({"output_tokens": "2"}))["tried"].num_requests == 300

@@ -8,7 +8,11 @@ import { t } from "../tell/words.js";
  * @typedef {Event & {currentTarget: HTMLInputElement | HTMLSelectElement}} Changed
  */
 
-/** Without a value it is the first. @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props */
+/**
+ * Without a value it is the first.
+ *
+ * @param {{section: string, id: string, held: Held, choices: {id: string, name: string}[]}} props
+ */
 export function Choose({ section, id, held, choices }) {
   const change = (/** @type {Changed} */ event) => {
     held.value = event.currentTarget.value;

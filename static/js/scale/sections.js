@@ -1,5 +1,6 @@
 // The sections of the page, in their order. Each is a folder with its words and its part of the link.
 
+import { TABLE as PLACEMENT, Section as Placement } from "./sections/placement/section.js";
 import { TABLE as QUEUES, Section as Queues } from "./sections/queues/section.js";
 import { TABLE as ROOFLINE, Section as Roofline } from "./sections/roofline/section.js";
 import { TABLE as SIZE, Section as Size } from "./sections/size/section.js";
@@ -18,4 +19,5 @@ export const SECTIONS = [
   { id: "size", Section: Size, table: SIZE },
   { id: "roofline", Section: Roofline, table: ROOFLINE },
   { id: "queues", Section: Queues, table: QUEUES },
+  { id: "placement", Section: Placement, table: PLACEMENT },
 ];

@@ -93,6 +93,8 @@ def test_cards_of_two_kinds() -> None:
     assert (same.gpus, mixed.gpus) == (14, 8)
     assert [option.gpu for option in mixed.options] == ["h100-80gb", "a100-80gb"]
     assert same.options[1] == mixed.options[1]  # decode is as it was
+    with pytest.raises(PlacementError, match="a node has GPUs of one kind"):
+        on_one_node(model, (H100, A100), nodes, demand)
 
 
 def test_when_moving_costs_more_than_it_brings() -> None:

@@ -178,7 +178,7 @@ function Filled({ answer }) {
   };
   return html`<h3>${t("scale.roofline.filled")}</h3>
     <p>${t("scale.roofline.filled.lead", values)}</p>
-    <p id="scale-plain">${plain ? t("scale.roofline.plain", { tokens: grouped(plain) }) : t("scale.roofline.plain_never")}</p>
+    <p id="scale-plain">${t(plain ? "scale.roofline.plain" : "scale.roofline.plain_never", { tokens: plain ?? 0 })}</p>
     <${Saturated} answer=${answer} />
     <div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.roofline.filled")}>
       <table class="scale-table" id="scale-filled">

@@ -1,0 +1,184 @@
+"""The section "Placement" of the page /scale: how many GPUs serve a demand, apart or together, and whether they do.
+
+Everything that the page says of it is computed by `engine.simulate`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Literal, TypedDict, TypeVar
+
+from flask import Request, Response
+
+from app.errors import AppError
+from app.routing import json_answer
+from app.scale_asked import Asked, real, whole
+from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
+from engine.simulate.layers import layer_file
+from engine.simulate.placed import Tried, tried
+from engine.simulate.placement import Demand, Nodes, Placement, PlacementError, apart, on_one_node, together
+from engine.trace.applications import TABLE
+
+Preset = TypeVar("Preset", ModelPreset, GpuPreset)
+Way = Literal["apart", "on_one_node", "together"]
+SOURCE = "DistServe, arXiv 2401.09670 v3"
+REQUESTS = 300  # of a trial
+MOST_OUTPUT, MOST_PROMPT = 60_000, 600_000  # tokens of all of them: a few seconds on one core
+MOST_INSTANCES = 16
+trying = threading.Lock()  # one trial at a time, whoever asks: it takes a core
+
+
+class Choice(TypedDict):
+    """Of a list."""
+
+    id: str
+    name: str
+
+
+class Found(TypedDict):
+    """One way of the three."""
+
+    way: Way
+    placement: Placement | None
+    refused: str  # why there is none
+
+
+class PlacementAnswer(TypedDict):
+    """/api/scale/placement."""
+
+    models: list[Choice]
+    gpus: list[Choice]
+    asked: Demand
+    ways: list[Found]
+    source: str
+    times_source: str  # of the layers'
+
+
+class TriedAnswer(TypedDict):
+    """/api/scale/tried: a placement, simulated."""
+
+    way: Way
+    tried: Tried
+
+
+class Wanted(TypedDict):
+    """What the address says."""
+
+    model: ModelPreset
+    gpus: tuple[GpuPreset, GpuPreset]
+    nodes: Nodes
+    demand: Demand
+
+
+def answer(asked: Asked) -> PlacementAnswer:
+    """The three ways for these settings.
+
+    Raises:
+        AppError: a setting cannot be.
+    """
+    wanted = read(asked)
+    models, gpus = _measured()
+    return {
+        "models": [{"id": one.id, "name": one.name} for one in models],
+        "gpus": [{"id": one.id, "name": one.name} for one in gpus],
+        "asked": wanted["demand"],
+        "ways": [_found(way, wanted) for way in _WAYS],
+        "source": SOURCE,
+        "times_source": layer_file().source,
+    }
+
+
+def tried_answer(asked: Asked) -> TriedAnswer:
+    """A placement of these settings, with requests served on it by the engine's scheduler.
+
+    Raises:
+        AppError: a setting cannot be, or it cannot be tried.
+    """
+    wanted = read(asked)
+    way: Way = next((one for one in _WAYS if one == asked.get("way")), "apart")
+    demand = wanted["demand"]
+    number = min(REQUESTS, MOST_OUTPUT // demand.output_tokens, MOST_PROMPT // demand.prompt_tokens)
+    if not trying.acquire(blocking=False):
+        raise AppError("busy", "another placement is being tried; ask again in a few seconds")
+    try:
+        found = _WAYS[way](wanted)
+        instances = sum(option.replicas for option in found.options)
+        if instances > MOST_INSTANCES:
+            raise AppError("refused", f"{instances} instances are more than the {MOST_INSTANCES} that are tried here")
+        return {"way": way, "tried": tried(wanted["model"], found, demand, wanted["nodes"], number)}
+    except ValueError as error:
+        raise AppError("refused", str(error)) from error
+    finally:
+        trying.release()
+
+
+def read(asked: Asked) -> Wanted:
+    """The settings of an address.
+
+    Raises:
+        AppError: one of them cannot be.
+    """
+    models, gpus = _measured()
+    chat = TABLE[0]
+    model = _one("model", asked, models)
+    return {
+        "model": model,
+        "gpus": (
+            _one("prefill_gpu", asked, gpus),
+            _one("decode_gpu", asked, gpus),
+        ),
+        "nodes": Nodes(
+            number=whole(asked, "nodes", 4, 1, 64),
+            gpus=whole(asked, "node_gpus", 8, 1, 8),
+            network=real(asked, "network", 25.0, 0.01, 10_000.0) * 1e9,
+        ),
+        "demand": Demand(
+            rate=real(asked, "rate", 10.0, 0.001, 1e5),
+            prompt_tokens=whole(asked, "prompt_tokens", 512, 1, min(8192, model.max_position - 1)),
+            output_tokens=whole(asked, "output_tokens", 128, 2, 4096),
+            ttft=real(asked, "ttft", chat.ttft, 0.001, 1000.0),
+            tpot=real(asked, "tpot", chat.tpot, 0.0001, 100.0),
+            share=real(asked, "share", 0.9, 0.01, 0.999),
+        ),
+    }
+
+
+_WAYS: dict[Way, Callable[[Wanted], Placement]] = {
+    "apart": lambda it: apart(it["model"], it["gpus"], it["nodes"], it["demand"]),
+    "on_one_node": lambda it: on_one_node(it["model"], it["gpus"], it["nodes"], it["demand"]),
+    "together": lambda it: together(it["model"], it["gpus"][1], it["nodes"], it["demand"]),
+}
+
+
+def _found(way: Way, wanted: Wanted) -> Found:
+    try:
+        return {"way": way, "placement": _WAYS[way](wanted), "refused": ""}
+    except PlacementError as error:
+        return {"way": way, "placement": None, "refused": str(error)}
+
+
+def _measured() -> tuple[list[ModelPreset], list[GpuPreset]]:
+    """Models and cards that there are layer times of."""
+    pairs = {(one.model, one.gpu) for one in layer_file().layer}
+    models = [one for one in model_presets() if any(one.id == model for model, _ in pairs)]
+    return models, [one for one in gpu_presets() if any(one.id == gpu for _, gpu in pairs)]
+
+
+def _one(name: str, asked: Asked, known: list[Preset]) -> Preset:
+    wanted = asked.get(name, known[0].id)
+    found = next((one for one in known if one.id == wanted), None)
+    if found is None:
+        ids = ", ".join(one.id for one in known)
+        raise AppError("bad_request", f"no layer times of {name} {wanted[:40]!r}; there are some of {ids}")
+    return found
+
+
+def placement(here: object, request: Request) -> Response:
+    """The three ways for the settings in the address."""
+    return json_answer(answer(request.args))
+
+
+def tried_route(here: object, request: Request) -> Response:
+    """One of them, simulated."""
+    return json_answer(tried_answer(request.args))

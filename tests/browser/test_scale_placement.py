@@ -1,0 +1,24 @@
+"""The section "Placement" of the page /scale in a real browser."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Browser, expect
+
+
+def test_a_demand_is_placed_drawn_and_tried(browser: Browser, live_server: str) -> None:
+    page = browser.new_page(locale="en-US", viewport={"width": 390, "height": 800})
+    page.goto(f"{live_server}/scale?p_nodes=2&p_node_gpus=4&p_output_tokens=16&p_rate=20")
+    apart = page.locator("[data-way=apart]")
+    expect(apart.locator(".scale-total")).to_have_text("2 GPUs")
+    expect(apart.locator(".scale-cluster")).to_have_attribute("aria-label", "1 nodes are used: 1 prefill, 1 decode")
+    expect(apart.locator(".scale-node")).to_have_count(2)
+    expect(apart.locator(".scale-node .scale-gpu[data-kind=free]")).to_have_count(6)
+    apart.get_by_role("button", name="Try it").press("Enter")
+    expect(apart.locator("[data-tried]")).to_contain_text("simulated, 300 requests", timeout=60_000)
+    page.locator("#scale-p_rate").fill("100")  # what was tried was another demand's
+    expect(apart.locator("[data-tried]")).to_have_count(0)
+    page.wait_for_url("**p_rate=100**")
+    page.select_option("#scale-p_model", "llama-2-70b")
+    expect(page.locator("[data-way=on_one_node] .scale-problem")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.close()
