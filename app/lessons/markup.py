@@ -1,6 +1,6 @@
 """The Markdown of a lesson's texts, as a tree that a page draws: no HTML is in it, and none comes out.
 
-Four kinds of links are the lessons' own:
+Four kinds of links are the lessons' own; others lead to https:// or to a page of this server, /scale or /bench:
 
     [16](=prompt_tokens)    a number that the run must have here; it leads to where it is counted
     […](=intensity)         the same, put in by the run at hand
@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 from msgspec import Struct
 
-from app.lessons import cost_figures
+from app.lessons import cost_figures, scale_figures
 from app.lessons.figures import FIGURES
 from app.lessons.lesson import LessonError
 from app.lessons.numbers import number_in
@@ -44,12 +44,13 @@ TAGS = {
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "code"])
 # the kinds above, and https, are told apart below
 _MARKDOWN.validateLink = lambda url: True  # type: ignore[assignment]
+_OWN_PAGE = re.compile(r"/(scale|bench)([?#][\w=&.#-]*)?")
 _KIND = re.compile(r"[=~]\w+(:[\w.-]+)*")
 SETTINGS = {*EngineConfig.__struct_fields__, *SamplingParams.__struct_fields__}
 
 Node = str | dict[str, Any]
 OPEN = "…"  # a number that is another one on every machine: the run at hand puts it in
-assert cost_figures  # its figures are among FIGURES
+assert cost_figures and scale_figures  # their figures are among FIGURES
 
 
 class Claim(Struct, frozen=True, kw_only=True):
@@ -130,9 +131,10 @@ def _link(target: str, line: int) -> dict[str, str]:
         return {"figure" if target[0] == "=" else "setting": target[1:]}
     if target in THINGS:
         return {"thing": target}
-    if target.startswith("https://"):
+    if target.startswith("https://") or _OWN_PAGE.fullmatch(target):
         return {"href": target}
-    raise _Unknown(line, f"a link to {target[:40]!r}: a figure, a setting, one of {', '.join(THINGS)}, or https://…")
+    others = f"one of {', '.join(THINGS)}, /scale, /bench or https://…"
+    raise _Unknown(line, f"a link to {target[:40]!r}: a figure, a setting, {others}")
 
 
 def _walk(nodes: list[Node]) -> Iterator[dict[str, Any]]:

@@ -6,7 +6,18 @@ A rule is a function of a scene and its arguments; its name is what a lesson wri
 
 from __future__ import annotations
 
-from app.lessons.questions import attention, blocks, computing, costs, instances, outcome, scheduling, sharing, writing
+from app.lessons.questions import (
+    attention,
+    blocks,
+    computing,
+    costs,
+    instances,
+    outcome,
+    scale,
+    scheduling,
+    sharing,
+    writing,
+)
 from app.lessons.questions.rules import RULES, ask, check_arguments
 
 __all__ = [
@@ -19,6 +30,7 @@ __all__ = [
     "costs",
     "instances",
     "outcome",
+    "scale",
     "scheduling",
     "sharing",
     "writing",

@@ -2,6 +2,7 @@
 
 import { jumpTo } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
+import { isEmbedded } from "../../state/embedded.js";
 import { t } from "../../tell/words.js";
 import { Knob } from "./knob.js";
 
@@ -43,5 +44,6 @@ function link(node, inside) {
   }
   if (node.thing) return html`<b class=${`lesson-thing thing-${node.thing}`}>${inside}</b>`;
   if (node.setting) return html`<${Knob} name=${node.setting} text=${words(node.children)} />`;
+  if (isEmbedded && node.href?.startsWith("/")) return inside; // a file has no other pages
   return html`<a href=${node.href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
 }

@@ -1,0 +1,33 @@
+"""Figures of scale: of queues, of published benchmarks, and of placements. No run has them."""
+
+from __future__ import annotations
+
+from app.lessons.figures import Found, figure
+from app.lessons.questions import scale
+from app.lessons.scene import Scene
+from engine.simulate.degrees import goodput_per_gpu
+
+
+@figure
+def crossing(scene: Scene, percent: int) -> Found:
+    """R · D at which two stages become as fast as two GPUs that split with K = percent / 100."""
+    return Found(scale.crossing_of(percent))
+
+
+@figure
+def prefill_rate(scene: Scene, prompts: int, tokens: int) -> Found:
+    """Prompt tokens a second that were measured with so many prompts of that length in a step."""
+    return Found(round(scale.rate_of(prompts, tokens)))
+
+
+@figure
+def per_gpu(scene: Scene, prefill: int, decode: int, prefill_gpus: int, decode_gpus: int) -> Found:
+    """Requests a second for each GPU, where one GPU serves `prefill` and `decode` tenths a second."""
+    found = goodput_per_gpu(prefill_gpus * prefill / 10, prefill_gpus, decode_gpus * decode / 10, decode_gpus)
+    return Found(round(found, 2))
+
+
+@figure
+def placed_gpus(scene: Scene, way: str, rate: int, prompt: int, output: int, ttft: int, tpot: int) -> Found:
+    """GPUs that a placement of Llama 2 70B on A100s takes."""
+    return Found(scale.placed(way, rate, prompt, output, ttft, tpot).gpus)
