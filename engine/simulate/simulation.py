@@ -10,6 +10,7 @@ Scheduling, caching, routing and the log are the engine's own. What is not there
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -177,7 +178,8 @@ class Simulation:
             env.process(self._serve(index))
         for done in self._done:
             env.run(until=done)
-        env.run(until=env.now + 1e-9)  # what is still on its way between two instances
+        soon = max(env.now + 1e-9, math.nextafter(env.now, math.inf))  # late in a long run a nanosecond is lost
+        env.run(until=soon)  # what is still on its way between two instances
         last = max((served.tokens[-1] for served in self._served if served.tokens), default=0.0)
         return Outcome(
             seconds=last,

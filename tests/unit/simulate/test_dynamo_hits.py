@@ -1,0 +1,63 @@
+"""What hits of a real service's requests is what Dynamo's simulator of vLLM says, request by request."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from engine.config import EngineConfig
+from engine.simulate.cost import Fixed
+from engine.simulate.simulation import Simulation
+from engine.trace.events import Lookup
+from engine.trace.records import StepRecord
+from tests.unit.accounting.model_facts import facts
+
+FOUND = json.loads(Path(__file__).with_name("dynamo_hits.json").read_text())
+TRACE = Path(__file__).parents[3] / "engine" / "bench" / "traces" / f"{FOUND['trace']}.jsonl"
+BLOCK_SIZE, VOCABULARY = FOUND["block_size"], 50_000
+APART = 1e5  # seconds: each request is done before the next one comes
+
+
+class Request(NamedTuple):
+    prompt: list[int]
+    output_tokens: int
+    at: float
+    after: int | None = None
+
+
+def block(hash_id: int) -> list[int]:
+    """The tokens of a block: the same for the same hash."""
+    return np.random.default_rng(hash_id).integers(0, VOCABULARY, BLOCK_SIZE).tolist()  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("num_blocks", [int(number) for number in FOUND["reused_tokens"]])
+def test_every_request_hits_what_it_hits_there(num_blocks: int) -> None:
+    rows = [json.loads(line) for line in TRACE.read_text().splitlines()]
+    tokens = {hash_id: block(hash_id) for row in rows for hash_id in row["hash_ids"]}
+    requests = [
+        Request(
+            [token for hash_id in row["hash_ids"] for token in tokens[hash_id]][: row["input_length"]],
+            row["output_length"],
+            i * APART,
+        )
+        for i, row in enumerate(rows)
+    ]
+    config = EngineConfig(
+        block_size=BLOCK_SIZE, num_blocks=num_blocks, max_model_len=140_000, max_num_batched_tokens=200_000
+    )
+    model = facts(1, 64, 1, vocab_size=VOCABULARY, max_position=200_000)
+    simulation = Simulation(model, config, Fixed(0.001))
+    hits: list[int] = []
+
+    def listen(record: StepRecord) -> None:
+        hits.extend(op.num_hit_tokens for op in record.ops if isinstance(op, Lookup))
+
+    assert simulation.log is not None
+    simulation.log.subscribe(listen)
+    simulation.run(requests)
+    simulation.close()
+    assert hits == FOUND["reused_tokens"][str(num_blocks)]
