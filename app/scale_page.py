@@ -6,6 +6,7 @@ address, and all numbers of its answer are computed here.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import flask
@@ -16,11 +17,29 @@ from app.paths import static_dir
 from app.routing import Route
 from app.scale_placement import placement, tried_route
 from app.scale_queues import queues
-from app.scale_size import size
+from app.scale_size import own_presets, size, size_of_config
 
 
 class Here(NamedTuple):
-    """What the endpoints use: nothing of the server's."""
+    """What the endpoints use: a user's own models, GPUs and links."""
+
+    data_dir: Path | None
+    presets: Path | None
+
+    @property
+    def own(self) -> list[Path]:
+        """Their files, looked for at each request: one that is written now is there at the next."""
+        return own_presets(self.data_dir, self.presets)
+
+
+def sizes(here: Here, request: Request) -> Response:
+    """What a model of the presets costs."""
+    return size(here.own, request)
+
+
+def sizes_of_config(here: Here, request: Request) -> Response:
+    """What the model of a posted config.json costs."""
+    return size_of_config(here.own, request)
 
 
 def page(here: Here, request: Request) -> Response:
@@ -33,13 +52,14 @@ def page(here: Here, request: Request) -> Response:
 
 ROUTES = [
     Route("GET", "/scale", page),
-    Route("GET", "/api/scale/size", size),
+    Route("GET", "/api/scale/size", sizes),
+    Route("POST", "/api/scale/size", sizes_of_config),
     Route("GET", "/api/scale/queues", queues),
     Route("GET", "/api/scale/placement", placement),
     Route("GET", "/api/scale/tried", tried_route),
 ]
 
 
-def blueprint() -> flask.Blueprint:
-    """`/scale` and the endpoints under /api/scale."""
-    return routing.blueprint("scale", "", Here(), ROUTES)
+def blueprint(data_dir: Path | None = None, presets: Path | None = None) -> flask.Blueprint:
+    """`/scale` and the endpoints under /api/scale; `data_dir`, `presets`: where a user's own figures lie."""
+    return routing.blueprint("scale", "", Here(data_dir, presets), ROUTES)

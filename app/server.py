@@ -113,7 +113,7 @@ def create_app(
     app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(scale_roofline.blueprint(theaters, models))
-    app.register_blueprint(scale_page.blueprint())
+    app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
     answering = ApiTheaters(theaters, models, settings, settings.api, transport.hub) if settings.api else None

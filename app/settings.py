@@ -21,6 +21,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     token: str | None = None  # asked of every request when set
     config: EngineConfig = EngineConfig()
     lessons: Path | None = None  # a folder of one's own lessons, beside those that come with the program
+    presets: Path | None = None  # a file of one's own models, GPUs and links for the page /scale
     recorded_lessons: Path | None = None  # a folder of recorded ones, for where there is no model
 
     max_theaters: int = 16  # a page has one, and three more while it races

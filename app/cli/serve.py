@@ -15,6 +15,7 @@ from app.cli.listening import add_server_options, bound_socket, check_queue, ser
 from app.cli.loading_thread import LoadingThread
 from app.cli.observing import access_log, add_observing_options, request_spans
 from app.cli.options import UserError, add_command, add_engine_options, add_model_options
+from app.cli.size import check_presets
 from app.models import Models, served_name
 from app.served import Served
 from app.settings import MIB, ServerSettings
@@ -80,6 +81,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--lessons", type=Path, metavar="DIR", help="a folder of your own lessons (kvtheater lesson new)"
     )
+    parser.add_argument(
+        "--presets",
+        type=Path,
+        metavar="FILE",
+        help="your own models, GPUs and links for the page /scale, as TOML (also read: DATA_DIR/presets)",
+    )
     add_model_options(parser)
     add_engine_options(parser)
     parser.set_defaults(run=run, instances=None)  # see `served_config`
@@ -91,6 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(f"--max-theaters must be at least 1, not {arguments.max_theaters}")
     if arguments.lessons is not None and not arguments.lessons.is_dir():
         raise UserError(f"--lessons {arguments.lessons} is no folder")
+    if arguments.presets is not None:
+        check_presets(arguments.presets)
     if arguments.max_model_mib is not None and arguments.max_model_mib < 0:
         raise UserError(f"--max-model-mib must be at least 0, not {arguments.max_model_mib}")
     if arguments.class_store is not None:
@@ -111,6 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
         max_theaters=arguments.max_theaters,
         max_model_bytes=None if arguments.max_model_mib is None else arguments.max_model_mib * MIB,
         lessons=arguments.lessons,
+        presets=arguments.presets,
         class_store=arguments.class_store,
         api=api_settings(arguments),
         message_queue=arguments.message_queue,

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
 from app.plain import to_json
-from app.scale_size import KV_DTYPES, WEIGHT_DTYPES, answer
+from app.scale_size import KV_DTYPES, WEIGHT_DTYPES, answer, own_presets
 from app.words import scale_words_of
 from engine.accounting.derived import Derived
-from engine.accounting.presets import gpu_presets
+from engine.accounting.impossible import ImpossibleInput
+from engine.accounting.kv_shape import Architecture
+from engine.accounting.mistakes import Mistake
+from engine.accounting.presets import Presets, presets, read_presets
+from engine.accounting.size import Load
 
-COUNTS = {"batch": 1, "context": 2048, "max-model-len": 8192, "shared-prefix": 0, "block-size": 16, "tp": 1}
-NAMES = {"tp": "tensor_parallel"}  # of the endpoint, where they are unlike
+COUNTS = {
+    "batch": 1, "context": 2048, "max-model-len": 8192, "shared-prefix": 0, "block-size": 16, "tp": 1,
+    "encoder-tokens": Load().encoder_tokens, "max-num-batched-tokens": Load().max_num_batched_tokens,
+}  # fmt: skip
+RATES = {"arrivals": Load().arrivals, "gpu-memory-utilization": Load().utilization}
+NAMES = {"tp": "tensor_parallel", "gpu_memory_utilization": "utilization"}  # of the endpoint, where they are unlike
+PRINTED = ("model", "load", "sizes", "moved", "mistakes", "gpus", "links")
 
 
 def add_parser(commands: Any) -> None:
@@ -23,17 +34,36 @@ def add_parser(commands: Any) -> None:
         "size",
         "what a model costs under a load, and which GPU holds it",
         "  kvtheater size llama-3.1-8b --batch 16 --context 4096\n"
-        "  kvtheater size llama-3.1-70b --tp 4 --gpu h100-80gb --explain\n",
+        "  kvtheater size llama-3.1-70b --tp 4 --gpu h100-80gb --explain\n"
+        "  kvtheater size ./my-model/config.json --kv-dtype fp8\n"
+        "  kvtheater size opt-66b --context 512 --arrivals 10 --link infiniband-xdr\n",
     )
-    parser.add_argument("model", metavar="MODEL", help="a model's id of engine/accounting/models.toml, as gpt-3")
-    parser.add_argument("--gpu", choices=[gpu.id for gpu in gpu_presets()], help="only this GPU (default: all)")
+    parser.add_argument(
+        "model", metavar="MODEL", help="a preset, as gpt-3, a config.json, a folder with one, or a hub name"
+    )
+    parser.add_argument("--gpu", metavar="ID", help="only this GPU (default: all)")
+    parser.add_argument("--link", metavar="ID", help="moving a request's cache over this link (default: none)")
     for name, count in COUNTS.items():
         parser.add_argument(f"--{name}", type=int, default=count, metavar="N", help=f"(default: {count})")
+    for name, rate in RATES.items():
+        parser.add_argument(f"--{name}", type=float, default=rate, metavar="X", help=f"(default: {rate:g})")
     parser.add_argument("--kv-dtype", choices=KV_DTYPES, default="float16", help="(default: float16)")
     parser.add_argument("--dtype", choices=WEIGHT_DTYPES, default="float16", help="of the weights (default: float16)")
-    parser.add_argument("--explain", action="store_true", help="each number with its formula")
-    parser.add_argument("--json", action="store_true", help="as JSON")
+    parser.add_argument("--presets", type=Path, metavar="FILE", help="your own models, GPUs and links, as a TOML file")
+    parser.add_argument("--data-dir", type=Path, metavar="DIR", help="a server's, whose presets/*.toml are read too")
+    parser.add_argument("--explain", action="store_true", help="each number with its formula, and what is often said")
+    parser.add_argument("--json", action="store_true", help="as JSON, with the source of each figure")
     parser.set_defaults(run=run)
+
+
+def check_presets(file: Path) -> None:
+    """Raises:
+    UserError: the file is none with presets.
+    """
+    try:
+        read_presets(file)
+    except ImpossibleInput as error:
+        raise UserError(str(error)) from error
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -42,33 +72,77 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UserError: no such model, or numbers that cannot be.
     """
-    given = {NAMES.get(name, name.replace("-", "_")): getattr(arguments, name.replace("-", "_")) for name in COUNTS}
-    asked = {"model": arguments.model, "kv_dtype": arguments.kv_dtype, "dtype": arguments.dtype}
+    asked = {"kv_dtype": arguments.kv_dtype, "dtype": arguments.dtype}
+    for name in (*COUNTS, *RATES):
+        field = name.replace("-", "_")
+        asked[NAMES.get(field, field)] = str(getattr(arguments, field))
     try:
-        found = answer(asked | {name: str(count) for name, count in given.items()})
+        known = presets(own_presets(arguments.data_dir, arguments.presets))
+        for name, choices in (("gpu", known.gpus), ("link", known.links)):
+            _check(name, getattr(arguments, name), choices)
+        model = _model(arguments.model, known)
+        found = answer(asked | ({} if model else {"model": arguments.model}), known, model)
     except ValueError as error:
         raise UserError(str(error)) from error
     found["gpus"] = [gpu for gpu in found["gpus"] if arguments.gpu in (None, gpu["id"])]
+    found["links"] = [link for link in found["links"] if arguments.json or arguments.link == link["id"]]
     if arguments.json:
-        sys.stdout.write(to_json({name: found[name] for name in ("model", "load", "sizes", "gpus")}).decode() + "\n")
+        sys.stdout.write(to_json({name: found[name] for name in PRINTED}).decode() + "\n")
         return 0
-    texts = scale_words_of("en")["texts"]
-    print(found["model"]["name"])
-    _print(found["sizes"], texts, arguments.explain)
-    for gpu in found["gpus"]:
-        print(f"\n{gpu['name']}")
-        _print(gpu["numbers"], texts, arguments.explain)
+    _print_all(found, scale_words_of("en")["texts"], arguments.explain)
     return 0
 
 
-def _print(numbers: list[Derived], texts: dict[str, str], explain: bool) -> None:
+def _check(name: str, asked: str | None, choices: Mapping[str, object]) -> None:
+    if asked is not None and asked not in choices:
+        raise UserError(f"--{name} {asked!r} is unknown; use one of {', '.join(choices)}")
+
+
+def _model(asked: str, known: Presets) -> Architecture | None:
+    """What is no preset: a file, a folder or a hub name, which has a slash or is there; None for the others."""
+    if asked in known.models or not ("/" in asked or Path(asked).exists()):
+        return None
+    from engine.described import architecture_of  # torch: only when a configuration is read
+
+    return architecture_of(asked)
+
+
+def _print_all(found: dict[str, Any], texts: dict[str, str], explain: bool) -> None:
+    print(found["model"]["name"])
+    mistakes = found["mistakes"] if explain else []
+    _print(found["sizes"], texts, explain, mistakes)
+    for gpu in found["gpus"]:
+        print(f"\n{gpu['name']}")
+        _print(gpu["numbers"], texts, explain)
+    for link in found["links"]:
+        print(f"\n{link['name']}")
+        _print([*found["moved"], *link["numbers"]], texts, explain)
+    if explain and found["model"].get("source"):
+        print(f"\nFigures of the model: {found['model']['source']} ({found['model']['dated']})")
+
+
+def _print(numbers: list[Derived], texts: dict[str, str], explain: bool, mistakes: list[Mistake] | None = None) -> None:
     for number in numbers:
-        print(f"  {texts[f'scale.size.{number.id}']:<40}{_value(number):>20}")
-        if explain:
-            print(f"    {number.formula} = {number.with_numbers()}")
+        print(f"  {_title(number.id, texts):<48}{_value(number):>20}")
+        if not explain:
+            continue
+        print(f"    {number.formula} = {number.with_numbers()}")
+        for one in mistakes or []:
+            if one.right == number.id:
+                said = texts[f"scale.size.mistake.{one.kind}"]
+                print(f"    not {_value(one.wrong)} ({one.wrong.formula} = {one.wrong.with_numbers()}): {said}")
+
+
+def _title(id: str, texts: dict[str, str]) -> str:
+    """The words of a number; of the second of its kind those of the first."""
+    return texts[f"scale.size.{id.rstrip('23456789')}"]
 
 
 def _value(number: Derived) -> str:
     if number.unit == "B":
         return f"{number.value / 2**30:,.3f} GiB" if abs(number.value) >= 2**30 else f"{number.value:,} B"
+    if number.unit == "s":
+        return f"{1000 * number.value:,.4g} ms"
+    if number.unit in ("B/s", "bit/s"):
+        return f"{number.value / 1e9:,.2f} G{number.unit}"
     return f"{number.value:,.4g}" if number.unit == "1" else f"{number.value:,} {number.unit}"

@@ -1,20 +1,28 @@
-"""Models of other sizes: what each keeps of a token, with the source and the date of its figures (`models.toml`)."""
+"""Models, GPUs and links that are not here: their figures, with the source and the date of each.
+
+They lie in `models.toml`, `gpus.toml` and `links.toml`; a user's own files have the same tables, in any number.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
 
-from engine.accounting.size import KvShape, kv_token
+from engine.accounting.impossible import impossible
+from engine.accounting.kept import kv_token
+from engine.accounting.kv_shape import Architecture, KvShape
 
 FILE = Path(__file__).with_name("models.toml")
-COUNTED = (  # what only the work of a step needs
+COUNTED = (  # what only the work of a step, or its layers one by one, need
     "num_params", "num_active_params", "num_heads", "hidden_size", "intermediate_size", "vocab_size", "max_position",
-    "tie_word_embeddings",
+    "tie_word_embeddings", "sliding_layers", "window", "state_layers", "state_elements", "cross_layers", "expanded_dim",
+    "mistaken_for", "checked",
 )  # fmt: skip
 
 
@@ -28,21 +36,30 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     source: str
     dated: date
     num_params: int
+    checked: str = ""
     num_kv_heads: int = 0
     head_dim: int = 0
     latent_dim: int = 0  # numbers of the one vector that MLA keeps of a token in a layer
+    expanded_dim: int = 0  # what MLA's heads would take in its place
+    sliding_layers: int = 0  # of num_layers: those that see `window` tokens
+    window: int = 0
+    state_layers: int = 0  # of num_layers: those that keep a state of `state_elements` numbers
+    state_elements: int = 0
+    cross_layers: int = 0  # beside the others: those that keep the encoder's tokens
     num_heads: int = 0  # query heads; 0: not given, and then the work of its steps cannot be counted
     hidden_size: int = 0
-    intermediate_size: int = 0  # 0: not given; nothing is counted from it
+    intermediate_size: int = 0  # of all experts of a token together; 0: not given
     vocab_size: int = 0
     max_position: int = 0
     tie_word_embeddings: bool = False
     num_active_params: int | None = None
+    mistaken_for: str = ""  # the id of a model with nearly the same name
 
     @property
     def is_counted(self) -> bool:
         """Whether enough of it is given for a `ModelShape`: the work of its steps can be counted."""
-        return min(self.num_heads, self.num_kv_heads, self.hidden_size, self.vocab_size, self.max_position) > 0
+        given = min(self.num_heads, self.num_kv_heads, self.hidden_size, self.vocab_size, self.max_position) > 0
+        return given and not self.state_layers and not self.cross_layers
 
     @property
     def dtype(self) -> str:
@@ -56,30 +73,44 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     @property
     def sliding_windows(self) -> list[int | None]:
-        """All layers see everything in all of them."""
-        return [None] * self.num_layers
+        """By layer; which of the layers come first makes no difference to what is counted."""
+        full = self.num_layers - self.sliding_layers
+        return [self.window] * self.sliding_layers + [None] * full
+
+    @property
+    def shapes(self) -> tuple[KvShape, ...]:
+        """Layers that are alike together."""
+        heads, width, latent = self.num_kv_heads, self.head_dim, self.latent_dim
+        full = self.num_layers - self.sliding_layers - self.state_layers
+        found = (
+            KvShape(self.state_layers, state=self.state_elements),
+            KvShape(self.sliding_layers, heads, width, width, latent, self.window),
+            KvShape(full, heads, width, width, latent),
+            KvShape(self.cross_layers, heads, width, width, role="cross"),
+        )
+        return tuple(shape for shape in found if shape.num_layers)
+
+    @property
+    def architecture(self) -> Architecture:
+        """What its memory follows from."""
+        return Architecture(
+            name=self.name,
+            shapes=self.shapes,
+            num_params=self.num_params,
+            num_active_params=self.num_active_params,
+            num_heads=self.num_heads,
+            hidden_size=self.hidden_size,
+            intermediate_size=self.intermediate_size,
+            vocab_size=self.vocab_size,
+            max_position=self.max_position,
+            expanded_dim=self.expanded_dim,
+        )
 
     @property
     def kv_bytes_per_token(self) -> int:
-        """2 · layers · Hkv · D · bytes; under MLA layers · latent · bytes."""
+        """2 · layers · Hkv · D · bytes; under MLA layers · latent · bytes; of models whose layers are all alike."""
         shape = KvShape(self.num_layers, self.num_kv_heads, self.head_dim, self.head_dim, self.latent_dim)
         return int(kv_token(shape, self.element_bytes).value)
-
-
-@functools.cache
-def model_presets() -> tuple[ModelPreset, ...]:
-    """The presets, in the order of the file."""
-    entries = msgspec.toml.decode(FILE.read_bytes(), type=dict[str, list[ModelPreset]])
-    return tuple(entries["model"])
-
-
-def preset_payload() -> list[dict[str, object]]:
-    """The presets as the page has them: what K and V take, and the bytes that follow from it."""
-    return [{**_but_params(preset), "kv_bytes_per_token": preset.kv_bytes_per_token} for preset in model_presets()]
-
-
-def _but_params(preset: ModelPreset) -> dict[str, object]:
-    return {name: value for name, value in msgspec.to_builtins(preset).items() if name not in COUNTED}
 
 
 class GpuPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -92,10 +123,91 @@ class GpuPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fp16_flops_per_second: float
     source: str
     announced: date
+    flops_per_second: dict[str, float] = {}  # by other dtypes that its tensor cores have
+    checked: str = ""
+
+
+class LinkPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One link, by its standard or data sheet: decimal units."""
+
+    id: str
+    name: str
+    bytes_per_second: float
+    source: str
+    dated: date
+    both_directions: bool = False  # whether that is the sum of both
+    checked: str = ""
+
+
+class PresetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tables of a file."""
+
+    model: list[ModelPreset] = []
+    gpu: list[GpuPreset] = []
+    link: list[LinkPreset] = []
+
+
+class Presets(NamedTuple):
+    """All that may be chosen, by id, in the order in which it is shown."""
+
+    models: dict[str, ModelPreset]
+    gpus: dict[str, GpuPreset]
+    links: dict[str, LinkPreset]
+
+
+def presets(own: Sequence[Path] = ()) -> Presets:
+    """Those that come with the program, and those of a user's own files, of which the later one counts.
+
+    Raises:
+        ImpossibleInput: a file cannot be read.
+    """
+    files = [_shipped(), *(read_presets(file) for file in own)]
+    return Presets(
+        {one.id: one for file in files for one in file.model},
+        {one.id: one for file in files for one in file.gpu},
+        {one.id: one for file in files for one in file.link},
+    )
+
+
+def read_presets(file: Path) -> PresetFile:
+    """The tables `[[model]]`, `[[gpu]]` and `[[link]]` of a file.
+
+    Raises:
+        ImpossibleInput: it cannot be read, or a table lacks a field or has one too many.
+    """
+    try:
+        return msgspec.toml.decode(file.read_bytes(), type=PresetFile)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
+        raise impossible("presets_file", file=str(file), reason=reason) from error
+
+
+def model_presets() -> tuple[ModelPreset, ...]:
+    """The models that come with the program, in the order of the file."""
+    return tuple(_shipped().model)
+
+
+def gpu_presets() -> tuple[GpuPreset, ...]:
+    """The GPUs that come with the program, in the order of the file."""
+    return tuple(_shipped().gpu)
+
+
+def link_presets() -> tuple[LinkPreset, ...]:
+    """The links that come with the program, in the order of the file."""
+    return tuple(_shipped().link)
+
+
+def preset_payload() -> list[dict[str, object]]:
+    """The models whose layers are all alike as the page has them: what K and V take, and the bytes that follow."""
+    alike = [preset for preset in model_presets() if len(preset.shapes) == 1]
+    return [{**_but_params(preset), "kv_bytes_per_token": preset.kv_bytes_per_token} for preset in alike]
 
 
 @functools.cache
-def gpu_presets() -> tuple[GpuPreset, ...]:
-    """The GPUs, in the order of the file."""
-    file = Path(__file__).with_name("gpus.toml")
-    return tuple(msgspec.toml.decode(file.read_bytes(), type=dict[str, list[GpuPreset]])["gpu"])
+def _shipped() -> PresetFile:
+    read = [read_presets(FILE.with_name(name)) for name in ("models.toml", "gpus.toml", "links.toml")]
+    return PresetFile(model=read[0].model, gpu=read[1].gpu, link=read[2].link)
+
+
+def _but_params(preset: ModelPreset) -> dict[str, object]:
+    return {name: value for name, value in msgspec.to_builtins(preset).items() if name not in COUNTED}

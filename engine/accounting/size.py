@@ -1,7 +1,12 @@
 """What a model takes in memory under a load, and how many requests a GPU holds beside its weights.
 
-Each number is a `Derived`. Keys and values: Kwon et al., "PagedAttention", arXiv 2309.06180, 3; one latent vector in
-place of them: DeepSeek-AI, arXiv 2405.04434, 2.1.
+Each number is a `Derived`; together they are one sum: weights, cache, activations, and a reserve that is assumed.
+
+Activations: vLLM runs a step of max_num_batched_tokens before it makes its cache, and what that holds at its peak is
+not given to the cache (`determine_available_memory`). Counted here are the tensors that live at once in the widest
+place of a forward pass: two of the hidden size and three of the MLP's width (its two projections and their product), or
+the hidden states beside the logits of a row for each sequence, once as they are and once in float32 for sampling.
+Workspaces of kernels are not counted: the reserve is for them.
 """
 
 from __future__ import annotations
@@ -9,16 +14,20 @@ from __future__ import annotations
 from msgspec import Struct
 
 from engine.accounting.derived import Derived, Factor, derive
+from engine.accounting.impossible import impossible
+from engine.accounting.kept import Kept, derive_with
+from engine.accounting.kv_shape import Architecture
+
+AT_LEAST_ONE = ("batch", "context", "max_model_len", "block_size", "tensor_parallel", "max_num_batched_tokens")
+ACTIVATION_BYTES = 2.0  # float16 and bfloat16: also where weights or cache are quantized
 
 
-class KvShape(Struct, frozen=True):
-    """What a model keeps of a token: in each layer a key and a value for each KV head, or one latent vector."""
+class Stored(Struct, frozen=True, kw_only=True):
+    """Bytes of a weight, of a number of the cache, and of the scales beside each cached vector."""
 
-    num_layers: int
-    num_kv_heads: int = 0
-    head_dim: int = 0
-    v_head_dim: int = 0
-    latent_dim: int = 0
+    weight: float = 2
+    element: float = 2
+    scales: int = 0
 
 
 class Load(Struct, frozen=True, kw_only=True):
@@ -27,92 +36,141 @@ class Load(Struct, frozen=True, kw_only=True):
     batch: int = 1
     context: int = 2048
     max_model_len: int = 4096
+    encoder_tokens: int = 1500  # that cross-attention reads: Whisper's for half a minute
     shared_prefix: int = 0
     block_size: int = 16
     tensor_parallel: int = 1
+    max_num_batched_tokens: int = 8192
+    arrivals: float = 1.0  # requests a second, of which each is moved over a link
     utilization: float = 0.9  # gpu_memory_utilization of vLLM
-    reserve_bytes: int = 1 << 30  # activations and what else is neither weights nor cache: assumed, not computed
+    reserve_bytes: int = 1 << 30  # what is neither weights, cache nor activations: assumed, not computed
+
+    def checked(self) -> Load:
+        """Itself.
+
+        Raises:
+            ImpossibleInput: a count that is none, or one that contradicts another.
+        """
+        for name in AT_LEAST_ONE:
+            if getattr(self, name) < 1:
+                raise impossible("at_least_one", name=name, value=getattr(self, name))
+        if self.encoder_tokens < 0 or self.reserve_bytes < 0 or self.arrivals < 0:
+            name = next(one for one in ("encoder_tokens", "reserve_bytes", "arrivals") if getattr(self, one) < 0)
+            raise impossible("below_zero", name=name, value=getattr(self, name))
+        if self.context > self.max_model_len:
+            raise impossible("context", context=self.context, most=self.max_model_len)
+        if not 0 < self.utilization <= 1:
+            raise impossible("utilization", value=self.utilization)
+        if not 0 <= self.shared_prefix < self.context:
+            raise impossible("shared_prefix", prefix=self.shared_prefix, context=self.context)
+        return self
 
 
-def kv_token(shape: KvShape, element_bytes: float, scale_bytes: int = 0, tensor_parallel: int = 1) -> Derived:
-    """Bytes of one token on one GPU, all layers; `scale_bytes` stand beside each vector of a quantized cache.
+class Cost:
+    """A model under a load, on one of `tensor_parallel` GPUs. Each attribute is a number with its formula."""
 
-    Raises:
-        ValueError: the KV heads can be neither divided among the GPUs nor repeated on them.
-    """
-    tp, heads = tensor_parallel, shape.num_kv_heads
-    layers, size = Factor("L", shape.num_layers, "layers"), Factor("bytes", element_bytes, "element_bytes")
-    scales = (Factor("s", scale_bytes, "scale_bytes"),) if scale_bytes else ()
-    if shape.latent_dim:  # each GPU keeps the whole latent vector: it has no heads to divide
-        vector = "(d · bytes + s)" if scales else "d · bytes"
-        return derive(
-            "kv_token", "B", f"L · {vector}", layers, Factor("d", shape.latent_dim, "latent_dim"), size, *scales
+    def __init__(self, model: Architecture, stored: Stored, load: Load) -> None:
+        """Raises:
+        ImpossibleInput: the load contradicts itself, or the model's heads cannot be divided among the GPUs.
+        """
+        self.model, self.stored, self.load = model, stored, load.checked()
+        tp = load.tensor_parallel
+        if model.num_heads and model.num_heads % tp:
+            raise impossible("heads", name=model.name, heads=model.num_heads, gpus=tp)
+        self._tp = Factor("tp", tp, "tensor_parallel")
+        self._context, self._encoder = (
+            Factor("T", load.context, "context"),
+            Factor("E", load.encoder_tokens, "encoder_tokens"),
         )
-    if heads % tp and tp % heads:
-        raise ValueError(
-            f"{heads} KV heads cannot be divided among {tp} GPUs; choose a divisor or a multiple of {heads}"
-        )
-    own, gpus = ("⌈Hkv / tp⌉", (Factor("tp", tp, "tensor_parallel"),)) if tp > 1 else ("Hkv", ())
-    if shape.head_dim == shape.v_head_dim:
-        vector = "(D · bytes + s)" if scales else "D · bytes"
-        formula, widths = f"2 · L · {own} · {vector}", [Factor("D", shape.head_dim, "head_dim")]
-    else:
-        vector = "((D + D_v) · bytes + 2 · s)" if scales else "(D + D_v) · bytes"
-        formula = f"L · {own} · {vector}"
-        widths = [Factor("D", shape.head_dim, "head_dim"), Factor("D_v", shape.v_head_dim, "v_head_dim")]
-    return derive("kv_token", "B", formula, layers, Factor("Hkv", heads, "kv_heads"), *gpus, *widths, size, *scales)
+        self._block = Factor("S", load.block_size, "block_size")
+        self.kept = Kept(model.shapes, stored.element, stored.scales, tp)
+        self.request = self.kept.at("kv_request", self._context, self._encoder)
+        count = Factor("B", load.batch, "batch")
+        self.batch = derive("kv_batch", "B", "B · r", count, self.request.as_factor("r"))
+        self.weights = self._weights("weights", model.num_params, "params")
+        self.share = derive("kv_share", "1", "C / W", self.batch.as_factor("C"), self.weights.as_factor("W"))
+        self.activations = self._activations()
+        self.reserve = Factor("R", load.reserve_bytes, "reserve")
+        known = self._known()
+        self.total = derive(
+            "total", "B", " + ".join(one.symbol for one in (*known, self.reserve, self.batch.as_factor("C"))),
+            *known, self.reserve, self.batch.as_factor("C"),
+        )  # fmt: skip
 
+    @property
+    def numbers(self) -> list[Derived]:
+        """All of it, in the order in which it is shown."""
+        activations = [self.activations] if self.activations else []
+        return [*self.kept.numbers, self.request, self.batch, self.weights, self.share, *activations, self.total]
 
-def sizes(token: Derived, num_params: int, weight_bytes: float, load: Load) -> list[Derived]:
-    """Bytes on one GPU: a token, a request, the batch, the weights, and all together.
+    def on(self, memory_bytes: int) -> list[Derived]:
+        """Bytes that are left for the cache, and requests that they hold: in pages, reserved in one piece of
+        max_model_len, and in pages of which all share a prefix. Nothing but the bytes if the weights do not fit.
+        """
+        memory, part = Factor("M", memory_bytes, "gpu_memory"), Factor("u", self.load.utilization, "utilization")
+        known = (*self._known(), self.reserve)
+        less = "".join(f" − {one.symbol}" for one in known)
+        free = derive("kv_room", "B", f"⌊M · u{less}⌋", memory, part, *known)
+        if free.value <= 0:
+            return [free]
+        room, load = free.as_factor("F"), self.load
+        most = Factor("N", load.max_model_len, "max_model_len")
+        piece = self.kept.at("kv_piece", most, self._encoder)
+        pages = self.kept.pages("kv_pages", self._context, self._encoder, self._block)
+        found = [
+            free,
+            piece,
+            derive("reserved", "requests", "⌊F / b⌋", room, piece.as_factor("b")),
+            pages,
+            derive("paged", "requests", "⌊F / b⌋", room, pages.as_factor("b")),
+        ]
+        if load.shared_prefix >= load.block_size:  # only whole blocks are shared
+            prefix = Factor("p", load.shared_prefix, "shared_prefix")
+            common = self.kept.prefix("kv_prefix", self._context, prefix, self._block)
+            formula = "⌊max(F − q, 0) / (b − q)⌋"
+            found += [
+                common,
+                derive("shared", "requests", formula, room, common.as_factor("q"), pages.as_factor("b")),
+            ]
+        return found
 
-    Raises:
-        ValueError: a count of the load is not positive, or the context is longer than max_model_len.
-    """
-    for name in ("batch", "context", "max_model_len", "block_size", "tensor_parallel"):
-        if getattr(load, name) < 1:
-            raise ValueError(f"{name} is {getattr(load, name)}; it is at least 1")
-    if load.context > load.max_model_len:
-        raise ValueError(f"the context of {load.context} tokens is longer than max_model_len = {load.max_model_len}")
-    tp = Factor("tp", load.tensor_parallel, "tensor_parallel")
-    context = Factor("T", load.context, "context")
-    request = derive("kv_request", "B", "k · T", token.as_factor("k"), context)
-    batch = derive("kv_batch", "B", "B · r", Factor("B", load.batch, "batch"), request.as_factor("r"))
-    params, size = Factor("P", num_params, "params"), Factor("bytes", weight_bytes, "weight_bytes")
-    weights = derive("weights", "B", "⌈P · bytes / tp⌉", params, size, tp)
-    share = derive("kv_share", "1", "C / W", batch.as_factor("C"), weights.as_factor("W"))
-    reserve = Factor("A", load.reserve_bytes, "reserve")
-    total = derive("total", "B", "W + C + A", weights.as_factor("W"), batch.as_factor("C"), reserve)
-    return [token, request, batch, weights, share, total]
+    def moved(self) -> list[Derived]:
+        """Bytes of a request's cache on all GPUs, and how many a second that is, when each is moved once."""
+        whole = Kept(self.model.shapes, self.stored.element, self.stored.scales)
+        one = whole.at("kv_moved", self._context, self._encoder)
+        arrivals = Factor("λ", self.load.arrivals, "arrivals")
+        each = derive("kv_rate", "B/s", "λ · m", arrivals, one.as_factor("m"))
+        return [one, each, derive("kv_bit_rate", "bit/s", "8 · v", each.as_factor("v"))]
 
+    def over(self, bytes_per_second: float, both_directions: bool = False) -> list[Derived]:
+        """Seconds of one request over a link, and the share of the link that the load takes. `both_directions`: the
+        rate is the sum of both, as data sheets give it, of which one direction has half.
+        """
+        one, each, _ = self.moved()
+        rate = Factor("v", bytes_per_second, "link_rate_both" if both_directions else "link_rate")
+        own = "(v / 2)" if both_directions else "v"
+        return [
+            derive("transfer", "s", f"m / {own}", one.as_factor("m"), rate),
+            derive("link_share", "1", f"x / {own}", each.as_factor("x"), rate),
+        ]
 
-def fits(token: Derived, weights: Derived, memory_bytes: int, load: Load) -> list[Derived]:
-    """Bytes that are left for the cache, and requests that they hold: in pages, reserved in one piece of max_model_len,
-    and in pages of which all share a prefix. Nothing but the bytes, below zero, if the weights do not fit.
+    def _weights(self, id: str, num_params: int, meaning: str) -> Derived:
+        params, size = Factor("P", num_params, meaning), Factor("bytes", self.stored.weight, "weight_bytes")
+        return derive(id, "B", "⌈P · bytes / tp⌉", params, size, self._tp)
 
-    Raises:
-        ValueError: the utilization is not above 0 and at most 1, or the shared prefix is not shorter than the context.
-    """
-    if not 0 < load.utilization <= 1:
-        raise ValueError(f"gpu_memory_utilization is {load.utilization}; it lies above 0 and is at most 1")
-    if not 0 <= load.shared_prefix < load.context:
-        raise ValueError(f"a shared prefix of {load.shared_prefix} tokens is not shorter than the context")
-    memory, part = Factor("M", memory_bytes, "gpu_memory"), Factor("u", load.utilization, "utilization")
-    reserve = Factor("A", load.reserve_bytes, "reserve")
-    free = derive("kv_room", "B", "⌊M · u − W − A⌋", memory, part, weights.as_factor("W"), reserve)
-    if free.value <= 0:
-        return [free]
-    room, k, block = free.as_factor("F"), token.as_factor("k"), Factor("S", load.block_size, "block_size")
-    context, most = Factor("T", load.context, "context"), Factor("N", load.max_model_len, "max_model_len")
-    found = [
-        free,
-        derive("blocks", "blocks", "⌊F / (k · S)⌋", room, k, block),
-        derive("reserved", "requests", "⌊F / (k · N)⌋", room, k, most),
-    ]
-    blocks = found[1].as_factor("n")
-    found.append(derive("paged", "requests", "⌊n / ⌈T / S⌉⌋", blocks, context, block))
-    prefix = Factor("p", load.shared_prefix, "shared_prefix")
-    if load.shared_prefix >= load.block_size:  # only whole blocks are shared
-        formula = "⌊max(n − ⌊p / S⌋, 0) / (⌈T / S⌉ − ⌊p / S⌋)⌋"
-        found.append(derive("shared", "requests", formula, blocks, prefix, context, block))
-    return found
+    def _known(self) -> list[Factor]:
+        """Weights, and activations where they can be computed."""
+        activations = [self.activations.as_factor("A")] if self.activations else []
+        return [self.weights.as_factor("W"), *activations]
+
+    def _activations(self) -> Derived | None:
+        model = self.model
+        if not (model.hidden_size and model.intermediate_size and model.vocab_size):
+            return None
+        return derive_with(
+            "activations", "B", "max(n · (2 · h + 3 · f / tp) · a, n · h · a + B · V · (a + 4))",
+            Factor("n", self.load.max_num_batched_tokens, "max_num_batched_tokens"),
+            Factor("h", model.hidden_size, "hidden_size"), Factor("f", model.intermediate_size, "intermediate_size"),
+            self._tp, Factor("a", ACTIVATION_BYTES, "activation_bytes"), Factor("B", self.load.batch, "batch"),
+            Factor("V", model.vocab_size, "vocab_size"),
+        )  # fmt: skip

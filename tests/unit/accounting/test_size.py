@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from app.scale_size import answer
-from engine.accounting.derived import Derived
-from engine.accounting.presets import gpu_presets
-from engine.accounting.size import KvShape, Load, fits, kv_token, sizes
+from engine.accounting.derived import Derived, Factor
+from engine.accounting.impossible import ImpossibleInput, sentences
+from engine.accounting.kept import Kept, kv_token
+from engine.accounting.kv_shape import Architecture, KvShape
+from engine.accounting.presets import gpu_presets, link_presets, presets
+from engine.accounting.size import Cost, Load, Stored
 
 GIB = 1 << 30
 
@@ -16,23 +21,67 @@ def by_id(numbers: list[Derived]) -> dict[str, float]:
     return {one.id: one.value for one in numbers}
 
 
+def asked(**given: object) -> dict[str, Any]:
+    return answer({name: str(value) for name, value in given.items()}, presets())
+
+
+def said_of(found: dict[str, Any]) -> dict[str, float]:
+    return {one.kind: one.wrong.value for one in found["mistakes"]}
+
+
 def test_gpt3_is_72_gib_of_cache_beside_326_of_weights_and_not_half() -> None:
-    found = by_id(answer({"model": "gpt-3", "batch": "16", "context": "1024"})["sizes"])
+    answered = asked(model="gpt-3", batch=16, context=1024)
+    found = by_id(answered["sizes"])
     assert found["kv_batch"] == 72 * GIB and round(found["weights"] / GIB) == 326
     assert round(100 * found["kv_share"]) == 22
+    assert round(said_of(answered)["half"] / GIB) == 163, "what is often said is not what it is"
+    assert said_of(answered)["decimal"] == 72 * 10**9
+
+
+def test_gpt3_at_32_thousand_tokens_is_two_and_a_quarter_tib() -> None:
+    found = by_id(asked(model="gpt-3", batch=16, context=32768, max_model_len=32768)["sizes"])
+    assert found["kv_batch"] == 2304 * GIB
 
 
 def test_first_generation_qwen_is_eight_times_qwen2() -> None:
-    first = by_id(answer({"model": "qwen-72b", "batch": "32"})["sizes"])
-    second = by_id(answer({"model": "qwen2-72b", "batch": "32"})["sizes"])
+    of_first, of_second = asked(model="qwen-72b", batch=32), asked(model="qwen2-72b", batch=32)
+    first, second = by_id(of_first["sizes"]), by_id(of_second["sizes"])
     assert (first["kv_request"], first["kv_batch"]) == (5 * GIB, 160 * GIB)
     assert (second["kv_request"], second["kv_batch"]) == (5 * GIB / 8, 20 * GIB)
     assert round(first["weights"] / GIB) == 134
+    assert said_of(of_second)["generation"] == first["kv_token"] and said_of(of_first)["generation"] == 327_680
+    assert said_of(of_second)["hidden_size"] == 8 * second["kv_token"]
+    assert "hidden_size" not in said_of(of_first), "with a key for each head that formula is right"
+
+
+def test_opt_66b_moves_97_gbit_a_second_at_ten_requests() -> None:
+    """512 tokens of 2.25 MiB; DistServe (arXiv 2401.09670) gives 1.13 GB and 90 Gbit/s for it."""
+    found = asked(model="opt-66b", context=512, arrivals=10)
+    moved = by_id(found["moved"])
+    assert moved["kv_moved"] == 1_207_959_552
+    assert moved["kv_rate"] == 12_079_595_520 and moved["kv_bit_rate"] == 96_636_764_160
+    links = {link["id"]: link for link in found["links"]}
+    xdr = by_id(links["infiniband-xdr"]["numbers"])
+    assert xdr["transfer"] == pytest.approx(12.07959552e-3, rel=1e-12)
+    assert xdr["link_share"] == pytest.approx(0.1207959552, rel=1e-12)
+    nvlink = links["nvlink-3"]
+    assert nvlink["wrong"].value == pytest.approx(2.01326592e-3, rel=1e-12), "as with 600 GB/s in one direction"
+    assert by_id(nvlink["numbers"])["transfer"] == pytest.approx(2 * 2.01326592e-3, rel=1e-12)
 
 
 def test_int4_is_more_than_a_quarter_for_its_scales_are_stored_too() -> None:
     shape = KvShape(4, 2, 32, 32)
     assert kv_token(shape, 0.5, 4).value == 320 == 0.3125 * kv_token(shape, 2).value
+    assert kv_token(shape, 1, 2).value == 0.53125 * kv_token(shape, 2).value
+    found = asked(model="llama-2-7b", kv_dtype="int4")
+    assert said_of(found)["quarter"] == 131_072 < by_id(found["sizes"])["kv_token"] == 2 * 32 * 32 * (64 + 4)
+
+
+def test_a_latent_vector_is_not_its_heads() -> None:
+    found = asked(model="deepseek-v3")
+    assert by_id(found["sizes"])["kv_token"] == 61 * 576 * 2
+    assert said_of(found)["heads"] == 61 * 128 * (192 + 128) * 2
+    assert said_of(found)["active"] == 74 * 10**9 < by_id(found["sizes"])["weights"] == 1342 * 10**9
 
 
 def test_heads_are_divided_and_at_last_repeated_and_a_latent_vector_is_whole_on_each_gpu() -> None:
@@ -48,15 +97,60 @@ def test_values_of_another_width() -> None:
     assert kv_token(KvShape(2, 4, 12, 6), 1, 2).value == 2 * 4 * (18 + 4)
 
 
+def test_a_window_keeps_the_newest_tokens_and_a_state_does_not_grow() -> None:
+    """Two layers of 2 · 8 bytes a token see all, three the newest 5; one has a state of 7 bytes; one keeps 4 tokens of
+    an encoder."""
+    shapes = (
+        KvShape(2, 1, 8, 8), KvShape(3, 1, 8, 8, window=5), KvShape(1, state=7), KvShape(1, 1, 8, 8, role="cross"),
+    )  # fmt: skip
+    kept = Kept(shapes, 1, 0, 1, 1)
+    encoder, block = Factor("E", 4, "encoder_tokens"), Factor("S", 4, "block_size")
+    tokens = [Factor("T", count, "context") for count in (3, 12)]
+    assert kept.token is not None and kept.token.value == 32 + 48
+    whole = [kept.at("kv_request", one, encoder).value for one in tokens]
+    assert whole == [3 * 80 + 7 + 4 * 16, 12 * 32 + 5 * 48 + 7 + 4 * 16]
+    pages = [kept.pages("kv_pages", one, encoder, block).value for one in tokens]
+    assert pages == [4 * 80 + 7 + 64, 12 * 32 + 8 * 48 + 7 + 64], "of 12 tokens the newest 5 lie in pages 1 and 2"
+    prefix = kept.prefix("kv_prefix", tokens[1], Factor("p", 9, "shared_prefix"), block).value
+    assert prefix == 8 * 32 + 4 * 48, "page 0 has left the window"
+
+
+@pytest.mark.parametrize("context", range(1, 40))
+def test_pages_of_a_window_are_those_that_its_tokens_lie_in(context: int) -> None:
+    window, size = 9, 4
+    kept = Kept((KvShape(1, 1, 1, 1, window=window),), 1)
+    none, block = Factor("E", 0, "encoder_tokens"), Factor("S", size, "block_size")
+    found = kept.pages("kv_pages", Factor("T", context, "context"), none, block).value
+    touched = {position // size for position in range(max(0, context - window), context)}
+    assert found == 2 * size * len(touched)
+
+
+def model(**more: Any) -> Architecture:
+    return Architecture(**{"name": "m", "shapes": (KvShape(1, 1, 1, 1),), "num_params": 100, **more})
+
+
 def test_what_a_gpu_holds() -> None:
     """1,000 bytes, 900 of them used, 100 weights, 100 reserved: 700 for blocks of 4 tokens of 2 bytes: 87."""
     load = Load(context=17, max_model_len=50, shared_prefix=9, block_size=4, reserve_bytes=100)
-    token = kv_token(KvShape(1, 1, 1, 1), 1)
-    weights = sizes(token, 100, 1, load)[3]
-    assert by_id(fits(token, weights, 1000, load)) == {
-        "kv_room": 700, "blocks": 87, "reserved": 7, "paged": 17, "shared": (87 - 2) // (5 - 2),
+    cost = Cost(model(), Stored(weight=1, element=1), load)
+    assert by_id(cost.on(1000)) == {
+        "kv_room": 700, "kv_piece": 100, "reserved": 7, "kv_pages": 40, "paged": 87 // 5,
+        "kv_prefix": 16, "shared": (87 - 2) // (5 - 2),
     }  # fmt: skip
-    assert by_id(fits(token, weights, 200, load)) == {"kv_room": -20}, "the weights do not fit"
+    assert by_id(cost.on(200)) == {"kv_room": -20}, "the weights do not fit"
+
+
+def test_the_sum_is_the_sum_of_its_terms_and_the_room_is_what_they_leave() -> None:
+    """h = 3, f = 5, V = 7 and 11 tokens: 11 · (6 + 15) · 2 bytes at the MLP, more than 11 · 3 · 2 + 2 · 7 · 6."""
+    widths = {"hidden_size": 3, "intermediate_size": 5, "vocab_size": 7}
+    load = Load(batch=2, context=10, max_num_batched_tokens=11, reserve_bytes=100)
+    cost = Cost(model(**widths), Stored(weight=1, element=1), load)
+    assert cost.activations is not None and cost.activations.value == 462 > 66 + 84
+    assert cost.total.value == 100 + 2 * 10 * 2 + 462 + 100
+    assert cost.on(1000)[0].value == 900 - 100 - 462 - 100
+    few = Load(batch=20, context=10, max_num_batched_tokens=1, reserve_bytes=0)
+    wide = Cost(model(**widths), Stored(weight=1, element=1), few).activations
+    assert wide is not None and wide.value == 6 + 20 * 7 * 6, "the logits, where few tokens are computed"
 
 
 def test_an_80_gb_card_is_not_80_gib() -> None:
@@ -64,26 +158,42 @@ def test_an_80_gb_card_is_not_80_gib() -> None:
     assert card.memory_bytes == 80 * 10**9 < 80 * GIB
 
 
-def test_every_gpu_has_a_source() -> None:
+def test_every_gpu_and_every_link_has_a_source() -> None:
     assert len({gpu.id for gpu in gpu_presets()}) == len(gpu_presets()) > 5
     assert all("data sheet" in gpu.source for gpu in gpu_presets())
+    assert len({link.id for link in link_presets()}) == len(link_presets()) > 8
+    assert all(len(link.source) > 10 and link.checked for link in link_presets())
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("given", "sentence", "chinese"),
     [
-        ({"model": "gpt-9"}, "model 'gpt-9' is unknown"),
-        ({"kv_dtype": "int3"}, "kv_dtype 'int3' is unknown"),
-        ({"batch": "0"}, "batch is 0"),
-        ({"batch": "x"}, "not a number"),
-        ({"batch": "9" * 15}, "too large"),
-        ({"context": "9000"}, "longer than max_model_len"),
-        ({"utilization": "2"}, "gpu_memory_utilization"),
-        ({"utilization": "nan"}, "too large"),
-        ({"shared_prefix": "2048"}, "not shorter"),
-        ({"tensor_parallel": "3"}, "cannot be divided"),
+        ({"model": "gpt-9"}, "model 'gpt-9' is unknown", "没有名为"),
+        ({"kv_dtype": "int3"}, "kv_dtype 'int3' is unknown", "没有名为"),
+        ({"batch": "0"}, "batch is 0", "至少要为 1"),
+        ({"batch": "x"}, "not a number", "不是数字"),
+        ({"batch": "1.5"}, "whole number", "整数"),
+        ({"batch": "9" * 15}, "too large", "太大"),
+        ({"context": "9000"}, "longer than max_model_len", "超过了"),
+        ({"utilization": "2"}, "gpu_memory_utilization", "应大于 0"),
+        ({"utilization": "nan"}, "too large", "太大"),
+        ({"shared_prefix": "2048"}, "not shorter", "应短于"),
+        ({"arrivals": "-1"}, "not below 0", "不能小于 0"),
+        ({"tensor_parallel": "3"}, "heads of Llama 3.1 8B cannot be divided", "无法平分"),
+        ({"model": "llama-3.1-8b", "tensor_parallel": "64"}, "32 heads", "32 个注意力头"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_sentence(asked: dict[str, str], sentence: str) -> None:
-    with pytest.raises(ValueError, match=sentence):
-        answer(asked)
+def test_what_cannot_be_is_said_in_one_sentence_of_each_language(
+    given: dict[str, str], sentence: str, chinese: str
+) -> None:
+    with pytest.raises(ImpossibleInput, match=sentence) as refused:
+        answer(given, presets())
+    assert chinese in refused.value.said["zh"]
+
+
+def test_all_sentences_are_there_in_both_languages_with_the_same_blanks() -> None:
+    from string import Formatter
+
+    for key, said in sentences().items():
+        blanks = [{name for _, name, _, _ in Formatter().parse(text) if name} for text in said.values()]
+        assert said.keys() == {"en", "zh"} and blanks[0] == blanks[1], key

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,3 +29,26 @@ def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_model_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["size", "gpt-9"]) == 2
     assert "model 'gpt-9' is unknown; use one of gpt2" in capsys.readouterr().err
+
+
+def test_a_configuration_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "llama", "num_hidden_layers": 2}')
+    assert main(["size", str(tmp_path), "--gpu", "t4"]) == 0
+    assert "32,768 B" in capsys.readouterr().out, "2 · 2 layers · 32 heads · 128 · 2 bytes"
+    assert main(["size", str(tmp_path / "nothing"), "--gpu", "t4"]) == 2
+    assert "is no preset, no config.json and no folder" in capsys.readouterr().err
+
+
+def test_moving_it_and_what_is_often_said(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["size", "opt-66b", "--context", "512", "--arrivals", "10", "--link", "infiniband-xdr", "--explain"]
+    assert main([*command, "--gpu", "t4"]) == 0
+    text = capsys.readouterr().out
+    assert "96.64 Gbit/s" in text and "12.08 ms" in text and "not 61.467 GiB" in text
+    assert main([*command, "--gpu", "t5"]) == 2
+    assert "--gpu 't5' is unknown" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_preset_needs_no_torch() -> None:
+    code = "import sys; from app.cli import main; main(['size', 'gpt-3']); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,194 @@
+"""What a model keeps of a sequence, read from its configuration: which layers there are, and the shape of each.
+
+The configuration is a config.json as a mapping. Families write the same thing under several names; where a file leaves
+something to its family's defaults, they are filled in first (`engine.described`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.accounting.impossible import impossible
+from engine.accounting.kv_shape import Architecture, KvShape
+from engine.accounting.recurrent_state import state_elements
+
+Config = Mapping[str, Any]
+
+LAYERS = ("decoder_layers", "num_decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+HEADS = ("decoder_attention_heads", "num_attention_heads", "n_head", "n_heads", "num_heads")
+KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
+WIDTH = ("hidden_size", "d_model", "n_embd", "dim")
+HEAD_DIM = ("head_dim", "d_kv", "attention_head_dim", "kv_channels")
+MLP = ("intermediate_size", "decoder_ffn_dim", "ffn_dim", "d_ff", "n_inner", "ffn_hidden_size")
+EXPERT_MLP = ("moe_intermediate_size", "expert_ffn_hidden_size", *MLP)
+CHOSEN = ("num_experts_per_tok", "moe_top_k", "moe_topk", "top_k_experts", "moe_k")
+SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "seq_length")
+WINDOW = ("sliding_window", "window_size", "attention_window_size")
+MOST = 1 << 30  # of any count in a configuration
+MOST_LAYERS = 1024  # nothing published has a quarter of it
+
+FULL = {"full_attention", "attention", "global", "*"}
+SLIDING = {"sliding_attention", "local", "swa"}
+STATES = {"linear_attention", "mamba", "mamba2", "conv", "recurrent", "M"}
+BOTH = {"hybrid"}  # attention and a state side by side
+NEITHER = {"moe", "mlp", "-", "E"}
+LETTERS = {"M": "mamba", "*": "full_attention", "-": "mlp", "E": "moe"}  # of Nemotron-H's pattern
+
+
+def read_architecture(config: Config, name: str, num_params: int, num_active_params: int | None = None) -> Architecture:
+    """The architecture of a configuration, whose parameters were counted elsewhere.
+
+    Raises:
+        ImpossibleInput: a field that is needed is missing or no count, or a layer is of a kind that is not known.
+    """
+    text = config.get("text_config")
+    own: Config = text if isinstance(text, Mapping) else config
+    experts = _count(own, CHOSEN, 0)
+    width = _count(own, MLP, 4 * _count(own, WIDTH, 0))
+    if experts:
+        width = _count(own, EXPERT_MLP, width) * (experts + _count(own, SHARED, 0))
+    latent = own.get("kv_lora_rank") and own.get("qk_rope_head_dim")
+    heads = _count(own, HEADS, 0)
+    return Architecture(
+        name=name,
+        shapes=kv_shapes(own),
+        num_params=num_params,
+        num_active_params=num_active_params,
+        num_heads=heads,
+        hidden_size=_count(own, WIDTH, 0),
+        intermediate_size=width,
+        vocab_size=_count(own, ("vocab_size",), 0),
+        max_position=_count(own, POSITIONS, 0),
+        expanded_dim=heads * (_one(own, "qk_nope_head_dim") + _one(own, "qk_rope_head_dim") + _one(own, "v_head_dim"))
+        if latent
+        else 0,
+    )
+
+
+def kv_shapes(config: Config) -> tuple[KvShape, ...]:
+    """Layers that are alike together, in the order in which the first of each comes.
+
+    Raises:
+        ImpossibleInput: as `read_architecture`.
+    """
+    found: Counter[KvShape] = Counter()
+    kinds = layer_kinds(config)
+    shared = _one(config, "num_kv_shared_layers", 0)  # the last ones read what earlier ones keep
+    for index, kind in enumerate(kinds):
+        has_own = index < len(kinds) - shared
+        if kind in FULL | BOTH | {"indexed_attention"} and has_own:
+            found[_attention(config, False)] += 1
+            if kind == "indexed_attention":
+                found[KvShape(1, latent_dim=_needed(config, ("index_head_dim",)), role="index")] += 1
+        elif kind in SLIDING | {"chunked_attention"} and has_own:
+            found[_attention(config, True)] += 1
+        if kind in STATES | BOTH:
+            found[KvShape(1, state=state_elements(config, kind))] += 1
+        if kind == "cross_attention" or config.get("is_encoder_decoder"):
+            found[_cross(config)] += 1
+        if kind not in FULL | SLIDING | STATES | BOTH | NEITHER | {
+            "indexed_attention", "chunked_attention", "cross_attention",
+        }:  # fmt: skip
+            raise impossible("layer_kind", kind=str(kind)[:40])
+    if not found:
+        raise impossible("no_cache")
+    return tuple(
+        KvShape(count, one.num_kv_heads, one.head_dim, one.v_head_dim, one.latent_dim, one.window, one.state, one.role)
+        for one, count in found.items()
+    )
+
+
+def layer_kinds(config: Config) -> list[str]:
+    """What each layer is, by transformers' names (`layer_types`).
+
+    Raises:
+        ImpossibleInput: the number of layers is missing, or not that of the list.
+    """
+    listed = config.get("layer_types") or config.get("layers_block_type") or config.get("attention_layers")
+    if isinstance(config.get("hybrid_override_pattern"), str) and not listed:
+        listed = [LETTERS.get(letter, letter) for letter in config["hybrid_override_pattern"]]
+    if isinstance(listed, Sequence) and not isinstance(listed, str):
+        if not 1 <= len(listed) <= MOST_LAYERS:
+            raise impossible("bad_field", field="layer_types", value=len(listed), most=MOST_LAYERS)
+        return [str(one) for one in listed]
+    layers = _needed(config, LAYERS, MOST_LAYERS)
+    if config.get("model_type") == "longcat_flash":  # each of its layers has two attentions
+        layers *= 2
+    kinds = ["sliding_attention" if _slides(config) else "full_attention"] * layers
+    if isinstance(crossing := config.get("cross_attention_layers"), Sequence):
+        kinds = ["cross_attention" if index in crossing else kind for index, kind in enumerate(kinds)]
+    return kinds
+
+
+def _slides(config: Config) -> bool:
+    """Whether all layers have a window: a file without a list of kinds says so by giving one."""
+    return bool(config.get("sliding_window")) and config.get("use_sliding_window", True) is not False
+
+
+def _attention(config: Config, slides: bool) -> KvShape:
+    """One layer of self-attention. Some families give layers with a window, or those without, shapes of their own."""
+    chunk = ("attention_chunk_size",)  # it keeps at most one chunk, so that counts as a window
+    window = _needed(config, chunk if config.get(chunk[0]) else WINDOW) if slides else 0
+    rank, rotated = config.get("kv_lora_rank"), config.get("qk_rope_head_dim")
+    if rank and rotated:
+        return KvShape(1, latent_dim=_one(config, "kv_lora_rank") + _one(config, "qk_rope_head_dim"), window=window)
+    heads, width = _kv_heads(config), _head_dim(config)
+    values = _one(config, "v_head_dim", width)
+    if slides:
+        heads = _one(config, "swa_num_key_value_heads", heads)
+        width, values = _one(config, "swa_head_dim", width), _one(config, "swa_v_head_dim", values)
+    else:
+        heads = _one(config, "num_global_key_value_heads", heads)
+        if config.get("global_head_dim"):
+            width = values = _one(config, "global_head_dim")
+    return KvShape(1, heads, width, values, window=window)
+
+
+def _cross(config: Config) -> KvShape:
+    heads, width = _kv_heads(config), _head_dim(config)
+    return KvShape(1, heads, width, width, role="cross")
+
+
+def _kv_heads(config: Config) -> int:
+    heads = _needed(config, HEADS)
+    attention = config.get("attn_config")
+    if isinstance(attention, Mapping) and attention.get("kv_n_heads"):
+        return _one(attention, "kv_n_heads")
+    if config.get("model_type") == "falcon" and not config.get("new_decoder_architecture"):
+        return 1 if config.get("multi_query", True) else heads
+    if config.get("multi_query") is True and config.get("model_type") != "falcon":
+        return 1
+    return _count(config, KV_HEADS, heads)
+
+
+def _head_dim(config: Config) -> int:
+    found = _count(config, HEAD_DIM, 0)
+    return found or max(1, _needed(config, WIDTH) // _needed(config, HEADS))
+
+
+def _needed(config: Config, names: Sequence[str], most: int = MOST) -> int:
+    found = _count(config, names, 0, most)
+    if not found:
+        raise impossible("no_field", field=names[0])
+    return found
+
+
+def _one(config: Config, name: str, default: int | None = None) -> int:
+    return _needed(config, (name,)) if default is None else _count(config, (name,), default)
+
+
+def _count(config: Config, names: Sequence[str], default: int, most: int = MOST) -> int:
+    """The first of these settings that is there; of a list the first."""
+    for name in names:
+        value = config.get(name)
+        if isinstance(value, list) and value:
+            value = value[0]
+        if value is None or value == 0:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise impossible("bad_field", field=name, value=str(value)[:40], most=most)
+        return value
+    return default

@@ -1,0 +1,165 @@
+"""Bytes that a sequence keeps on one GPU: the sum over its kinds of layers.
+
+Keys and values: Kwon et al., "PagedAttention", arXiv 2309.06180, 3. A layer with a window keeps the newest w tokens, a
+recurrent one a state of one size, cross-attention the encoder's tokens. Pages hold S tokens, so of a window lie in
+pages the tokens from ⌊(T − w) / S⌋ · S on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.accounting.derived import SYMBOL, Derived, Factor, Unit, derive
+from engine.accounting.impossible import impossible
+from engine.accounting.kv_shape import KvShape
+
+
+class Part(NamedTuple):
+    """Layers that are alike: bytes of a token in all of them, or of a state."""
+
+    shape: KvShape
+    number: Derived
+    symbol: str
+    window: str  # its symbol
+
+
+def kv_token(
+    shape: KvShape, element_bytes: float, scale_bytes: int = 0, tensor_parallel: int = 1, id: str = "kv_token"
+) -> Derived:
+    """Bytes of one token on one GPU, all layers of that shape; `scale_bytes` stand beside each vector of a quantized
+    cache.
+
+    Raises:
+        ImpossibleInput: the KV heads can be neither divided among the GPUs nor repeated on them.
+    """
+    tp, heads = tensor_parallel, shape.num_kv_heads
+    layers, size = Factor("L", shape.num_layers, "layers"), Factor("bytes", element_bytes, "element_bytes")
+    scales = (Factor("s", scale_bytes, "scale_bytes"),) if scale_bytes else ()
+    if shape.latent_dim:  # each GPU keeps the whole vector: it has no heads to divide
+        vector = "(d · bytes + s)" if scales else "d · bytes"
+        width = Factor("d", shape.latent_dim, "index_dim" if shape.role == "index" else "latent_dim")
+        return derive(id, "B", f"L · {vector}", layers, width, size, *scales)
+    if heads % tp and tp % heads:
+        raise impossible("kv_heads", heads=heads, gpus=tp)
+    own, gpus = ("⌈Hkv / tp⌉", (Factor("tp", tp, "tensor_parallel"),)) if tp > 1 else ("Hkv", ())
+    if shape.head_dim == shape.v_head_dim:
+        vector = "(D · bytes + s)" if scales else "D · bytes"
+        formula, widths = f"2 · L · {own} · {vector}", [Factor("D", shape.head_dim, "head_dim")]
+    else:
+        vector = "((D + D_v) · bytes + 2 · s)" if scales else "(D + D_v) · bytes"
+        formula = f"L · {own} · {vector}"
+        widths = [Factor("D", shape.head_dim, "head_dim"), Factor("D_v", shape.v_head_dim, "v_head_dim")]
+    return derive(id, "B", formula, layers, Factor("Hkv", heads, "kv_heads"), *gpus, *widths, size, *scales)
+
+
+def kv_state(shape: KvShape, element_bytes: float, tensor_parallel: int = 1, id: str = "kv_state") -> Derived:
+    """Bytes of one sequence's state on one GPU, all layers of that shape; its heads are divided among the GPUs."""
+    return derive(
+        id, "B", "⌈L · n · bytes / tp⌉", Factor("L", shape.num_layers, "layers"), Factor("n", shape.state, "state"),
+        Factor("bytes", element_bytes, "state_bytes"), Factor("tp", tensor_parallel, "tensor_parallel"),
+    )  # fmt: skip
+
+
+class Kept:
+    """What one sequence keeps on one GPU, as formulas in T, its tokens."""
+
+    def __init__(
+        self,
+        shapes: Sequence[KvShape],
+        element_bytes: float,
+        scale_bytes: int = 0,
+        tensor_parallel: int = 1,
+        state_bytes: float = 2,
+    ) -> None:
+        """Bytes of a number of the cache, of the scales beside a vector, and of a number of a state.
+
+        Raises:
+            ImpossibleInput: heads cannot be divided among the GPUs.
+        """
+        alone = len(_growing(shapes)) == 1
+        counted: Counter[str] = Counter()
+        self.parts: list[Part] = []
+        for shape in shapes:
+            kind = shape.kind
+            counted[kind] += 1
+            more = f"{counted[kind]}" if counted[kind] > 1 else ""
+            if kind == "state":
+                id, symbol = "kv_state", "s"
+                number = kv_state(shape, state_bytes, tensor_parallel, id + more)
+            else:
+                whole = alone and kind != "cross"
+                id, symbol = ("kv_token", "k") if whole else (f"kv_token_{kind}", f"k_{kind}")
+                number = kv_token(shape, element_bytes, scale_bytes, tensor_parallel, id + more)
+            self.parts.append(Part(shape, number, symbol + more, "w" + (f"{counted[kind]}" if more else "")))
+
+    @property
+    def token(self) -> Derived | None:
+        """Bytes that one more token takes while no window is full; None: a token leaves nothing."""
+        growing = [part for part in self.parts if part.shape.kind not in ("state", "cross")]
+        if len(growing) <= 1:
+            return growing[0].number if growing else None
+        return derive("kv_token", "B", " + ".join(part.symbol for part in growing), *self._symbols("", growing))
+
+    @property
+    def numbers(self) -> list[Derived]:
+        """Of each kind of layer, and of a token in all of them."""
+        found = [part.number for part in self.parts]
+        token = self.token
+        return found if token is None or token in found else [*found, token]
+
+    @property
+    def has_cross(self) -> bool:
+        """Whether it keeps an encoder's tokens too."""
+        return any(part.shape.role == "cross" for part in self.parts)
+
+    def at(self, id: str, tokens: Factor, encoder: Factor) -> Derived:
+        """Bytes of a sequence of so many tokens, in pieces that fit exactly."""
+        terms = {
+            "sliding": "{k} · min({T}, {w})",
+            "state": "{k}",
+            "cross": "{k} · E",
+        }
+        return self._sum(id, terms, "{k} · {T}", tokens, encoder)
+
+    def pages(self, id: str, tokens: Factor, encoder: Factor, block: Factor) -> Derived:
+        """Bytes of the pages of a sequence of so many tokens."""
+        terms = {
+            "sliding": "{k} · (⌈{T} / S⌉ − ⌊max({T} − {w}, 0) / S⌋) · S",
+            "state": "{k}",
+            "cross": "{k} · ⌈E / S⌉ · S",
+        }
+        return self._sum(id, terms, "{k} · ⌈{T} / S⌉ · S", tokens, encoder, block)
+
+    def prefix(self, id: str, tokens: Factor, prefix: Factor, block: Factor) -> Derived:
+        """Bytes of the whole pages of a prefix that others share; a window leaves the oldest, a state is one's own."""
+        terms = {
+            "sliding": "{k} · max(⌊p / S⌋ − ⌊max({T} − {w}, 0) / S⌋, 0) · S",
+            "state": "",
+            "cross": "",
+        }
+        return self._sum(id, terms, "{k} · ⌊p / S⌋ · S", tokens, prefix, block)
+
+    def _sum(self, id: str, terms: dict[str, str], usual: str, tokens: Factor, *others: Factor) -> Derived:
+        said = [
+            terms.get(part.shape.kind, usual).format(k=part.symbol, T=tokens.symbol, w=part.window)
+            for part in self.parts
+        ]
+        formula = " + ".join(one for one in said if one) or "0"
+        return derive_with(id, "B", formula, *self._symbols(formula, self.parts), tokens, *others)
+
+    def _symbols(self, formula: str, parts: Sequence[Part]) -> list[Factor]:
+        factors = [part.number.as_factor(part.symbol) for part in parts]
+        windows = {part.window: Factor(part.window, part.shape.window, "window") for part in parts if part.shape.window}
+        return [*factors, *(windows.values() if formula else ())]
+
+
+def derive_with(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
+    """As `derive`; factors that are not in the formula are left out."""
+    used = set(SYMBOL.findall(formula))
+    return derive(id, unit, formula, *(factor for factor in factors if factor.symbol in used))
+
+
+def _growing(shapes: Sequence[KvShape]) -> list[KvShape]:
+    return [shape for shape in shapes if shape.kind not in ("state", "cross")]

@@ -1,0 +1,57 @@
+"""What layers keep of a sequence: keys and values, one latent vector, or a state that does not grow."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+LayerKind = Literal["full", "sliding", "latent", "index", "cross", "state"]
+
+
+class KvShape(Struct, frozen=True):
+    """Layers that are alike: how many, and what each keeps.
+
+    Of a token a key and a value for each KV head, or one latent vector (MLA; DeepSeek-AI, arXiv 2405.04434, 2.1); of a
+    sequence a state (linear attention, Mamba, short convolutions).
+    """
+
+    num_layers: int
+    num_kv_heads: int = 0
+    head_dim: int = 0
+    v_head_dim: int = 0
+    latent_dim: int = 0
+    window: int = 0  # the newest tokens that are kept; 0: all
+    state: int = 0  # numbers of a sequence's state
+    role: Literal["", "cross", "index"] = ""  # cross: of the encoder's tokens; index: keys that choose tokens
+
+    @property
+    def kind(self) -> LayerKind:
+        """What its number is called by."""
+        if self.role:
+            return self.role
+        if self.state:
+            return "state"
+        if self.latent_dim:
+            return "latent"
+        return "sliding" if self.window else "full"
+
+    @property
+    def elements(self) -> int:
+        """Numbers of one layer: of a token, or of a state."""
+        return self.state or self.latent_dim or self.num_kv_heads * (self.head_dim + self.v_head_dim)
+
+
+class Architecture(Struct, frozen=True, kw_only=True):
+    """A model as far as its memory goes. Counts that are 0 are not known, and what needs them is not said."""
+
+    name: str
+    shapes: tuple[KvShape, ...]
+    num_params: int
+    num_active_params: int | None = None  # of a mixture of experts: those that one token uses
+    num_heads: int = 0  # query heads
+    hidden_size: int = 0
+    intermediate_size: int = 0  # of a mixture of experts: of all experts of a token together
+    vocab_size: int = 0
+    max_position: int = 0
+    expanded_dim: int = 0  # under MLA: numbers of a token's keys and values in a layer, if they were kept by heads

@@ -1,0 +1,105 @@
+"""What is often computed in place of a number, with its own formula, to stand beside the right one."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from engine.accounting.derived import Derived, Factor, derive
+from engine.accounting.kept import Kept
+from engine.accounting.size import Cost
+
+PLAIN = 2.0  # bytes of a number without quantization
+
+
+class Mistake(Struct, frozen=True):
+    """`right`: the id of the number that it is taken for; `kind`: which mistake it is."""
+
+    kind: str
+    right: str
+    wrong: Derived
+
+
+def mistakes(cost: Cost, namesake: Derived | None = None) -> list[Mistake]:
+    """Those that give another number for this model and load. `namesake`: bytes of a token of the model that is taken
+    for this one.
+    """
+    found = [_half(cost), _decimal(cost), _hidden_size(cost), _quarter(cost), _heads(cost), _windowless(cost)]
+    found.append(_active(cost))
+    if namesake is not None:
+        found.append(Mistake("generation", "kv_token", namesake))
+    return [one for one in found if one is not None]
+
+
+def _half(cost: Cost) -> Mistake:
+    """The cache is about half of the weights: a sentence that is true of one model at one load."""
+    return Mistake("half", "kv_batch", derive("half", "B", "W / 2", cost.weights.as_factor("W")))
+
+
+def _decimal(cost: Cost) -> Mistake:
+    """GB read as GiB: the same number of another unit."""
+    return Mistake("decimal", "kv_batch", derive("decimal", "B", "C / 1024³ · 1000³", cost.batch.as_factor("C")))
+
+
+def _hidden_size(cost: Cost) -> Mistake | None:
+    """The hidden size in place of the KV heads: as if each query head had a key of its own."""
+    model = cost.model
+    alone = model.shapes[0]
+    if len(model.shapes) > 1 or alone.kind != "full" or alone.num_kv_heads * alone.head_dim == model.hidden_size:
+        return None
+    if not model.hidden_size:
+        return None
+    return Mistake(
+        "hidden_size",
+        "kv_token",
+        derive(
+            "hidden_size", "B", "2 · L · h · bytes / tp", Factor("L", alone.num_layers, "layers"),
+            Factor("h", model.hidden_size, "hidden_size"), Factor("bytes", cost.stored.element, "element_bytes"),
+            Factor("tp", cost.load.tensor_parallel, "tensor_parallel"),
+        ),
+    )  # fmt: skip
+
+
+def _quarter(cost: Cost) -> Mistake | None:
+    """Fewer bits without the scales that stand beside each vector."""
+    token, stored = cost.kept.token, cost.stored
+    if token is None or not stored.scales:
+        return None
+    plain = Kept(cost.model.shapes, PLAIN, 0, cost.load.tensor_parallel).token
+    assert plain is not None
+    part = Factor("q", stored.element / PLAIN, "bits_share")
+    return Mistake("quarter", "kv_token", derive("quarter", "B", "k · q", plain.as_factor("k", "plain_token"), part))
+
+
+def _heads(cost: Cost) -> Mistake | None:
+    """Keys and values of all heads in place of the latent vector."""
+    latent = next((shape for shape in cost.model.shapes if shape.kind == "latent"), None)
+    if latent is None or not cost.model.expanded_dim:
+        return None
+    return Mistake(
+        "heads",
+        "kv_token",
+        derive(
+            "heads", "B", "L · e · bytes", Factor("L", latent.num_layers, "layers"),
+            Factor("e", cost.model.expanded_dim, "expanded_dim"), Factor("bytes", cost.stored.element, "element_bytes"),
+        ),
+    )  # fmt: skip
+
+
+def _windowless(cost: Cost) -> Mistake | None:
+    """All tokens in all layers, as if none had a window."""
+    token = cost.kept.token
+    windows = [shape.window for shape in cost.model.shapes if shape.window]
+    if token is None or not windows or min(windows) >= cost.load.context:
+        return None
+    tokens = Factor("T", cost.load.context, "context")
+    return Mistake("windowless", "kv_request", derive("windowless", "B", "k · T", token.as_factor("k"), tokens))
+
+
+def _active(cost: Cost) -> Mistake | None:
+    """The experts of one token in place of all: they compute, but all of them must lie there."""
+    active = cost.model.num_active_params
+    if active is None:
+        return None
+    params, size = Factor("P", active, "active_params"), Factor("bytes", cost.stored.weight, "weight_bytes")
+    tp = Factor("tp", cost.load.tensor_parallel, "tensor_parallel")
+    return Mistake("active", "weights", derive("active", "B", "⌈P · bytes / tp⌉", params, size, tp))

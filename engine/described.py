@@ -1,0 +1,131 @@
+"""A model that is not loaded: its configuration, and its parameters counted from shapes without content."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForSeq2SeqLM
+from transformers.models.auto.modeling_auto import AutoModelForSpeechSeq2Seq
+from transformers.utils import logging
+
+from engine.accounting.architecture import kv_shapes, read_architecture
+from engine.accounting.impossible import ImpossibleInput, impossible
+from engine.accounting.kv_shape import Architecture
+from engine.model.facts import count_parameters
+
+MOST_BYTES = 256 * 1024  # of a config.json
+MOST_DEPTH = 8  # of objects in objects
+NOT_TAKEN = {"auto_map", "quantization_config", "torch_dtype", "dtype", "transformers_version", "use_timm_backbone"}
+DECODERS = (AutoModelForCausalLM, AutoModelForImageTextToText)
+WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # some of them also have a decoder to take alone
+
+
+def architecture_of(name_or_path: str) -> Architecture:
+    """The architecture of a config.json, of a folder that has one, or of a hub name; no weight is read.
+
+    Raises:
+        ImpossibleInput: there is none, or it is of no model that is understood.
+    """
+    path = Path(name_or_path).expanduser()
+    file = path / "config.json" if path.is_dir() else path
+    if file.is_file():
+        size = file.stat().st_size
+        if size > MOST_BYTES:
+            raise impossible("config_size", most=MOST_BYTES, size=size)
+        return architecture_from(file.read_bytes(), path.name if path.is_dir() else path.parent.name or path.stem)
+    try:
+        found = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise impossible("no_model", name=name_or_path[:80], reason=_reason(error)) from error
+    return described(found.to_dict(), name_or_path)
+
+
+def architecture_from(text: bytes, name: str) -> Architecture:
+    """The architecture of the content of a config.json.
+
+    Raises:
+        ImpossibleInput: it is too large, no JSON, or of no model that is understood.
+    """
+    if len(text) > MOST_BYTES:
+        raise impossible("config_size", most=MOST_BYTES, size=len(text))
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise impossible("no_json", reason=_reason(error)) from error
+    if not isinstance(given, dict):
+        raise impossible("no_object")
+    called = given.get("_name_or_path")
+    return described(given, called if isinstance(called, str) and called else name or "config.json")
+
+
+def described(given: Mapping[str, Any], name: str) -> Architecture:
+    """The architecture of a configuration, with its family's defaults where it says nothing.
+
+    Raises:
+        ImpossibleInput: transformers does not know the family, or cannot make its model.
+    """
+    whole = _known(given)
+    text = whole.get_text_config(decoder=True)
+    inner = given.get("text_config")
+    said = inner if isinstance(inner, Mapping) else given
+    merged = {**text.to_dict(), **_more(text), **{key: value for key, value in said.items() if value is not None}}
+    kv_shapes(merged)  # before anything is made of it: counts within bounds
+    module = _without_content(whole)
+    num_params, num_active = count_parameters(module, text)
+    return read_architecture(merged, name[:120], num_params, num_active)
+
+
+def _known(given: Mapping[str, Any]) -> Any:
+    family = given.get("model_type")
+    if not isinstance(family, str) or not family:
+        raise impossible("no_family")
+    if family not in transformers.CONFIG_MAPPING:
+        raise impossible("family", family=family[:40], version=transformers.__version__)
+    try:
+        return AutoConfig.for_model(family, **_plain({k: v for k, v in given.items() if k != "model_type"}))
+    except Exception as error:  # what a family's code makes of strange settings is its own
+        raise impossible("not_built", reason=_reason(error)) from error
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """The settings without those that name code, files or other models to fetch."""
+    if depth > MOST_DEPTH:
+        raise impossible("no_json", reason="it is nested too deeply")
+    if isinstance(value, Mapping):
+        return {
+            key: _plain(one, depth + 1)
+            for key, one in value.items()
+            if key not in NOT_TAKEN and not key.startswith("_") and not key.startswith("attn_implementation")
+        }
+    return [_plain(one, depth + 1) for one in value] if isinstance(value, list) else value
+
+
+def _more(text: Any) -> dict[str, Any]:
+    """What some families compute instead of keeping it among their settings."""
+    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None)
+    found: dict[str, Any] = {"model_type": text.model_type}
+    return found if kinds is None else {**found, "layer_types": list(kinds)}
+
+
+def _without_content(config: Any) -> Any:
+    """A model with shapes and no numbers."""
+    logging.set_verbosity_error()
+    for kind in WITH_ENCODER if config.is_encoder_decoder else DECODERS:
+        if type(config) in kind._model_mapping:
+            try:
+                with torch.device("meta"):
+                    return kind.from_config(config)
+            except ImpossibleInput:
+                raise
+            except Exception as error:
+                raise impossible("not_built", reason=_reason(error)) from error
+    raise impossible("not_built", reason=f"{config.model_type} generates no text")
+
+
+def _reason(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:160].rstrip(".")
