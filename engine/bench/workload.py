@@ -5,7 +5,7 @@ Token ids are drawn uniformly from [FIRST_ID, vocabulary): what a token says doe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -127,8 +127,6 @@ def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode |
     Raises:
         BenchError: the workload cannot be made for this model.
     """
-    if vocab_size <= FIRST_ID + 1:
-        raise BenchError(f"a vocabulary of {vocab_size} tokens is too small: prompts are drawn from {FIRST_ID} on")
     draw = _Draw(np.random.default_rng(seed), vocab_size, seed)
     match workload:
         case Random():
@@ -167,6 +165,8 @@ class _Draw:
     """Random tokens, lengths and requests, in the order in which they are asked for."""
 
     def __init__(self, generator: np.random.Generator, vocab_size: int, seed: int) -> None:
+        if vocab_size <= FIRST_ID + 1:
+            raise BenchError(f"a vocabulary of {vocab_size} tokens is too small: prompts are drawn from {FIRST_ID} on")
         self.generator = generator
         self._vocab_size = vocab_size
         self._seed = seed
@@ -222,14 +222,32 @@ class _Row(Struct, frozen=True):
 
 
 def _traced(workload: Trace, draw: _Draw) -> list[Ask]:
-    try:
-        lines = (TRACES / f"{workload.name}.jsonl").read_bytes().splitlines()
-    except OSError:
+    path = TRACES / f"{workload.name}.jsonl"
+    if not path.is_file():
         found = ", ".join(sorted(path.stem for path in TRACES.glob("*.jsonl")))
-        raise BenchError(f"there is no trace {workload.name}; there are {found}") from None
+        raise BenchError(f"there is no trace {workload.name}; there are {found}")
+    asks = _asks_of(path, workload, draw)
+    if len(asks) < workload.num_requests:
+        raise BenchError(f"the trace {workload.name} has {len(asks)} requests of at most {workload.most_tokens} tokens")
+    return asks
+
+
+def requests_in(path: Path, workload: Trace, vocab_size: int, seed: int) -> list[Ask]:
+    """The requests of a file of one's own, in Mooncake's format; its first ones if it has fewer than were asked for.
+
+    Raises:
+        BenchError: it cannot be read, or no request of it is short enough.
+    """
+    asks = _asks_of(path, workload, _Draw(np.random.default_rng(seed), vocab_size, seed))
+    if not asks:
+        raise BenchError(f"{path.name} has no request of at most {workload.most_tokens} tokens")
+    return asks
+
+
+def _asks_of(path: Path, workload: Trace, draw: _Draw) -> list[Ask]:
     asks: list[Ask] = []
     began: float | None = None
-    for row in (msgspec.json.decode(line, type=_Row) for line in lines):
+    for row in _rows(path):
         num_in, num_out = (max(1, length // workload.scale) for length in (row.input_length, row.output_length))
         if len(asks) == workload.num_requests or num_in + num_out > workload.most_tokens:
             continue
@@ -237,9 +255,22 @@ def _traced(workload: Trace, draw: _Draw) -> list[Ask]:
         blocks = [draw.tokens_of(hash_id, HASH_TOKENS // workload.scale) for hash_id in row.hash_ids]
         prompt = [token for block in blocks for token in block][:num_in]
         asks.append(draw.ask(prompt, num_out, at=(row.timestamp - began) / 1000 * workload.stretch))
-    if len(asks) < workload.num_requests:
-        raise BenchError(f"the trace {workload.name} has {len(asks)} requests of at most {workload.most_tokens} tokens")
     return asks
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise BenchError(f"cannot read {path}: {error.strerror or error}") from error
+    for number, line in enumerate(lines, 1):
+        try:
+            row = msgspec.json.decode(line, type=_Row)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BenchError(f"{path.name}, line {number}: {error}") from error
+        if len(row.hash_ids) * HASH_TOKENS < row.input_length or row.timestamp < 0:
+            raise BenchError(f"{path.name}, line {number}: its hash_ids, {HASH_TOKENS} tokens each, do not cover it")
+        yield row
 
 
 def _few_shot(workload: FewShot, draw: _Draw) -> list[Ask]:

@@ -1,0 +1,228 @@
+"""`kvtheater simulate`: requests of a file on a model and GPUs that are not here, by the engine's own scheduler."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from statistics import quantiles
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from app.cli.options import UserError, add_command, add_engine_options, engine_config
+from app.plain import to_json
+from engine.accounting.presets import gpu_presets, model_presets
+from engine.bench.errors import BenchError
+from engine.bench.workload import HASH_TOKENS, Trace, requests_in
+from engine.config import EngineConfig
+from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
+from engine.simulate.cost import Jittered, StepCost
+from engine.simulate.layers import layer_file, on_gpus
+from engine.simulate.placed import facts_of
+from engine.simulate.placement import room_tokens
+from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
+from engine.trace.codec import TraceFormatError
+from engine.trace.events import Lookup
+from engine.trace.log import TraceReader
+from engine.trace.records import ModelFacts, StepRecord
+
+MOST_REQUESTS = 1_000_000
+
+
+class Subject(NamedTuple):
+    """What is simulated: a model, what its steps take, and its engine's settings."""
+
+    facts: ModelFacts
+    cost: StepCost
+    config: EngineConfig
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "simulate",
+        "serve the requests of a file on a model and GPUs that are not here",
+        "  kvtheater simulate requests.jsonl --model llama-2-7b --gpu a100-80gb --record run.kvtrace\n"
+        "  kvtheater simulate requests.jsonl --model llama-2-70b --gpu h100-80gb --tp 4 --prefill 1 --decode 1\n"
+        "  kvtheater simulate requests.jsonl --scale 32 --like run.kvtrace\n",
+    )
+    parser.add_argument(
+        "requests", type=Path, metavar="FILE",
+        help="JSON lines as Mooncake has them: timestamp (ms), input_length, output_length, hash_ids (512 tokens each)",
+    )  # fmt: skip
+    what = parser.add_argument_group("what is simulated")
+    what.add_argument("--model", choices=sorted({one.model for one in layer_file().layer}), help="with --gpu")
+    what.add_argument("--gpu", choices=sorted({one.gpu for one in layer_file().layer}), help="whose layers were timed")
+    what.add_argument("--tp", type=int, default=1, metavar="N", help="GPUs that split each layer (default: 1)")
+    what.add_argument(
+        "--like", type=Path, metavar="TRACE",
+        help="the model, the settings and the step times of a recorded run, in place of --model and --gpu",
+    )  # fmt: skip
+    what.add_argument("--link-gb-per-second", type=float, metavar="X", help="between instances (default: at once)")
+    load = parser.add_argument_group("load")
+    load.add_argument("--scale", type=int, default=1, metavar="N", help="divide all lengths by it (default: 1)")
+    load.add_argument("--stretch", type=float, default=1.0, metavar="X", help="of the time between (default: 1)")
+    load.add_argument("--num-requests", type=int, metavar="N", help="the first ones that fit (default: all)")
+    parser.add_argument("--record", type=Path, metavar="OUT", help="write the run as a trace, for kvtheater replay")
+    parser.add_argument("--force", action="store_true", help="overwrite the file given to --record")
+    parser.add_argument("--json", action="store_true", help="the figures as JSON")
+    add_engine_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Simulate, and print what came of it.
+
+    Raises:
+        UserError: a file that cannot be read or written, or settings that cannot be.
+    """
+    record: Path | None = arguments.record
+    if record and record.exists() and not arguments.force:
+        raise UserError(f"{record} exists already; choose another name, or --force to overwrite it")
+    try:
+        facts, cost, config = subject(arguments)
+        workload = Trace(
+            name=arguments.requests.stem,
+            num_requests=arguments.num_requests or MOST_REQUESTS,
+            scale=_within("--scale", arguments.scale, 1, HASH_TOKENS),
+            most_tokens=config.max_model_len or facts.max_position,
+            stretch=_within("--stretch", arguments.stretch, 0.0, 1e6),
+        )
+        asks = requests_in(arguments.requests, workload, facts.vocab_size, config_seed(arguments))
+        link = LinkSpeed(arguments.link_gb_per_second * 1e9) if arguments.link_gb_per_second else None
+        simulation = Simulation(facts, config, cost, link=link, seed=config_seed(arguments), log_path=record)
+    except (BenchError, CalibrationError, ValueError) as error:
+        raise UserError(str(error)) from error
+    except OSError as error:
+        raise UserError(f"cannot write {record}: {error.strerror or error}") from error
+    hits = Hits()
+    assert simulation.log is not None
+    simulation.log.subscribe(hits.add)
+    try:
+        outcome = simulation.run(asks)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    finally:
+        simulation.close()
+    found = figures(outcome, hits, cost.source)
+    if arguments.json:
+        sys.stdout.write(to_json(found).decode() + "\n")
+    else:
+        _print(found)
+        if record:
+            print(f"kvtheater replay {record} shows it")
+    return 0
+
+
+class Hits:
+    """Tokens of prompts that were asked for in the prefix cache, and those that hit."""
+
+    def __init__(self) -> None:
+        self.asked = self.hit = 0
+
+    def add(self, record: StepRecord) -> None:
+        """Count a record's lookups."""
+        for op in record.ops:
+            if isinstance(op, Lookup):
+                self.asked += op.num_tokens
+                self.hit += op.num_hit_tokens
+
+
+def subject(arguments: argparse.Namespace) -> Subject:
+    """What the options say.
+
+    Raises:
+        UserError: neither a recorded run nor a model with a GPU, or both.
+        ValueError: no such times.
+    """
+    config = engine_config(arguments)
+    if arguments.like:
+        if arguments.model or arguments.gpu:
+            raise UserError("--like takes model and step times from the run; leave --model and --gpu out")
+        return _like(arguments.like, config, config_seed(arguments))
+    if not (arguments.model and arguments.gpu):
+        raise UserError("give --model and --gpu, or --like with a recorded run")
+    cost = on_gpus(arguments.model, arguments.gpu, arguments.tp)
+    preset = next(one for one in model_presets() if one.id == arguments.model)
+    card = next(one for one in gpu_presets() if one.id == arguments.gpu)
+    if config.num_blocks is None:
+        room = room_tokens(preset, card, arguments.tp)
+        if room < config.block_size:
+            raise UserError(f"{preset.name} does not fit on {arguments.tp} × {card.name}; give more GPUs with --tp")
+        config = replace(config, num_blocks=room // config.block_size)
+    return Subject(facts_of(preset), cost, config)
+
+
+def config_seed(arguments: argparse.Namespace) -> int:
+    """The engine's, of token ids and step times too."""
+    return int(arguments.seed or 0)
+
+
+def _like(path: Path, asked: EngineConfig, seed: int) -> Subject:
+    """The run's settings, but for those that are asked for; its step times with what they vary by."""
+    try:
+        with TraceReader(path) as log:
+            if log.header.instances:
+                raise UserError(f"{path} has several instances; step times are read from a run of one")
+            found = calibrate(timed_steps(log.record(i) for i in range(len(log))), f"steps of {path.name}")
+            before = msgspec.convert(log.header.engine, EngineConfig)
+            facts = log.header.model
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except TraceFormatError as error:
+        raise UserError(f"{path}: {error}") from error
+    default = EngineConfig()
+    changed = {
+        name: value for name in asked.__struct_fields__ if (value := getattr(asked, name)) != getattr(default, name)
+    }
+    return Subject(facts, Jittered(found.cost, found.ratios, seed), replace(before, **changed))
+
+
+def figures(outcome: Outcome, hits: Hits, source: str) -> dict[str, Any]:
+    """What is printed. Seconds; percentiles by the linear rule."""
+    served = [one for one in outcome.requests if one.tokens]
+    return {
+        "source": source,
+        "requests": len(outcome.requests),
+        "rejected": len(outcome.requests) - len(served),
+        "seconds": outcome.seconds,
+        "steps": outcome.num_steps,
+        "preemptions": outcome.num_preemptions,
+        "prompt_tokens": hits.asked,
+        "hit_tokens": hits.hit,
+        "output_tokens": sum(len(one.tokens) for one in served),
+        "moved_bytes": outcome.moved_bytes,
+        "busy": [busy / outcome.seconds for busy in outcome.busy_seconds],
+        "ttft": _spread([one.ttft for one in served]),
+        "tpot": _spread([one.tpot for one in served if one.tpot is not None]),
+    }
+
+
+def _spread(values: list[float]) -> dict[str, float] | None:
+    if len(values) < 2:
+        return None
+    cuts = quantiles(values, n=100, method="inclusive")
+    return {"p50": cuts[49], "p90": cuts[89], "p99": cuts[98]}
+
+
+def _print(found: dict[str, Any]) -> None:
+    print(f"simulated: {found['source']}")
+    print(f"{found['requests']} requests in {found['seconds']:.1f} s, {found['steps']} steps", end="")
+    print(f", {found['rejected']} refused" if found["rejected"] else "", end="")
+    print(f", {found['preemptions']} preemptions")
+    share = f" ({100 * found['hit_tokens'] / found['prompt_tokens']:.1f} %)" if found["prompt_tokens"] else ""
+    print(f"prompt tokens {found['prompt_tokens']}, hit {found['hit_tokens']}{share}; output {found['output_tokens']}")
+    for name in ("ttft", "tpot"):
+        if found[name]:
+            cuts = ", ".join(f"{cut} {1000 * value:.4g} ms" for cut, value in found[name].items())
+            print(f"{name.upper()}: {cuts}")
+    busy = ", ".join(f"{100 * share:.0f} %" for share in found["busy"])
+    print(f"busy: {busy}" + (f"; moved {found['moved_bytes']} B" if found["moved_bytes"] else ""))
+
+
+def _within(name: str, value: Any, low: float, high: float) -> Any:
+    if not low <= value <= high:
+        raise UserError(f"{name} lies from {low:g} to {high:g}, not at {value:g}")
+    return value

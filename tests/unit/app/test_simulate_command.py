@@ -1,0 +1,121 @@
+"""`kvtheater simulate`: requests of a file on what is not here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli import main
+from engine.bench.workload import TRACES
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.trace.check import check
+from engine.trace.log import TraceReader
+from tests.unit.engine.runs import tiny_llama
+
+SHIPPED = str(TRACES / "mooncake-conversation.jsonl")
+A100 = ["--model", "llama-2-7b", "--gpu", "a100-80gb"]
+
+
+def simulated(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["simulate", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["simulate", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def requests(folder: Path, *rows: dict[str, Any]) -> str:
+    path = folder / "requests.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_a_service_on_a_card_and_its_trace(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    asked = [SHIPPED, *A100, "--scale", "16", "--num-requests", "40", "--record", str(path)]
+    found = simulated(capsys, *asked)
+    assert (found["requests"], found["rejected"]) == (40, 0) and found["ttft"]["p50"] < found["ttft"]["p99"]
+    assert not list(check(path))
+    with TraceReader(path) as log:
+        assert log.header.simulated is not None and log.header.model.name == "Llama 2 7B"
+        assert len(log.state_at(len(log) - 1).finished) == 40
+    assert "exists already" in refused(capsys, *asked)
+
+
+def test_one_request_takes_what_its_steps_take(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A prompt of 512 alone: 32 layers of 1.0495 ms and what the roofline says of the rest; then two steps of one."""
+    file = requests(tmp_path, {"timestamp": 5, "input_length": 512, "output_length": 3, "hash_ids": [1]})
+    found = simulated(capsys, file, *A100)
+    assert found["steps"] == 3 and found["ttft"] is None  # of one request there is no percentile
+    assert 32 * (1.0495e-3 + 2 * 0.282e-3) < found["seconds"] < 32 * (1.1e-3 + 2 * 0.3e-3)
+
+
+def test_prefill_and_decode_apart_move_what_they_must(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [SHIPPED, *A100, "--scale", "16", "--num-requests", "20", "--prefill", "1", "--decode", "1"]
+    found = simulated(capsys, *asked, "--link-gb-per-second", "25")
+    assert found["moved_bytes"] > 0 and len(found["busy"]) == 2
+
+
+def test_as_a_recorded_run_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Its model, its settings and its step times: other requests take what they would have taken there."""
+    path, out = tmp_path / "first.kvtrace", tmp_path / "again.kvtrace"
+    asked = [SHIPPED, "--scale", "16", "--num-requests"]
+    simulated(capsys, *asked, "60", *A100, "--block-size", "8", "--record", str(path))
+    there = simulated(capsys, *asked, "40", *A100, "--block-size", "8", "--num-blocks", "500")
+    here = simulated(capsys, *asked, "40", "--like", str(path), "--num-blocks", "500", "--record", str(out))
+    assert here["source"] == "steps of first.kvtrace" and here["hit_tokens"] == there["hit_tokens"]
+    assert here["tpot"]["p50"] == pytest.approx(there["tpot"]["p50"], rel=0.05)
+    with TraceReader(path) as log, TraceReader(out) as made:
+        assert made.header.model == log.header.model
+        assert made.header.engine["block_size"] == 8 and made.header.engine["num_blocks"] == 500
+
+
+def test_a_model_of_few_words_is_a_sentence(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "tiny.kvtrace"
+    with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=64), log_path=path) as engine:
+        engine.add_request([1, 2, 3], SamplingParams(max_tokens=20, ignore_eos=True))
+        while engine.has_unfinished():
+            engine.step()
+    assert "is too small: prompts are drawn from 300 on" in refused(capsys, SHIPPED, "--like", str(path))
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("{", "requests.jsonl, line 1: "),
+        ('{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1]}', "do not cover it"),
+        ('{"timestamp": 0, "input_length": "a", "output_length": 1, "hash_ids": [1]}', "line 1: Expected `int`"),
+        ('{"timestamp": 0, "input_length": 5000, "output_length": 1, "hash_ids": [1,2,3,4,5,6,7,8,9,10]}',
+         "has no request of at most 4096 tokens"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_none_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, row: str, says: str
+) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text(row + "\n")
+    assert says in refused(capsys, str(path), *A100)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "give --model and --gpu, or --like"),
+        (["--model", "llama-2-70b", "--gpu", "a100-80gb"], "does not fit on 1 × A100 SXM 80GB"),
+        ([*A100, "--tp", "3"], "measured were 1, 2, 4, 8 GPUs"),
+        ([*A100, "--scale", "0"], "--scale lies from 1 to 512"),
+        ([*A100, "--like", "run.kvtrace"], "leave --model and --gpu out"),
+        (["--like", "nothing.kvtrace"], "cannot read nothing.kvtrace"),
+        (["--like", SHIPPED], "not a .kvtrace file"),
+    ],
+)
+def test_what_cannot_be_simulated_is_a_sentence(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
+    assert says in refused(capsys, SHIPPED, *arguments)
