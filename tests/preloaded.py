@@ -111,12 +111,15 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
         asked: dict[str, Any] = json.loads(line.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL))
         _, fds, _, _ = socket.recv_fds(line, 1, MOST_FDS)
         reads, writes = os.pipe()
+        waits, goes = os.pipe()
         between = os.fork()
         if between == 0:
             pid = os.fork()
             if pid == 0:
-                os.close(reads)
-                os.close(writes)
+                os.close(goes)
+                os.read(waits, 1)  # until its parent is who asked: it may look who that is
+                for fd in (reads, writes, waits):
+                    os.close(fd)
                 line.close()
                 _take_over(fds, asked)
                 return asked
@@ -124,7 +127,7 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
             os._exit(0)
         os.waitpid(between, 0)  # from here on it is a child of who asked
         line.sendall(os.read(reads, 32))
-        for fd in (*fds, reads, writes):
+        for fd in (*fds, reads, writes, waits, goes):
             os.close(fd)
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import select
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
+import pytest
+
+from engine.cluster import worker_process
 from engine.cluster.instance import Ask, Produced
 from engine.cluster.process import ProcessInstance
 from engine.cluster.processes import Processes
@@ -19,6 +24,7 @@ from engine.connector.link import RemoteBlocks
 from engine.place import Place
 from engine.request_spec import RequestSpec
 from engine.trace.events import Op, Submit
+from tests.preloaded import PreloadedPopen
 from tests.tiny_models import tiny_model, tiny_tokenizer
 
 T = TypeVar("T")
@@ -32,6 +38,12 @@ def save_tiny_llama(folder: Path) -> str:
     tiny_model("llama").save_pretrained(folder)
     tiny_tokenizer().save_pretrained(folder)
     return str(folder)
+
+
+def start_preloaded(patch: pytest.MonkeyPatch) -> None:
+    """Whoever is to be an instance has imported torch already."""
+    preloaded = SimpleNamespace(**{**vars(subprocess), "Popen": PreloadedPopen})
+    patch.setattr(worker_process, "subprocess", preloaded)
 
 
 def is_running(pid: int) -> bool:

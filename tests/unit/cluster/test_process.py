@@ -34,7 +34,7 @@ from engine.trace.check import check
 from engine.trace.events import Arrive, Await, Expire, Finish, Hold, Lost, Receive, Send, TransferFailed
 from tests.conftest import ROOT
 from tests.unit.cluster.clusters import ask
-from tests.unit.cluster.processes import GREEDY, couple, is_running, save_tiny_llama, until
+from tests.unit.cluster.processes import GREEDY, couple, is_running, save_tiny_llama, start_preloaded, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, SETTINGS, alone
 
 pytestmark = pytest.mark.slow
@@ -62,11 +62,11 @@ def workers(folder: str) -> Iterator[Workers]:
         started.append(self.pid)
 
     with tempfile.TemporaryDirectory(prefix="kvt-") as short, pytest.MonkeyPatch.context() as patch:
+        start_preloaded(patch)
         patch.setattr(tempfile, "tempdir", short)
         patch.setattr(WorkerProcess, "__init__", noted)
         with Workers(Source(folder)) as store:
-            for worker in [WorkerProcess() for _ in range(4)]:  # import torch beside each other
-                store.give_back(worker)
+            store.warm(4)
             yield store
         assert started and not any(map(is_running, started))
         assert list(Path(short).iterdir()) == []

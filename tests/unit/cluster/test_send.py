@@ -21,7 +21,7 @@ from engine.request_spec import RequestSpec
 from engine.trace.check import check
 from engine.trace.events import Lost, Submit
 from tests.unit.cluster.clusters import Shape, ask, cluster_of, outputs
-from tests.unit.cluster.processes import GREEDY, couple, save_tiny_llama, until
+from tests.unit.cluster.processes import GREEDY, couple, save_tiny_llama, start_preloaded, until
 from tests.unit.connector.pair import PLAIN, PROMPTS, alone
 from tests.unit.engine.runs import tiny_llama
 
@@ -109,7 +109,9 @@ def test_what_was_sent_to_an_instance_that_ended_before_it_took_it_begins_again(
 
 @pytest.fixture(scope="module")
 def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    with Workers(Source(save_tiny_llama(tmp_path_factory.mktemp("model")))) as store:
+    source = Source(save_tiny_llama(tmp_path_factory.mktemp("model")))
+    with pytest.MonkeyPatch.context() as patch, Workers(source) as store:
+        start_preloaded(patch)
         yield store
 
 
