@@ -46,7 +46,7 @@ def give(page: Page, text: str) -> None:
 def test_a_lesson_from_its_list_to_its_second_question(open_page: OpenPage) -> None:
     page = open_page()
     page.click("#btn-learn")
-    expect(page.locator(".path-card")).to_have_count(14)
+    expect(page.locator(".path-card")).to_have_count(15)
     page.click("#path-not-yet")
     expect(page.locator("#lesson-title")).to_have_text("The token that is not there yet")
     wait_until(page, "location.search.includes('lesson=not-yet')")
