@@ -206,3 +206,27 @@ def test_a_trial_is_small_and_one_at_a_time() -> None:
     with scale_placement.trying:
         assert "another placement is being tried" in refused(tried_answer)
     assert tried_answer(MultiDict({"output_tokens": "2"}))["tried"].num_requests == 300
+
+
+def test_sizes_of_a_posted_configuration_over_http(server):
+    """Two layers of 4 KV heads of 8 numbers, keys and values, 2 bytes each."""
+    config = {
+        "model_type": "llama", "num_hidden_layers": 2, "hidden_size": 32, "intermediate_size": 48, "vocab_size": 100,
+        "num_attention_heads": 4,
+    }  # fmt: skip
+    found = requests.post(f"{server.url}/api/scale/size?batch=3", json=config).json()
+    assert {one["id"]: one["value"] for one in found["sizes"]}["kv_token"] == 2 * 2 * 4 * 8 * 2
+    assert found["load"]["batch"] == 3 and found["model"]["id"] == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "english", "chinese"),
+    [
+        (b"{}", "no model_type", "没有 model_type"),
+        (b" " * (256 * 1024 + 1), "at most 262144 bytes", "最多 262144 字节"),
+    ],
+)
+def test_what_is_no_configuration_is_refused_in_both_languages(server, body, english, chinese):
+    answered = requests.post(f"{server.url}/api/scale/size", data=body)
+    said = answered.json()["error"]
+    assert answered.status_code == 400 and english in said["message"] and chinese in said["said"]["zh"]

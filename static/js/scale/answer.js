@@ -1,9 +1,12 @@
 // What the server says to the inputs of a section, as they are now.
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
+import { language } from "../tell/language.js";
 import { t } from "../tell/words.js";
 
 const WAIT = 80; // ms: a slider that is dragged asks when it rests
+
+/** @typedef {{code: string, message: string, said?: Record<string, string>}} Refused */
 
 /**
  * The newest answer of `GET api/scale/<section>?...`; while another is on its way, the one before. In place of numbers
@@ -11,21 +14,23 @@ const WAIT = 80; // ms: a slider that is dragged asks when it rests
  *
  * @param {string} section
  * @param {Record<string, unknown>} inputs those that are null are left to the server
+ * @param {string | null} [body] what is posted with them
  * @returns {{value: any, problem: string | null}}
  */
-export function useAnswer(section, inputs) {
-  const [now, setNow] = useState({ value: /** @type {any} */ (null), problem: /** @type {string | null} */ (null) });
+export function useAnswer(section, inputs, body = null) {
+  const [now, setNow] = useState({ value: /** @type {any} */ (null), refused: /** @type {Refused | null} */ (null) });
   const given = Object.entries(inputs).filter(([, value]) => value !== null && value !== "");
   const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   useEffect(() => {
     const gone = new AbortController();
     const ask = async () => {
       try {
-        const answer = await fetch(`api/scale/${section}?${query}`, { signal: gone.signal });
-        const body = await answer.json();
-        setNow(answer.ok ? { value: body, problem: null } : { value: null, problem: body.error.message });
+        const sent = body === null ? {} : { method: "POST", body };
+        const answer = await fetch(`api/scale/${section}?${query}`, { signal: gone.signal, ...sent });
+        const found = await answer.json();
+        setNow(answer.ok ? { value: found, refused: null } : { value: null, refused: found.error });
       } catch {
-        if (!gone.signal.aborted) setNow({ value: null, problem: t("error.no_answer") });
+        if (!gone.signal.aborted) setNow({ value: null, refused: { code: "", message: t("error.no_answer") } });
       }
     };
     const timer = setTimeout(ask, WAIT);
@@ -33,6 +38,7 @@ export function useAnswer(section, inputs) {
       clearTimeout(timer);
       gone.abort();
     };
-  }, [section, query]);
-  return now;
+  }, [section, query, body]);
+  const { value, refused } = now;
+  return { value, problem: refused && (refused.said?.[language.value] ?? refused.message) };
 }

@@ -25,11 +25,11 @@ export function Choose({ section, id, held, choices }) {
   </label>`;
 }
 
-/** @param {{section: string, id: string, held: Held, least?: number}} props */
-export function Count({ section, id, held, least = 1 }) {
+/** @param {{section: string, id: string, held: Held, least?: number, step?: string}} props */
+export function Count({ section, id, held, least = 1, step = "1" }) {
   return html`<label>
     ${t(`scale.${section}.${id}`)}
-    <input id=${`scale-${id}`} type="number" min=${least} step="1" value=${held.value} onInput=${takes(held)} />
+    <input id=${`scale-${id}`} type="number" min=${least} step=${step} value=${held.value} onInput=${takes(held)} />
   </label>`;
 }
 

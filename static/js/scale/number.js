@@ -8,14 +8,17 @@ import { bytesText, grouped, secondsText, t } from "../tell/words.js";
  *
  * @typedef {{symbol: string, value: number, meaning: string, of: string}} Factor
  * @typedef {{id: string, value: number, unit: string, formula: string, factors: Factor[]}} Derived
+ * @typedef {{kind: string, right: string, wrong: Derived}} Mistake
  */
 
+const SYMBOL = /[\p{L}_][\p{L}\p{N}_]*/gu;
 const PREFIXES = ["", "k", "M", "G", "T", "P", "E"];
 
 /** @param {Derived} number */
 export function valueText({ value, unit }) {
   if (unit === "B") return value < 0 ? `−${bytesText(-value)}` : bytesText(value);
   if (unit === "s") return secondsText(value);
+  if (unit === "B/s" || unit === "bit/s") return value > 0 ? decimalText(value, unit) : `0\u2009${unit}`;
   const text = grouped(Number.isInteger(value) ? value : Number(value.toPrecision(4)));
   return unit === "1" ? text : t("scale.with_unit", { value: text, unit: t(`scale.unit.${unit}`) });
 }
@@ -31,19 +34,50 @@ export function decimalText(value, unit) {
   return `${Number((value / 1000 ** power).toPrecision(3))}\u2009${PREFIXES[power]}${unit}`;
 }
 
-/** @param {{number: Derived, section: string}} props `section`: whose words say what the number and its factors are */
-export function ScaleNumber({ number, section }) {
+/** The formula with numbers in place of its symbols. @param {Derived} number */
+export function withNumbers({ formula, factors }) {
+  const values = new Map(factors.map(({ symbol, value }) => [symbol, value]));
+  return formula.replace(SYMBOL, (symbol) => {
+    const value = values.get(symbol);
+    return value === undefined ? symbol : plainText(value);
+  });
+}
+
+/** @param {number} value */
+function plainText(value) {
+  const text = grouped(Number.isInteger(value) ? value : Number(value.toPrecision(6)));
+  return value < 0 ? `(${text})` : text;
+}
+
+/**
+ * `section`: whose words say what the number and its factors are; `mistakes`: what is often said, of which those that
+ * are taken for this number stand beside it.
+ *
+ * @param {{number: Derived, section: string, mistakes?: Mistake[]}} props
+ */
+export function ScaleNumber({ number, section, mistakes = [] }) {
+  const wrong = mistakes.filter(({ right }) => right === number.id);
   const exact = grouped(Number.isInteger(number.value) ? number.value : Number(number.value.toPrecision(6)));
   return html`<details class="scale-number" data-number=${number.id} data-value=${number.value}>
-    <summary><span>${t(`scale.${section}.${number.id}`)}</span><b>${valueText(number)}</b></summary>
+    <summary><span>${t(`scale.${section}.${number.id.replace(/\d+$/, "")}`)}</span><b>${valueText(number)}</b></summary>
     <div class="scale-formula">
       <p>${number.formula} = ${exact}${number.unit === "B" ? " B" : ""}</p>
+      <p data-with-numbers>= ${withNumbers(number)}</p>
       <ul>
         ${number.factors.map(
           ({ symbol, value, meaning }) =>
             html`<li key=${symbol}>${symbol} = ${grouped(value)}: ${t(`scale.${section}.${meaning}`)}</li>`,
         )}
       </ul>
+      ${wrong.map((one) => html`<${Often} key=${one.kind} mistake=${one} section=${section} />`)}
     </div>
   </details>`;
+}
+
+/** What is often computed in its place. @param {{mistake: Mistake, section: string}} props */
+function Often({ mistake: { kind, wrong }, section }) {
+  return html`<p class="scale-often" data-mistake=${kind} data-value=${wrong.value}>
+    ${t(`scale.${section}.mistake`)}: <s>${valueText(wrong)}</s> (${wrong.formula} = ${withNumbers(wrong)}),${" "}
+    ${t(`scale.${section}.mistake.${kind}`)}
+  </p>`;
 }

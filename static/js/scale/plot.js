@@ -5,6 +5,7 @@ import { colours, themeVersion } from "../kit/colour.js";
 import { html } from "../kit/html.js";
 import { baseLayout, CONFIG, loadPlotly } from "../kit/plotly.js";
 import { language } from "../tell/language.js";
+import { grouped, t } from "../tell/words.js";
 
 const HEIGHT = 320;
 const PICTURE = { width: 1200, height: 720 };
@@ -60,7 +61,34 @@ export function Plot({ id, title, figure, rows }) {
     <div class="bench-chart chart" ref=${box} role="img" aria-label=${title} id=${`scale-plot-${id}`}>
       <div class="chart-plot" ref=${plot}></div>
     </div>
+    <${Numbers} title=${title} rows=${rows} />
   </figure>`;
+}
+
+/** What is drawn, as a table. @param {{title: string, rows: () => (string | number)[][]}} props */
+function Numbers({ title, rows }) {
+  const [open, setOpen] = useState(false);
+  const [names, ...lines] = open ? rows() : [[]];
+  return html`<details onToggle=${(/** @type {{currentTarget: HTMLDetailsElement}} */ { currentTarget }) =>
+    setOpen(currentTarget.open)}>
+    <summary>${t("scale.table")}</summary>
+    <div class="scale-wide" tabindex="0" role="region" aria-label=${title}>
+      <table class="scale-table">
+        <thead>
+          <tr>${names.map((one) => html`<th key=${one} scope="col">${one}</th>`)}</tr>
+        </thead>
+        <tbody>
+          ${lines.map((line, at) => html`<tr key=${at}>${line.map((one) => html`<td>${shown(one)}</td>`)}</tr>`)}
+        </tbody>
+      </table>
+    </div>
+  </details>`;
+}
+
+/** @param {string | number} value */
+function shown(value) {
+  if (typeof value === "string") return value;
+  return grouped(Number.isInteger(value) ? value : Number(value.toPrecision(4)));
 }
 
 /**

@@ -1,57 +1,126 @@
-// What it costs: weights and cache of a model under a load, and how many requests each GPU holds.
+// What it costs: weights, cache and activations of a model under a load, what each GPU holds, what each link takes.
 
+import { signal } from "../../../../vendor/signals/signals.js";
 import { html } from "../../../kit/html.js";
-import { t } from "../../../tell/words.js";
+import { grouped, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
-import { Choose, Count } from "../../controls.js";
+import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
+import { ConfigFile } from "./config_file.js";
+import { Requests, Terms } from "./plots.js";
 
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = {
   model: { type: name, initial: "llama-3.1-8b", place: true },
   kv_dtype: { type: name, initial: "float16", place: true },
   dtype: { type: name, initial: "float16", place: true },
+  card: { type: name, initial: "a100-80gb", place: true },
+  over: { type: name, initial: "nvlink-4", place: true },
   batch: { type: number, initial: 16, place: true },
   context: { type: number, initial: 2048, place: true },
+  tensor_parallel: { type: number, initial: 1, place: true },
   max_model_len: { type: number, initial: 8192, place: true },
   shared_prefix: { type: number, initial: 0, place: true },
-  tensor_parallel: { type: number, initial: 1, place: true },
+  encoder_tokens: { type: number, initial: 1500, place: true },
+  max_num_batched_tokens: { type: number, initial: 8192, place: true },
+  arrivals: { type: number, initial: 1, place: true },
+  utilization: { type: number, initial: 0.9, place: true },
 };
 
-const COUNTS = ["batch", "context", "max_model_len", "shared_prefix", "tensor_parallel"];
+const SLIDERS = {
+  batch: { least: 1, most: 256, step: 1 },
+  context: { least: 16, most: 8192, step: 16 },
+  tensor_parallel: { least: 1, most: 16, step: 1 },
+};
+const COUNTS = ["max_model_len", "shared_prefix", "max_num_batched_tokens", "arrivals", "utilization"];
 const HELD = ["kv_room", "reserved", "paged", "shared"]; // the columns, of which the last may be missing
 const values = inputs(TABLE);
 
-/** @typedef {import("../../number.js").Derived} Derived */
-/** @typedef {{id: string, name: string, memory_bytes: number, numbers: Derived[]}} Gpu */
-/** @typedef {{id: string, name: string}} Choice */
+/** A config.json of the reader's, and what it is called; its place is no link's. */
+const config = signal(/** @type {{text: string, name: string} | null} */ (null));
+
+/**
+ * As `app/scale_size.py` has it.
+ *
+ * @typedef {import("../../number.js").Derived} Derived
+ * @typedef {{id: string, name: string}} Choice
+ * @typedef {Choice & {source: string, checked: string}} Sourced
+ * @typedef {Sourced & {announced: string, memory_bytes: number, numbers: Derived[]}} Gpu
+ * @typedef {Sourced & {dated: string, numbers: Derived[], wrong: Derived | null}} Link
+ * @typedef {import("../../number.js").Mistake} Mistake
+ * @typedef {{
+ *   model: Partial<Sourced> & {name: string, dated?: string, num_params: number, num_active_params: number | null,
+ *     layers: {kind: string, num_layers: number}[]},
+ *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], moved: Derived[], mistakes: Mistake[],
+ *   gpus: Gpu[], links: Link[], gpu: string, curve: Record<string, number>[], models: Choice[],
+ *   kv_dtypes: string[], dtypes: string[]
+ * }} Answer
+ */
 
 export function Section() {
-  const asked = Object.fromEntries(Object.entries(values).map(([one, held]) => [one, held.value]));
-  const { value, problem } = useAnswer("size", asked);
+  const { card, over, ...asked } = Object.fromEntries(Object.entries(values).map(([one, held]) => [one, held.value]));
+  const own = config.value;
+  /** @type {{value: Answer | null, problem: string | null}} */
+  const { value, problem } = useAnswer("size", { ...asked, gpu: card }, own?.text ?? null);
   const plain = (/** @type {string} */ id) => ({ id, name: id });
+  const counts = value?.has_cross ? [...COUNTS, "encoder_tokens"] : COUNTS;
   return html`<div class="scale-controls">
-      ${choice("model", value?.models ?? [plain(asked.model)])}
+      ${own ? null : choice("model", value?.models ?? [plain(asked.model)])}
       ${choice("kv_dtype", (value?.kv_dtypes ?? [asked.kv_dtype]).map(plain))}
       ${choice("dtype", (value?.dtypes ?? [asked.dtype]).map(plain))}
-      ${COUNTS.map((id) => {
-        const least = id === "shared_prefix" ? 0 : 1;
-        return html`<${Count} key=${id} section="size" id=${id} held=${values[id]} least=${least} />`;
+      ${Object.entries(SLIDERS).map(
+        ([id, ends]) => html`<${Slider} key=${id} section="size" id=${id} held=${values[id]} ...${ends} />`,
+      )}
+      ${counts.map((id) => {
+        const least = id === "max_model_len" || id === "max_num_batched_tokens" ? 1 : 0;
+        const step = id === "arrivals" || id === "utilization" ? "any" : "1";
+        return html`<${Count} key=${id} section="size" id=${id} held=${values[id]} least=${least} step=${step} />`;
       })}
     </div>
+    <${ConfigFile} config=${config} />
     ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
-    ${
-      value
-        ? html`<div id="scale-sizes">
-            ${value.sizes.map(numberOf)}
-          </div>
-          <h3>${t("scale.size.fits")}</h3>
-          <p class="hint">${t("scale.size.fits.hint")}</p>
-          <${Fits} gpus=${value.gpus} />
-          <p class="hint">${t("scale.size.source", { source: value.model.source, dated: value.model.dated })}</p>`
-        : null
-    }`;
+    ${value ? html`<${Found} answer=${value} card=${card} over=${over} />` : null}`;
+}
+
+/** @param {{answer: Answer, card: string, over: string}} props */
+function Found({ answer, card, over }) {
+  const { model, sizes, gpus, links, moved, mistakes } = answer;
+  const gpu = gpus.find(({ id }) => id === card) ?? gpus[0];
+  const link = links.find(({ id }) => id === over) ?? links[0];
+  const wrong = link.wrong ? [{ kind: "both", right: "transfer", wrong: link.wrong }] : [];
+  return html`<p class="hint" id="scale-model-facts">${modelText(model)}</p>
+    <div id="scale-sizes">
+      ${sizes.map((one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" mistakes=${mistakes} />`)}
+    </div>
+    <${Terms} answer=${answer} />
+    <h3>${t("scale.size.fits")}</h3>
+    <p class="hint">${t("scale.size.fits.hint")}</p>
+    <${Fits} gpus=${gpus} />
+    <div class="scale-controls">${choice("card", gpus)}</div>
+    <div id="scale-card">
+      ${gpu.numbers.map((one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" />`)}
+    </div>
+    <${Requests} answer=${answer} gpu=${gpu.name} />
+    <h3>${t("scale.size.moving")}</h3>
+    <p class="hint">${t("scale.size.moving.hint")}</p>
+    <div class="scale-controls">${choice("over", links)}</div>
+    <div id="scale-moved">
+      ${[...moved, ...link.numbers].map(
+        (one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" mistakes=${wrong} />`,
+      )}
+    </div>
+    <${Links} links=${links} />
+    <${Sources} answer=${answer} />`;
+}
+
+/** @param {Answer["model"]} model */
+function modelText(model) {
+  const layers = model.layers.map(({ kind, num_layers }) => `${num_layers} ${t(`scale.size.kind.${kind}`)}`);
+  const active = model.num_active_params;
+  const params = t("scale.size.of_params", { params: grouped(model.num_params) });
+  const used = active === null ? "" : ` ${t("scale.size.of_active", { active: grouped(active) })}`;
+  return `${model.name}: ${params}${used} ${layers.join(" + ")}`;
 }
 
 /**
@@ -60,27 +129,40 @@ export function Section() {
  */
 const choice = (id, choices) => html`<${Choose} section="size" id=${id} held=${values[id]} choices=${choices} />`;
 
-/** @param {Derived} one */
-const numberOf = (one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" />`;
-
 /** @param {{gpus: Gpu[]}} props */
 function Fits({ gpus }) {
   const shown = HELD.filter((id) => gpus.some(({ numbers }) => numbers.some((one) => one.id === id)));
-  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.size.fits")}>
-    <table class="scale-table" id="scale-fits">
+  return html`<${Table} id="scale-fits" title="scale.size.fits" first="scale.size.card" columns=${shown}
+    rows=${gpus} />`;
+}
+
+/** @param {{links: Link[]}} props */
+function Links({ links }) {
+  const columns = ["transfer", "link_share"];
+  return html`<${Table} id="scale-links" title="scale.size.moving" first="scale.size.over" columns=${columns}
+    rows=${links} />`;
+}
+
+/**
+ * @param {{id: string, title: string, first: string, columns: string[],
+ *   rows: (Choice & {numbers: Derived[]})[]}} props `columns`: ids of numbers, some of which a row may lack
+ */
+function Table({ id, title, first, columns, rows }) {
+  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t(title)}>
+    <table class="scale-table" id=${id}>
       <thead>
         <tr>
-          <th scope="col">${t("scale.size.gpu")}</th>
-          ${shown.map((id) => html`<th key=${id} scope="col">${t(`scale.size.${id}`)}</th>`)}
+          <th scope="col">${t(first)}</th>
+          ${columns.map((one) => html`<th key=${one} scope="col">${t(`scale.size.${one}`)}</th>`)}
         </tr>
       </thead>
       <tbody>
-        ${gpus.map(
-          (gpu) => html`<tr key=${gpu.id} data-gpu=${gpu.id}>
-            <th scope="row">${gpu.name}</th>
-            ${shown.map((id) => {
-              const found = gpu.numbers.find((one) => one.id === id);
-              return html`<td key=${id} title=${found?.formula} data-number=${id}>
+        ${rows.map(
+          (row) => html`<tr key=${row.id} data-gpu=${row.id}>
+            <th scope="row">${row.name}</th>
+            ${columns.map((one) => {
+              const found = row.numbers.find((number) => number.id === one);
+              return html`<td key=${one} title=${found?.formula} data-number=${one}>
                 ${found ? valueText(found) : "–"}
               </td>`;
             })}
@@ -89,4 +171,34 @@ function Fits({ gpus }) {
       </tbody>
     </table>
   </div>`;
+}
+
+/** Where each figure stands, and against what it was compared. @param {{answer: Answer}} props */
+function Sources({ answer: { model, gpus, links } }) {
+  const rows = [
+    ...(model.source ? [{ ...model, day: model.dated }] : []),
+    ...gpus.map((one) => ({ ...one, day: one.announced })),
+    ...links.map((one) => ({ ...one, day: one.dated })),
+  ];
+  const columns = ["what", "stands", "day", "checked"];
+  return html`<details class="scale-sources">
+    <summary>${t("scale.size.sources")}</summary>
+    <div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.size.sources")}>
+      <table class="scale-table scale-words">
+        <thead>
+          <tr>${columns.map((one) => html`<th key=${one} scope="col">${t(`scale.size.source.${one}`)}</th>`)}</tr>
+        </thead>
+        <tbody>
+          ${rows.map(
+            (row) => html`<tr key=${row.id}>
+              <th scope="row">${row.name}</th>
+              <td>${row.source}</td>
+              <td>${row.day}</td>
+              <td>${row.checked || "–"}</td>
+            </tr>`,
+          )}
+        </tbody>
+      </table>
+    </div>
+  </details>`;
 }
