@@ -40,7 +40,6 @@ from engine.model.loaded import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
 from engine.model.packed_linears import OPTIONS as SHIMS
-from engine.model.packed_linears import pack_linears
 from engine.model.served_check import check_compiled
 from engine.model.tracing_thread import keep_tracing_to_its_thread
 
@@ -109,10 +108,8 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     keep_tracing_to_its_thread()
     kernels = native_kernels() if model.device.type == "cpu" else None
     weights = MergedWeights()
-    one, many = [_prepare(exported, model, weights) for exported in _export(model)]
-    if kernels is not None and kernels.multiplies:
-        pack_linears(many)
-    one, many = [_compile(graph, OPTIONS[model.device.type]) for graph in (one, many)]
+    graphs = [_prepare(exported, model, weights) for exported in _export(model)]
+    one, many = [_compile(graph, OPTIONS[model.device.type]) for graph in graphs]
     compiled = CompiledForward(one, many, NativeAttention(kernels) if kernels else None)
     check_compiled(model, compiled)
     return compiled

@@ -20,6 +20,7 @@ from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
 from engine.model.loaded import DTYPES, LoadedModel
 from engine.model.naming import model_name
+from engine.model.packed_linears import pack_linears
 from engine.model.plain_check import plain_logits
 from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
@@ -118,7 +119,8 @@ def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> 
     parameter = next(module.parameters())
     context = probe(module, parameter.device)
     facts = model_facts(module, name, context)
-    store_linear_weights_transposed(module)
+    pack_linears(module)
+    store_linear_weights_transposed(module)  # what is not packed
     replace_rms_norms(module)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer(tokenizer, module.generation_config.eos_token_id)

@@ -3,7 +3,7 @@
     a = x Wa^T, b = x Wb^T   ->   y = x [Wa; Wb]^T, a = y[..., :n], b = y[..., n:]
 
 One large product takes less time than two small ones. The model's own weights become views of the merged one, so
-nothing is held twice; its layout is that of `cpu_layout`.
+nothing is held twice; its layout is theirs: panels (`packed_linears`), or that of `cpu_layout`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+
+from engine.model.packed_linears import PACKED, PANEL
 
 LINEAR = torch.ops.aten.linear.default
 SLICE = torch.ops.aten.slice.Tensor
@@ -24,11 +26,13 @@ class MergedWeights:
         self._weights: dict[tuple[str, ...], Tensor] = {}
 
     def of(self, root: nn.Module, names: tuple[str, ...]) -> Tensor:
-        """[N, K] float32 with strides (1, N), from the parameters of these names; they become views of it."""
+        """From the parameters of these names, which become views of it: of panels more panels [N / 16, K, 16], of
+        others [N, K] with strides (1, N).
+        """
         weight = self._weights.get(names)
         if weight is None:
-            parts = [root.get_parameter(name) for name in names]
-            weight = torch.cat([part.detach().t() for part in parts], dim=1).t()
+            parts = [root.get_parameter(name).detach() for name in names]
+            weight = torch.cat(parts) if parts[0].dim() == 3 else torch.cat([part.t() for part in parts], dim=1).t()
             begin = 0
             for name, part in zip(names, parts, strict=True):
                 owner, _, attribute = name.rpartition(".")
@@ -43,12 +47,13 @@ class MergedWeights:
 def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeights) -> int:
     """Merge in place what a graph of `root` multiplies with float32 weights; returns how many products are left out."""
     graph = program.graph
-    groups: dict[tuple[fx.Node, bool], list[fx.Node]] = {}
+    groups: dict[tuple[fx.Node, Any, bool], list[fx.Node]] = {}
+    parameters = dict(root.named_parameters())
     for node in graph.nodes:
-        if node.op == "call_function" and node.target is LINEAR and _is_mergeable(node, root):
-            groups.setdefault((node.args[0], _bias(node) is not None), []).append(node)
+        if node.op == "call_function" and node.target in (LINEAR, PACKED) and _is_mergeable(node, parameters):
+            groups.setdefault((node.args[0], node.target, _bias(node) is not None), []).append(node)
     gone = 0
-    for (x, has_bias), nodes in groups.items():
+    for (x, product, has_bias), nodes in groups.items():
         if len(nodes) < 2:
             continue
         parts: list[Any] = [node.args[1] for node in nodes]
@@ -58,10 +63,10 @@ def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeigh
             biases = [root.get_parameter(str(_bias(node).target)).detach() for node in nodes]
             arguments.append(_constant(program, f"merged_bias_{gone}", torch.cat(biases), nodes[0]))
         with graph.inserting_before(nodes[0]):
-            y = graph.call_function(LINEAR, tuple(arguments))
+            y = graph.call_function(product, tuple(arguments))
         begin = 0
         for node, part in zip(nodes, parts, strict=True):
-            end = begin + root.get_parameter(part.target).shape[0]
+            end = begin + root.get_parameter(part.target).shape[0] * (PANEL if product is PACKED else 1)
             with graph.inserting_before(node):
                 node.replace_all_uses_with(graph.call_function(SLICE, (y, -1, begin, end)))
             graph.erase_node(node)
@@ -76,14 +81,14 @@ def _bias(node: fx.Node) -> Any:
     return node.args[2] if len(node.args) > 2 else None
 
 
-def _is_mergeable(node: fx.Node, root: nn.Module) -> bool:
+def _is_mergeable(node: fx.Node, parameters: dict[str, nn.Parameter]) -> bool:
     """Whether weight and bias are parameters that no other module reads, in the dtype whose layout is ours."""
     for constant in (node.args[1], _bias(node)):
         if constant is None:
             continue
         if not isinstance(constant, fx.Node) or constant.op != "get_attr" or len(constant.users) > 1:
             return False
-        found = dict(root.named_parameters()).get(str(constant.target))
+        found = parameters.get(str(constant.target))
         if found is None or found.dtype != torch.float32 or found.device.type != "cpu":
             return False
     return True

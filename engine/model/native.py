@@ -1,7 +1,7 @@
 """The functions in kernels/, built where there is a C compiler, once a process.
 
-Those for logits take a fraction of a second and are there before the first step; attention and products take a few and
-are built on another thread while the model serves.
+Those for logits and products take a fraction of a second and are there before the first step; attention takes a few and
+is built on another thread while the model serves.
 """
 
 from __future__ import annotations
@@ -79,8 +79,36 @@ class _Figures:
         self.total = torch.from_numpy(total)
 
 
+class LinearKernel:
+    """Products with weights in panels (`packed_linears`), callable from any thread and from compiled code."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        """OSError: torch's C functions cannot be found, or it would multiply on one core only."""
+        names = ("get_data_ptr", "get_dim", "get_sizes", "get_strides", "empty_strided")
+        found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        try:
+            addresses = [ctypes.cast(getattr(found, f"aoti_torch_{name}"), _P) for name in names]
+        except AttributeError as error:
+            raise OSError(str(error)) from None
+        library.use_torch.argtypes = (_P,) * len(names)
+        if not library.use_torch(*addresses):
+            raise OSError("the C compiler knows no OpenMP")
+        self._panels = library.linear_panels
+        self._panels.argtypes = (_P, _P, _P, _I, _I, _I)
+        self._panels.restype = ctypes.c_int
+
+    def multiply(self, x: Tensor, panels: Tensor) -> Tensor:
+        """Float32 x [..., K] times panels [N / 16, K, 16] -> [..., N]."""
+        blocks, width, lanes = panels.shape
+        x = x.contiguous()
+        out = x.new_empty((*x.shape[:-1], blocks * lanes))
+        if self._panels(x.data_ptr(), panels.data_ptr(), out.data_ptr(), x.numel() // width, width, blocks * lanes):
+            raise MemoryError(f"no memory for a product of {x.numel()} numbers")
+        return out
+
+
 class NativeKernels:
-    """Attention and products with packed weights, callable from any thread. Callers answer for shapes and strides."""
+    """Attention, callable from any thread. Callers answer for shapes and strides."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.decode_attention = library.decode_attention
@@ -91,19 +119,6 @@ class NativeKernels:
         self.prefill_attention = library.prefill_attention
         self.prefill_attention.argtypes = (_P, _I, _I, *[_P] * 6, *[_I] * 9, _F, _F, ctypes.c_int)
         self.prefill_attention.restype = ctypes.c_int
-        self.multiplies = _give_torch(library)  # whether `packed_linears` gain by it
-
-
-def _give_torch(library: ctypes.CDLL) -> bool:
-    """Hand the library those of torch's C functions that it calls; whether it is worth calling then."""
-    names = ("get_data_ptr", "get_sizes", "get_strides", "empty_strided", "cpu_mm_out")
-    try:
-        found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        addresses = [ctypes.cast(getattr(found, f"aoti_torch_{name}"), _P) for name in names]
-    except (OSError, AttributeError):  # another system
-        return False
-    library.use_torch.argtypes = (_P,) * len(names)
-    return bool(library.use_torch(*addresses))
 
 
 def threads_for(numbers: int) -> int:
@@ -122,19 +137,36 @@ def build_logits() -> LogitKernels:
 
 
 @cache
-def build_native() -> NativeKernels:
-    """Compile and load attention.c and linear.c.
+def build_linear() -> LinearKernel:
+    """Compile and load linear.c.
 
     Raises:
-        NoCompiler: they cannot be had.
+        NoCompiler: it cannot be had.
+        OSError: torch's C functions cannot, or it would multiply on one core only.
     """
-    return NativeKernels(_built("attention.c", "linear.c"))
+    return LinearKernel(_built("linear.c"))
+
+
+@cache
+def build_native() -> NativeKernels:
+    """Compile and load attention.c.
+
+    Raises:
+        NoCompiler: it cannot be had.
+    """
+    return NativeKernels(_built("attention.c"))
 
 
 @cache
 def logit_kernels() -> LogitKernels | None:
     """Those of `build_logits`; None where they cannot be had: tensor operations give the same figures."""
     return _if_possible(build_logits, "the figures of logits stay")
+
+
+@cache
+def linear_kernel() -> LinearKernel | None:
+    """That of `build_linear`; None where it cannot be had: weights keep a plain layout (`cpu_layout`)."""
+    return _if_possible(build_linear, "products stay")
 
 
 @cache
@@ -151,17 +183,16 @@ def _if_possible(build: Callable[[], T], what_stays: str) -> T | None:
         return None
 
 
-def _built(*names: str) -> ctypes.CDLL:
+def _built(name: str) -> ctypes.CDLL:
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
     if compiler is None:
         raise NoCompiler("no C compiler was found")
-    sources = [str(SOURCES / name) for name in names]
     with tempfile.TemporaryDirectory(prefix="kvtheater-") as folder:
         library = Path(folder) / "kernels.so"
         for tuning in TUNINGS:
-            command = [compiler, *FLAGS, *tuning, *sources, "-o", str(library), "-lm"]
+            command = [compiler, *FLAGS, *tuning, str(SOURCES / name), "-o", str(library), "-lm"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 # Stays loaded when the file is gone; global: compiled code finds `aoti_torch_cpu_linear` by its name.
                 return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
-    raise NoCompiler(f"{compiler} cannot compile {' and '.join(names)}: {' '.join(done.stderr.split())[:200]}")
+    raise NoCompiler(f"{compiler} cannot compile {name}: {' '.join(done.stderr.split())[:200]}")

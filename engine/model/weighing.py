@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import AutoModelForCausalLM
 
 from engine.model.loader import model_config, resolve_device, resolve_dtype
+from engine.model.packed_linears import shares_panels
 
 
 def weight_bytes(module: Any) -> int:
@@ -28,7 +30,15 @@ def bytes_to_come(name_or_path: str | None, dtype: str = "auto", device: str = "
     with torch.device("meta"):  # shapes without content
         module = AutoModelForCausalLM.from_config(config)
     kind = wanted if isinstance(wanted, torch.dtype) else (config.dtype or torch.float32)
-    # on the CPU a linear layer has its float32 weights in a layout of its own, also those that an embedding shares
-    shared = target.type == "cpu" and kind == torch.float32
-    count = sum(p.numel() for _, p in module.named_parameters(remove_duplicate=not shared))
+    count = sum(parameter.numel() for parameter in module.parameters())
+    if target.type == "cpu" and kind == torch.float32:
+        count += _copied(module)
     return int(count * kind.itemsize + sum(b.nbytes for b in module.buffers()))
+
+
+def _copied(module: Any) -> int:
+    """Numbers of the weights that a linear layer will hold in a layout of its own, beside an embedding's."""
+    parts = list(module.modules())
+    linear = {id(part.weight) for part in parts if type(part) is nn.Linear}
+    embeddings = [part for part in parts if isinstance(part, nn.Embedding) and id(part.weight) in linear]
+    return sum(part.weight.numel() for part in embeddings if not shares_panels(part))

@@ -293,7 +293,7 @@ def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.Mo
     given = argparse.Namespace(model=["bundled-mqa", "bundled-gqa"], dtype="auto", device="cpu")
     first = Served.loading("bundled-mqa")
     second, third = Served.unloaded("bundled-gqa", "named"), Served.unloaded("bundled-mha", "at_hand")
-    opening = LoadingThread(given, msgspec.structs.replace(SETTINGS, max_model_bytes=20 * MIB), first)
+    opening = LoadingThread(given, msgspec.structs.replace(SETTINGS, max_model_bytes=16 * MIB), first)
     models = Models(first, [second, third], opening, opening.most_bytes)
     opening.start(threading.Event())
     wait_for(lambda: first.status()["compiled"] == "done", seconds=60)

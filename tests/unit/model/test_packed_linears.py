@@ -1,26 +1,31 @@
-"""Products with packed weights, compiled as the engine compiles them, against float64."""
+"""Products with weights in panels, eager and compiled as the engine compiles them, against float64."""
 
 from __future__ import annotations
 
+import copy
 import shutil
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from engine.model import packed_linears
 from engine.model.compiled import OPTIONS
-from engine.model.cpu_layout import store_linear_weights_transposed
-from engine.model.native import build_native
-from engine.model.packed_linears import PACKED, pack_linears
+from engine.model.packed_linears import PACKED, PackedEmbedding, PackedLinear, pack_linears, packed, unpacked
+from tests.tiny_models import tiny_model
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+# Both sides of every change of method: none, few rows, groups of up to 3, 4, 6, 8, 12 and 16, several of them.
+ROWS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 31, 128, 129)
 
 
 class _Layers(nn.Module):
-    """K of one register and of several; 16 and 48 columns; a bias; 40 columns, which fill no panels."""
+    """K of one register and of several, odd too; 16 and 48 columns; a bias; 40 columns, which fill no panels."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.up = nn.Linear(24, 48, bias=True)
-        self.down = nn.Linear(48, 16, bias=False)
+        self.up = nn.Linear(25, 48, bias=True)
+        self.down = nn.Linear(50, 16, bias=False)
         self.odd = nn.Linear(16, 40, bias=False)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -29,55 +34,83 @@ class _Layers(nn.Module):
         return up, part, self.odd(part)
 
 
-def _graph(layers: nn.Module) -> torch.fx.GraphModule:
-    tokens = torch.export.Dim("tokens", min=2, max=1 << 20)
-    with torch.no_grad():
-        exported = torch.export.export(layers, (torch.randn(1, 6, 24),), dynamic_shapes=({1: tokens},), strict=False)
-    program = exported.module(check_guards=False)
-    graph = torch.fx.GraphModule(program, program.graph)
-    graph.graph.set_codegen(torch.fx.graph.CodeGen())
-    return graph
+def _layers() -> tuple[nn.Module, nn.Module]:
+    """Packed ones, and the same in float64."""
+    torch.manual_seed(0)
+    layers = _Layers().requires_grad_(False)
+    exact = copy.deepcopy(layers).double()
+    assert pack_linears(layers) == 2
+    return layers, exact
+
+
+def _check(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
+    for one, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), wanted, rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_every_number_of_rows(rows: int) -> None:
+    layers, exact = _layers()
+    x = torch.randn(1, rows, 25)
+    _check(layers(x), exact(x.double()))
+    scattered = torch.randn(25, rows).t()
+    _check(layers(scattered), exact(scattered.double()))
+
+
+def test_large_products_are_shared_by_cores() -> None:
+    """1024 x 512 weights are over the number from which other threads are woken."""
+    torch.manual_seed(0)
+    weight = torch.randn(1024, 512)
+    for rows in (1, 3, 20):
+        x = torch.randn(rows, 512)
+        found = torch.ops.kvtheater.linear(x, packed(weight))
+        torch.testing.assert_close(found.double(), x.double() @ weight.t().double(), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
-def test_every_number_of_rows() -> None:
-    """Groups of up to 4, 8, 12 and 16 rows, several of them, and more than are multiplied in panels."""
-    if not build_native().multiplies:
-        pytest.skip("MKL multiplies on this processor")
-    torch.manual_seed(0)
-    layers = _Layers().requires_grad_(False)
-    store_linear_weights_transposed(layers)
-    graph = _graph(layers)
-    assert pack_linears(graph) == 2
-    assert [node.target for node in graph.graph.nodes].count(PACKED) == 2
-    inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
+def test_compiled() -> None:
+    layers, exact = _layers()
+    tokens = torch.export.Dim("tokens", min=2, max=1 << 20)
     with torch.no_grad():
+        exported = torch.export.export(layers, (torch.randn(1, 6, 25),), dynamic_shapes=({1: tokens},), strict=False)
+        program = exported.module(check_guards=False)
+        graph = torch.fx.GraphModule(program, program.graph)
+        graph.graph.set_codegen(torch.fx.graph.CodeGen())
+        assert [node.target for node in graph.graph.nodes].count(PACKED) == 2
+        inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
         compiled = torch._inductor.compile(graph, inputs, options=OPTIONS["cpu"])
-    exact = _Layers().double()
-    exact.load_state_dict(layers.state_dict())
-    for rows in (2, 4, 5, 9, 13, 16, 17, 31, 128, 129):
-        x = torch.randn(1, rows, 24)
+    for rows in ROWS[2:]:
+        x = torch.randn(1, rows, 25)
         with torch.inference_mode():
-            for found, expected in zip(compiled(x), exact(x.double()), strict=True):
-                torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=2e-6)
+            _check(compiled(x), exact(x.double()))
 
 
-def test_the_plain_operation_is_the_same_product() -> None:
-    """A graph that is run without a compiler multiplies too."""
-    torch.manual_seed(0)
-    layers = _Layers().requires_grad_(False)
-    store_linear_weights_transposed(layers)
-    x = torch.randn(1, 7, 24)
-    expected = layers(x)
-    graph = _graph(layers)
-    pack_linears(graph)
-    for found, wanted in zip(graph(x), expected, strict=True):
-        torch.testing.assert_close(found, wanted)
+def test_panels_are_the_weight() -> None:
+    """Column 3 of panel 2 is row 2 * 16 + 3."""
+    weight = torch.randn(64, 10)
+    assert torch.equal(packed(weight)[2, :, 3], weight[35])
+    assert torch.equal(unpacked(packed(weight)), weight)
 
 
-def test_a_large_model_is_not_held_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.model.packed_linears.MOST_BYTES", 4 * (24 * 48 + 48 * 16) - 1)
-    layers = _Layers().requires_grad_(False)
-    store_linear_weights_transposed(layers)
-    assert pack_linears(_graph(layers)) == 0
+def test_a_tied_weight_is_held_once() -> None:
+    """Llama, 3 layers of 7 linear ones, and a head whose weight the embedding has: packed, each
+    number is in the panels, once."""
+    module = tiny_model("llama_tied").requires_grad_(False)
+    before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
+    count = sum(parameter.numel() for parameter in module.parameters())
+    ids = torch.tensor([[3, 127, 16, 0]])
+    expected = module(ids).logits
+    assert pack_linears(module) == 3 * 7 + 1 and pack_linears(module) == 0
+    assert isinstance(module.lm_head, PackedLinear) and isinstance(module.model.embed_tokens, PackedEmbedding)
+    assert module.lm_head.panels is module.model.embed_tokens.panels
+    assert sum(parameter.numel() for parameter in module.parameters()) == count
+    after = module.state_dict()
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    assert torch.equal(module.model.embed_tokens(ids), before["lm_head.weight"][ids])
+    torch.testing.assert_close(module(ids).logits, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_without_the_c_function_nothing_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_linears, "linear_kernel", lambda: None)
+    layers = _Layers()
+    assert pack_linears(layers) == 0 and type(layers.up) is nn.Linear
