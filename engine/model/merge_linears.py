@@ -52,11 +52,12 @@ def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeigh
     for node in graph.nodes:
         if node.op == "call_function" and node.target in (LINEAR, PACKED) and _is_mergeable(node, parameters):
             groups.setdefault((node.args[0], node.target, _bias(node) is not None), []).append(node)
-    gone = 0
+    gone, old = 0, set[str]()
     for (x, product, has_bias), nodes in groups.items():
         if len(nodes) < 2:
             continue
         parts: list[Any] = [node.args[1] for node in nodes]
+        old |= {str(constant.target) for node in nodes for constant in node.args[1:] if constant is not None}
         weight = weights.of(root, tuple(part.target for part in parts))
         arguments = [x, _constant(program, f"merged_weight_{gone}", weight, nodes[0])]
         if has_bias:
@@ -73,6 +74,9 @@ def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeigh
             begin = end
         gone += len(nodes) - 1
     graph.eliminate_dead_code()
+    for name in old:  # compiled code keeps what the graph has
+        owner, _, attribute = name.rpartition(".")
+        delattr(program.get_submodule(owner), attribute)
     program.recompile()
     return gone
 
