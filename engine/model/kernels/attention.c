@@ -106,8 +106,11 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const flo
             int64_t g = 0;
             for (; g + 4 <= group; g += 4)
                 score(4, queries + g * q_head, q_head, key, width, scaling, scores + g * length + j, length);
-            for (; g < group; g++)
-                score(1, queries + g * q_head, q_head, key, width, scaling, scores + g * length + j, length);
+            queries += g * q_head;
+            float *rest = scores + g * length + j;
+            if (group - g == 3) score(3, queries, q_head, key, width, scaling, rest, length);
+            else if (group - g == 2) score(2, queries, q_head, key, width, scaling, rest, length);
+            else if (group - g == 1) score(1, queries, q_head, key, width, scaling, rest, length);
             if (softcap != 0)
                 for (g = 0; g < group; g++) scores[g * length + j] = softcap * tanhf(scores[g * length + j] / softcap);
         }
@@ -122,9 +125,11 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const flo
             for (g = 0; g + 4 <= group; g += 4)
                 mix(4, 2, scores + g * length, length, values + d, stride, own, hidden, count, result + g * v_width + d,
                     v_width);
-            for (; g < group; g++)
-                mix(1, 2, scores + g * length, length, values + d, stride, own, hidden, count, result + g * v_width + d,
-                    v_width);
+            const float *rest = scores + g * length;
+            float *to = result + g * v_width + d;
+            if (group - g == 3) mix(3, 2, rest, length, values + d, stride, own, hidden, count, to, v_width);
+            else if (group - g == 2) mix(2, 2, rest, length, values + d, stride, own, hidden, count, to, v_width);
+            else if (group - g == 1) mix(1, 2, rest, length, values + d, stride, own, hidden, count, to, v_width);
         }
         for (; d < v_width; d++)
             for (g = 0; g < group; g++) {
