@@ -57,7 +57,8 @@ def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeigh
         if len(nodes) < 2:
             continue
         parts: list[Any] = [node.args[1] for node in nodes]
-        old |= {str(constant.target) for node in nodes for constant in node.args[1:] if constant is not None}
+        given: list[Any] = [constant for node in nodes for constant in node.args[1:]]
+        old |= {str(constant.target) for constant in given if constant is not None}
         weight = weights.of(root, tuple(part.target for part in parts))
         arguments = [x, _constant(program, f"merged_weight_{gone}", weight, nodes[0])]
         if has_bias:

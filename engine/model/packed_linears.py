@@ -65,9 +65,9 @@ class _Packed(nn.Module):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         """As of the module that it replaced."""
+        destination[f"{prefix}weight"] = self.weight
         super()._save_to_state_dict(destination, prefix, keep_vars)
         del destination[f"{prefix}panels"]
-        destination[f"{prefix}weight"] = self.weight
 
 
 class PackedLinear(_Packed):
@@ -105,14 +105,14 @@ def pack_linears(module: nn.Module) -> int:
     """Replace in place every `nn.Linear` of a module that can be packed, and embeddings that share a packed weight;
     returns how many linear layers. The plain weights are freed, one by one.
     """
-    if linear_kernel() is None:
-        return 0
     places: dict[int, list[tuple[nn.Module, str, nn.Linear | nn.Embedding]]] = {}  # by the weight
     for owner in list(module.modules()):
         for name, part in owner.named_children():
             # Subclasses (quantized layers, adapters) may give `weight` another meaning.
             if type(part) is nn.Linear and _is_packable(part.weight):
                 places.setdefault(id(part.weight), []).append((owner, name, part))
+    if not places or linear_kernel() is None:
+        return 0
     for owner in list(module.modules()):
         for name, part in owner.named_children():
             if isinstance(part, nn.Embedding) and id(part.weight) in places and shares_panels(part):

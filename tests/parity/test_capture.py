@@ -45,7 +45,8 @@ def test_rows_and_keys_equal_eager(family: str) -> None:
                 _, count, width = rows.weights.shape
                 queries = slice(rows.query_start, rows.query_start + count)
                 expected = attention[rows.heads, queries, rows.key_start : rows.key_start + width]
-                np.testing.assert_allclose(rows.weights, expected, atol=2e-6)
+                # Two computations in float32, whose products add up in different orders.
+                np.testing.assert_allclose(rows.weights, expected, atol=4e-6)
                 # Nothing that eager could see lies before key_start.
                 assert np.abs(attention[rows.heads, queries, : rows.key_start]).max(initial=0) == 0
                 compared += count

@@ -12,6 +12,7 @@
 #define SERIAL_BELOW (1 << 16) /* weights times rows; waking the other threads takes longer than so few */
 #define FEW 3 /* rows that are read where they lie */
 #define AHEAD 32 /* lines of a panel */
+#define RUN 256 /* products that are added one by one; sums of longer ones would lose more of their last bits */
 #if defined(__AVX512F__)
 #define WIDTH 16 /* numbers that a register holds */
 #define GROUP 16 /* rows whose sums all stay in registers */
@@ -31,15 +32,19 @@ typedef float part __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias)
 
 /* y [16] = x [K] times one panel [K, 16]. Several sums: one would have to wait for itself. */
 INLINE void panel_one(const float *x, const float *panel, int64_t width, float *y) {
-    part sums[2][PARTS] = {{{0}}};
-    int64_t k = 0;
-    for (; k + 2 <= width; k += 2)
-        for (int64_t i = 0; i < 2; i++)
-            for (int64_t p = 0; p < PARTS; p++)
-                sums[i][p] += x[k + i] * *(const part *)(panel + (k + i) * LANES + p * WIDTH);
-    for (; k < width; k++)
-        for (int64_t p = 0; p < PARTS; p++) sums[0][p] += x[k] * *(const part *)(panel + k * LANES + p * WIDTH);
-    for (int64_t p = 0; p < PARTS; p++) *(part *)(y + p * WIDTH) = sums[0][p] + sums[1][p];
+    part total[PARTS] = {{0}};
+    for (int64_t begin = 0; begin < width; begin += RUN) {
+        part sums[2][PARTS] = {{{0}}};
+        int64_t end = begin + RUN < width ? begin + RUN : width, k = begin;
+        for (; k + 2 <= end; k += 2)
+            for (int64_t i = 0; i < 2; i++)
+                for (int64_t p = 0; p < PARTS; p++)
+                    sums[i][p] += x[k + i] * *(const part *)(panel + (k + i) * LANES + p * WIDTH);
+        for (; k < end; k++)
+            for (int64_t p = 0; p < PARTS; p++) sums[0][p] += x[k] * *(const part *)(panel + k * LANES + p * WIDTH);
+        for (int64_t p = 0; p < PARTS; p++) total[p] += sums[0][p] + sums[1][p];
+    }
+    for (int64_t p = 0; p < PARTS; p++) *(part *)(y + p * WIDTH) = total[p];
 }
 
 /* y [rows, N] = x times one panel [K, 16], where x[r, k] lies at r * to_row + k * to_next. `most`, a constant where
@@ -47,20 +52,27 @@ INLINE void panel_one(const float *x, const float *panel, int64_t width, float *
  */
 INLINE void panel_rows(int64_t most, int64_t rows, const float *x, int64_t to_row, int64_t to_next, const float *panel,
                        int64_t width, float *y, int64_t n) {
-    part sums[GROUP][PARTS];
-    for (int64_t r = 0; r < most; r++)
-        for (int64_t p = 0; p < PARTS; p++) sums[r][p] = (part){0};
-    for (int64_t k = 0; k < width; k++) {
-        const float *line = panel + k * LANES;
-        if (most > FEW) __builtin_prefetch(line + AHEAD * LANES);
-        part weights[PARTS];
-        for (int64_t p = 0; p < PARTS; p++) weights[p] = *(const part *)(line + p * WIDTH);
+    for (int64_t begin = 0; begin < width; begin += RUN) {
+        part sums[GROUP][PARTS];
+        int64_t end = begin + RUN < width ? begin + RUN : width;
         for (int64_t r = 0; r < most; r++)
-            for (int64_t p = 0; p < PARTS; p++) sums[r][p] += x[k * to_next + r * to_row] * weights[p];
+            for (int64_t p = 0; p < PARTS; p++) sums[r][p] = (part){0};
+        for (int64_t k = begin; k < end; k++) {
+            const float *line = panel + k * LANES;
+            if (most > FEW) __builtin_prefetch(line + AHEAD * LANES);
+            part weights[PARTS];
+            for (int64_t p = 0; p < PARTS; p++) weights[p] = *(const part *)(line + p * WIDTH);
+            for (int64_t r = 0; r < most; r++)
+                for (int64_t p = 0; p < PARTS; p++) sums[r][p] += x[k * to_next + r * to_row] * weights[p];
+        }
+        for (int64_t r = 0; r < most; r++)
+            for (int64_t p = 0; p < PARTS; p++) {
+                part *to = (part *)(y + r * n + p * WIDTH);
+                if (r >= rows) continue;
+                if (begin) sums[r][p] += *to;
+                *to = sums[r][p];
+            }
     }
-    for (int64_t r = 0; r < most; r++)
-        for (int64_t p = 0; p < PARTS; p++)
-            if (r < rows) *(part *)(y + r * n + p * WIDTH) = sums[r][p];
 }
 
 static void few_rows(const float *x, const float *panels, float *y, int64_t m, int64_t width, int64_t n) {

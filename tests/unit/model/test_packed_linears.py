@@ -92,6 +92,16 @@ def test_panels_are_the_weight() -> None:
     assert torch.equal(unpacked(packed(weight)), weight)
 
 
+def test_state_is_as_before() -> None:
+    """Names, order and content: what is filed under a digest of the weights is found whatever their layout."""
+    layers = _Layers()
+    before = {name: tensor.clone() for name, tensor in layers.state_dict().items()}
+    assert pack_linears(layers) == 2
+    after = layers.state_dict()
+    assert list(after) == ["up.weight", "up.bias", "down.weight", "odd.weight"] == list(before)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 def test_a_tied_weight_is_held_once() -> None:
     """Llama, 3 layers of 7 linear ones, and a head whose weight the embedding has: packed, each
     number is in the panels, once."""
@@ -105,7 +115,7 @@ def test_a_tied_weight_is_held_once() -> None:
     assert module.lm_head.panels is module.model.embed_tokens.panels
     assert sum(parameter.numel() for parameter in module.parameters()) == count
     after = module.state_dict()
-    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    assert list(before) == list(after) and all(torch.equal(before[name], after[name]) for name in before)
     assert torch.equal(module.model.embed_tokens(ids), before["lm_head.weight"][ids])
     torch.testing.assert_close(module(ids).logits, expected, rtol=1e-5, atol=1e-6)
 
