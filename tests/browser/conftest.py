@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
 CHROMIUM = os.environ.get("KVTHEATER_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 # Chromium hears the last of two lists, so the first eight are those of Playwright's own that matter here. Each of the
@@ -18,6 +18,7 @@ WITHOUT = [
     "NetworkTimeServiceQuerying", "OptimizationHints", "PaintHolding", "PreconnectToSearch",
     "WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup", "SpareRendererForSitePerProcess",
 ]  # fmt: skip
+PATIENCE = 20_000  # milliseconds for what is to come: other tests have the processors too
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -30,6 +31,7 @@ ARGUMENTS = [
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """Debian's chromium, or the one playwright keeps."""
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         if CHROMIUM is None and not os.path.exists(playwright.chromium.executable_path):
             pytest.skip("no chromium: install it, or name one in KVTHEATER_CHROMIUM")
@@ -70,7 +72,7 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
         if not opening:
             context.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
         page.goto(path if path.startswith("http") else live_server + path)
