@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
-CHROMIUM = os.environ.get("KVTHEATER_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+# The first has no windows and takes three quarters of the processor's time: tools/get_chromium.sh.
+NAMES = (os.environ.get("KVTHEATER_CHROMIUM", ""), "chromium-headless-shell", "chromium", "chromium-browser")
+CHROMIUM = next((found for name in NAMES if (found := shutil.which(name))), None)
 # Chromium hears the last of two lists, so the first eight are those of Playwright's own that matter here. Each of the
 # others is a page, or a process that waits for one, that Chromium opens unasked beside every page that a test opens:
 # without them that takes two thirds of the processor's time.
