@@ -9,9 +9,9 @@ import { followOpened } from "./control/opened.js";
 import { followOpening, loadFutures, offerOpening } from "./control/opening.js";
 import { followPlaying } from "./control/playback.js";
 import { offerTour } from "./control/tour.js";
-import { themeChanged } from "./kit/colour.js";
 import { startMotion } from "./kit/frame.js";
 import { html } from "./kit/html.js";
+import { followTheme, localStorageOrNull } from "./kit/preferences.js";
 import { rove } from "./kit/rove.js";
 import { take } from "./net/library.js";
 import { session } from "./net/session.js";
@@ -30,15 +30,9 @@ connectSettings(location, history, localStorageOrNull());
 if (hasLesson && !asked.distance) settings.distance.value = "learn";
 offerOpening(localStorageOrNull(), asked);
 
-const root = document.documentElement;
-const dark = matchMedia("(prefers-color-scheme: dark)");
+followTheme();
 effect(() => {
-  root.dataset.theme = settings.theme.value;
-  themeChanged();
-});
-dark.addEventListener("change", themeChanged);
-effect(() => {
-  root.dataset.distance = settings.distance.value;
+  document.documentElement.dataset.distance = settings.distance.value;
 });
 await followLanguage();
 effect(() => {
@@ -94,12 +88,4 @@ function acceptDroppedTraces() {
     event.preventDefault();
     take(file);
   });
-}
-
-function localStorageOrNull() {
-  try {
-    return globalThis.localStorage;
-  } catch {
-    return null; // refused in some private windows
-  }
 }

@@ -2,9 +2,8 @@
 
 import { html } from "../kit/html.js";
 import { Icon } from "../kit/icon.js";
-import { LanguageSwitch } from "../kit/language_switch.js";
+import { LanguageSwitch, ThemeButton } from "../kit/preferences.js";
 import { Tooltip } from "../kit/tooltip.js";
-import { settings } from "../state/settings.js";
 import { t } from "../tell/words.js";
 import { hovering, take } from "./drop.js";
 import { link } from "./link.js";
@@ -53,17 +52,6 @@ function Header() {
       </button>
     </div>
   </header>`;
-}
-
-function ThemeButton() {
-  /** @type {("auto" | "light" | "dark")[]} */
-  const order = ["auto", "light", "dark"];
-  const now = settings.theme.value;
-  const text = t("header.theme", { theme: t(`header.theme.${now}`) });
-  const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
-  return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}>
-    <${Icon} name="theme" />
-  </button>`;
 }
 
 function DropLine() {

@@ -2,10 +2,11 @@
 
 import { render } from "../../vendor/preact/preact.js";
 import { effect } from "../../vendor/signals/signals.js";
-import { themeChanged } from "../kit/colour.js";
 import { html } from "../kit/html.js";
+import { followTheme, localStorageOrNull } from "../kit/preferences.js";
+import { printLight } from "../kit/print_light.js";
 import { followLanguage } from "../net/words.js";
-import { connectSettings, settings } from "../state/settings.js";
+import { connectSettings } from "../state/settings.js";
 import { t } from "../tell/words.js";
 import { App } from "./app.js";
 import { acceptDrops } from "./drop.js";
@@ -15,11 +16,8 @@ import { fetchIndex, followChosen } from "./store.js";
 
 connectSettings(location, history, localStorageOrNull(), globalThis, TABLE, link);
 
-const root = document.documentElement;
-effect(() => paint(settings.theme.value));
-addEventListener("beforeprint", () => paint("light")); // paper is light, whatever the screen shows
-addEventListener("afterprint", () => paint(settings.theme.value));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themeChanged);
+followTheme();
+printLight();
 await followLanguage("words/bench");
 effect(() => {
   const now = run.value; // who went to another tab sees there how far it is
@@ -34,17 +32,3 @@ acceptDrops();
 followChosen();
 followRuns();
 await fetchIndex();
-
-/** @param {string} theme */
-function paint(theme) {
-  root.dataset.theme = theme;
-  themeChanged();
-}
-
-function localStorageOrNull() {
-  try {
-    return globalThis.localStorage;
-  } catch {
-    return null; // refused in some private windows
-  }
-}

@@ -4,7 +4,7 @@ import { helpOpen } from "../../control/keyboard.js";
 import { toggle } from "../../control/room.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { LanguageSwitch } from "../../kit/language_switch.js";
+import { LanguageSwitch, ThemeButton } from "../../kit/preferences.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
 import { startOpen, told } from "../../state/classroom.js";
@@ -125,15 +125,6 @@ function Connection() {
           onClick=${() => (putAway.value = false)}>${text}</button>`
       : text
   }</span>`;
-}
-
-function ThemeButton() {
-  const order = /** @type {const} */ (["auto", "light", "dark"]);
-  const now = settings.theme.value;
-  const text = t("header.theme", { theme: t(`header.theme.${now}`) });
-  const next = () => (settings.theme.value = order[(order.indexOf(now) + 1) % order.length]);
-  return html`<button class="tool" id="btn-theme" onClick=${next} aria-label=${text} title=${text}><${Icon} name="theme"
-    /></button>`;
 }
 
 function learn() {

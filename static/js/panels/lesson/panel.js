@@ -6,7 +6,7 @@ import { again, change, goOn, learn, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { LanguageSwitch } from "../../kit/language_switch.js";
+import { LanguageSwitch } from "../../kit/preferences.js";
 import { barrier, opened, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { optionLabel, valueText } from "../../tell/options.js";

@@ -1,0 +1,9 @@
+// Paper is light, whatever the screen shows.
+
+import { settings } from "../state/settings.js";
+import { paint } from "./preferences.js";
+
+export function printLight() {
+  addEventListener("beforeprint", () => paint("light"));
+  addEventListener("afterprint", () => paint(settings.theme.value));
+}
