@@ -49,22 +49,22 @@ def test_a_pool_of_thousands_is_a_map_that_arrow_keys_walk(open_page: OpenPage) 
     expect(page.locator(".block-button:focus")).to_have_attribute("aria-label", re.compile("free, place"))
 
 
-def queue(page: Page) -> list[str]:
+def queue_comes_to(page: Page, chips: list[str]) -> None:
     """The free queue as it is written, once nothing moves."""
     wait_until(page, "document.documentElement.dataset.moving === 'false'")
-    return page.locator("#free-queue .chip").all_text_contents()
+    expect(page.locator("#free-queue .chip")).to_have_text(chips)
 
 
 def test_the_free_queue_names_every_block_in_order(open_page: OpenPage) -> None:
     page = open_page("/?num_blocks=12&max_tokens=4", motion=True)
     prefill(page)
-    assert queue(page) == ["▸4–11"]
+    queue_comes_to(page, ["▸4–11"])
     step(page)
-    assert queue(page) == ["▸5–11"]
+    queue_comes_to(page, ["▸5–11"])
     page.click("#btn-run")
     expect(page.locator(".status.finished")).to_have_count(1)
     # the tail has no hash and goes to the front; cached blocks go to the back, the last of the table first
-    assert queue(page) == ["▸4–11", "3–0#"]
+    queue_comes_to(page, ["▸4–11", "3–0#"])
     expect(page.locator("#usage")).to_contain_text("held 0.0")
     expect(page.locator("#usage")).to_contain_text("held + cached 33")
 
