@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from werkzeug.datastructures import MultiDict
 
-from app.errors import AppError
+from app.errors import AppError, Code
+from engine.accounting.impossible import ImpossibleInput, impossible
 
 Asked = MultiDict[str, str]
 MOST_VALUES = 12  # of a list
+
+
+def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppError:
+    """What cannot be, in a sentence of every language."""
+    return refused(impossible(key, **values), code)
+
+
+def refused(error: ValueError, code: Code = "refused") -> AppError:
+    """What somebody else said that cannot be, in all languages that it was said in."""
+    return AppError(code, str(error), said=error.said if isinstance(error, ImpossibleInput) else None)
 
 
 def real(asked: Asked, name: str, default: float, low: float, high: float) -> float:
@@ -27,7 +38,7 @@ def whole(asked: Asked, name: str, default: int, low: int, high: int) -> int:
     """
     found = _within(asked.get(name), name, default, low, high)
     if found != int(found):
-        raise AppError("bad_request", f"{name} is a whole number, not {found:g}")
+        raise refusal("no_whole", name=name, asked=f"{found:g}")
     return int(found)
 
 
@@ -42,7 +53,7 @@ def wholes(asked: Asked, name: str, default: list[int], low: int, high: int) -> 
         return default
     parts = text.split(",")
     if len(parts) > MOST_VALUES:
-        raise AppError("bad_request", f"{name} has at most {MOST_VALUES} values, not {len(parts)}")
+        raise refusal("values", name=name, most=MOST_VALUES, number=len(parts))
     return sorted({whole(MultiDict({name: part}), name, 0, low, high) for part in parts})
 
 
@@ -52,7 +63,7 @@ def _within(text: str | None, name: str, default: float, low: float, high: float
     try:
         found = float(text)
     except ValueError:
-        raise AppError("bad_request", f"{name} is a number, not {text[:40]!r}") from None
+        raise refusal("no_number", name=name, asked=text[:40]) from None
     if not low <= found <= high:
-        raise AppError("bad_request", f"{name} lies from {low:g} to {high:g}, not at {found:g}")
+        raise refusal("between", name=name, low=low, high=high, value=found)
     return found

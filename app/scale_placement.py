@@ -11,9 +11,8 @@ from typing import Literal, TypedDict, TypeVar
 
 from flask import Request, Response
 
-from app.errors import AppError
 from app.routing import json_answer
-from app.scale_asked import Asked, real, whole
+from app.scale_asked import Asked, real, refusal, refused, whole
 from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
 from engine.simulate.layers import layer_file
 from engine.simulate.placed import Tried, tried
@@ -41,7 +40,7 @@ class Found(TypedDict):
 
     way: Way
     placement: Placement | None
-    refused: str  # why there is none
+    refused: dict[str, str] | None  # why there is none, by language
 
 
 class PlacementAnswer(TypedDict):
@@ -100,15 +99,15 @@ def tried_answer(asked: Asked) -> TriedAnswer:
     demand = wanted["demand"]
     number = min(REQUESTS, MOST_OUTPUT // demand.output_tokens, MOST_PROMPT // demand.prompt_tokens)
     if not trying.acquire(blocking=False):
-        raise AppError("busy", "another placement is being tried; ask again in a few seconds")
+        raise refusal("trying", "busy")
     try:
         found = _WAYS[way](wanted)
         instances = sum(option.replicas for option in found.options)
         if instances > MOST_INSTANCES:
-            raise AppError("refused", f"{instances} instances are more than the {MOST_INSTANCES} that are tried here")
+            raise refusal("most_instances", "refused", number=instances, most=MOST_INSTANCES)
         return {"way": way, "tried": tried(wanted["model"], found, demand, wanted["nodes"], number)}
     except ValueError as error:
-        raise AppError("refused", str(error)) from error
+        raise refused(error) from error
     finally:
         trying.release()
 
@@ -153,9 +152,9 @@ _WAYS: dict[Way, Callable[[Wanted], Placement]] = {
 
 def _found(way: Way, wanted: Wanted) -> Found:
     try:
-        return {"way": way, "placement": _WAYS[way](wanted), "refused": ""}
+        return {"way": way, "placement": _WAYS[way](wanted), "refused": None}
     except PlacementError as error:
-        return {"way": way, "placement": None, "refused": str(error)}
+        return {"way": way, "placement": None, "refused": {"en": str(error), **error.said}}
 
 
 def _measured() -> tuple[list[ModelPreset], list[GpuPreset]]:
@@ -170,7 +169,7 @@ def _one(name: str, asked: Asked, known: list[Preset]) -> Preset:
     found = next((one for one in known if one.id == wanted), None)
     if found is None:
         ids = ", ".join(one.id for one in known)
-        raise AppError("bad_request", f"no layer times of {name} {wanted[:40]!r}; there are some of {ids}")
+        raise refusal("no_times", name=name, asked=wanted[:40], known=ids)
     return found
 
 

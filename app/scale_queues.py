@@ -9,10 +9,10 @@ from typing import TypedDict
 
 from flask import Request, Response
 
-from app.errors import AppError
 from app.routing import json_answer
-from app.scale_asked import Asked, real, whole
+from app.scale_asked import Asked, real, refused, whole
 from engine.accounting.derived import Derived
+from engine.accounting.impossible import ImpossibleInput
 from engine.simulate.degrees import Degree, decode_over_degrees, goodput_per_gpu, request_rate
 from engine.simulate.queues import ARRANGEMENTS, Arrangement, Prefill, crossing, highest_rate, mean_ttft
 from engine.trace.applications import TABLE, Application
@@ -38,7 +38,7 @@ class Line(TypedDict):
     gpus: int
     most_load: float  # R · D must stay below it
     ttft: Derived | None  # at the rate that was asked for
-    refused: str  # why there is none
+    refused: dict[str, str] | None  # why there is none, by language
     curve: list[CurvePoint]
 
 
@@ -123,15 +123,15 @@ def answer(asked: Asked) -> QueuesAnswer:
             "source": SOURCE,
         }
     except ValueError as error:
-        raise AppError("refused", str(error)) from error
+        raise refused(error) from error
 
 
 def _line(prefill: Prefill, arrangement: Arrangement, rate: float) -> Line:
-    ttft, refused = None, ""
+    ttft, why = None, None
     try:
         ttft = mean_ttft(prefill, arrangement, rate)
-    except ValueError as error:
-        refused = str(error)
+    except ImpossibleInput as error:
+        why = {"en": str(error), **error.said}
     most = prefill.most(arrangement)
     loads = [NEAREST * most * i / POINTS for i in range(POINTS + 1)]
     return {
@@ -139,7 +139,7 @@ def _line(prefill: Prefill, arrangement: Arrangement, rate: float) -> Line:
         "gpus": prefill.num_gpus(arrangement),
         "most_load": most,
         "ttft": ttft,
-        "refused": refused,
+        "refused": why,
         "curve": [
             {
                 "load": load,

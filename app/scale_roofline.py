@@ -13,10 +13,9 @@ import flask
 from flask import Request, Response
 
 from app import routing
-from app.errors import AppError
 from app.models import Models
 from app.routing import Route, json_answer
-from app.scale_asked import Asked
+from app.scale_asked import Asked, refusal, refused
 from app.scale_steps import Choice, Subject, answer, published
 from app.theaters import Theaters
 from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
@@ -87,7 +86,7 @@ def _chosen(asked: Asked, name: str, choices: list[Choice]) -> str:
     ids = [choice["id"] for choice in choices]
     found = asked.get(name, ids[0])
     if found not in ids:
-        raise AppError("bad_request", f"{name} {found[:40]!r} is unknown; use one of {', '.join(ids)}")
+        raise refusal("unknown", name=name, asked=found[:40], known=", ".join(ids))
     return found
 
 
@@ -96,7 +95,7 @@ def roofline(here: Here, request: Request) -> Response:
     try:
         return json_answer(answer(subject(here, request.args), here.results, request.args))
     except ValueError as error:
-        raise AppError("refused", str(error)) from error
+        raise refused(error) from error
 
 
 ROUTES = [Route("GET", "/roofline", roofline)]

@@ -10,9 +10,8 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-from app.errors import AppError
 from app.recordings.shelf import file_stamp
-from app.scale_asked import Asked, whole, wholes
+from app.scale_asked import Asked, refusal, whole, wholes
 from engine.accounting.derived import Derived
 from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
 from engine.accounting.shape import ModelShape
@@ -122,7 +121,7 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
     batch = whole(asked, "batch", 16, 1, MOST_BATCH)
     context = whole(asked, "context", min(256, furthest), 1, furthest)
     if batch * context > MOST_TOKENS:
-        raise AppError("refused", f"a prefill of {batch} prompts of {context} tokens is more than one step holds here")
+        raise refusal("prefill_step", "refused", batch=batch, context=context)
     times = StepTimes(shape, roof)
     step_time, two_axes = published(results, STEP_TIME), published(results, TWO_AXES)
     phases: tuple[Phase, ...] = ("prefill", "decode")

@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from engine.accounting.impossible import impossible
 from engine.accounting.presets import ModelPreset, gpu_presets
 from engine.config import EngineConfig
 from engine.simulate.cost import StepCost
 from engine.simulate.layers import on_gpus
-from engine.simulate.placement import Demand, Kind, Nodes, Placement, PlacementError, room_tokens
+from engine.simulate.placement import Demand, Kind, Nodes, Placement, room_tokens
 from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
 from engine.trace.records import InstanceRole, ModelFacts
 
@@ -45,10 +46,10 @@ def tried(
     """Serve so many requests of the demand.
 
     Raises:
-        PlacementError: an instance has stages, which are not simulated.
+        ImpossibleInput: an instance has stages, which are not simulated.
     """
     if any(option.stages > 1 for option in placement.options):
-        raise PlacementError("stages are not simulated: this placement is by its formulas alone")
+        raise impossible("stages")
     outcome = simulated(model, placement, demand, nodes, num_requests, seed)
     streamed = [one.ttft <= demand.ttft for one in outcome.requests]
     first = [

@@ -21,6 +21,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 from scipy.special import pdtri
 
+from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.memory import stored_bytes_per_token
 from engine.accounting.presets import GpuPreset, ModelPreset
 from engine.accounting.work import attended_keys
@@ -101,8 +102,13 @@ class Able(NamedTuple):
     chunk: int = 0
 
 
-class PlacementError(ValueError):
+class PlacementError(ImpossibleInput):
     """Nothing serves the demand; the message says why."""
+
+
+def _refused(key: str, **values: str | float) -> PlacementError:
+    found = impossible(key, **values)
+    return PlacementError(key, {"en": str(found), **found.said})
 
 
 def room_tokens(model: ModelPreset, gpu: GpuPreset, gpus: int) -> int:
@@ -147,9 +153,7 @@ def apart(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: Nodes, d
     senders = math.ceil(first.all_gpus / nodes.gpus)
     network = moved * demand.rate / (nodes.network * senders)
     if network >= 1:
-        raise PlacementError(
-            f"keys and values of {demand.rate:g} prompts a second are {network:.3g} times what {senders} nodes send"
-        )
+        raise _refused("network", rate=demand.rate, times=network, nodes=senders)
     return _placement([first, after], demand, network, moved / nodes.network)
 
 
@@ -162,7 +166,7 @@ def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: No
         PlacementError: as `apart`.
     """
     if gpus[0].id != gpus[1].id:
-        raise PlacementError(f"a node has GPUs of one kind: {gpus[0].name} and {gpus[1].name} are in different ones")
+        raise _refused("one_kind", first=gpus[0].name, second=gpus[1].name)
     best: tuple[tuple[int, float], list[Option]] | None = None
     sides = [options(kind, model, gpu, nodes, demand) for kind, gpu in zip(_SIDES, gpus, strict=True)]
     for kind, side in zip(_SIDES, sides, strict=True):
@@ -176,7 +180,7 @@ def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: No
                 if groups * first.stages <= nodes.number and (best is None or given < best[0]):
                     best = given, [_replicated(first, a * groups), _replicated(after, b * groups)]
     if best is None:
-        raise PlacementError(f"no two instances of equal stages serve it on {nodes.number} nodes of {nodes.gpus} GPUs")
+        raise _refused("no_pair", nodes=nodes.number, gpus=nodes.gpus)
     return _placement(best[1], demand, 0.0, 0.0)
 
 
@@ -289,13 +293,13 @@ def _beside(first: int, after: int, gpus: int) -> Iterator[tuple[int, int]]:
 
 def _fewest(found: list[Option], kind: Kind) -> Option:
     if not found:
-        raise PlacementError(f"no instance of the measured sizes meets the objective of {kind}, whatever the rate")
+        raise _refused("no_instance", kind=kind)
     return min(found, key=lambda one: (one.all_gpus, -one.goodput_per_gpu))
 
 
 def _fits(gpus: int, nodes: Nodes) -> None:
     if gpus > nodes.number * nodes.gpus:
-        raise PlacementError(f"it takes {gpus} GPUs, and there are {nodes.number * nodes.gpus}")
+        raise _refused("too_few_gpus", gpus=gpus, most=nodes.number * nodes.gpus)
 
 
 def _replicated(option: Option, replicas: int) -> Option:

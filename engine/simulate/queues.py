@@ -18,6 +18,7 @@ from typing import Literal
 from msgspec import Struct
 
 from engine.accounting.derived import Derived, Factor, derive
+from engine.accounting.impossible import impossible
 from engine.simulate import waiting
 
 Arrangement = Literal["one", "inter", "intra"]
@@ -48,9 +49,7 @@ class Prefill(Struct, frozen=True, kw_only=True):
         if self.gpus < 2:
             raise ValueError(f"an arrangement of several GPUs needs at least 2, not {self.gpus}")
         if not 1 < self.speedup <= self.gpus:
-            raise ValueError(
-                f"{self.gpus} GPUs are more than 1 and at most {self.gpus} times as fast as one, not {self.speedup:g}"
-            )
+            raise impossible("speedup", gpus=self.gpus, speedup=self.speedup)
         return self
 
     def under_way(self, arrangement: Arrangement) -> float:
@@ -132,6 +131,4 @@ def _check_load(prefill: Prefill, arrangement: Arrangement, rate: float) -> None
         raise ValueError("a rate of requests must be 0 or more")
     load, most = rate * prefill.service, prefill.most(arrangement)
     if load >= most:
-        raise ValueError(
-            f"at R · D = {load:.3g} more comes in than is done: the queue grows without end unless R · D < {most:g}"
-        )
+        raise impossible("queue_grows", load=load, most=most)

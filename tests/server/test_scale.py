@@ -65,13 +65,13 @@ def test_an_application_is_served_as_fast_as_its_slower_side():
 def test_a_rate_beyond_one_gpu_leaves_the_others():
     lines = queues(MultiDict({"service": "0.5", "rate": "2.4"}))["lines"]
     assert [line["ttft"] is not None for line in lines] == [False, True, True]
-    assert "grows without end unless R · D < 1" in lines[0]["refused"] and len(lines[0]["curve"]) > 50
+    assert "grows without end unless R · D < 1" in (lines[0]["refused"] or {})["en"] and len(lines[0]["curve"]) > 50
 
 
 @pytest.mark.parametrize(
     ("asked", "says"),
     [
-        ({"rate": "fast"}, "rate is a number, not 'fast'"),
+        ({"rate": "fast"}, "rate is not a number: 'fast'"),
         ({"rate": "nan"}, "rate lies from 0 to"),
         ({"service": "0"}, "service lies from"),
         ({"gpus": "2.5"}, "gpus is a whole number"),

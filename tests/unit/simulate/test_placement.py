@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 from scipy import stats
 
+from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.presets import gpu_presets, model_presets
 from engine.simulate.placed import tried
 from engine.simulate.placement import (
@@ -147,5 +148,5 @@ def test_as_many_are_in_time_as_the_formulas_say() -> None:
 def test_stages_are_not_tried() -> None:
     model, demand = MODELS["llama-2-70b"], Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
     nodes = Nodes(number=4, gpus=8, network=25e9)
-    with pytest.raises(PlacementError, match="stages are not simulated"):
+    with pytest.raises(ImpossibleInput, match="stages are not simulated"):
         tried(model, apart(model, (A100, A100), nodes, demand), demand, nodes)

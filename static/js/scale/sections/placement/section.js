@@ -1,7 +1,7 @@
 // Placement: how many GPUs serve a demand, with prefill and decode apart, side by side in a node, or together.
 
 import { html } from "../../../kit/html.js";
-import { grouped, secondsText, t } from "../../../tell/words.js";
+import { grouped, inLanguage, secondsText, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
@@ -48,7 +48,7 @@ const values = inputs(TABLE);
  * @typedef {{
  *   options: Option[], gpus: number, goodput_per_gpu: number, network_share: number, transfer_seconds: number
  * }} Placement
- * @typedef {{way: string, placement: Placement | null, refused: string}} Found
+ * @typedef {{way: string, placement: Placement | null, refused: Record<string, string> | null}} Found
  * @typedef {{id: string, name: string}} Choice
  * @typedef {{
  *   models: Choice[], gpus: Choice[], ways: Found[], source: string, times_source: string,
@@ -96,7 +96,7 @@ function Ways({ answer, asked }) {
               <${Instances} placement=${placement} gpus=${answer.gpus} way=${way} />
               <${Moved} placement=${placement} />
               <${Trial} way=${way} asked=${asked} share=${answer.asked.share} />`
-          : html`<p class="scale-problem">${refused}</p>`
+          : html`<p class="scale-problem">${inLanguage(refused ?? {})}</p>`
       }
     </article>`,
   )}

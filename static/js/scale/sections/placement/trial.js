@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "../../../../vendor/preact/hooks.js";
 import { html } from "../../../kit/html.js";
+import { language } from "../../../tell/language.js";
 import { t } from "../../../tell/words.js";
 
 /**
@@ -20,7 +21,9 @@ export function Trial({ way, asked, share }) {
     try {
       const answer = await fetch(`api/scale/tried?${query}`);
       const body = await answer.json();
-      setState(answer.ok ? { tried: body.tried } : { problem: body.error.message });
+      setState(
+        answer.ok ? { tried: body.tried } : { problem: body.error.said?.[language.value] ?? body.error.message },
+      );
     } catch {
       setState({ problem: t("error.no_answer") });
     }

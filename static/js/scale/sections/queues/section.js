@@ -1,7 +1,7 @@
 // Queues: one GPU, several in stages, several that split, over the rate of requests; what each serves in time.
 
 import { html } from "../../../kit/html.js";
-import { grouped, t } from "../../../tell/words.js";
+import { grouped, inLanguage, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Slider } from "../../controls.js";
 import { inputs, number } from "../../inputs.js";
@@ -35,7 +35,8 @@ const values = inputs(TABLE);
  * @typedef {"one" | "inter" | "intra"} Arrangement
  * @typedef {{load: number, rate: number, seconds: number}} CurvePoint
  * @typedef {{
- *   arrangement: Arrangement, gpus: number, most_load: number, ttft: Derived | null, refused: string,
+ *   arrangement: Arrangement, gpus: number, most_load: number, ttft: Derived | null,
+ *   refused: Record<string, string> | null,
  *   curve: CurvePoint[]
  * }} Line
  * @typedef {{
@@ -78,7 +79,9 @@ function Found({ answer }) {
       ${lines.map(({ arrangement, ttft, refused }) =>
         ttft
           ? html`<${ScaleNumber} key=${arrangement} number=${ttft} section="queues" />`
-          : html`<p key=${arrangement} class="scale-problem">${t(`scale.queues.${arrangement}`)}: ${refused}</p>`,
+          : html`<p key=${arrangement} class="scale-problem">
+              ${t(`scale.queues.${arrangement}`)}: ${inLanguage(refused ?? {})}
+            </p>`,
       )}
     </div>
     <h3>${t("scale.queues.degrees")}</h3>
