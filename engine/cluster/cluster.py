@@ -79,7 +79,6 @@ class Cluster:
         self._next_seq_ids = list(range(len(self.instances)))  # of each: over all that it has given
         self._turn = 0  # of instances of this thread: whose it is next
         self._last: StepRecord | None = None
-        self._is_ahead = False
         self._capture = capture
         self.observe(capture)
 
@@ -201,10 +200,8 @@ class Cluster:
 
     # What is done
 
-    def step(self, wait: float = LONGEST_WAIT, ahead: bool = False) -> StepRecord | None:
+    def step(self, wait: float = LONGEST_WAIT) -> StepRecord | None:
         """Have instances go on; the last record that came of it. None: nothing did within `wait` seconds.
-
-        `ahead`: another step will follow, so that processes may begin with it while records of this one are taken in.
 
         Instances of this thread take turns; those that are processes compute at the same time, and whichever has
         something to say first is heard.
@@ -212,7 +209,7 @@ class Cluster:
         Raises:
             Exception: a forward pass failed; the batch's requests are aborted, the instance and the log stay sound.
         """
-        self._last, self._is_ahead = None, ahead
+        self._last = None
         self._take_all()  # what ended meanwhile is begun anew
         beside = [one for one in self.instances if one.waits_on is not None]
         for one in beside:
@@ -234,7 +231,6 @@ class Cluster:
         for one in self.instances:
             if (error := one.take_error()) is not None:
                 raise RuntimeError(f"instance {one.name}: {error}")
-        self._is_ahead = False
         return self._last
 
     def recompute_attention(
@@ -308,8 +304,6 @@ class Cluster:
             going = False
             for index, one in enumerate(self.instances):
                 found = one.take()
-                if found and self._is_ahead and one.waits_on is not None:
-                    self._begin_turn(one)
                 for produced in found:
                     going = True
                     self._take(index, produced)

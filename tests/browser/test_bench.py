@@ -297,7 +297,7 @@ def test_a_benchmark_is_run_from_the_page_watched_and_its_points_open_their_trac
     point = mark.bounding_box()
     assert point is not None
     page.mouse.move(point["x"], point["y"] + point["height"] / 2)
-    expect(chart.locator(".hoverlayer .hovertext")).to_have_count(1)  # a click is on what Plotly has seen hovered
+    expect(page.locator("#tooltip")).to_contain_text("95 % interval")  # a click is on what Plotly has seen hovered
     page.mouse.click(point["x"] + point["width"] / 2, point["y"] + point["height"] / 2)
     page.wait_for_selector("#connection.replay")
     expect(page.locator("html")).to_have_attribute("data-num-records", re.compile(r"^[1-9]\d"))
