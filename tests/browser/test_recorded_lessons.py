@@ -25,7 +25,7 @@ from tests.browser.lesson_walk import stands_at
 
 
 def is_problem(message: ConsoleMessage) -> bool:
-    """Errors and warnings, but for one that says only that the machine is slow: a preload is used later than it likes."""
+    """Errors and warnings, but for one that only says that the machine is slow: a preload is used late."""
     late = "not used within a few seconds" in message.text
     return message.type in ("error", "warning") and not late
 
