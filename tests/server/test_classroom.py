@@ -284,14 +284,18 @@ def test_who_is_sent_away_is_out(room: Room) -> None:
 
 
 def test_guesses_are_few_and_shut_nobody_out_who_has_the_link(room: Room) -> None:
-    statuses = [room.get(f"/j/22222{chr(97 + i % 20)}").status for i in range(620)]
-    assert statuses[0] == 404 and statuses[-1] == 409
+    statuses = [404]
+    while statuses[-1] == 404 and len(statuses) < 2000:  # each second allows another one, however slow the machine is
+        statuses.append(room.get(f"/j/22222{chr(97 + len(statuses) % 20)}").status)
+    assert statuses[-1] == 409 and len(statuses) > 600
     assert room.get(f"/j/{room.presenting['code']}").status == 409  # says nothing about the code
     assert room.get(room.presenting["join"]).status == 303
 
 
 def test_many_from_one_address_are_slowed(room: Room) -> None:
-    statuses = [room.get(room.presenting["join"]).status for _ in range(640)]
-    assert statuses.count(303) >= 600 and 409 in statuses
+    statuses = [303]
+    while statuses[-1] == 303 and len(statuses) < 2000:
+        statuses.append(room.get(room.presenting["join"]).status)
+    assert statuses[-1] == 409 and len(statuses) > 600
     guest = room.presenter.ask("class_hold", id=room.id, held=False)
     assert guest["ok"]
