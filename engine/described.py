@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from torch.nn.modules.module import register_module_module_registration_hook
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForSeq2SeqLM
 from transformers.models.auto.modeling_auto import AutoModelForSpeechSeq2Seq
 from transformers.utils import logging
 
-from engine.accounting.architecture import kv_shapes, read_architecture
+from engine.accounting.architecture import MOST_LAYERS, kv_shapes, read_architecture
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kv_shape import Architecture
 from engine.model.facts import count_parameters
 
 MOST_BYTES = 256 * 1024  # of a config.json
 MOST_DEPTH = 8  # of objects in objects
-NOT_TAKEN = {"auto_map", "quantization_config", "torch_dtype", "dtype", "transformers_version", "use_timm_backbone"}
+MOST_MODULES = 100_000  # of a model without content; the largest known have some ten thousand
+MOST_EXPERTS = 65_536  # of a layer; Doge has 16,384
+# In the names of counts of which each makes a module or an entry of a list.
+MANY = {"layer", "layers", "depth", "depths", "block", "blocks", "expert", "experts", "codebooks"}
+NOT_TAKEN = {
+    "auto_map", "quantization_config", "torch_dtype", "dtype", "transformers_version",
+    "backbone", "use_timm_backbone", "use_pretrained_backbone",  # what another model's weights would be fetched for
+}  # fmt: skip
 DECODERS = (AutoModelForCausalLM, AutoModelForImageTextToText)
 WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # some of them also have a decoder to take alone
 
@@ -86,23 +96,40 @@ def _known(given: Mapping[str, Any]) -> Any:
         raise impossible("no_family")
     if family not in transformers.CONFIG_MAPPING:
         raise impossible("family", family=family[:40], version=transformers.__version__)
+    if not any(transformers.CONFIG_MAPPING[family] in kind._model_mapping for kind in (*DECODERS, *WITH_ENCODER)):
+        raise impossible("not_built", reason=f"{family[:40]} generates no text")
+    plain = _plain({key: value for key, value in given.items() if key != "model_type"})
     try:
-        return AutoConfig.for_model(family, **_plain({k: v for k, v in given.items() if k != "model_type"}))
+        return AutoConfig.for_model(family, **plain)
     except Exception as error:  # what a family's code makes of strange settings is its own
         raise impossible("not_built", reason=_reason(error)) from error
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """The settings without those that name code, files or other models to fetch."""
+    """The settings without those that name code, files or other models to fetch.
+
+    Counts are bounded here, before a family's code makes lists and modules of so many, in each part of a model.
+    """
     if depth > MOST_DEPTH:
         raise impossible("no_json", reason="it is nested too deeply")
     if isinstance(value, Mapping):
+        for key, one in value.items():
+            words = key.split("_")
+            if words[-1] in MANY or (words[0] in ("n", "num") and MANY.intersection(words)):
+                _check_counts(key, one)
         return {
             key: _plain(one, depth + 1)
             for key, one in value.items()
             if key not in NOT_TAKEN and not key.startswith("_") and not key.startswith("attn_implementation")
         }
     return [_plain(one, depth + 1) for one in value] if isinstance(value, list) else value
+
+
+def _check_counts(name: str, value: Any) -> None:
+    most = MOST_EXPERTS if "expert" in name else MOST_LAYERS
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, int | float) and one > most:
+            raise impossible("bad_field", field=name[:40], value=str(one)[:40], most=most)
 
 
 def _more(text: Any) -> dict[str, Any]:
@@ -118,13 +145,33 @@ def _without_content(config: Any) -> Any:
     for kind in WITH_ENCODER if config.is_encoder_decoder else DECODERS:
         if type(config) in kind._model_mapping:
             try:
-                with torch.device("meta"):
+                with torch.device("meta"), _few_modules():
                     return kind.from_config(config)
             except ImpossibleInput:
                 raise
             except Exception as error:
                 raise impossible("not_built", reason=_reason(error)) from error
     raise impossible("not_built", reason=f"{config.model_type} generates no text")
+
+
+@contextmanager
+def _few_modules() -> Iterator[None]:
+    """Make this thread's models of so many modules at most: each takes time, even without content."""
+    thread, left = threading.get_ident(), MOST_MODULES
+
+    def count(*_: object) -> None:
+        nonlocal left
+        if threading.get_ident() != thread:
+            return
+        left -= 1
+        if left < 0:
+            raise impossible("too_many_modules", most=MOST_MODULES)
+
+    handle = register_module_module_registration_hook(count)
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 def _reason(error: BaseException) -> str:

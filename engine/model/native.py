@@ -98,8 +98,14 @@ class LinearKernel:
         self._panels.restype = ctypes.c_int
 
     def multiply(self, x: Tensor, panels: Tensor) -> Tensor:
-        """Float32 x [..., K] times panels [N / 16, K, 16] -> [..., N]."""
+        """Float32 x [..., K] times panels [N / 16, K, 16] -> [..., N].
+
+        Raises:
+            ValueError: x has another dtype or width; the C function would read something else without a word.
+        """
         blocks, width, lanes = panels.shape
+        if x.dtype != torch.float32 or not x.ndim or x.shape[-1] != width:
+            raise ValueError(f"x is {x.dtype} {tuple(x.shape)}, the weights take float32 [..., {width}]")
         x = x.contiguous()
         out = x.new_empty((*x.shape[:-1], blocks * lanes))
         if self._panels(x.data_ptr(), panels.data_ptr(), out.data_ptr(), x.numel() // width, width, blocks * lanes):

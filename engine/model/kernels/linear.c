@@ -154,6 +154,7 @@ int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
     if (get_sizes(panels, &sizes)) return 1;
     int64_t width = sizes[1], n = sizes[0] * LANES;
     if (get_dim(x, &dims) || dims < 1 || dims > 4 || get_sizes(x, &sizes) || get_strides(x, &strides)) return 1;
+    if (sizes[dims - 1] != width) return 1;
     for (int64_t d = dims - 1, step = n, expected = width; d >= 0; d--) {
         int last = d == dims - 1;
         if (sizes[d] != 1 && strides[d] != (last ? 1 : expected)) return 1;

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 
 from engine.accounting.architecture import kv_shapes, read_architecture
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.kv_shape import KvShape
 from engine.accounting.presets import presets
-from engine.described import MOST_BYTES, architecture_from, architecture_of, described
+from engine.described import MOST_BYTES, _plain, architecture_from, architecture_of, described
 from tests.causal_types import WINDOW, causal_config, causal_model
 
 LLAMA = {
@@ -165,3 +167,45 @@ def test_a_configuration_that_is_none_is_one_sentence(text: bytes, sentence: str
 def test_settings_that_name_code_or_files_are_not_taken() -> None:
     more = {"auto_map": {"AutoConfig": "evil.Evil"}, "quantization_config": {"quant_method": "fp8"}, "_x": "/etc"}
     assert described({**LLAMA, **more}, "m").num_params == 8_030_261_248
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({"model_type": "qwen2", "num_hidden_layers": 300_000_000}, "num_hidden_layers of the configuration is 3000"),
+        ({"model_type": "llava", "vision_config": {"num_hidden_layers": 200_000}}, "is 200000, where a whole number"),
+        ({"model_type": "t5", "num_layers": 500_000, "num_decoder_layers": 2}, "num_layers of the configuration"),
+        ({"model_type": "qwen2_moe", "num_experts": 3_000_000}, "num_experts of the configuration is 3000000"),
+        ({"model_type": "llama", "num_hidden_layers": 1e12}, "num_hidden_layers of the configuration"),
+        ({"model_type": "rt_detr", "backbone": "some/one", "use_pretrained_backbone": True}, "generates no text"),
+    ],
+)
+def test_nothing_is_made_or_fetched_for_a_configuration_that_asks_too_much(config: dict[str, Any], says: str) -> None:
+    """Before a family's code makes lists and modules of so many, or asks a hub."""
+    began = time.process_time()
+    with pytest.raises(ImpossibleInput, match=says):
+        architecture_from(json.dumps(config).encode(), "config.json")
+    assert time.process_time() - began < 5  # each of them took minutes
+
+
+def test_a_model_of_too_many_parts_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.described.MOST_MODULES", 50)
+    with pytest.raises(ImpossibleInput, match="more than 50 parts"):
+        architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json")
+    monkeypatch.undo()
+    assert architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json").num_params > 1
+
+
+def test_no_family_asks_too_much_by_itself() -> None:
+    """Every count that a family's own configuration has, in each part of it, is one that is taken."""
+    refused = {}
+    for family in transformers.CONFIG_MAPPING:
+        try:
+            given = json.loads(transformers.CONFIG_MAPPING[family]().to_json_string(use_diff=False))
+        except Exception:  # a family without defaults, or one that wants another package
+            continue
+        try:
+            _plain(given)
+        except ImpossibleInput as error:
+            refused[family] = str(error)
+    assert not refused
