@@ -15,7 +15,7 @@ from app.cli.options import UserError, add_command, add_engine_options, engine_c
 from app.plain import to_json
 from engine.accounting.presets import gpu_presets, model_presets
 from engine.bench.errors import BenchError
-from engine.bench.workload import HASH_TOKENS, Trace, requests_in
+from engine.bench.workload import Trace, requests_in
 from engine.config import EngineConfig
 from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
 from engine.simulate.cost import Jittered, StepCost
@@ -64,7 +64,9 @@ def add_parser(commands: Any) -> None:
     load = parser.add_argument_group("load")
     load.add_argument("--scale", type=int, default=1, metavar="N", help="divide all lengths by it (default: 1)")
     load.add_argument("--stretch", type=float, default=1.0, metavar="X", help="of the time between (default: 1)")
-    load.add_argument("--num-requests", type=int, metavar="N", help="the first ones that fit (default: all)")
+    load.add_argument(
+        "--num-requests", type=int, default=MOST_REQUESTS, metavar="N", help="the first ones that fit (default: all)"
+    )  # fmt: skip
     parser.add_argument("--record", type=Path, metavar="OUT", help="write the run as a trace, for kvtheater replay")
     parser.add_argument("--force", action="store_true", help="overwrite the file given to --record")
     parser.add_argument("--json", action="store_true", help="the figures as JSON")
@@ -85,23 +87,34 @@ def run(arguments: argparse.Namespace) -> int:
         facts, cost, config = subject(arguments)
         workload = Trace(
             name=arguments.requests.stem,
-            num_requests=arguments.num_requests or MOST_REQUESTS,
-            scale=_within("--scale", arguments.scale, 1, HASH_TOKENS),
+            num_requests=_within("--num-requests", arguments.num_requests, 1, MOST_REQUESTS),
+            scale=arguments.scale,
             most_tokens=config.max_model_len or facts.max_position,
             stretch=_within("--stretch", arguments.stretch, 0.0, 1e6),
         )
         asks = requests_in(arguments.requests, workload, facts.vocab_size, config_seed(arguments))
-        link = LinkSpeed(arguments.link_gb_per_second * 1e9) if arguments.link_gb_per_second else None
-        simulation = Simulation(facts, config, cost, link=link, seed=config_seed(arguments), log_path=record)
+        link = None
+        if arguments.link_gb_per_second is not None:
+            link = LinkSpeed(_within("--link-gb-per-second", arguments.link_gb_per_second, 1e-6, 1e6) * 1e9)
+        hits = Hits()
+        simulation = Simulation(
+            facts,
+            config,
+            cost,
+            link=link,
+            seed=config_seed(arguments),
+            keep_log=record is not None,
+            log_path=record,
+            watch=hits.add,
+        )
     except (BenchError, CalibrationError, ValueError) as error:
         raise UserError(str(error)) from error
     except OSError as error:
         raise UserError(f"cannot write {record}: {error.strerror or error}") from error
-    hits = Hits()
-    assert simulation.log is not None
-    simulation.log.subscribe(hits.add)
     try:
         outcome = simulation.run(asks)
+    except OSError as error:
+        raise UserError(f"cannot write the run: {error.strerror or error}") from error
     except ValueError as error:
         raise UserError(str(error)) from error
     finally:

@@ -5,6 +5,7 @@ Token ids are drawn uniformly from [FIRST_ID, vocabulary): what a token says doe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -245,6 +246,8 @@ def requests_in(path: Path, workload: Trace, vocab_size: int, seed: int) -> list
 
 
 def _asks_of(path: Path, workload: Trace, draw: _Draw) -> list[Ask]:
+    if workload.scale < 1 or HASH_TOKENS % workload.scale:  # prompts would be shorter than what they share
+        raise BenchError(f"a scale divides {HASH_TOKENS}, the tokens of one hash; {workload.scale} does not")
     asks: list[Ask] = []
     began: float | None = None
     for row in _rows(path):
@@ -263,13 +266,19 @@ def _rows(path: Path) -> Iterator[_Row]:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise BenchError(f"cannot read {path}: {error.strerror or error}") from error
+    last = 0.0
     for number, line in enumerate(lines, 1):
         try:
             row = msgspec.json.decode(line, type=_Row)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BenchError(f"{path.name}, line {number}: {error}") from error
-        if len(row.hash_ids) * HASH_TOKENS < row.input_length or row.timestamp < 0:
+        if row.input_length < 1 or row.output_length < 1:
+            raise BenchError(f"{path.name}, line {number}: a request has at least 1 token in and 1 out")
+        if not last <= row.timestamp < math.inf:
+            raise BenchError(f"{path.name}, line {number}: {row.timestamp:g} ms is earlier than the line before")
+        if len(row.hash_ids) * HASH_TOKENS < row.input_length or min(row.hash_ids) < 0:
             raise BenchError(f"{path.name}, line {number}: its hash_ids, {HASH_TOKENS} tokens each, do not cover it")
+        last = row.timestamp
         yield row
 
 

@@ -115,6 +115,7 @@ class Simulation:
         tokens: what is sampled; None = drawn.
         log_path: where the log goes; None = a temporary file, if there is a log at all.
         keep_log: whether there is one. Several instances always write one: routing reads it.
+        watch: called with each record, log or not.
 
     Raises:
         ConfigError: settings that cannot work with this model.
@@ -131,14 +132,17 @@ class Simulation:
         tokens: Tokens | None = None,
         keep_log: bool = True,
         log_path: Path | None = None,
+        watch: Callable[[StepRecord], None] | None = None,
     ) -> None:
         self._env = simpy.Environment()
         self._link, self._tokens = link, tokens or DrawnTokens(facts.vocab_size, seed)
+        self._watch = watch
         self._costs = cost if callable(cost) else lambda role: cost
         resolved = resolve_for(config, facts)
         roles: list[InstanceRole] = list(config.roles) if config.num_instances else ["mixed"]
         self._is_alone = not config.num_instances
-        self.instances = [self._instance(i, roles, facts, resolved, keep_log) for i in range(len(roles))]
+        is_told = watch is not None or keep_log
+        self.instances = [self._instance(i, roles, facts, resolved, is_told) for i in range(len(roles))]
         self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
         self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # what waits for a step to be over
         self._idle: list[simpy.Event | None] = [None] * len(roles)
@@ -321,7 +325,7 @@ class Simulation:
         self._wake(sender)
 
     def _instance(
-        self, index: int, roles: Sequence[InstanceRole], facts: ModelFacts, resolved: Resolved, keep_log: bool
+        self, index: int, roles: Sequence[InstanceRole], facts: ModelFacts, resolved: Resolved, is_told: bool
     ) -> SimulatedInstance:
         role, name = roles[index], f"{roles[index]}-{roles[:index].count(roles[index])}"
         if self._is_alone:
@@ -342,7 +346,7 @@ class Simulation:
             self._costs(role),
             self._tokens,
             place=place,
-            records=(lambda record: self._take(index, record)) if keep_log or not self._is_alone else None,
+            records=(lambda record: self._take(index, record)) if is_told or not self._is_alone else None,
             connector=connector,
         )
 
@@ -350,6 +354,8 @@ class Simulation:
         self._env.process(self._move(receiver, pull))
 
     def _take(self, index: int, record: StepRecord) -> None:
+        if self._watch is not None:
+            self._watch(record)
         if self._one_log is not None:
             self._one_log.take(index, record, None)
             self._dispatch.note(index, record)

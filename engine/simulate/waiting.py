@@ -8,6 +8,7 @@ Erlang's and Crommelin's alternating sums.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from itertools import accumulate
 
 EXACT = 64  # numbers of customers that are computed one by one; beyond, each is the same part of the one before
@@ -47,6 +48,7 @@ def share_within(rate: float, service: float, seconds: float) -> float:
     return min(1.0, found)
 
 
+@lru_cache(maxsize=1 << 16)  # a search over instances asks for the same ones again at every rate
 def highest_rate(service: float, seconds: float, share: float) -> float:
     """Requests a second up to which `share` of them wait at most so long; 0 where that is not to be had.
 

@@ -93,6 +93,11 @@ def test_a_model_of_few_words_is_a_sentence(capsys: pytest.CaptureFixture[str], 
         ('{"timestamp": 0, "input_length": "a", "output_length": 1, "hash_ids": [1]}', "line 1: Expected `int`"),
         ('{"timestamp": 0, "input_length": 5000, "output_length": 1, "hash_ids": [1,2,3,4,5,6,7,8,9,10]}',
          "has no request of at most 4096 tokens"),
+        ('{"timestamp": 0, "input_length": 0, "output_length": 1, "hash_ids": []}', "at least 1 token in and 1 out"),
+        ('{"timestamp": 0, "input_length": 5, "output_length": -2, "hash_ids": [1]}', "at least 1 token in and 1 out"),
+        ('{"timestamp": 0, "input_length": 5, "output_length": 2, "hash_ids": [-1]}', "do not cover it"),
+        ('{"timestamp": 9, "input_length": 5, "output_length": 2, "hash_ids": [1]}\n'
+         '{"timestamp": 8, "input_length": 5, "output_length": 2, "hash_ids": [1]}', "line 2: 8 ms is earlier"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_none_is_a_sentence(
@@ -109,7 +114,11 @@ def test_a_file_that_is_none_is_a_sentence(
         ([], "give --model and --gpu, or --like"),
         (["--model", "llama-2-70b", "--gpu", "a100-80gb"], "does not fit on 1 × A100 SXM 80GB"),
         ([*A100, "--tp", "3"], "measured were 1, 2, 4, 8 GPUs"),
-        ([*A100, "--scale", "0"], "--scale lies from 1 to 512"),
+        ([*A100, "--scale", "0"], "a scale divides 512"),
+        ([*A100, "--scale", "3"], "a scale divides 512, the tokens of one hash; 3 does not"),
+        ([*A100, "--num-requests", "0"], "--num-requests lies from 1"),
+        ([*A100, "--link-gb-per-second", "0"], "--link-gb-per-second lies from"),
+        ([*A100, "--link-gb-per-second", "-3"], "--link-gb-per-second lies from"),
         ([*A100, "--like", "run.kvtrace"], "leave --model and --gpu out"),
         (["--like", "nothing.kvtrace"], "cannot read nothing.kvtrace"),
         (["--like", SHIPPED], "not a .kvtrace file"),
@@ -119,3 +128,9 @@ def test_what_cannot_be_simulated_is_a_sentence(
     capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     assert says in refused(capsys, SHIPPED, *arguments)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [SHIPPED, *A100, "--scale", "32", "--num-requests", "3", "--record", "/dev/full", "--force"]
+    assert "cannot write" in refused(capsys, *asked)
