@@ -29,7 +29,7 @@ class GrowingTrace(TraceReader):
         super().__init__(path, verify=False)
         self.damage = None  # the end of what there is yet
         frames = [self._header_frame, *self._records, *self._captures.values(), *self._keyframes.values()]
-        self._next = max(found.offset + found.length for found in frames)
+        self._next: int = max(found.offset + found.length for found in frames)
 
     def refresh(self) -> bool:
         """Take in the frames written since. Returns whether there were any."""

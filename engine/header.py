@@ -9,7 +9,7 @@ from engine import __version__
 from engine.config import EngineConfig
 from engine.machine import machine_facts
 from engine.model.loaded import LoadedModel
-from engine.trace.records import BlockGroup, Header, TokenizerFacts
+from engine.trace.records import FINISHED_KEPT, BlockGroup, Header, TokenizerFacts
 
 
 def header_of(model: LoadedModel, config: EngineConfig, block_groups: Sequence[BlockGroup]) -> Header:
@@ -23,4 +23,5 @@ def header_of(model: LoadedModel, config: EngineConfig, block_groups: Sequence[B
         kv_bytes_per_token=sum(group.kv_bytes_per_token for group in block_groups),
         machine=machine_facts(model.device, model.dtype),
         block_groups=list(block_groups),
+        finished_kept=FINISHED_KEPT,
     )

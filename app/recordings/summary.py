@@ -86,10 +86,12 @@ def _num_requests(reader: TraceReader) -> int | None:
     try:
         if int(reader.header.engine.get("num_blocks") or 0) > MAX_BLOCKS:
             return None
-        sequences = reader.state_at(len(reader) - 1).sequences.values()
+        state = reader.state_at(len(reader) - 1)
     except (TraceFormatError, TraceStateError, ValueError):
         return None
-    return len({sequence.request_id for sequence in sequences})
+    if state.num_forgotten:  # whose requests they were is not in the state
+        return None
+    return len({sequence.request_id for sequence in state.sequences.values()})
 
 
 def _short(text: str) -> str:

@@ -35,6 +35,7 @@ from engine.simulate.instance import SimulatedInstance
 from engine.simulate.transfer import Offered, Pull, SimulatedConnector
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
+    FINISHED_KEPT,
     BlockGroup,
     Header,
     InstanceRole,
@@ -374,4 +375,5 @@ def _header(facts: ModelFacts, resolved: Resolved, block_groups: Sequence[BlockG
         machine=Machine(device="", processor="", num_threads=0, versions={}),
         block_groups=list(block_groups),
         simulated=simulated,
+        finished_kept=FINISHED_KEPT,
     )

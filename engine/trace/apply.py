@@ -84,6 +84,8 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
     index, outputs = record.index, {(o.seq_id, o.token_id): o for o in record.outputs}
     if not 0 <= record.instance < len(state.own_groups):
         raise TraceStateError(f"record {index} is of instance {record.instance}, and there is none")
+    if state.finished_kept is not None and len(state.finished) > state.finished_kept:
+        _forget(state, len(state.finished) - state.finished_kept)
     is_one, position = len(state.own_groups) == 1, -1
     try:
         for op in record.ops:
@@ -104,6 +106,17 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
         _check_entry(state, index, entry)
     state.index, state.step = index, record.step
     return state
+
+
+def _forget(state: State, count: int) -> None:
+    """The oldest finished sequences that hold nothing are no longer there."""
+    holding = set(state.holding)
+    gone = [seq_id for seq_id in state.finished if seq_id not in holding][:count]
+    forgotten = set(gone)
+    state.finished = [seq_id for seq_id in state.finished if seq_id not in forgotten]
+    for seq_id in gone:
+        del state.sequences[seq_id]
+    state.num_forgotten += len(gone)
 
 
 def _check_entry(state: State, index: int, entry: BatchEntry) -> None:
@@ -310,7 +323,8 @@ def _apply_op(state: State, record: StepRecord, op: Op, outputs: dict[tuple[int,
             num_sequences, num_scores = len(op.seq_ids), len(op.scores)
             expect(num_sequences == num_scores, f"{num_sequences} sequences have {num_scores} scores")
             for rank, (seq_id, score) in enumerate(zip(op.seq_ids, op.scores, strict=True)):
-                state.sequences[seq_id].rank, state.sequences[seq_id].score = rank, score
+                if seq_id in state.sequences or not state.num_forgotten:  # a request's first may be long finished
+                    state.sequences[seq_id].rank, state.sequences[seq_id].score = rank, score
         case Defer():  # it explains, and changes nothing
             if op.reason == "fragmented":
                 check_fragmented(state, op.needed, op.available, op.num_free, budget)

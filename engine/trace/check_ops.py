@@ -51,7 +51,8 @@ def _wrong(op: Op, index: int, state: State, header: Header) -> Iterator[str]:
 
 def _sequences(seq_ids: list[int | None], state: State) -> Iterator[str]:
     for seq_id in seq_ids:
-        if seq_id is not None and seq_id not in state.sequences:
+        is_forgotten = state.num_forgotten > 0 and seq_id is not None and seq_id >= 0
+        if seq_id is not None and seq_id not in state.sequences and not is_forgotten:
             yield f"there is no sequence {seq_id}"
 
 

@@ -166,7 +166,7 @@ class RunReading:
         self._held: dict[int, Counter[int]] = {}  # by instance: blocks that its sequences hold
         self._totals = Totals()
         self._series: list[Point] = []
-        self._block_size, self._groups, _ = geometry(header)
+        self._block_size, self._groups, *_ = geometry(header)
         self._budget = Budget()
 
     def _block_bytes(self, block_id: int) -> int:

@@ -23,6 +23,7 @@ class Geometry(NamedTuple):
     block_size: int  # tokens
     groups: list[BlockGroup]
     swap_space: int  # blocks of the CPU store, for each group
+    finished_kept: int | None  # finished sequences that the state keeps; None = all
 
     @property
     def num_blocks(self) -> int:
@@ -41,7 +42,9 @@ def geometry(header: Header) -> Geometry:
     block_size = _setting(header, "block_size", 1, MAX_BLOCK_SIZE)
     groups = _groups(header)
     swap_space = _setting(header, "swap_space", 0, MAX_BLOCKS // len(groups)) if header.engine.get("swap_space") else 0
-    return Geometry(block_size, groups, swap_space)
+    if header.finished_kept is not None and header.finished_kept < 0:
+        raise TraceStateError(f"the header's finished_kept is {header.finished_kept}")
+    return Geometry(block_size, groups, swap_space, header.finished_kept)
 
 
 def _wrong_in_model(header: Header) -> Iterator[str]:

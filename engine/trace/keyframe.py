@@ -49,6 +49,8 @@ def _wrong_in_shape(state: State, pools: Geometry, index: int) -> Iterator[str]:
         yield f"it says that it is the one after record {state.index}"
     if state.block_size != pools.block_size or state.block_groups != pools.groups:
         yield "its blocks are not those of the header"
+    if state.finished_kept != pools.finished_kept:
+        yield f"it keeps {state.finished_kept} finished sequences"
     num_blocks, num_cpu_blocks = pools.num_blocks, pools.swap_space * len(pools.groups)
     if [block.block_id for block in state.blocks] != list(range(num_blocks)):
         yield f"it has not the {num_blocks} blocks of the pools in order"

@@ -17,6 +17,7 @@ from typing import IO, Self
 from engine.trace import codec
 from engine.trace.apply import apply
 from engine.trace.codec import Frame, TraceFormatError
+from engine.trace.frames import RecordFrames
 from engine.trace.geometry import geometry
 from engine.trace.keyframe import read_keyframe
 from engine.trace.limits import Budget, TooMuchError
@@ -43,7 +44,7 @@ class TraceReader:
     def __init__(self, path: str | Path, verify: bool = True) -> None:
         self.path: Path | None = Path(path)
         self._file: IO[bytes] = open(path, "rb")  # noqa: SIM115 - closed by close()
-        self._records: list[Frame] = []
+        self._records = RecordFrames()
         self._captures: dict[int, Frame] = {}
         self._keyframes: dict[int, Frame] = {}  # by record index
         self.damage: str | None = None
@@ -215,7 +216,7 @@ class TraceWriter(TraceReader):
         self._file = open(path, "w+b", buffering=0) if path else tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self.header = header
         self.damage = None
-        self._records, self._captures, self._keyframes = [], {}, {}
+        self._records, self._captures, self._keyframes = RecordFrames(), {}, {}
         self._state = initial_state(header)
         self._budget = Budget()
         self._end = 0

@@ -119,6 +119,9 @@ class Simulated(Struct, frozen=True, kw_only=True):
     seed: Int = 0
 
 
+FINISHED_KEPT = 1000  # of what is written here: what a server keeps in memory must not grow by the day
+
+
 class Header(Struct, frozen=True, kw_only=True):
     """The first frame of a trace."""
 
@@ -136,6 +139,7 @@ class Header(Struct, frozen=True, kw_only=True):
     block_groups: list[BlockGroup] = []
     instances: list[InstanceFacts] = []  # empty = one, of which nothing more is said
     simulated: Simulated | None = None  # None = a model computed it
+    finished_kept: Int | None = None  # finished sequences that the state keeps, the last ones; None = all
 
 
 class BatchEntry(Struct, frozen=True, gc=False, kw_only=True):

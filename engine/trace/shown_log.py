@@ -19,11 +19,11 @@ class ShownLog(TraceReader):
         self._file = whole._file
         self._header_frame = whole._header_frame
         self.header = whole.header
-        self._records = whole._records[:count]
+        self._records = whole._records.first(count)
         self._captures = {index: found for index, found in tuple(whole._captures.items()) if index < count}
         self._keyframes = {index: found for index, found in tuple(whole._keyframes.items()) if index < count}
         self.damage = None
-        last = [self._header_frame, *self._records[-1:]]
+        last = [self._header_frame, *([self._records[count - 1]] if count else [])]
         last += [frames[count - 1] for frames in (self._captures, self._keyframes) if count - 1 in frames]
         self._num_bytes = max(frame.offset + frame.length for frame in last)
 

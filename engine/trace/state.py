@@ -82,7 +82,9 @@ class State(Struct, kw_only=True, dict=True):
     running: list[Int] = []  # seq ids in order of admission
     receiving: list[Int] = []  # seq ids that wait for blocks of another instance, in the order in which they began
     holding: list[Int] = []  # seq ids, finished, whose blocks are kept for another instance
-    finished: list[Int] = []  # seq ids in order of finishing
+    finished: list[Int] = []  # seq ids in order of finishing, without those forgotten
+    finished_kept: Int | None = None  # so many of them at most when a record begins, and those holding; None = all
+    num_forgotten: Int = 0  # finished before these, and no longer among the sequences
     sequences: dict[Int, Sequence] = {}
     cpu_blocks: list[CpuBlock] = []  # the CPU store, by id
     recent_lookups: list[list[Int]] = []  # [num_tokens, num_hit_tokens] of the last RECENT_LOOKUPS first admissions
@@ -109,7 +111,9 @@ def initial_state(header: Header) -> State:
     return empty_state(*geometry(header))
 
 
-def empty_state(block_size: int, groups: list[BlockGroup], swap_space: int = 0) -> State:
+def empty_state(
+    block_size: int, groups: list[BlockGroup], swap_space: int = 0, finished_kept: int | None = None
+) -> State:
     """Every block free; each group has `swap_space` blocks in the CPU store."""
     return State(
         block_size=block_size,
@@ -117,6 +121,7 @@ def empty_state(block_size: int, groups: list[BlockGroup], swap_space: int = 0) 
         blocks=[Block(block_id=i) for i in range(sum(group.num_blocks for group in groups))],
         free_queues=[list(range(g.first_block, g.first_block + g.num_blocks)) for g in groups],
         cpu_blocks=[CpuBlock(cpu_block_id=i) for i in range(swap_space * len(groups))],
+        finished_kept=finished_kept,
     )
 
 
@@ -134,6 +139,8 @@ def copy_state(state: State) -> State:
         receiving=list(state.receiving),
         holding=list(state.holding),
         finished=list(state.finished),
+        finished_kept=state.finished_kept,
+        num_forgotten=state.num_forgotten,
         sequences={i: copy_sequence(s) for i, s in state.sequences.items()},
         cpu_blocks=[replace(b, token_ids=list(b.token_ids)) for b in state.cpu_blocks],
         recent_lookups=list(state.recent_lookups),  # the pairs themselves never change

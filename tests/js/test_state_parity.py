@@ -7,9 +7,11 @@ from typing import Any, get_args
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from engine.trace.check import check
 from engine.trace.events import Op
-from engine.trace.log import TraceReader
+from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.state import memory_figures
 from tests.unit.cluster.clusters import log_of_everything
 from tests.unit.connector.pair import both_logs
@@ -37,6 +39,26 @@ def test_the_browsers_state_equals_pythons_on_both_sides_of_a_transfer(tmp_path:
 def test_the_browsers_state_equals_pythons_where_several_instances_write_one_log(tmp_path: Path) -> None:
     log_of_everything(tiny_llama(), tmp_path / "run.kvtrace")
     same_states(tmp_path / "run.kvtrace")
+
+
+@pytest.mark.parametrize("kept", [0, 2])
+@pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
+def test_both_forget_the_same_finished_sequences(path: Path, kept: int, tmp_path: Path) -> None:
+    """Of the same records, with a header that lets the state keep only so many."""
+    same_states(forgetting(path, tmp_path / "run.kvtrace", kept))
+
+
+@pytest.mark.parametrize("name", ["preempting", "swapping"])
+def test_a_run_that_forgets_is_one_that_readers_take(name: str, tmp_path: Path) -> None:
+    run(name, tmp_path / "whole.kvtrace").close()
+    path = forgetting(tmp_path / "whole.kvtrace", tmp_path / "run.kvtrace", 1)
+    same_states(path)
+    assert not list(check(path))
+    with TraceReader(path) as reader, TraceReader(tmp_path / "whole.kvtrace") as whole:
+        last, all_of_it = reader.state_at(len(reader) - 1), whole.state_at(len(whole) - 1)
+    assert 1 <= len(last.finished) < len(all_of_it.finished) == len(last.finished) + last.num_forgotten
+    assert last.finished == all_of_it.finished[-len(last.finished) :]
+    assert last.blocks == all_of_it.blocks and memory_figures(last) == memory_figures(all_of_it)
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
@@ -67,6 +89,13 @@ def test_runs_and_golden_traces_hold_every_operation(tmp_path: Path) -> None:
         with TraceReader(path) as reader:
             seen |= {type(op) for index in range(len(reader)) for op in reader.record(index).ops}
     assert set(get_args(Op)) - seen == set()
+
+
+def forgetting(source: Path, target: Path, kept: int) -> Path:
+    with TraceReader(source) as whole, TraceWriter(replace(whole.header, finished_kept=kept), target) as log:
+        for index in range(len(whole)):
+            log.append(whole.record(index), whole.capture(index))
+    return target
 
 
 def same_states(path: Path) -> None:

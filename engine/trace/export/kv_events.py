@@ -38,7 +38,7 @@ def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
         began = datetime.fromisoformat(reader.header.created).timestamp()
     except (ValueError, OverflowError) as error:
         raise TraceFormatError(f"the header's created is no time: {reader.header.created[:40]!r}") from error
-    block_size, groups, _ = geometry(reader.header)
+    block_size, groups, *_ = geometry(reader.header)
     salts: dict[int, str] = {}
     cached: dict[int, Cache] = {}  # by block: what it was cached with last
     for index in range(len(reader)):

@@ -2,6 +2,7 @@
 // is done is read from the run.
 
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
+import { countSequences } from "../core/state.js";
 import { widestHead } from "../core/wide_rows.js";
 import { isPhone } from "../kit/screen.js";
 import { settings } from "../state/settings.js";
@@ -95,7 +96,7 @@ export const stop = signal(null);
 const finished = signal(new Set()); // ids of the stops that the learner has done
 export const isDone = computed(() => stop.value !== null && finished.value.has(STOPS[stop.value].id));
 
-const sequences = () => (own.numRecords.value, own.log.value?.tail.sequences.size ?? 0);
+const sequences = () => (own.numRecords.value, own.log.value ? countSequences(own.log.value.tail) : 0);
 /**
  * How far one has come on this device: the stop at which one was last, and whether one has been at its end.
  *

@@ -10,7 +10,8 @@ export class TraceStateError extends Error {}
 
 /**
  * The pools that the header describes. Throws TraceStateError when no reader takes them.
- * @param {Header} header @returns {{block_size: number, groups: import("./groups.js").Group[], swap_space: number}}
+ * @param {Header} header @returns {{block_size: number, groups: import("./groups.js").Group[], swap_space: number,
+ *   finished_kept: number | null}}
  */
 export function geometry(header) {
   checkModel(header);
@@ -22,7 +23,9 @@ export function geometry(header) {
   else if (numInstances > 1) refuse("the header has several instances, and no block_groups that say what is whose");
   const asked = header.engine.swap_space;
   const swap_space = NONE.has(asked) ? 0 : setting(header, "swap_space", 0, Math.floor(MAX_BLOCKS / groups.length));
-  return { block_size, groups, swap_space };
+  const finished_kept = header.finished_kept ?? null;
+  if (finished_kept !== null && finished_kept < 0) refuse(`the header's finished_kept is ${finished_kept}`);
+  return { block_size, groups, swap_space, finished_kept };
 }
 
 /** @type {Set<unknown>} */

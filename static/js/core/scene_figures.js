@@ -5,6 +5,7 @@ import { blockSize } from "./header.js";
 import { unfinished } from "./instances.js";
 import { joinText } from "./labels.js";
 import { kvTerms } from "./metrics.js";
+import { countSequences } from "./state.js";
 
 /**
  * @typedef {import("./log.js").TraceLog} TraceLog
@@ -15,7 +16,7 @@ import { kvTerms } from "./metrics.js";
 const DTYPE_BYTES = { float32: 4, float16: 2, bfloat16: 2 };
 
 /** Whether every sequence of the run is done; false before the first. @param {TraceLog} log */
-export const isOver = ({ tail }) => tail.sequences.size > 0 && !unfinished(tail);
+export const isOver = ({ tail }) => countSequences(tail) > 0 && !unfinished(tail);
 
 /**
  * What the whole of `log` adds up to, for a scene that is about sequence `seq`; null while the log has no such one.
@@ -43,7 +44,7 @@ function ofTexts({ tail }, { token_bytes: tokens, num_prompt_tokens: prompt }) {
     words: count(/[\p{L}'’]+/gu),
     characters: count(/\p{Script=Han}/gu),
     text: tokens.length,
-    sequences: tail.sequences.size,
+    sequences: countSequences(tail),
   };
 }
 

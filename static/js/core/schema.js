@@ -211,6 +211,7 @@ export const STRUCTS = {
       "block_groups": {"list": "BlockGroup"},
       "instances": {"list": "InstanceFacts"},
       "simulated": {"either": ["Simulated", "null"]},
+      "finished_kept": {"either": ["int", "null"]},
     },
   ],
   Hold: [{"seq_id": "int", "transfer": "str", "num_tokens": "int", "lease": "float"}, {}],

@@ -25,7 +25,7 @@ const UNBOUNDED = new Budget(false);
  * @param {import("./trace.js").Header} header @returns {State}
  */
 export function initialState(header) {
-  const { block_size, groups, swap_space } = geometry(header);
+  const { block_size, groups, swap_space, finished_kept } = geometry(header);
   const numBlocks = groups.reduce((sum, group) => sum + group.num_blocks, 0);
   return {
     index: -1,
@@ -39,6 +39,8 @@ export function initialState(header) {
     receiving: [],
     holding: [],
     finished: [],
+    finished_kept,
+    num_forgotten: 0,
     sequences: new Map(),
     cpu_blocks: Array.from({ length: swap_space * groups.length }, (_, id) => freeCpuBlock(id)),
     recent_lookups: [],
@@ -81,6 +83,7 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
   const count = instanceCount(state.block_groups);
   if (instance < 0 || instance >= count)
     throw new TraceStateError(`record ${record.index} is of instance ${instance}, and there is none`);
+  forget(state);
   (record.ops ?? []).forEach((op, position) => {
     try {
       if (count > 1) expectOwn(state, instance, op);
@@ -102,6 +105,20 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
   return state;
 }
 
+/**
+ * The oldest finished sequences that hold nothing are no longer there.
+ * @param {State} state
+ */
+function forget(state) {
+  const count = state.finished_kept === null ? 0 : state.finished.length - state.finished_kept;
+  if (count <= 0) return;
+  const holding = new Set(state.holding);
+  const gone = new Set(state.finished.filter((id) => !holding.has(id)).slice(0, count));
+  state.finished = state.finished.filter((id) => !gone.has(id));
+  for (const id of gone) state.sequences.delete(id);
+  state.num_forgotten += gone.size;
+}
+
 /** @param {State} state @param {number} index @param {import("./trace.js").BatchEntry} entry */
 function checkEntry(state, index, { seq_id: id, start, token_ids: tokens, context_len: context }) {
   const sequence = state.sequences.get(id);
@@ -114,6 +131,12 @@ function checkEntry(state, index, { seq_id: id, start, token_ids: tokens, contex
         `of sequence ${id}, which has ${count} tokens, and a context of ${context}`,
     );
 }
+
+/**
+ * How many sequences there were so far, those forgotten too.
+ * @param {State} state
+ */
+export const countSequences = (state) => state.sequences.size + state.num_forgotten;
 
 const BEGINS = new Set(["submit", "fork"]); // of these the sequence is a new one
 

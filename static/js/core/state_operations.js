@@ -252,6 +252,7 @@ export const OPERATIONS = {
   rank(state, op) {
     expect(op.seq_ids.length === op.scores.length, `${op.seq_ids.length} sequences have ${op.scores.length} scores`);
     op.seq_ids.forEach((id, rank) => {
+      if (state.num_forgotten && !state.sequences.has(id)) return; // a request's first may be long finished
       sequenceOf(state, id).rank = rank;
       sequenceOf(state, id).score = op.scores[rank];
     });

@@ -56,7 +56,9 @@
  * @property {number[]} running
  * @property {number[]} receiving sequences that wait for blocks of another instance
  * @property {number[]} holding finished sequences whose blocks are kept for another instance
- * @property {number[]} finished
+ * @property {number[]} finished without those forgotten
+ * @property {number | null} finished_kept so many of them at most when a record begins, and those holding; null = all
+ * @property {number} num_forgotten finished before these, and no longer among the sequences
  * @property {Map<number, Sequence>} sequences
  * @property {CpuBlock[]} cpu_blocks
  * @property {[num_tokens: number, num_hit_tokens: number][]} recent_lookups

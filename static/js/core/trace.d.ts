@@ -207,6 +207,7 @@ export interface Header {
   block_groups?: BlockGroup[];
   instances?: InstanceFacts[];
   simulated?: Simulated | null;
+  finished_kept?: number | null;
 }
 
 export interface Hold {

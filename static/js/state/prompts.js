@@ -2,6 +2,7 @@
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { joinText } from "../core/labels.js";
+import { countSequences } from "../core/state.js";
 import { t } from "../tell/words.js";
 import { own } from "./store.js";
 
@@ -22,7 +23,7 @@ const written = signal(null);
  */
 const sent = signal(null);
 
-const numSequences = computed(() => (own.numRecords.value, own.log.value?.tail.sequences.size ?? 0));
+const numSequences = computed(() => (own.numRecords.value, own.log.value ? countSequences(own.log.value.tail) : 0));
 
 /** The text of the run's newest request; null before the first. Whoever submitted it, and before a reload too. */
 const asked = computed(() => {
