@@ -18,11 +18,14 @@ from flask import Response
 from app.paths import static_dir
 
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Body = Callable[[bool], bytes]  # what is sent, gzipped or not
+Modules = Callable[[str], tuple[str, Body] | None]
 
 # a comment that has its lines for itself
 _COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)$", re.MULTILINE)
 DAY = 24 * 3600  # seconds
 PREFIX = "/static/"
+Stamp = tuple[int, int]  # changes when a file does
 _IMPORT = re.compile(
     r"""(?:^|[;}])\s*(?:import\s*|(?:import|export)\b[^"'();]*?\bfrom\s*)["'](\.[^"']+)["']""", re.MULTILINE
 )
@@ -50,7 +53,7 @@ def _closure(folder: Path, found: list[str]) -> list[str]:
 
 def imports_of(folder: Path, name: str) -> list[str]:
     """The modules that a module imports by itself, as paths below `folder`."""
-    paths = (normpath(join(name, "..", target)) for target in _imports(folder / name, _stamp(folder / name)))
+    paths = (normpath(join(name, "..", target)) for target in _imports(folder / name, stamp_of(folder / name)))
     # each once; what is missing, the browser will say
     return list(dict.fromkeys(path for path in paths if (folder / path).is_file()))
 
@@ -65,14 +68,16 @@ def panel_sheets(folder: Path, late: bool = False) -> list[str]:
 
 
 class StaticFiles:
-    """WSGI middleware: a first visit asks for two hundred small files, which no framework needs to look at.
+    """WSGI middleware: a visit asks for many small files, which no framework needs to look at.
 
-    What is not a file of the folder goes on to `app`, and so does a request for a part of one.
+    `modules` says what is sent for a module of the page (`page_modules.py`). What is no file of the folder goes on to
+    `app`, and so does a request for a part of one.
     """
 
-    def __init__(self, app: WSGI, folder: Path) -> None:
+    def __init__(self, app: WSGI, folder: Path, modules: Modules = lambda name: None) -> None:
         self._app = app
         self._folder = str(folder)
+        self._modules = modules
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path: str = environ.get("PATH_INFO", "")
@@ -82,28 +87,37 @@ class StaticFiles:
         found = self._find(path.removeprefix(PREFIX))
         if found is None:
             return self._app(environ, start_response)
-        name, stamp = found
+        name, mark, body_of, is_module = found
         kind = _content_type(name)
-        etag = f'"{stamp[0]:x}-{stamp[1]:x}"'
+        etag = f'"{mark}"'
         # Modules import each other by plain names, so a new version must be noticed: ask again each time (304).
-        keep = f"public, max-age={DAY}" if path.startswith(PREFIX + "vendor/") else "no-cache"
+        keep = f"public, max-age={DAY}" if path.startswith(PREFIX + "vendor/") and not is_module else "no-cache"
         headers = [("ETag", etag), ("Cache-Control", keep), ("Vary", "Accept-Encoding"), ("Content-Type", kind)]
         if environ.get("HTTP_IF_NONE_MATCH", "").removeprefix("W/") == etag:
             start_response("304 Not Modified", headers)
             return [b""]
         packed = kind.startswith(_WORTH_COMPRESSING) and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "")
-        body = (_gzipped if packed else _content)(Path(name), stamp)
+        body = body_of(packed)
         if packed:
             headers.append(("Content-Encoding", "gzip"))
         start_response("200 OK", [*headers, ("Content-Length", str(len(body)))])
         return [body if method == "GET" else b""]
 
-    def _find(self, path: str) -> tuple[str, tuple[int, int]] | None:
-        """The file and its stamp; None for what is no file below the folder."""
+    def _find(self, path: str) -> tuple[str, str, Body, bool] | None:
+        """A file, what changes when it does, what is sent, and whether it is a module; None: no file of the folder."""
         name = os.path.normpath(os.path.join(self._folder, path))
-        if "\0" in path or not name.startswith(self._folder + os.sep) or not os.path.isfile(name):
+        if "\0" in path or not name.startswith(self._folder + os.sep):
             return None
-        return name, _stamp(Path(name))
+        if module := self._modules(name.removeprefix(self._folder + os.sep)):
+            return name, *module, True
+        if not os.path.isfile(name):
+            return None
+        stamp = stamp_of(Path(name))
+
+        def body(packs: bool) -> bytes:
+            return (_gzipped if packs else _content)(Path(name), stamp)
+
+        return name, f"{stamp[0]:x}-{stamp[1]:x}", body, False
 
 
 def compress(response: Response, path: Path) -> None:
@@ -113,7 +127,7 @@ def compress(response: Response, path: Path) -> None:
         return
     response.response.close()  # type: ignore[union-attr]  # the file that would have been sent as it is
     response.direct_passthrough = False
-    response.set_data(_gzipped(path, _stamp(path)))
+    response.set_data(_gzipped(path, stamp_of(path)))
     response.headers["Content-Encoding"] = "gzip"
 
 
@@ -125,7 +139,7 @@ def _content_type(name: str) -> str:
     return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
 
 
-def _stamp(path: Path) -> tuple[int, int]:
+def stamp_of(path: Path) -> Stamp:
     """What changes when the file does."""
     facts = path.stat()
     return facts.st_mtime_ns, facts.st_size
@@ -155,4 +169,9 @@ def _content(path: Path, _: tuple[int, int]) -> bytes:
 
 @functools.lru_cache(maxsize=1024)
 def _gzipped(path: Path, _: tuple[int, int]) -> bytes:
-    return gzip.compress(served(path), 6, mtime=0)
+    return packed(served(path))
+
+
+def packed(body: bytes) -> bytes:
+    """As a browser takes it that says so."""
+    return gzip.compress(body, 6, mtime=0)

@@ -8,12 +8,11 @@ from urllib.parse import urlencode
 import flask
 from flask import Request, Response
 
-from app import assets, routing
+from app import page_modules, routing
 from app.api_answers import BenchAnswer
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.errors import AppError
-from app.paths import static_dir
 from app.routing import Route, json_answer
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
@@ -28,7 +27,7 @@ class Here(NamedTuple):
 
 def page(here: Here, request: Request) -> Response:
     """The benchmark page."""
-    modules = assets.modules_from(static_dir(), "js/bench/main.js")
+    modules = page_modules.PAGE.ahead("js/bench/main.js")
     response = flask.make_response(flask.render_template("bench.html", modules=modules))
     response.headers["Cache-Control"] = "no-cache"
     return response

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app import assets, plotly_asset, routing
+from app import assets, page_modules, plotly_asset, routing
 from app.page_options import option_tables
 from app.paths import static_dir
 from app.routing import Route
@@ -24,8 +24,7 @@ class Here(NamedTuple):
 
 def page(here: Here, request: Request) -> Response:
     """The stage."""
-    # most visits go on to everything, whose code main.js asks for only then
-    modules = assets.modules_from(static_dir(), "js/main.js", "js/page/bench.js")
+    modules = page_modules.PAGE.ahead("js/main.js")
     sheets = assets.panel_sheets(static_dir())
     response = flask.make_response(
         flask.render_template(

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app import assets, routing
-from app.paths import static_dir
+from app import page_modules, routing
 from app.routing import Route
 from app.scale_placement import placement, tried_route
 from app.scale_queues import queues
@@ -44,7 +43,7 @@ def sizes_of_config(here: Here, request: Request) -> Response:
 
 def page(here: Here, request: Request) -> Response:
     """The page."""
-    modules = assets.modules_from(static_dir(), "js/scale/main.js")
+    modules = page_modules.PAGE.ahead("js/scale/main.js")
     response = flask.make_response(flask.render_template("scale.html", modules=modules))
     response.headers["Cache-Control"] = "no-cache"
     return response

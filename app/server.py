@@ -15,6 +15,7 @@ from app import (
     assets,
     bench_page,
     events,
+    page_modules,
     pages,
     routing,
     scale_page,
@@ -130,6 +131,6 @@ def create_app(
         app.extensions["kvtheater.relays"] = Relays(settings.message_queue, transport.hub, transport.clients, recognize)
     host = settings.host if settings.token is None else None
     keys = settings.api.keys if settings.api is not None else {}
-    files = assets.StaticFiles(app.wsgi_app, static_dir())
+    files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find)
     app.wsgi_app = Guard(files, host, recognize, keys)  # type: ignore[method-assign]
     return app

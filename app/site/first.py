@@ -12,9 +12,9 @@ import re
 from pathlib import Path
 
 from app import assets
+from app.joined import JOINED, beside, in_order, joined
 from app.onefile import trace_bytes
 from app.paths import static_dir
-from app.site.joined import JOINED, beside, joined
 from engine.trace.log import TraceReader
 
 FIRST_SHEET = "first.css"  # below static/, as the module
@@ -42,16 +42,8 @@ def write_modules(folder: Path) -> None:
 def _first() -> tuple[list[str], set[str]]:
     """The modules of the opening, each after those that it imports; and those that the entry does not import itself."""
     at_once = {ENTRY, *assets.modules_from(static_dir(), ENTRY)}
-    names: list[str] = []
-
-    def put(name: str) -> None:
-        if name not in names:
-            for imported in assets.imports_of(static_dir(), name):
-                put(imported)
-            names.append(name)
-
-    for name in (*OPENING, ENTRY):  # the entry comes last: it runs when the others are there
-        put(name)
+    # the entry comes last: it runs when the others are there
+    names = in_order((*OPENING, ENTRY), lambda name: assets.imports_of(static_dir(), name))
     return names, set(names) - at_once
 
 

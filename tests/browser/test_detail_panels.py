@@ -13,7 +13,7 @@ PANEL = """\
 import { html } from "../../kit/html.js";
 export const Panel = () => html`<p id="echo">here it is</p>`;
 """
-LINE = '  { name: "echo", component: lazyPanel(() => import("../panels/echo/panel.js")) },\n'
+LINE = '  { name: "echo", component: lazyPanel(() => import("./js/panels/echo/panel.js")) },\n'  # as seen from first.js
 
 
 def test_a_folder_and_a_line_make_a_panel(open_page: OpenPage) -> None:
@@ -22,10 +22,11 @@ def test_a_folder_and_a_line_make_a_panel(open_page: OpenPage) -> None:
     def with_a_line(route: Route) -> None:
         answer = route.fetch()
         lines = answer.text().splitlines(keepends=True)
-        (end,) = (i for i, line in enumerate(lines) if line.startswith("];"))
+        begin = lines.index("// js/page/detail_panels.js\n")
+        end = next(i for i in range(begin, len(lines)) if lines[i].startswith("];"))
         route.fulfill(response=answer, body="".join([*lines[:end], LINE, *lines[end:]]))
 
-    page.route("**/page/detail_panels.js", with_a_line)
+    page.route("**/static/first.js", with_a_line)
     page.route("**/panels/echo/panel.js", lambda route: route.fulfill(body=PANEL, content_type="text/javascript"))
     page.goto(page.url.split("?")[0] + "?detail=echo")
     expect(page.locator("#echo")).to_have_text("here it is")

@@ -12,15 +12,26 @@ import pytest
 import requests
 
 from app.assets import modules_from, served, without_comments
+from app.page_modules import PAGE
 from app.paths import static_dir
 
 
-def test_the_page_names_every_module_that_it_will_import_once(server):
-    page = requests.get(f"{server.url}/").text
-    named = [line.split('href="')[1].split('"')[0] for line in page.splitlines() if "modulepreload" in line]
-    assert "/static/js/page/app.js" in named and "/static/vendor/preact/preact.js" in named
-    assert len(named) == len(set(named)) > 100
-    for address in (named[0], named[-1]):
+def sent(name: str) -> bytes:
+    """A file below static/ as a browser gets it."""
+    module = PAGE.find(name)
+    return module[1](False) if module else served(static_dir() / name)
+
+
+def test_a_page_names_what_it_will_import(server):
+    """The one file, in which most modules are; a page that has more modules names these too."""
+    named = {
+        path: re.findall(r'modulepreload" href="([^"]+)"', requests.get(server.url + path).text)
+        for path in ("/", "/bench")
+    }
+    assert named["/"] == ["/static/first.js"]
+    assert {"/static/first.js", "/static/js/bench/app.js"} <= set(named["/bench"])
+    assert len(named["/bench"]) == len(set(named["/bench"])) > 10
+    for address in ("/static/first.js", named["/bench"][-1]):
         answer = requests.get(server.url + address)
         assert answer.status_code == 200 and answer.headers["Content-Type"].startswith("text/javascript")
 
@@ -41,10 +52,10 @@ def test_modules_are_found_through_every_form_of_import(tmp_path: Path):
     assert modules_from(tmp_path, "js/a.js")[-1] == "js/e.js"
 
 
-@pytest.mark.parametrize("name", ["js/main.js", "css/base.css", "vendor/preact/preact.js", "icon.svg"])
+@pytest.mark.parametrize("name", ["first.js", "js/main.js", "css/base.css", "vendor/preact/preact.js", "icon.svg"])
 def test_text_is_compressed_for_who_takes_it(server, name):
     address = f"{server.url}/static/{name}"
-    content = served(static_dir() / name)
+    content = sent(name)
     plain = requests.get(address, headers={"Accept-Encoding": "identity"})
     assert plain.content == content and "Content-Encoding" not in plain.headers
     packed = requests.get(address, headers={"Accept-Encoding": "gzip"}, stream=True)
@@ -124,7 +135,7 @@ def test_one_connection_brings_many_files_and_whatever_else(server):
         if name == "none.js":
             assert answer.status == 404
         else:
-            assert body == served(static_dir() / name)
+            assert body == sent(name)
     connection.request("HEAD", "/static/js/main.js")
     assert connection.getresponse().read() == b"" and connection.sock is first
     connection.request("GET", "/static/js/main.js", headers={"If-None-Match": '"x"'})

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.site.joined import JOINED, beside, identifier, joined
+from app.joined import JOINED, beside, identifier, joined
 from tools.node import node
 
 FILES = {

@@ -28,9 +28,9 @@ const MAX_BUTTONS = 256; // a larger pool has one button, which the arrow keys m
 /**
  * The layout on screen, for what is drawn to and from its blocks; null while there is none.
  *
- * @type {Layout | null}
+ * @type {{layout: Layout | null}}
  */
-export let shownLayout = null;
+export const onScreen = { layout: null };
 
 export function Pool() {
   const [size, setSize] = useState({ width: 0, height: 0 });
@@ -38,7 +38,7 @@ export function Pool() {
   const now = state.value;
   const layout = now && size.width ? poolLayout(now.block_groups, now.block_size, size.width, size.height) : null;
   const latest = useRef(layout);
-  latest.current = shownLayout = layout;
+  latest.current = onScreen.layout = layout;
   const ref = usePainter(
     () => [
       scene.value,

@@ -9,7 +9,7 @@ import { sequencePattern } from "../../kit/texture.js";
 import { phasesNow } from "../../state/moment.js";
 import { connected, layer, pointed } from "../../state/store.js";
 import { bytesText } from "../../tell/words.js";
-import { shownLayout } from "./pool.js";
+import { onScreen } from "./pool.js";
 import { comingToShare, receivedBytes, travelling } from "./pool_motion.js";
 import { scene, watchMotions } from "./pool_scene.js";
 
@@ -57,7 +57,7 @@ function paint(box, { width, height }) {
   if (!canvas || !map) return;
   const c = prepare(canvas, width, height);
   const window_ = map.querySelector(".pool-window");
-  const [layout, now] = [shownLayout, scene.value];
+  const [layout, now] = [onScreen.layout, scene.value];
   if (!now || !layout || !window_ || width === 0) return;
   const origin = box.getBoundingClientRect();
   const from = window_.getBoundingClientRect();

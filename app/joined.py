@@ -1,15 +1,15 @@
 """Many modules as one: what a first visit needs comes in one file, in which no module is a request of its own.
 
 A browser takes 1 to 5 ms to make a module, a hundred and more of them on a phone half a second. Here each becomes a
-function that returns what it exports, in the order in which they need each other; a module that comes later takes
-what it imports from the one file. That holds for modules whose exports never change and who do not need each other
+function that returns what it exports, in the order in which they need each other; a module that is not in the one
+file takes what it imports from there. That holds for modules whose exports never change and who do not need each other
 in a circle; where one is of another kind, ValueError says which.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from posixpath import dirname, join, normpath, relpath
 
 JOINED = "first.js"  # below static/
@@ -30,13 +30,36 @@ def identifier(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def joined(names: list[str], later: Collection[str], entry: str, read: Read) -> str:
+def in_order(entries: Iterable[str], imports: Callable[[str], list[str]]) -> list[str]:
+    """The modules of the one file: these and all that they import, each after those that it imports.
+
+    Raises:
+        ValueError: modules that need each other in a circle.
+    """
+    names: dict[str, bool] = {}  # whether all that it imports is there
+
+    def put(name: str) -> None:
+        if name not in names:
+            names[name] = False
+            for imported in imports(name):
+                put(imported)
+            del names[name]
+            names[name] = True
+        elif not names[name]:
+            raise ValueError(f"{name} cannot come with the others: it needs itself, by way of what it imports")
+
+    for name in entries:
+        put(name)
+    return list(names)
+
+
+def joined(names: list[str], later: Collection[str], entry: str | None, read: Read) -> str:
     """The one module.
 
     Args:
         names: its modules as paths below static/; each comes after those that it imports.
         later: those that run when they are first asked for.
-        entry: the one that everything begins with; it may wait for something.
+        entry: the one that everything begins with; it may wait for something. None: it is not in the one file.
         read: the text of a module.
 
     Raises:
@@ -53,6 +76,8 @@ def joined(names: list[str], later: Collection[str], entry: str, read: Read) -> 
         made = f"once({made})" if name in later else f"({made})()"
         parts.append(f"// {name}\nconst {identifier(name)} = {made};")
     given = ", ".join(identifier(name) for name in names if name != entry)
+    if entry is None:
+        return "\n".join([*parts, f"export {{ {given} }};"])
     # before the entry waits: what it asks for then may need the names
     return "\n".join([*parts[:-1], f"export {{ {given} }};", parts[-1]])
 
@@ -80,6 +105,17 @@ def beside(name: str, text: str, names: Collection[str], later: Collection[str])
     if not taken:
         return text
     return f'import {{ {", ".join(taken)} }} from "{home}"; {text}'
+
+
+def in_place_of(name: str, text: str, names: Collection[str], later: Collection[str]) -> str:
+    """A module under whose address is what the one file has of it, for who asks for it by its own name."""
+    whole = _Whole(names, later)
+    given = [export.partition(":")[0] for export in whole.body(name, text)[1]]
+    lines = [f'import {{ {identifier(name)} as $given }} from "{_path(name, JOINED)}";']
+    lines.append(f"const $exports = $given{'()' if name in later else ''};")
+    return "\n".join(
+        lines + [f"export {'default' if each == 'default' else f'const {each} ='} $exports.{each};" for each in given]
+    )
 
 
 class _Whole:

@@ -1,0 +1,112 @@
+"""A server's modules: one file for what most visits need, made anew when a module of it changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from app.joined import JOINED
+from app.page_modules import ENTRY, LATER, PAGE, PageModules
+from tools.node import node
+
+FILES = {
+    ENTRY: 'import { log } from "./kit/log.js";\nlog.push("main");\nexport const more = import("./page/bench.js");\n',
+    LATER: 'import { log } from "../kit/log.js";\nlog.push("bench");\nexport default 7;\n',
+    "js/kit/log.js": "export const log = [];\n",
+    "js/other.js": 'import { log } from "./kit/log.js";\nlog.push("other");\nexport const told = () => log;\n',
+}
+SAYS = """\
+import seven from "./js/page/bench.js";
+import { log } from "./js/kit/log.js";
+import { more } from "./js/main.js";
+import { told } from "./js/other.js";
+console.log(JSON.stringify([log, told() === log, seven, (await more).default]));
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def text(modules: PageModules, name: str) -> str:
+    found = modules.find(name)
+    assert found is not None
+    return found[1](False).decode()
+
+
+def mark(modules: PageModules, name: str) -> str:
+    found = modules.find(name)
+    assert found is not None
+    return found[0]
+
+
+def write(path: Path, text: str) -> None:
+    """A new version, also where the clock of files is coarse."""
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, ns=(before + 10**9, before + 10**9))
+
+
+@pytest.mark.slow
+def test_each_module_is_there_once_by_whatever_name_it_is_asked_for(folder: Path, tmp_path: Path) -> None:
+    modules = PageModules(folder)
+    sent = tmp_path / "sent"
+    for name in (*FILES, JOINED):
+        (sent / name).parent.mkdir(parents=True, exist_ok=True)
+        (sent / name).write_text(text(modules, name), encoding="utf-8")
+    (sent / "package.json").write_text('{"type": "module"}', encoding="utf-8")
+    (sent / "says.js").write_text(SAYS, encoding="utf-8")
+    said = subprocess.run([node(), "says.js"], cwd=sent, capture_output=True, text=True, check=True).stdout
+    assert json.loads(said) == [["bench", "main", "other"], True, 7, 7]
+
+
+def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
+    modules = PageModules(folder)
+    before = {name: mark(modules, name) for name in (*FILES, JOINED)}
+    assert before == {name: mark(PageModules(folder), name) for name in before}
+    write(folder / "js/kit/log.js", "export const log = [1];\nexport const size = 1;\n")
+    assert "const log = [1];" in text(modules, JOINED)
+    assert "export const size" in text(modules, "js/kit/log.js")  # who asks for it by its name has the new name too
+    assert all(mark(modules, name) != was for name, was in before.items())
+    write(folder / "js/other.js", "export const told = () => [];\n")  # of what is beside the one file, only itself
+    assert text(modules, "js/other.js") == "export const told = () => [];\n"
+    (folder / "js/kit/log.js").unlink()
+    assert "js_kit_log_js" not in text(modules, JOINED)
+
+
+def test_what_cannot_be_in_one_file_comes_one_by_one_until_it_can(folder: Path) -> None:
+    """Two modules that need each other, an export that changes: a browser takes both."""
+    modules = PageModules(folder)
+    assert modules.ahead(ENTRY) == [JOINED]
+    for wrong in ('import "../page/bench.js";\nexport const log = [];\n', "export let log = [];\n"):
+        write(folder / "js/kit/log.js", wrong)
+        assert modules.ahead(ENTRY) == ["js/kit/log.js", *([LATER] if "bench" in wrong else [])]
+        assert [text(modules, name) for name in (ENTRY, "js/kit/log.js")] == [FILES[ENTRY], wrong]
+    write(folder / "js/kit/log.js", FILES["js/kit/log.js"])
+    assert modules.ahead(ENTRY) == [JOINED]
+
+
+def test_the_pages_own_modules_are_in_one_file() -> None:
+    assert PAGE.ahead(ENTRY) == [JOINED]
+    assert LATER not in PAGE.ahead("js/bench/main.js")
+    whole = text(PAGE, JOINED)
+    assert f"// {LATER}\n" in whole and "// vendor/preact/preact.js\n" in whole
+
+
+def test_what_is_no_module_is_sent_as_it_is() -> None:
+    for name in (
+        "js/none.js",
+        "css/base.css",
+        "js",
+        "img/stage.png",
+        "vendor/socket.io-client/socket.io.msgpack.min.js",
+    ):
+        assert PAGE.find(name) is None
