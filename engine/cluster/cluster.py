@@ -325,7 +325,8 @@ class Cluster:
 
     def _lose(self, index: int, how: str) -> None:
         """The instance has ended: its requests are over, or begin again where there is one."""
-        for record in self._log.lost(index, how, time.perf_counter() - self._began):
+        at, given_up = time.perf_counter() - self._began, self.dispatch.given_up(index)
+        for record in self._log.lost(index, how, at, given_up):
             self._last = record
         lost = self.dispatch.gone(index)
         with contextlib.suppress(Exception):

@@ -110,12 +110,16 @@ class Dispatch:
         for flight in over:
             self.flights.pop(flight.request_id, None)
 
+    def given_up(self, index: int) -> list[int]:
+        """The sequences there whose requests are over if the instance ends."""
+        return [seq_id for seq_id, one in self._of_sequence.items() if one.instance == index and one.cannot_begin_again]
+
     def gone(self, index: int) -> list[Flight]:
         """An instance has ended: what was there. A request that had begun to answer is over."""
         self.router.gone(self._instances[index].name)
         lost = [flight for flight in self.flights.values() if flight.instance == index]
         self._of_sequence = {i: flight for i, flight in self._of_sequence.items() if flight not in lost}
-        over = [flight for flight in lost if flight.part == "whole" and flight.is_taken]
+        over = [flight for flight in lost if flight.cannot_begin_again]
         for flight in over:
             del self.flights[flight.request_id]
         return [flight for flight in lost if flight not in over]

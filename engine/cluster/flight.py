@@ -45,6 +45,11 @@ class Flight:
         return len(self.token_ids)
 
     @property
+    def cannot_begin_again(self) -> bool:
+        """Whether it is over if the instance that it is on ends: that one has the whole of it."""
+        return self.part == "whole" and self.is_taken
+
+    @property
     def asked(self) -> RequestSpec:
         """What the instance is asked for now."""
         return self.prefill_of(self.spec, self.transfer) if self.part == "prefill" else self.spec

@@ -45,12 +45,17 @@ class OneLog:
         self._early[instance].append((record, capture))
         return self._append_what_may()
 
-    def lost(self, instance: int, detail: str, at: float) -> list[StepRecord]:
-        """The instance has ended; what it wrote was taken before."""
+    def lost(self, instance: int, detail: str, at: float, given_up: Sequence[int]) -> list[StepRecord]:
+        """The instance has ended; what it wrote was taken before. `given_up`: sequences that nobody begins again."""
         found = [self._append(instance, *early) for early in self._early[instance]]  # nobody answers any more
         self._early[instance].clear()
         record = StepRecord(
-            index=0, kind="lost", step=0, ops=[Lost(detail=detail)], timing=Timing(at=at), memory=self._empty[instance]
+            index=0,
+            kind="lost",
+            step=0,
+            ops=[Lost(detail=detail, given_up=sorted(given_up))],
+            timing=Timing(at=at),
+            memory=self._empty[instance],
         )
         found.append(self._append(instance, record, None))
         self._places[instance].clear()  # one that is started anew counts its records from 0

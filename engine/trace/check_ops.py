@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.trace.events import Cache, Lookup, Op, Preempt, Rank, Sample, Submit
+from engine.trace.events import Cache, Lookup, Lost, Op, Preempt, Rank, Sample, Submit
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State
 
@@ -37,6 +37,8 @@ def _wrong(op: Op, index: int, state: State, header: Header) -> Iterator[str]:
                 yield f"{op.num_hit_tokens} of {op.num_tokens} tokens cannot hit"
             if op.evicted_in is not None and not 0 <= op.evicted_in <= index:
                 yield f"nothing was evicted in record {op.evicted_in} yet"
+        case Lost():
+            yield from _sequences([*op.given_up], state)
         case Rank():
             if not 0 <= op.num_returned <= len(op.seq_ids):
                 yield f"{op.num_returned} of {len(op.seq_ids)} sequences cannot be returned"

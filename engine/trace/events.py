@@ -473,6 +473,7 @@ class Lost(_Op, frozen=True, kw_only=True, tag="lost"):
     shown: ClassVar[str] = "instance lost"
 
     detail: str = ""  # how, one sentence
+    given_up: list[Int] = []  # of these sequences those whose request nobody begins again, tokens or not
 
 
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):

@@ -67,7 +67,8 @@ class RequestParts:
                 self._end(op.seq_id, goes_on)
             case Lost():
                 gone = [seq_id for seq_id, where in self._instances.items() if where == instance]
-                self.left_open = {i for i in gone if i in self._producers or not self._of[i].has_tokens}
+                may_go_on = {i for i in gone if i in self._producers or not self._of[i].has_tokens}
+                self.left_open = may_go_on.difference(op.given_up)
                 for seq_id in gone:
                     self._end(seq_id, seq_id in self.left_open)
                 return None, gone

@@ -53,7 +53,9 @@ export class RequestParts {
     if (op.type === "submit") return { before: this.#submit(op, instance), lost: [] };
     if (op.type === "lost") {
       const lost = [...this.#instances].flatMap(([seq, where]) => (where === instance ? [seq] : []));
-      for (const seq of lost) this.#end(seq, this.producers.has(seq) || !this.#of.get(seq)?.hasTokens);
+      const over = new Set(op.given_up);
+      for (const seq of lost)
+        this.#end(seq, !over.has(seq) && (this.producers.has(seq) || !this.#of.get(seq)?.hasTokens));
       return { before: null, lost };
     }
     if (op.type === "fork") {

@@ -287,7 +287,7 @@ export const STRUCTS = {
       "compute_seconds": {"either": ["float", "null"]},
     },
   ],
-  Lost: [{}, {"detail": "str"}],
+  Lost: [{}, {"detail": "str", "given_up": {"list": "int"}}],
   Machine: [
     {
       "device": "str",

@@ -276,6 +276,7 @@ export interface LookupExternal {
 
 export interface Lost {
   detail?: string;
+  given_up?: number[];
 }
 
 export interface Machine {

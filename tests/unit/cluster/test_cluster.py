@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from app.metrics import names
+from app.metrics.fold import Fold
+from app.metrics.tally import Tally
 from engine.cluster.router import RejectedError
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
@@ -159,6 +162,18 @@ def test_an_instance_that_is_lost_takes_its_sequences_and_comes_again(index: int
     assert said[again[0].request_id] == expected[0]
     assert memory_held(path) == 0 and not state.holding
     assert len([op for op in ops_of(path) if isinstance(op, Lost)]) == 1
+    assert counted_in(path) == len(PROMPTS) + 1, "each request is over once, whatever became of it"
+
+
+def counted_in(path: Path) -> int:
+    """Requests that a server's metrics have as finished."""
+    with TraceReader(path) as log:
+        tally = Tally(log.header.model.max_position)
+        fold = Fold(log.header, tally)
+        for index in range(len(log)):
+            fold.take(log.record(index))
+    assert fold.num_running == fold.num_waiting == 0
+    return int(sum(tally.counters[names.SUCCESS.name].values()))
 
 
 def memory_held(path: Path) -> int:
