@@ -57,6 +57,7 @@ class ModelAnswer(TypedDict):
     museum: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Exhibit, "words": EXHIBIT_WORDS})]]
     machine: Machine | None
     api: str | None  # the theater that answers OpenAI's clients on the first model; None: they are not answered
+    attached: str | None  # the id of the server that is watched, to be joined like a theater; None: none is
     limits: Limits
 
 

@@ -10,6 +10,7 @@ from flask import Request, Response
 
 from app import __version__, routing
 from app.api_answers import ListedModel, ModelAnswer, ModelsAnswer
+from app.attached import ATTACHED
 from app.engine_face import ServedModel
 from app.errors import AppError
 from app.models import Models
@@ -61,6 +62,7 @@ def _model_facts(here: Here, model: ServedModel | None) -> Response:
         "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
         "machine": model.machine if model else None,
         "api": here.api.of_model(None).theater.theater_id if model and here.api else None,
+        "attached": ATTACHED if here.theaters.attached else None,
         "limits": {
             "max_theaters": here.settings.max_theaters,
             "max_prompts": here.settings.max_prompts,

@@ -22,6 +22,7 @@ from app import (
     scale_roofline,
     words,
 )
+from app.attached import AttachedWatch
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
 from app.classroom import exports
@@ -57,6 +58,7 @@ from app.transport.server import Transport
 
 if TYPE_CHECKING:
     from app.metrics.spans import RequestSpans
+    from engine.attach.attachment import Attachment
 
 
 def _answer_error(error: Exception) -> Response:
@@ -69,9 +71,11 @@ def create_app(
     shown: Sequence[Path] = (),
     access_log: AccessLog | None = None,
     spans: RequestSpans | None = None,
+    attachment: Attachment | None = None,
 ) -> Flask:
     """The application for these models. Close `app.extensions["kvtheater"]`, its Theaters, at the end.
 
+    `attachment`: a server that is watched; it is closed with the theaters.
     `shown`: trace files to show beside those of the library. `access_log`: where each request is noted;
     `spans`: is told of each request to a model that has ended.
 
@@ -90,6 +94,7 @@ def create_app(
     metrics = Metrics(spans.take if spans else None)
     app.extensions[SPANS] = spans
     theaters = Theaters(models, settings, emit, library, runs, metrics.observe)
+    theaters.attached = AttachedWatch(attachment, emit) if attachment is not None else None
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
     lessons = LessonRooms(theaters, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)

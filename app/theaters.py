@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 
+from app.attached import ATTACHED, AttachedWatch
 from app.bench_runs import BenchRuns
 from app.bench_watch import PREFIX as BENCHMARK
 from app.bench_watch import BenchWatch
@@ -27,7 +28,7 @@ from engine.trace.records import Machine
 
 CLOSE_SECONDS = 5.0  # for the steps that are under way when the server ends
 logger = logging.getLogger(__name__)
-Watched = Theater | Playback | BenchWatch
+Watched = Theater | Playback | BenchWatch | AttachedWatch
 
 
 class Theaters:
@@ -47,6 +48,7 @@ class Theaters:
         self.library, self.playbacks = library, Playbacks(library, emit)
         self.runs = runs
         self._observe = observe
+        self.attached: AttachedWatch | None = None  # the server that is watched
         self.turns = Turns()  # of all that computes here
         self._theaters: dict[str, Theater] = {}
         self._being_built = 0
@@ -145,6 +147,8 @@ class Theaters:
         theater = self._theaters.get(theater_id)
         if theater is None and theater_id.startswith(PREFIX):
             raise AppError("refused", "this is a recording: it can be looked at, not changed")
+        if theater is None and theater_id == ATTACHED and self.attached is not None:
+            raise AppError("refused", "this is a server that is watched: it can be looked at, not changed")
         if theater is None and theater_id.startswith(BENCHMARK):
             raise AppError("refused", "this run belongs to a benchmark: it can be looked at, not changed")
         if theater is None:
@@ -159,6 +163,8 @@ class Theaters:
         """
         if theater_id.startswith(PREFIX) and theater_id not in self._theaters:
             return self.playbacks.get(theater_id)
+        if theater_id == ATTACHED and self.attached is not None:
+            return self.attached
         if theater_id.startswith(BENCHMARK) and theater_id not in self._theaters:
             return self.runs.watch(theater_id)
         return self.get(theater_id)
@@ -193,6 +199,8 @@ class Theaters:
             theater.leave(sid)
         self.playbacks.forget_viewer(sid)
         self.runs.forget(sid)
+        if self.attached is not None:
+            self.attached.leave(sid)
 
     @property
     def num_viewers(self) -> int:
@@ -215,6 +223,8 @@ class Theaters:
         left = sum(not theater.has_closed(max(0.0, end - time.monotonic())) for theater in theaters)
         self._janitor.join()
         self.runs.close()
+        if self.attached is not None:
+            self.attached.close(Closing("shutdown"))
         self.playbacks.close()
         self.library.close()
         return left

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from app import __version__
-from app.cli import bench, export, generate, info, lesson, replay, serve, simulate, size, trace, worker
+from app.cli import attach, bench, export, generate, info, lesson, replay, serve, simulate, size, trace, worker
 from app.cli.options import Parser, UserError
 from app.cli.terminal import say
 
@@ -42,6 +42,8 @@ def build_parser() -> argparse.ArgumentParser:
             "  kvtheater serve                          the bundled model, on http://127.0.0.1:8765\n"
             "  kvtheater serve Qwen/Qwen3-0.6B --open   a model from the Hugging Face hub\n"
             "  kvtheater replay run.kvtrace --open      a recorded run in the page, without a model\n"
+            "  kvtheater attach --events tcp://HOST:5557 --metrics http://HOST:8000/metrics\n"
+            "                                           the KV cache of a running vLLM\n"
             "  kvtheater generate '床前明月光，'         text on standard output\n"
             "  kvtheater info                           model facts and KV bytes per token\n"
             "  kvtheater size gpt-3                     what a model costs, and which GPU holds it\n"
@@ -54,6 +56,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kvtheater {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (serve, worker, replay, generate, info, size, simulate, trace, export, lesson, bench):
+    for command in (serve, worker, replay, attach, generate, info, size, simulate, trace, export, lesson, bench):
         command.add_parser(commands)
     return parser

@@ -26,6 +26,7 @@ from engine.trace.events import (
     Fork,
     Free,
     Hold,
+    KnownSince,
     Load,
     Lookup,
     Lost,
@@ -34,10 +35,12 @@ from engine.trace.events import (
     Rank,
     Receive,
     Release,
+    Removed,
     Reserve,
     Sample,
     Send,
     Share,
+    Stored,
     Submit,
     SwapIn,
     SwapOut,
@@ -47,6 +50,7 @@ from engine.trace.events import (
 from engine.trace.holes import Hole
 from engine.trace.instances import expect_own, lose_instance, own_tables, places_of
 from engine.trace.limits import UNITS_PER_SLOT, Budget, Unbounded
+from engine.trace.observing import forget, put, take_out
 from engine.trace.records import BatchEntry, Output, StepRecord
 from engine.trace.state import (
     RECENT_LOOKUPS,
@@ -325,6 +329,12 @@ def _apply_op(state: State, record: StepRecord, op: Op, outputs: dict[tuple[int,
             for rank, (seq_id, score) in enumerate(zip(op.seq_ids, op.scores, strict=True)):
                 if seq_id in state.sequences or not state.num_forgotten:  # a request's first may be long finished
                     state.sequences[seq_id].rank, state.sequences[seq_id].score = rank, score
+        case Stored():
+            put(state, record.instance, op, index, budget)
+        case Removed():
+            take_out(state, record.instance, op)
+        case KnownSince():
+            forget(state, record.instance, budget)
         case Defer():  # it explains, and changes nothing
             if op.reason == "fragmented":
                 check_fragmented(state, op.needed, op.available, op.num_free, budget)

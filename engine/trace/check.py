@@ -243,7 +243,7 @@ class _Check:
         if index == self._looked_at or (self._unpaid > 0 and not at_end):
             return
         since = "its operations" if index == self._looked_at + 1 else f"the records since {self._looked_at + 1}"
-        wrong = list(wrong_in_state(self._state))
+        wrong = list(wrong_in_state(self._state, self._header is not None and self._header.observed is not None))
         for message in wrong:
             yield _at(self._record_offset, f"after {since} {message}", index)
         if wrong:

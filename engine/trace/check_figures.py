@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engine.trace.events import RELEASED, Allocate, Fork, Free, Lost, Op, Release, Share, Write
+from engine.trace.events import (
+    RELEASED,
+    Allocate,
+    Fork,
+    Free,
+    KnownSince,
+    Lost,
+    Op,
+    Release,
+    Removed,
+    Share,
+    Stored,
+    Write,
+)
 from engine.trace.geometry import group_index
 from engine.trace.records import Memory, StepRecord
 from engine.trace.state import State
@@ -47,7 +60,7 @@ class FiguresBook:
             if (cpu_block_id := getattr(op, "cpu_block_id", None)) is not None:
                 self._recount_cpu(cpu_block_id)
         touched = {seq_id for op in record.ops if (seq_id := getattr(op, "seq_id", None)) is not None}
-        if any(isinstance(op, Lost) for op in record.ops):
+        if any(isinstance(op, Lost | KnownSince) for op in record.ops):
             gone = self._of_instance(record.instance)
             changed, touched = changed | gone, touched | gone
         for seq_id in touched | {entry.seq_id for entry in record.batch}:
@@ -96,6 +109,8 @@ class FiguresBook:
             return [b for table in tables for b in table[first : last + 1] if b != RELEASED]
         if isinstance(op, Fork):
             return [b for table in state.sequences[op.seq_id].block_tables for b in table if b != RELEASED]
+        if isinstance(op, Stored | Removed):
+            return [] if op.outside else [op.place]
         return [b for name in ("block_id", "src", "dst") if (b := getattr(op, name, None)) is not None]
 
     def _recount(self, block_id: int) -> None:

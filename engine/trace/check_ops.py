@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.trace.events import Cache, Lookup, Lost, Op, Preempt, Rank, Sample, Submit
+from engine.trace.events import Cache, KnownSince, Lookup, Lost, Op, Preempt, Rank, Removed, Sample, Stored, Submit
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State
 
@@ -47,6 +47,11 @@ def _wrong(op: Op, index: int, state: State, header: Header) -> Iterator[str]:
             promised = tokens[op.logical * size : (op.logical + 1) * size] if op.logical >= 0 else []
             if len(op.token_ids) != size or (promised != op.token_ids and not header.engine.get("fault")):
                 yield f"token_ids are not the {size} tokens of sequence {op.seq_id} from position {op.logical * size}"
+        case Stored() | Removed() | KnownSince():
+            if header.observed is None:
+                yield "it is about a watched server, and the header has no `observed`"
+            if isinstance(op, KnownSince) and min(op.epoch, op.sequence, op.num_missed) < 0:
+                yield "its numbers count from 0"
         case _:
             pass
 

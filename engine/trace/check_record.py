@@ -29,6 +29,8 @@ def wrong_in_record(
         yield from _prompt_logprobs(record, state)
         yield from wrong_in_ops(record, state, header)
         yield from wrong_in_loading(record, state, header)
+    if (record.kind == "observed") != (record.seen is not None):
+        yield None, f"a record of kind {record.kind} {'has' if record.seen else 'has no'} `seen`"
     if record.work is not None:
         tokens = sum(len(entry.token_ids) for entry in record.batch)
         if record.work.num_tokens != tokens:

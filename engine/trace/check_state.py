@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from engine.trace.state import State, held_blocks
 
 
-def wrong_in_state(state: State) -> Iterator[str]:
-    """Each contradiction within the state, in words."""
+def wrong_in_state(state: State, is_observed: bool = False) -> Iterator[str]:
+    """Each contradiction within the state, in words. `is_observed`: of a watched server, which may say less."""
     yield from _owners(state)
     yield from _queues(state)
-    yield from _contents(state)
+    yield from _contents(state, is_observed)
 
 
 def num_things(state: State) -> int:
@@ -65,14 +65,14 @@ def _queues(state: State) -> Iterator[str]:
             yield f"sequence {sequence.seq_id} is finished and keeps blocks for nobody"
 
 
-def _contents(state: State) -> Iterator[str]:
+def _contents(state: State, is_observed: bool) -> Iterator[str]:
     """Filled slots are within their block, and hold what the sequences say."""
     size = state.block_size
     for block in state.blocks:
         filled = len(block.token_ids)
         if filled > size:
             yield f"block {block.block_id} has {filled} filled slots, and a block has {size}"
-        elif block.ref_count == 0 and block.block_hash is not None and filled != size:
+        elif block.ref_count == 0 and block.block_hash is not None and filled != size and not is_observed:
             yield f"block {block.block_id} is cached with {filled} of its {size} slots filled"
     for sequence in state.sequences.values():
         computed, tokens = sequence.num_computed_tokens, sequence.token_ids

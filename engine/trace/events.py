@@ -43,6 +43,7 @@ TransferFault = Literal[
     "unknown", "consumed", "expired", "stale", "out_of_range", "other_layout", "other_text", "lost", "late", "gone",
     "no_room",
 ]  # fmt: skip
+KnownReason = Literal["attached", "restarted", "gap", "cleared"]
 RELEASED = -1  # in a block table: the block that stood here was released while the sequence runs
 Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
@@ -564,6 +565,50 @@ class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
     num_returned: Int
 
 
+class Stored(_Op, frozen=True, kw_only=True, tag="stored"):
+    """Of a server that is watched from outside: it said that this content is cached now.
+
+    Its physical block is unknown. The content stands at a place of this log: in the pool, or among what is outside it.
+    """
+
+    place: Int  # in the instance's pool, where a block id would be: it is empty, or has this content (`again`)
+    outside: bool = False  # it is a place in `State.outside`, which it may lengthen by one
+    medium: str  # as the server said it, in capitals: GPU, CPU, STORAGE, ...; "" = it did not say
+    block_hash: bytes  # the server's; of a number its 8 bytes, big-endian
+    parent_hash: bytes | None  # None: a sequence begins with this content
+    token_ids: list[Int]  # empty: the server did not say
+    group: Int | None = None  # the server's group of layers
+    kind: str | None = None  # of that group: full_attention, sliding_window, mamba, ...
+    window: Int | None = None  # tokens that it sees
+    lora_name: str | None = None
+    extra_keys: str | None = None  # what else the hash covers (salt, images, ...), as JSON
+    again: bool = False  # it was there already: a request reused it, or there is a copy; which, the server did not say
+
+
+class Removed(_Op, frozen=True, kw_only=True, tag="removed"):
+    """Of a server that is watched from outside: it said that this content is not cached any more."""
+
+    place: Int  # where it stood
+    outside: bool = False
+    medium: str
+    block_hash: bytes
+    group: Int | None = None
+
+
+class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):
+    """Of a server that is watched from outside: from here on is known what it says, and of before nothing.
+
+    Every place of the instance is empty. `attached`: the watch begins. `restarted`: its numbers began anew, so did its
+    cache. `gap`: it said something that did not come and could not be asked for any more. `cleared`: it said that it
+    emptied its cache.
+    """
+
+    epoch: Int  # of this instance, from 0; a restart begins the next
+    sequence: Int  # the number of the first message that is known
+    reason: KnownReason
+    num_missed: Int = 0  # messages of a gap
+
+
 Op = (
     Submit
     | Lookup
@@ -600,4 +645,7 @@ Op = (
     | Release
     | Finish
     | Rank
+    | Stored
+    | Removed
+    | KnownSince
 )

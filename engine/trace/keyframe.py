@@ -10,6 +10,7 @@ import msgspec
 from engine.trace import codec
 from engine.trace.events import RELEASED
 from engine.trace.geometry import Geometry
+from engine.trace.limits import MAX_BLOCKS
 from engine.trace.records import BlockGroup
 from engine.trace.state import Sequence, State
 
@@ -57,8 +58,13 @@ def _wrong_in_shape(state: State, pools: Geometry, index: int) -> Iterator[str]:
     if [block.cpu_block_id for block in state.cpu_blocks] != list(range(num_cpu_blocks)):
         yield f"it has not the {num_cpu_blocks} blocks of the CPU store in order"
     contents = [block.token_ids for block in state.blocks] + [block.token_ids for block in state.cpu_blocks]
+    contents += [block.token_ids for block in state.outside]
     if any(len(content) > pools.block_size for content in contents):
         yield f"a block holds more than {pools.block_size} tokens"
+    if [block.place for block in state.outside] != list(range(len(state.outside))) or len(state.outside) > MAX_BLOCKS:
+        yield "it has not the places outside the pools in order"
+    if any(not 0 <= block.instance <= pools.groups[-1].instance for block in state.outside):
+        yield "a place outside the pools is of an instance that is not there"
     yield from _wrong_in_queues(state)
     for queue in (state.waiting, state.receiving, state.running, state.holding, state.finished):
         if any(seq_id not in state.sequences for seq_id in queue):

@@ -15,7 +15,11 @@ FORMAT = "kvtrace"
 VERSION = 1
 
 Phase = Literal["prefill", "decode"]
-RecordKind = Literal["submit", "step", "abort", "adjust", "transfer", "lost"]
+RecordKind = Literal["submit", "step", "abort", "adjust", "transfer", "lost", "observed"]
+Unknown = Literal[
+    "ids", "ref_counts", "copies", "requests", "partial_blocks", "preemptions", "steps", "arrays", "before", "model",
+    "texts",
+]  # fmt: skip
 InstanceRole = Literal["prefill", "decode", "mixed"]
 
 
@@ -119,6 +123,15 @@ class Simulated(Struct, frozen=True, kw_only=True):
     seed: Int = 0
 
 
+class Observed(Struct, frozen=True, kw_only=True):
+    """A server that was watched from outside: what it says is known, and what it does not say is unknown."""
+
+    source: str  # which server, and which version of it where it says so
+    events: list[str] = []  # where each instance's events came from
+    # What nobody said. Fields that would say it have a value because they must, and it means nothing: see FORMAT.md
+    unknown: list[Unknown]
+
+
 FINISHED_KEPT = 1000  # of what is written here: what a server keeps in memory must not grow by the day
 
 
@@ -139,6 +152,7 @@ class Header(Struct, frozen=True, kw_only=True):
     block_groups: list[BlockGroup] = []
     instances: list[InstanceFacts] = []  # empty = one, of which nothing more is said
     simulated: Simulated | None = None  # None = a model computed it
+    observed: Observed | None = None  # None = the log is the engine's own
     finished_kept: Int | None = None  # finished sequences that the state keeps, the last ones; None = all
 
 
@@ -300,6 +314,18 @@ class CacheTensors(Struct, frozen=True, gc=False, kw_only=True):
     storage_bytes: Int  # that the tensors take after the step, filled or not
 
 
+class Seen(Struct, frozen=True, gc=False, kw_only=True):
+    """What a record of a watched server was made of: one message of its events, or one look at its metrics."""
+
+    sequence: Int | None = None  # the message's number; None: no message
+    published: float | None = None  # the server's clock, seconds since 1970
+    replayed: bool = False  # it had not come by itself, and was asked for
+    num_unmatched: Int = 0  # contents said to be removed of which nothing was known
+    num_unread: Int = 0  # events of kinds that this program does not know
+    metrics: dict[str, float] = {}  # by the server's names, as it said them; empty: no look at metrics
+    problem: str = ""  # why there is nothing, one sentence
+
+
 class Objection(Struct, frozen=True, gc=False, kw_only=True):
     """What one guard or check found wrong: which rule is broken, and the numbers that its sentence has."""
 
@@ -314,6 +340,7 @@ class Objection(Struct, frozen=True, gc=False, kw_only=True):
 class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
     """One entry of the log. `submit`, `abort` and `adjust` came in from outside, `step` is one pass of the engine, and
     `transfer` what came from other instances or went there between two of them; `lost` says that one has ended.
+    `observed`: a server that is watched from outside said something.
 
     Of several instances each record is about one. Those of one instance stand in the order in which they happened, and
     all clock readings are of one clock; what is received stands before what its sender says of it. Otherwise records
@@ -333,6 +360,7 @@ class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
     work: Work | None = None
     cache_tensors: CacheTensors | None = None  # None: nobody counted (`count_copies`)
     tiers: list[TierFigures] = []  # outside the pool, the fastest first
+    seen: Seen | None = None  # of a record of kind `observed`
     has_capture: bool = False
     # What guards and checks found wrong in a run with a fault put in on purpose; empty = nothing. Old logs: only text.
     integrity: list[Objection] | str = ""

@@ -42,6 +42,16 @@ class CpuBlock(Struct, kw_only=True):
     token_ids: list[Int] = []
 
 
+class OutsideBlock(Struct, kw_only=True):
+    """One content outside the pool of a watched server; empty where `block_hash` is None."""
+
+    place: Int
+    instance: Int = 0
+    medium: str = ""
+    block_hash: bytes | None = None
+    token_ids: list[Int] = []
+
+
 class Sequence(Struct, kw_only=True):
     """One sequence of a request."""
 
@@ -87,6 +97,7 @@ class State(Struct, kw_only=True, dict=True):
     num_forgotten: Int = 0  # finished before these, and no longer among the sequences
     sequences: dict[Int, Sequence] = {}
     cpu_blocks: list[CpuBlock] = []  # the CPU store, by id
+    outside: list[OutsideBlock] = []  # of watched servers, by place
     recent_lookups: list[list[Int]] = []  # [num_tokens, num_hit_tokens] of the last RECENT_LOOKUPS first admissions
 
     @cached_property
@@ -143,6 +154,7 @@ def copy_state(state: State) -> State:
         num_forgotten=state.num_forgotten,
         sequences={i: copy_sequence(s) for i, s in state.sequences.items()},
         cpu_blocks=[replace(b, token_ids=list(b.token_ids)) for b in state.cpu_blocks],
+        outside=[replace(b, token_ids=list(b.token_ids)) for b in state.outside],
         recent_lookups=list(state.recent_lookups),  # the pairs themselves never change
     )
 

@@ -33,6 +33,7 @@ from engine.trace.records import (
     Timing,
     TokenizerFacts,
 )
+from tests.golden import observed
 from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, CacheRun
 from tests.unit.cluster.clusters import log_of_everything
 from tests.unit.engine.runs import tiny_llama
@@ -313,5 +314,7 @@ def make(path: Path) -> None:
 if __name__ == "__main__":
     if Path(sys.argv[1]).stem == "instances":
         log_of_everything(tiny_llama(), Path(sys.argv[1]), CaptureRequest())
+    elif Path(sys.argv[1]).stem == "observed":
+        observed.make(Path(sys.argv[1]))
     else:
         make(Path(sys.argv[1]))

@@ -50,7 +50,8 @@ for (const path of TRACES)
       assert.equal(sum("reusable"), cached.length - sum("held"));
       for (const { blocks, content, parent, children } of trees.flatMap(all)) {
         for (const block of blocks) {
-          assert.deepEqual(block.token_ids, content.tokens);
+          const fits = content.tokens.length <= state.block_size; // of a watched server's larger blocks the state has none
+          assert.deepEqual(block.token_ids, fits ? content.tokens : []);
           assert.equal(hashKey(block.block_hash), content.hash);
         }
         assert.equal(content.parent, parent?.hash ?? null);

@@ -25,9 +25,11 @@ from engine.trace.events import (
     Preempt,
     Rank,
     Release,
+    Removed,
     Sample,
     Send,
     Share,
+    Stored,
     Submit,
 )
 from engine.trace.records import BatchEntry, Header, StepRecord
@@ -157,6 +159,8 @@ CASES: dict[type[Op], tuple[str | Aspect, ...]] = {
     ),
     Free: ("reason", "to"),
     Release: ("reason", "to"),
+    Stored: ("again",),
+    Removed: (),
     Share: (),  # its own texts count the revived ones
     Sample: (
         _case("settled", "no outside", lambda op, _: "no" if op.sampled_token_id is None else "outside"),

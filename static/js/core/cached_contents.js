@@ -32,6 +32,9 @@ export class Contents {
       if (op.type === "submit") this.#salts.set(op.seq_id, op.cache_salt ?? null);
       else if (op.type === "fork") this.#salts.set(op.seq_id, this.#salts.get(op.parent_seq_id) ?? null);
       else if (op.type === "cache") this.#add(op, index);
+      else if (op.type === "stored") this.#see(op, index);
+      else if (op.type === "removed")
+        this.byHash.get(hashKey(op.block_hash))?.evictions.push({ record: index, block: op.place, seq: null });
       else if (op.type === "evict")
         this.byHash
           .get(hashKey(op.block_hash))
@@ -48,6 +51,27 @@ export class Contents {
     const salt = this.#salts.get(seq) ?? null;
     this.byHash.set(hash, { hash, parent, salt, logical, tokens, seq, record, evictions: [] });
     this.#byTokens.set(placeOf(parent, salt, tokens), hash);
+  }
+
+  /** @param {import("./trace.js").Stored} op of a watched server @param {number} record */
+  #see({ block_hash, parent_hash, token_ids: tokens, extra_keys: extra = null }, record) {
+    const hash = hashKey(block_hash);
+    if (this.byHash.has(hash)) return;
+    const parent = parent_hash && hashKey(parent_hash);
+    const before = parent === null ? null : this.byHash.get(parent);
+    const salt = before ? before.salt : (extra ?? null);
+    const logical = before ? before.logical + 1 : 0; // at least so many blocks come before it, where one is unknown
+    this.byHash.set(hash, {
+      hash,
+      parent: before ? parent : null,
+      salt,
+      logical,
+      tokens,
+      seq: -1,
+      record,
+      evictions: [],
+    });
+    this.#byTokens.set(placeOf(before ? parent : null, salt, tokens), hash);
   }
 
   /**

@@ -44,6 +44,9 @@ export const OPERATION_KINDS = {
   send: { turn: true },
   expire: { tone: "lost", turn: true },
   lost: { tone: "lost", cause: true },
+  stored: { told: "between" },
+  removed: { event: "evict", tone: "lost", told: "between" },
+  known_since: { tone: "lost", turn: true, cause: true },
   preempt: { event: "preempt", mark: () => "preempt", tone: "lost", turn: true, cause: true },
   finish: {
     event: "finish",

@@ -211,6 +211,7 @@ export const STRUCTS = {
       "block_groups": {"list": "BlockGroup"},
       "instances": {"list": "InstanceFacts"},
       "simulated": {"either": ["Simulated", "null"]},
+      "observed": {"either": ["Observed", "null"]},
       "finished_kept": {"either": ["int", "null"]},
     },
   ],
@@ -218,6 +219,14 @@ export const STRUCTS = {
   InstanceFacts: [
     {"name": "str", "role": {"one": ["decode", "mixed", "prefill"]}},
     {"num_threads": "int"},
+  ],
+  KnownSince: [
+    {
+      "epoch": "int",
+      "sequence": "int",
+      "reason": {"one": ["attached", "cleared", "gap", "restarted"]},
+    },
+    {"num_missed": "int"},
   ],
   LayerCapture: [
     {
@@ -348,6 +357,29 @@ export const STRUCTS = {
       "counted": {"either": ["int", "null"]},
     },
   ],
+  Observed: [
+    {
+      "source": "str",
+      "unknown": {
+        "list": {
+          "one": [
+            "arrays",
+            "before",
+            "copies",
+            "ids",
+            "model",
+            "partial_blocks",
+            "preemptions",
+            "ref_counts",
+            "requests",
+            "steps",
+            "texts",
+          ],
+        },
+      },
+    },
+    {"events": {"list": "str"}},
+  ],
   Output: [
     {
       "seq_id": "int",
@@ -416,6 +448,10 @@ export const STRUCTS = {
     },
     {},
   ],
+  Removed: [
+    {"place": "int", "medium": "str", "block_hash": "bytes"},
+    {"outside": "bool", "group": {"either": ["int", "null"]}},
+  ],
   Reserve: [{"seq_id": "int", "block_id": "int", "num_blocks": "int", "hole_blocks": "int"}, {}],
   Roofs: [
     {
@@ -435,6 +471,18 @@ export const STRUCTS = {
     {"seq_id": "int", "token_id": "int"},
     {"sampled_token_id": {"either": ["int", "null"]}},
   ],
+  Seen: [
+    {},
+    {
+      "sequence": {"either": ["int", "null"]},
+      "published": {"either": ["float", "null"]},
+      "replayed": "bool",
+      "num_unmatched": "int",
+      "num_unread": "int",
+      "metrics": {"map": "float"},
+      "problem": "str",
+    },
+  ],
   Send: [
     {
       "seq_id": "int",
@@ -449,7 +497,7 @@ export const STRUCTS = {
   StepRecord: [
     {
       "index": "int",
-      "kind": {"one": ["abort", "adjust", "lost", "step", "submit", "transfer"]},
+      "kind": {"one": ["abort", "adjust", "lost", "observed", "step", "submit", "transfer"]},
       "step": "int",
       "timing": "Timing",
       "memory": "Memory",
@@ -495,6 +543,9 @@ export const STRUCTS = {
             "release": "Release",
             "finish": "Finish",
             "rank": "Rank",
+            "stored": "Stored",
+            "removed": "Removed",
+            "known_since": "KnownSince",
           },
           "by": "type",
         },
@@ -504,6 +555,7 @@ export const STRUCTS = {
       "work": {"either": ["Work", "null"]},
       "cache_tensors": {"either": ["CacheTensors", "null"]},
       "tiers": {"list": "TierFigures"},
+      "seen": {"either": ["Seen", "null"]},
       "has_capture": "bool",
       "integrity": {"either": [{"list": "Objection"}, "str"]},
     },
@@ -516,6 +568,24 @@ export const STRUCTS = {
       "num_bytes": "int",
     },
     {},
+  ],
+  Stored: [
+    {
+      "place": "int",
+      "medium": "str",
+      "block_hash": "bytes",
+      "parent_hash": {"either": ["bytes", "null"]},
+      "token_ids": {"list": "int"},
+    },
+    {
+      "outside": "bool",
+      "group": {"either": ["int", "null"]},
+      "kind": {"either": ["str", "null"]},
+      "window": {"either": ["int", "null"]},
+      "lora_name": {"either": ["str", "null"]},
+      "extra_keys": {"either": ["str", "null"]},
+      "again": "bool",
+    },
   ],
   Submit: [
     {

@@ -43,6 +43,7 @@ export function initialState(header) {
     num_forgotten: 0,
     sequences: new Map(),
     cpu_blocks: Array.from({ length: swap_space * groups.length }, (_, id) => freeCpuBlock(id)),
+    outside: [],
     recent_lookups: [],
   };
 }
@@ -64,6 +65,7 @@ export function copyState(state) {
     finished: state.finished.slice(),
     sequences: new Map(state.sequences),
     cpu_blocks: state.cpu_blocks.slice(),
+    outside: state.outside.slice(),
     recent_lookups: state.recent_lookups.slice(), // the pairs themselves never change
   };
 }

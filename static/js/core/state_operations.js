@@ -3,6 +3,7 @@
 import { heldBy, RELEASED } from "./groups.js";
 import { ownTables } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
+import { OBSERVED } from "./state_observed.js";
 import { OUTSIDE } from "./state_outside.js";
 import { blockOf, expect, own, sequenceOf } from "./state_parts.js";
 import {
@@ -235,6 +236,7 @@ export const OPERATIONS = {
   },
 
   ...OUTSIDE,
+  ...OBSERVED,
 
   discard(state, op) {
     sequenceOf(state, op.seq_id).num_computed_tokens = 0;

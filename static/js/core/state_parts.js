@@ -21,6 +21,12 @@
  * @property {number | null} seq_id
  * @property {number | null} logical
  * @property {number[]} token_ids
+ * @typedef {object} OutsideBlock one content outside the pool of a watched server; empty where `block_hash` is null
+ * @property {number} place
+ * @property {number} instance
+ * @property {string} medium
+ * @property {Uint8Array | null} block_hash
+ * @property {number[]} token_ids
  * @typedef {"waiting" | "receiving" | "running" | "preempted" | "finished"} Status
  * @typedef {object} Sequence
  * @property {number} seq_id
@@ -61,6 +67,7 @@
  * @property {number} num_forgotten finished before these, and no longer among the sequences
  * @property {Map<number, Sequence>} sequences
  * @property {CpuBlock[]} cpu_blocks
+ * @property {OutsideBlock[]} outside of watched servers, by place
  * @property {[num_tokens: number, num_hit_tokens: number][]} recent_lookups
  */
 

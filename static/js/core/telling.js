@@ -121,6 +121,8 @@ const CASES = {
   ],
   free: ["reason", "to"],
   release: ["reason", "to"],
+  stored: ["again"],
+  removed: [],
   share: [], // its own texts count the revived ones
   sample: [
     {

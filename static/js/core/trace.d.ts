@@ -207,6 +207,7 @@ export interface Header {
   block_groups?: BlockGroup[];
   instances?: InstanceFacts[];
   simulated?: Simulated | null;
+  observed?: Observed | null;
   finished_kept?: number | null;
 }
 
@@ -221,6 +222,13 @@ export interface InstanceFacts {
   name: string;
   role: "decode" | "mixed" | "prefill";
   num_threads?: number;
+}
+
+export interface KnownSince {
+  epoch: number;
+  sequence: number;
+  reason: "attached" | "cleared" | "gap" | "restarted";
+  num_missed?: number;
 }
 
 export interface LayerCapture {
@@ -334,6 +342,23 @@ export interface Objection {
   counted?: number | null;
 }
 
+export interface Observed {
+  source: string;
+  unknown: (
+    | "arrays"
+    | "before"
+    | "copies"
+    | "ids"
+    | "model"
+    | "partial_blocks"
+    | "preemptions"
+    | "ref_counts"
+    | "requests"
+    | "steps"
+    | "texts")[];
+  events?: string[];
+}
+
 export interface Output {
   seq_id: number;
   token_id: number;
@@ -389,6 +414,14 @@ export interface Release {
   to: "back" | "front" | null;
 }
 
+export interface Removed {
+  place: number;
+  medium: string;
+  block_hash: Uint8Array;
+  outside?: boolean;
+  group?: number | null;
+}
+
 export interface Reserve {
   seq_id: number;
   block_id: number;
@@ -414,6 +447,16 @@ export interface Sample {
   sampled_token_id?: number | null;
 }
 
+export interface Seen {
+  sequence?: number | null;
+  published?: number | null;
+  replayed?: boolean;
+  num_unmatched?: number;
+  num_unread?: number;
+  metrics?: Record<string, number>;
+  problem?: string;
+}
+
 export interface Send {
   seq_id: number;
   transfer: string;
@@ -435,7 +478,7 @@ export interface Simulated {
 
 export interface StepRecord {
   index: number;
-  kind: "abort" | "adjust" | "lost" | "step" | "submit" | "transfer";
+  kind: "abort" | "adjust" | "lost" | "observed" | "step" | "submit" | "transfer";
   step: number;
   timing: Timing;
   memory: Memory;
@@ -447,6 +490,7 @@ export interface StepRecord {
   work?: Work | null;
   cache_tensors?: CacheTensors | null;
   tiers?: TierFigures[];
+  seen?: Seen | null;
   has_capture?: boolean;
   integrity?: Objection[] | string;
 }
@@ -456,6 +500,21 @@ export interface Store {
   block_hash: Uint8Array;
   medium: "cpu" | "disk";
   num_bytes: number;
+}
+
+export interface Stored {
+  place: number;
+  medium: string;
+  block_hash: Uint8Array;
+  parent_hash: Uint8Array | null;
+  token_ids: number[];
+  outside?: boolean;
+  group?: number | null;
+  kind?: string | null;
+  window?: number | null;
+  lora_name?: string | null;
+  extra_keys?: string | null;
+  again?: boolean;
 }
 
 export interface Submit {
@@ -585,4 +644,7 @@ export type Op =
   | (Free & { type: "free" })
   | (Release & { type: "release" })
   | (Finish & { type: "finish" })
-  | (Rank & { type: "rank" });
+  | (Rank & { type: "rank" })
+  | (Stored & { type: "stored" })
+  | (Removed & { type: "removed" })
+  | (KnownSince & { type: "known_since" });

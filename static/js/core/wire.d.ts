@@ -625,6 +625,7 @@ export interface Mine {
 
 export interface ModelAnswer {
   api: string | null;
+  attached: string | null;
   config: EngineConfig;
   kv_bytes_per_token: number | null;
   limits: Limits;

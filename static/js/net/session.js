@@ -252,9 +252,11 @@ export class Session {
 
   /** Show a recording where there is nothing else: one named on the command line, else one that comes along. */
   async openFirst() {
-    settings.detail.value = "library";
     const link = this.#link;
-    const first = await firstRecording();
+    await answeredFacts();
+    const { attached } = store.modelFacts.peek() ?? {};
+    if (!attached) settings.detail.value = "library";
+    const first = attached ?? (await firstRecording());
     if (this.#link !== link) return; // a file was opened meanwhile
     if (first) await this.watch(first);
     else this.#now.lose({ key: NOTHING_HERE });

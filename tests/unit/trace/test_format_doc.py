@@ -25,6 +25,8 @@ STRUCTS = [
     records.Timing,
     records.Memory,
     records.TierFigures,
+    records.Observed,
+    records.Seen,
     records.Work,
     records.Capture,
     records.LayerCapture,
@@ -33,6 +35,7 @@ STRUCTS = [
     state.Block,
     state.Sequence,
     state.CpuBlock,
+    state.OutsideBlock,
     *get_args(events.Op),
 ]
 

@@ -1,0 +1,97 @@
+"""`kvtheater attach`: the page over a running vLLM, which is watched and never changed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
+from app.cli.options import UserError, add_command
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "attach",
+        "watch the KV cache of a running vLLM",
+        "  kvtheater attach --events tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558 \\\n"
+        "                   --metrics http://127.0.0.1:8000/metrics\n"
+        "  kvtheater attach ... --record run.kvtrace   keep what is seen; replay, check and compare read it\n"
+        "  kvtheater attach ... --rank 0 --rank 1      data-parallel ranks, their ports counted from the first's\n\n"
+        "vLLM publishes events when it is started with --enable-prefix-caching --kv-events-config\n"
+        """  '{"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://*:5557",\n"""
+        """    "replay_endpoint": "tcp://*:5558"}'\n""",
+    )
+    what = parser.add_argument_group("what is watched")
+    what.add_argument("--events", required=True, metavar="ADDRESS", help="where its KV cache events come from")
+    what.add_argument(
+        "--replay",
+        metavar="ADDRESS",
+        help="where missed events can be asked for again; without it they are gaps, and what came before is unknown",
+    )
+    what.add_argument("--metrics", metavar="URL", help="its metrics, looked at once a second")
+    what.add_argument("--topic", default="", metavar="TEXT", help="of the events (default: all)")
+    what.add_argument(
+        "--rank", type=int, action="append", metavar="N", help="data-parallel rank, may be repeated (default: 0)"
+    )
+    what.add_argument("--block-size", type=int, metavar="N", help="tokens of a block (default: as the metrics say)")
+    what.add_argument("--num-blocks", type=int, metavar="N", help="of a rank's pool (default: as the metrics say)")
+    what.add_argument(
+        "--wait", type=float, default=60.0, metavar="SECONDS", help="for the metrics to answer (default: %(default)s)"
+    )
+    what.add_argument("--record", type=Path, metavar="FILE", help="write the log there, as a .kvtrace")
+    add_server_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until Ctrl-C or SIGTERM."""
+    from engine.attach.attachment import AttachError, Attachment
+    from engine.attach.subscriber import MissingError
+
+    asked = _asked(arguments)
+    settings = server_settings(arguments)
+    with bound_socket(arguments) as bound:
+        from app.models import Models
+        from app.served import Served
+        from app.server import create_app
+
+        try:
+            attachment = Attachment(asked, arguments.record)
+        except (AttachError, MissingError) as error:
+            raise UserError(str(error)) from error
+        except OSError as error:
+            raise UserError(f"--record {arguments.record}: {error.strerror or error}") from error
+        app = create_app(Models(Served(None)), settings, attachment=attachment)
+        attachment.start()
+        serve_until_stopped(app, bound, settings, f"attached to {asked.events}", arguments.open, theater="attached")
+    return 0
+
+
+def _asked(arguments: argparse.Namespace) -> Any:
+    """Raises UserError: a number that cannot be."""
+    from engine.attach.attachment import Attaching
+
+    ranks = sorted(set(arguments.rank or [0]))
+    for name, values in {
+        "rank": [rank + 1 for rank in ranks],
+        "block-size": [arguments.block_size],
+        "num-blocks": [arguments.num_blocks],
+    }.items():
+        if any(value is not None and value < 1 for value in values):
+            raise UserError(f"--{name} must be at least {0 if name == 'rank' else 1}")
+    if not 0 <= arguments.wait < float("inf"):
+        raise UserError(f"--wait must be at least 0, not {arguments.wait}")
+    if arguments.record is not None and arguments.record.exists():
+        raise UserError(f"--record {arguments.record}: there is such a file already; choose another name")
+    return Attaching(
+        events=arguments.events,
+        replay=arguments.replay,
+        metrics=arguments.metrics,
+        topic=arguments.topic,
+        ranks=tuple(ranks),
+        block_size=arguments.block_size,
+        num_blocks=arguments.num_blocks,
+        wait=arguments.wait,
+    )

@@ -1,0 +1,104 @@
+"""What one instance is known to have cached, each content at a place of the log: events in, operations out."""
+
+from __future__ import annotations
+
+import heapq
+
+from engine.attach.events import GPU, BlockRemoved, BlockStored, Event
+from engine.trace.events import KnownReason, KnownSince, Op, Removed, Stored
+
+Key = tuple[str, int | None, bytes]  # medium, group, hash: the same hash may be cached for each
+
+
+class Places:
+    """Places outside the pools, which all instances share: the lowest free one first."""
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+        self._count = 0
+
+    def take(self) -> int:
+        if self._free:
+            return heapq.heappop(self._free)
+        self._count += 1
+        return self._count - 1
+
+    def give(self, place: int) -> None:
+        heapq.heappush(self._free, place)
+
+
+class Contents:
+    """Of one instance. `num_unmatched` and `num_unplaced` count since they were asked for last."""
+
+    def __init__(self, first_block: int, num_blocks: int, outside: Places) -> None:
+        """Its pool's places are [first_block, first_block + num_blocks)."""
+        self._pool = range(first_block, first_block + num_blocks)
+        self._free = list(self._pool)
+        self._outside = outside
+        self._where: dict[Key, int] = {}
+        self.num_in_pool = 0
+        self.num_unmatched = 0
+        self.num_unplaced = 0
+
+    @property
+    def keys(self) -> set[Key]:
+        """All that is known to be cached."""
+        return set(self._where)
+
+    def ops(self, event: Event) -> list[Op]:
+        """What a `BlockStored` or `BlockRemoved` does to the log."""
+        if isinstance(event, BlockStored):
+            stored = (self._put(event, index) for index in range(len(event.contents)))
+            return [op for op in stored if op is not None]
+        if isinstance(event, BlockRemoved):
+            removed = (self._take_out(event, one) for one in event.block_hashes)
+            return [op for op in removed if op is not None]
+        return []
+
+    def forget(self, epoch: int, sequence: int, reason: KnownReason, num_missed: int = 0) -> KnownSince:
+        """Nothing is known any more."""
+        for (medium, _, _), place in self._where.items():
+            if medium not in GPU:
+                self._outside.give(place)
+        self._where.clear()
+        self._free, self.num_in_pool = list(self._pool), 0
+        return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
+
+    def _put(self, event: BlockStored, index: int) -> Stored | None:
+        content, is_outside = event.contents[index], event.medium not in GPU
+        key = (event.medium, event.group, content.block_hash)
+        place, again = self._where.get(key), True
+        if place is None:
+            again = False
+            if not is_outside and not self._free:
+                self.num_unplaced += 1
+                return None
+            place = self._where[key] = self._outside.take() if is_outside else heapq.heappop(self._free)
+            self.num_in_pool += not is_outside
+        return Stored(
+            place=place,
+            outside=is_outside,
+            medium=event.medium,
+            block_hash=content.block_hash,
+            parent_hash=content.parent_hash,
+            token_ids=content.token_ids,
+            group=event.group,
+            kind=event.kind,
+            window=event.window,
+            lora_name=event.lora_name,
+            extra_keys=content.extra_keys,
+            again=again,
+        )
+
+    def _take_out(self, event: BlockRemoved, block_hash: bytes) -> Removed | None:
+        is_outside = event.medium not in GPU
+        place = self._where.pop((event.medium, event.group, block_hash), None)
+        if place is None:
+            self.num_unmatched += 1
+            return None
+        if is_outside:
+            self._outside.give(place)
+        else:
+            heapq.heappush(self._free, place)
+            self.num_in_pool -= 1
+        return Removed(place=place, outside=is_outside, medium=event.medium, block_hash=block_hash, group=event.group)

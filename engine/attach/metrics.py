@@ -1,0 +1,82 @@
+"""A server's metrics, as it writes them for Prometheus: the numbers by their names, and what its cache is."""
+
+from __future__ import annotations
+
+import math
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
+
+PREFIXES = ("vllm:", "sglang:")
+MAX_BYTES = 8 * 1024 * 1024
+SECONDS = 2.0  # for an answer
+NUMBERS = ("gauge", "counter")
+CACHE = "vllm:cache_config_info"
+OWN_LABELS = ("engine", "model_name")  # they say whose number it is
+
+
+class MetricsError(ValueError):
+    """They cannot be had; one sentence."""
+
+
+@dataclass(slots=True)
+class Look:
+    """What a server said at one look. `by_rank`: its numbers, by the index of the data-parallel rank."""
+
+    model: str = ""
+    block_size: int | None = None  # tokens
+    num_blocks: int | None = None  # of one rank
+    by_rank: dict[int, dict[str, float]] = field(default_factory=dict)
+
+
+def look(url: str) -> Look:
+    """Ask once.
+
+    Raises:
+        MetricsError: nobody answers there, or what comes is no metrics.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+            text = answer.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise MetricsError(f"no metrics from {url}: {reason}") from error
+    if len(text) > MAX_BYTES:
+        raise MetricsError(f"the metrics of {url} are longer than {MAX_BYTES >> 20} MiB")
+    return read(text.decode("utf-8", "replace"))
+
+
+def read(text: str) -> Look:
+    """What a page of metrics says.
+
+    Raises:
+        MetricsError: it is no page of metrics.
+    """
+    found = Look()
+    try:
+        for family in text_string_to_metric_families(text):
+            if not family.name.startswith(PREFIXES):
+                continue
+            for sample in family.samples:
+                labels = sample.labels
+                if sample.name == CACHE:
+                    found.block_size = _whole(labels.get("block_size"))
+                    found.num_blocks = _whole(labels.get("num_gpu_blocks"))
+                elif family.type in NUMBERS and not sample.name.endswith("_created") and math.isfinite(sample.value):
+                    found.model = found.model or labels.get("model_name", "")
+                    rank = _whole(labels.get("engine")) or 0
+                    found.by_rank.setdefault(rank, {})[_name(sample.name, labels)] = sample.value
+    except ValueError as error:
+        raise MetricsError(f"that is no page of metrics: {error}") from error
+    return found
+
+
+def _name(name: str, labels: dict[str, str]) -> str:
+    more = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()) if key not in OWN_LABELS)
+    return f"{name}{{{more}}}" if more else name
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isdecimal() else None

@@ -1,0 +1,226 @@
+"""The order of one publisher's messages: gaps, duplicates, replays that overlap with what comes live, restarts.
+
+No sockets and no clock: messages and answers go in, what is to be done with them comes out. A publisher numbers its
+messages from 0 and keeps the last ones for who asks. After a reconnection, or when a number is skipped, the message
+before is asked for again too: is it another one than it was, the publisher began anew in between.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.trace.events import KnownReason
+
+MAX_PENDING = 100_000  # messages that wait for those before them; beyond, the oldest are given up
+MAX_PENDING_BYTES = 256 * 1024 * 1024
+REMEMBERED = 4096  # checksums of messages that were taken, to tell a duplicate from another message of that number
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """The next message."""
+
+    sequence: int
+    payload: bytes
+    replayed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """What comes next does not follow from what came before."""
+
+    reason: KnownReason
+    sequence: int  # of the next message
+    num_missed: int = 0
+
+
+Told = Message | Break
+
+
+class Sequence:
+    """Of one publisher. `ask`: the number from which on a replay is wanted now, None: none; set it to None when the
+    question has been sent, and end it with `answered` or, when nothing comes, `unanswered`.
+    """
+
+    def __init__(self, can_ask: bool) -> None:
+        self._can_ask = can_ask
+        self._next: int | None = None  # the number that is due; None: nothing has been taken yet
+        self._reason: KnownReason = "attached"  # why the first one is the first
+        self._is_asking = False
+        self._is_unsure = False  # the connection was lost: what follows may be of another life of the publisher
+        self._pending: dict[int, bytes] = {}  # live ones that wait
+        self._pending_bytes = 0
+        self._answers: dict[int, bytes] = {}
+        self._taken: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
+        self._checks: dict[int, int] = {}
+        self._last_live: tuple[int, int] | None = None
+        self.ask: int | None = None
+        if can_ask:
+            self._begin_asking(0)
+
+    @property
+    def next(self) -> int | None:
+        """The number that is due."""
+        return self._next
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a replay is wanted or under way."""
+        return self._is_asking
+
+    def live(self, sequence: int, payload: bytes) -> Iterator[Told]:
+        """A message came by itself."""
+        check = zlib.crc32(payload)
+        before, self._last_live = self._last_live, (sequence, check)
+        if before is not None and sequence <= before[0]:
+            if before == (sequence, check) or self._was_taken(sequence, check):
+                self._last_live = max(before, (sequence, check))
+                return
+            self._begin_anew()  # numbers only rise while a publisher lives
+        if self._is_asking:
+            self._wait(sequence, payload)
+            return
+        if self._next is None:
+            if sequence > 0 and self._can_ask:  # some came before it, while nobody listened yet
+                self._wait(sequence, payload)
+                self._begin_asking(0)
+                return
+            yield Break(self._reason, sequence)
+            self._next = sequence
+        if sequence < self._next:
+            if not self._was_taken(sequence, check):
+                self._begin_anew()
+                if self._is_asking:
+                    self._wait(sequence, payload)
+                else:
+                    yield from self.live(sequence, payload)
+            return
+        if sequence == self._next and not self._is_unsure:
+            yield self._take(sequence, payload, False)
+            return
+        self._wait(sequence, payload)
+        if self._can_ask:
+            self._begin_asking(max(0, self._next - 1))
+        else:
+            yield from self._settle()
+
+    def answer(self, sequence: int, payload: bytes) -> None:
+        """A message of the replay."""
+        if self._is_asking:
+            self._answers[sequence] = payload
+
+    def answered(self) -> Iterator[Told]:
+        """The replay is over."""
+        if not self._is_asking:
+            return
+        self._is_asking = False
+        if self._next is not None and self._next > 0:
+            last = self._answers.get(self._next - 1)
+            known = self._checks.get(self._next - 1)
+            is_other = last is not None and known is not None and zlib.crc32(last) != known
+            if is_other or (not self._answers and not self._pending and self._is_unsure):
+                self._begin_anew()
+                return
+        before = self._next
+        yield from self._settle(may_ask=True)
+        if self._pending and not self._is_asking and self._next != before:
+            self._begin_asking(max(0, (self._next or 1) - 1))
+
+    def unanswered(self) -> Iterator[Told]:
+        """Nothing more comes of the replay: what came of it counts, and the rest is missing."""
+        if self._is_asking:
+            self._is_asking = False
+            yield from self._settle()
+
+    def disconnected(self) -> None:
+        """The connection was lost; messages may be, and the publisher may have begun anew.
+
+        What waits or was answered is given up: it may be of another life than what comes.
+        """
+        self._is_unsure = self._next is not None
+        self._pending, self._pending_bytes, self._last_live = {}, 0, None
+        if self._is_asking:
+            self._begin_asking(max(0, (self._next or 1) - 1))
+
+    def reconnected(self) -> None:
+        """It is there again: what was missed is asked for at once."""
+        if self._is_unsure and self._can_ask and not self._is_asking:
+            self._begin_asking(max(0, (self._next or 1) - 1))
+
+    def _settle(self, may_ask: bool = False) -> Iterator[Told]:
+        """Take what is there in order. `may_ask`: what a replay left out once may come with another."""
+        have = {**{n: (p, True) for n, p in self._answers.items()}, **{n: (p, False) for n, p in self._pending.items()}}
+        lowest = min(have, default=None)
+        self._answers = {}
+        if lowest is None:
+            return
+        if self._next is not None and lowest < self._next and not self._is_known(lowest, have[lowest][0]):
+            self._begin_anew()
+            self._is_asking, self.ask = False, None  # what there is of the new life is at hand
+        if self._next is None:
+            yield Break(self._reason, lowest)
+            self._next = lowest
+        took = False
+        for sequence in sorted(have):
+            payload, replayed = have[sequence]
+            if sequence < self._next:
+                self._drop(sequence)
+                continue
+            if sequence > self._next or (self._is_unsure and not took and not self._knows_before(have)):
+                if may_ask and took:  # a part came: the rest may too
+                    return
+                yield Break("gap", sequence, sequence - self._next)
+                self._next = sequence
+            self._drop(sequence)
+            self._is_unsure = False
+            took = True
+            yield self._take(sequence, payload, replayed)
+
+    def _knows_before(self, have: dict[int, tuple[bytes, bool]]) -> bool:
+        """Whether the message before the due one came again, and is the same."""
+        before = (self._next or 0) - 1
+        return before < 0 or (before in have and zlib.crc32(have[before][0]) == self._checks.get(before))
+
+    def _is_known(self, sequence: int, payload: bytes) -> bool:
+        """Whether a message that was taken had this number and this payload."""
+        return self._checks.get(sequence) == zlib.crc32(payload)
+
+    def _take(self, sequence: int, payload: bytes, replayed: bool) -> Message:
+        self._next = sequence + 1
+        if len(self._taken) == REMEMBERED:
+            self._checks.pop(self._taken[0][0], None)
+        check = zlib.crc32(payload)
+        self._taken.append((sequence, check))
+        self._checks[sequence] = check
+        return Message(sequence, payload, replayed)
+
+    def _was_taken(self, sequence: int, check: int) -> bool:
+        pending = self._pending.get(sequence)
+        return self._checks.get(sequence) == check or (pending is not None and zlib.crc32(pending) == check)
+
+    def _wait(self, sequence: int, payload: bytes) -> None:
+        self._pending_bytes += len(payload) - len(self._pending.get(sequence, b""))
+        self._pending[sequence] = payload
+        while len(self._pending) > MAX_PENDING or self._pending_bytes > MAX_PENDING_BYTES:
+            self._drop(next(iter(self._pending)))
+
+    def _drop(self, sequence: int) -> None:
+        payload = self._pending.pop(sequence, None)
+        if payload is not None:
+            self._pending_bytes -= len(payload)
+
+    def _begin_asking(self, first: int) -> None:
+        self._is_asking, self.ask, self._answers = True, first, {}
+
+    def _begin_anew(self) -> None:
+        """The publisher has another life: everything of the one before is over."""
+        self._next, self._reason, self._is_unsure = None, "restarted", False
+        self._pending, self._pending_bytes = {}, 0
+        self._checks.clear()
+        self._taken.clear()
+        self._is_asking, self._answers = False, {}
+        if self._can_ask:
+            self._begin_asking(0)

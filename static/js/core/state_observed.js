@@ -1,0 +1,82 @@
+// What operations of a watched server mean for a state: contents at places, because their physical blocks are unknown.
+// Mirrors engine/trace/observing.py: same rules, same errors.
+
+import { groupOf } from "./groups.js";
+import { ownGroups } from "./instances.js";
+import { MAX_BLOCKS } from "./limits.js";
+import { blockOf, emptyBlock, expect } from "./state_parts.js";
+import { sameBytes } from "./state_tables.js";
+
+/**
+ * @typedef {import("./state_operations.js").Operations} Operations
+ * @typedef {import("./state_parts.js").State} State
+ */
+
+/** @type {Pick<Operations, "stored" | "removed" | "known_since">} */
+export const OBSERVED = {
+  stored(state, op, index, _outputs, budget, instance) {
+    const [block, outside] = placeOf(state, instance, op, true);
+    const there = block ?? outside;
+    if (op.again) {
+      expect(sameBytes(there.block_hash, op.block_hash), "the place does not have that content");
+      if (block) block.last_hit_in = index;
+      return;
+    }
+    expect(there.block_hash === null, "the place has a content already");
+    budget.spend(op.token_ids.length);
+    there.block_hash = op.block_hash;
+    // one that is longer than the pool's blocks belongs to a group whose blocks are larger: the operation has it
+    there.token_ids = op.token_ids.length <= state.block_size ? Array.from(op.token_ids) : [];
+    if (outside) outside.medium = op.medium;
+    if (!block) return;
+    expect(block.ref_count === 0, `block ${block.block_id} has owners, which nobody knows of a watched server`);
+    block.allocated_in = index;
+    block.last_hit_in = null;
+    block.num_hits = 0;
+  },
+
+  removed(state, op, _index, _outputs, _budget, instance) {
+    const [block, outside] = placeOf(state, instance, op, false);
+    expect(sameBytes((block ?? outside).block_hash, op.block_hash), "the place does not have that content");
+    if (block) state.blocks[block.block_id] = emptyBlock(block.block_id);
+    else if (outside) state.outside[outside.place] = emptyPlace(outside.place, instance);
+  },
+
+  known_since(state, _op, _index, _outputs, budget, instance) {
+    for (const index of ownGroups(state.block_groups, instance)) {
+      const { first_block: first, num_blocks: count } = state.block_groups[index];
+      budget.spend(count);
+      for (let id = first; id < first + count; id++) {
+        const { ref_count: refs, block_hash: hash } = state.blocks[id];
+        expect(refs === 0, `block ${id} has owners, which nobody knows of a watched server`);
+        if (hash !== null) state.blocks[id] = emptyBlock(id);
+      }
+    }
+    for (const { place, instance: whose, block_hash: hash } of state.outside)
+      if (whose === instance && hash !== null) state.outside[place] = emptyPlace(place, instance);
+  },
+};
+
+/** @param {number} place @param {number} instance @returns {import("./state_parts.js").OutsideBlock} */
+const emptyPlace = (place, instance) => ({ place, instance, medium: "", block_hash: null, token_ids: [] });
+
+/**
+ * The place that an operation names, to be changed: a block of the instance's pool, or one outside it.
+ * @param {State} state @param {number} instance @param {{place: number, outside?: boolean}} op
+ * @param {boolean} mayGrow
+ * @returns {[import("./state_parts.js").Block, null] | [null, import("./state_parts.js").OutsideBlock]}
+ */
+function placeOf(state, instance, { place, outside = false }, mayGrow) {
+  if (!outside) {
+    const block = blockOf(state, place);
+    const owner = state.block_groups[groupOf(state.block_groups, place)]?.instance;
+    expect(owner === instance, `block ${place} is of another instance`);
+    return [block, null];
+  }
+  const { outside: those } = state;
+  if (mayGrow && place === those.length && place < MAX_BLOCKS) those.push(emptyPlace(place, instance));
+  expect(those[place] !== undefined, `there is no place ${place} outside the pool`);
+  expect(those[place].instance === instance, `place ${place} is of another instance`);
+  those[place] = { ...those[place] };
+  return [null, those[place]];
+}

@@ -1,0 +1,393 @@
+"""Attached to vLLM itself: `python -m tests.load.attach_vllm --python ENV/bin/python`, where vLLM is installed.
+
+A server of the bundled model with a small pool answers 10,000 requests with shared prefixes, so that blocks are evicted
+all the time. It is watched by four: one from its beginning, one whose connection is cut for a while, one whose
+connection is cut for longer than the server remembers, and one that comes late. In between the server ends and begins
+anew. A decoder of its own (`Witness`: msgpack and sets, nothing of `engine.attach`) says what is cached after every
+message; the log of each watcher must say the same, and be sound by `trace check`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zmq
+
+from engine.attach.attachment import Attaching, Attachment
+from engine.trace.check import check
+from engine.trace.events import KnownSince, Removed, Stored
+from engine.trace.log import TraceReader
+
+MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"
+BLOCK_SIZE, NUM_BLOCKS = 32, 512
+REMEMBERED = 400  # messages that the server keeps for who asks
+PREFIXES, PREFIX_TOKENS = 40, 96
+Contents = set[tuple[str, int | None, bytes]]
+
+
+class Server:
+    """One life of vLLM."""
+
+    def __init__(self, python: str, ports: list[int], log: Path) -> None:
+        self.http, events, replay = ports
+        settings = {
+            "enable_kv_cache_events": True,
+            "publisher": "zmq",
+            "endpoint": f"tcp://*:{events}",
+            "replay_endpoint": f"tcp://*:{replay}",
+            "buffer_steps": REMEMBERED,
+            "topic": "kv-events",
+        }
+        command = [
+            python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(MODEL), "--served-model-name", "m",
+            "--host", "127.0.0.1", "--port", str(self.http), "--enforce-eager", "--block-size", str(BLOCK_SIZE),
+            "--num-gpu-blocks-override", str(NUM_BLOCKS), "--max-model-len", "512", "--max-num-seqs", "32",
+            "--enable-prefix-caching", "--kv-events-config", json.dumps(settings), "--disable-uvicorn-access-log",
+        ]  # fmt: skip
+        env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        env |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+        self._log = log.open("ab")
+        self._process = subprocess.Popen(
+            command, env=env, stdout=self._log, stderr=self._log, cwd=log.parent, start_new_session=True
+        )
+
+    def ready(self, seconds: float = 600) -> None:
+        end = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{self.http}/health"):
+                return
+            if self._process.poll() is not None or time.monotonic() > end:
+                words = Path(self._log.name).read_text(encoding="utf-8", errors="replace")
+                raise SystemExit(f"vLLM did not start:\n{words[-4000:]}")
+            time.sleep(0.5)
+
+    def version(self) -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/version") as answer:
+            return str(json.load(answer)["version"])
+
+    def ask(self, number: int) -> None:
+        """One request: a shared beginning, an own end, two tokens."""
+        prefix = random.Random(number * 7919 % PREFIXES)
+        own = random.Random(number)
+        prompt = [prefix.randrange(5, 8000) for _ in range(PREFIX_TOKENS)]
+        prompt += [own.randrange(5, 8000) for _ in range(own.randrange(8, 160))]
+        body = {"model": "m", "prompt": prompt, "max_tokens": 2, "ignore_eos": True}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.http}/v1/completions",
+            json.dumps(body).encode(),
+            {"content-type": "application/json"},
+        )
+        with urllib.request.urlopen(request, timeout=300) as answer:
+            answer.read()
+
+    def close(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._log.close()
+
+
+class Witness:
+    """Every message of one life, as it came, and what is cached after it: by a decoder of its own."""
+
+    def __init__(self, events: int) -> None:
+        self.payloads: list[bytes] = []
+        self._context = zmq.Context()
+        self._sub: zmq.Socket[bytes] = self._context.socket(zmq.SUB)
+        self._sub.setsockopt(zmq.RCVHWM, 0)
+        self._sub.setsockopt(zmq.SUBSCRIBE, b"")
+        self._sub.connect(f"tcp://127.0.0.1:{events}")
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._listen, daemon=True)
+        self._thread.start()
+
+    def _listen(self) -> None:
+        while not self._over.is_set():
+            if self._sub.poll(50):
+                _, number, payload = self._sub.recv_multipart()
+                if int.from_bytes(number, "big") != len(self.payloads):
+                    raise SystemExit(f"the witness missed a message before {int.from_bytes(number, 'big')}")
+                self.payloads.append(payload)
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        self._context.destroy(linger=0)
+
+    def fold(self, cached: Contents, number: int) -> None:
+        """What message `number` does to a set."""
+        _, events, *_ = msgspec.msgpack.decode(self.payloads[number])
+        for event in events:
+            match event["type"]:
+                case "BlockStored":
+                    cached |= {_key(event, one) for one in event["block_hashes"]}
+                case "BlockRemoved":
+                    cached -= {_key(event, one) for one in event["block_hashes"]}
+                case "AllBlocksCleared":
+                    cached.clear()
+
+
+def _key(event: dict[str, Any], one: int | bytes) -> tuple[str, int | None, bytes]:
+    as_bytes = one if isinstance(one, bytes) else one.to_bytes(8, "big", signed=one < 0)
+    return event.get("medium") or "", event.get("group_idx"), as_bytes
+
+
+class Wire:
+    """A TCP connection that can be cut: what a watcher listens through."""
+
+    def __init__(self, to: int) -> None:
+        self._to = to
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._pairs: dict[socket.socket, socket.socket] = {}
+        self._cut = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._carry, daemon=True)
+        self._thread.start()
+
+    def cut(self, is_cut: bool) -> None:
+        (self._cut.set if is_cut else self._cut.clear)()
+
+    def close(self) -> None:
+        self._over.set()
+        self._thread.join()
+        self._listener.close()
+
+    def _carry(self) -> None:
+        while not self._over.is_set():
+            if self._cut.is_set():
+                for one in list(self._pairs):
+                    self._drop(one)
+            ready, _, _ = select.select([self._listener, *self._pairs], [], [], 0.05)
+            for one in ready:
+                if one is self._listener:
+                    self._connect()
+                elif one in self._pairs:
+                    self._pass_on(one)
+        for one in list(self._pairs):
+            self._drop(one)
+
+    def _connect(self) -> None:
+        client, _ = self._listener.accept()
+        try:
+            if self._cut.is_set():
+                raise OSError("it is cut")
+            server = socket.create_connection(("127.0.0.1", self._to), 1)
+        except OSError:
+            client.close()
+            return
+        self._pairs |= {client: server, server: client}
+
+    def _pass_on(self, one: socket.socket) -> None:
+        try:
+            data = one.recv(1 << 16)
+            if not data:
+                raise OSError("closed")
+            self._pairs[one].sendall(data)
+        except OSError:
+            self._drop(one)
+
+    def _drop(self, one: socket.socket) -> None:
+        other = self._pairs.pop(one, None)
+        for each in (one, other):
+            if each is not None:
+                self._pairs.pop(each, None)
+                each.close()
+
+
+class Watcher:
+    """An attachment, by way of wires of its own."""
+
+    def __init__(self, name: str, ports: list[int], folder: Path) -> None:
+        self.name, self.path = name, folder / f"{name}.kvtrace"
+        self.wires = [Wire(port) for port in ports[1:]]
+        events, replay = (f"tcp://127.0.0.1:{wire.port}" for wire in self.wires)
+        metrics = f"http://127.0.0.1:{ports[0]}/metrics"
+        self.attachment = Attachment(Attaching(events=events, replay=replay, metrics=metrics), self.path)
+        self.attachment.start()
+
+    def cut(self, is_cut: bool) -> None:
+        for wire in self.wires:
+            wire.cut(is_cut)
+
+    def close(self) -> None:
+        self.attachment.close()
+        self.attachment.log.close()
+        for wire in self.wires:
+            wire.close()
+
+
+def compare(path: Path, lives: list[Witness]) -> dict[str, Any]:
+    """Hold a log to the witness after every message that it has. Returns what was found."""
+    found: dict[str, Any] = {"compared": 0, "replayed": 0, "unmatched": 0, "breaks": []}
+    cached: Contents = set()
+    places: dict[tuple[bool, int], tuple[str, int | None, bytes]] = {}
+    epoch = 0
+    with TraceReader(path) as log:
+        for index in range(len(log)):
+            record = log.record(index)
+            for op in record.ops:
+                if isinstance(op, KnownSince):
+                    places.clear()
+                    cached.clear()
+                    epoch = op.epoch
+                    found["breaks"].append([op.reason, op.sequence, op.num_missed])
+                elif isinstance(op, Stored):
+                    places[op.outside, op.place] = (op.medium, op.group, op.block_hash)
+                elif isinstance(op, Removed):
+                    del places[op.outside, op.place]
+            if record.seen is None or record.seen.sequence is None:
+                continue
+            lives[epoch].fold(cached, record.seen.sequence)
+            if set(places.values()) != cached:
+                raise SystemExit(f"{path}: after message {record.seen.sequence} of life {epoch} the sets differ")
+            found["compared"] += 1
+            found["replayed"] += record.seen.replayed
+            found["unmatched"] += record.seen.num_unmatched
+        found["records"], found["bytes"] = len(log), log.num_bytes
+    found["cached at the end"] = len(cached)
+    findings = list(check(path))
+    if findings:
+        raise SystemExit(f"{path} is not sound: {findings[0].message}")
+    return found
+
+
+def serve(server: Server, numbers: range, rate: list[float]) -> None:
+    began = time.monotonic()
+    with ThreadPoolExecutor(32) as clients:
+        list(clients.map(server.ask, numbers))
+    rate.append(len(numbers) / (time.monotonic() - began))
+
+
+@contextlib.contextmanager
+def _closing(things: list[Any]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for thing in reversed(things):
+            thing.close()
+
+
+def main() -> int:
+    """The whole run."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--python", required=True, help="of the environment in which vLLM is installed")
+    parser.add_argument("--requests", type=int, default=10_000)
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="write the figures there, as JSON")
+    parser.add_argument(
+        "--keep-wire", type=Path, metavar="FILE", help="write the first 40 messages there, as they came"
+    )
+    asked = parser.parse_args()
+    if subprocess.run([asked.python, "-c", "import vllm"], capture_output=True).returncode:
+        print(f"{asked.python} has no vLLM: nothing is tested")
+        return 0
+    things: list[Any] = []
+    with tempfile.TemporaryDirectory() as folder, _closing(things):
+        run(asked, Path(folder), things)
+    return 0
+
+
+def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
+    ports = [_free_port() for _ in range(3)]
+    part = asked.requests // 8
+    parts = [range(i * part, (i + 1) * part) for i in range(8)]
+    rate: list[float] = []
+    server = Server(asked.python, ports, folder / "vllm.log")
+    things.append(server)
+    lives = [Witness(ports[1])]
+    things.append(lives[0])
+    server.ready()
+    version = server.version()
+    watchers = [Watcher(name, ports, folder) for name in ("steady", "cut", "cut for long")]
+    things += watchers
+    _, cut, long = watchers
+    serve(server, parts[0], rate)
+    cut.cut(True)
+    before = len(lives[0].payloads)
+    while len(lives[0].payloads) < before + REMEMBERED // 3:  # less than the server remembers
+        serve(server, range(parts[1].start, parts[1].start + 8), rate)
+        parts[1] = range(parts[1].start + 8, parts[1].stop)
+    cut.cut(False)
+    serve(server, parts[1], rate)
+    long.cut(True)
+    serve(server, parts[2], rate)
+    if len(lives[0].payloads) < before + 2 * REMEMBERED:
+        print("the server said too little for a gap: more requests are needed")
+    long.cut(False)
+    serve(server, parts[3], rate)
+    late = Watcher("late", ports, folder)
+    watchers.append(late)
+    things.append(late)
+    serve(server, parts[4], rate)
+    time.sleep(3)
+    server.close()
+    lives[0].close()
+    server = Server(asked.python, ports, folder / "vllm.log")
+    things.append(server)
+    lives.append(Witness(ports[1]))
+    things.append(lives[1])
+    server.ready()
+    for numbers in parts[5:]:
+        serve(server, numbers, rate)
+    _settled(watchers, lives[-1])
+    figures: dict[str, Any] = {
+        "vllm": version,
+        "requests": asked.requests,
+        "messages": [len(life.payloads) for life in lives],
+        "events": [sum(len(msgspec.msgpack.decode(p)[1]) for p in life.payloads) for life in lives],
+        "requests_per_second": [round(one, 1) for one in rate],
+    }
+    for watcher in watchers:
+        watcher.attachment.close()
+        figures[watcher.name] = compare(watcher.path, lives)
+    print(json.dumps(figures, indent=1))
+    if asked.keep:
+        asked.keep.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if asked.keep_wire:
+        asked.keep_wire.write_bytes(msgspec.msgpack.encode(lives[0].payloads[:40]))
+
+
+def _settled(watchers: list[Watcher], life: Witness) -> None:
+    """Until all have what the witness has."""
+    end = time.monotonic() + 30
+    for watcher in watchers:
+        log = watcher.attachment.log
+        while True:
+            seen = (log.record(index).seen for index in range(len(log) - 1, max(-1, len(log) - 20), -1))
+            last = next((one.sequence for one in seen if one is not None and one.sequence is not None), -1)
+            if last == len(life.payloads) - 1:
+                break
+            if time.monotonic() > end:
+                raise SystemExit(f"{watcher.name} has message {last} of {len(life.payloads) - 1}")
+            time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        return int(found.getsockname()[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
