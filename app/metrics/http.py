@@ -30,6 +30,7 @@ class HttpRequests(Collector):
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[tuple[str, str, str], int] = {}  # by handler, method, status
+        self._refused: dict[tuple[str, str], int] = {}  # by handler, status
         self._durations: dict[tuple[str, str], Histogram] = {}  # by handler, method
 
     def note(self, environ: Mapping[str, Any] | None, *, seconds: float, status: int | None, **_: Any) -> None:
@@ -44,6 +45,9 @@ class HttpRequests(Collector):
         with self._lock:
             key = (handler, method, f"{status // 100}xx")
             self._counts[key] = self._counts.get(key, 0) + 1
+            if status >= 400:
+                refused = (handler, str(status))
+                self._refused[refused] = self._refused.get(refused, 0) + 1
             self._durations.setdefault((handler, method), Histogram(DURATIONS)).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
@@ -56,12 +60,20 @@ class HttpRequests(Collector):
             "From a request's head to the end of its answer; of a stream, to its last token.",
             labels=["handler", "method"],
         )
+        refused = CounterMetricFamily(
+            "kvtheater:http_refused",
+            "Of these, those refused, by status: 429 = too many requests of one client wait, or none would be in time.",
+            labels=["handler", "status"],
+        )
         with self._lock:
+            for asked, count in sorted(self._refused.items()):
+                refused.add_metric(asked, count)
             for labels, count in sorted(self._counts.items()):
                 counter.add_metric(labels, count)
             for handler, histogram in sorted(self._durations.items()):
                 durations.add_metric(handler, histogram.cumulative(), histogram.sum)
         yield counter
+        yield refused
         yield durations
 
 

@@ -287,6 +287,8 @@ def test_http_requests_are_counted_by_what_they_asked_for(make_server: Callable[
         ("none", "other", "4xx"): 1,
     }
     assert total(scraped(url), "http_request_duration_seconds_count", handler="/v1/completions") == 3
+    assert total(scraped(url), "kvtheater:http_refused_total", handler="/v1/completions", status="404") == 1
+    assert total(scraped(url), "kvtheater:http_refused_total") == 4
 
 
 def test_what_a_server_fails_at_is_a_5xx() -> None:

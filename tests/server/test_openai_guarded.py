@@ -101,6 +101,8 @@ def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not() -> No
         refused = api.post(prompt="x", max_tokens=1)
         assert refused.status_code == 429 and 1 <= int(refused.headers["Retry-After"]) <= 60
         assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        counted = 'kvtheater:http_refused_total{handler="/v1/completions",status="429"}'
+        wait_for(lambda: counted in requests.get(f"{api.url}/metrics", timeout=30).text, "it to be counted")
         for connection in held:
             connection.close()
         wait_for(lambda: api.served.engine.num_active == 0, "all of them to be gone")
