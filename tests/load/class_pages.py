@@ -32,7 +32,8 @@ WHERE = (
     " at: l.opened.value?.progress.at ?? null, records: s.own.numRecords.value,"
     " given: c.mine.value?.answers ?? null, roaming: c.roaming.value}))"
 )
-CUT = "import('/static/js/net/session.js').then(({ session }) => session.client.socket.io.engine.close())"
+SESSION = "import('/static/js/net/session.js').then(({ session }) => session)"
+CUT = f"{SESSION}.then((session) => session.client.socket.io.engine.close())"
 PATIENCE = 60.0  # seconds
 
 
@@ -72,6 +73,7 @@ def disturb(page: Page, how: str) -> None:
     elif how == "lock":
         page.evaluate(CUT)
     else:
+        page.evaluate(f"{SESSION}.then(() => null)")  # while it can be fetched
         page.context.set_offline(True)
         page.evaluate(CUT)
 
