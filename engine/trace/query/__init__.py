@@ -1,0 +1,1 @@
+"""Questions over a whole log, in SQL: three tables, and the questions that engineers ask of them most."""

@@ -1,0 +1,30 @@
+"""The questions that are kept: each has a name, a sentence in each language, and its SQL."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+FILE = Path(__file__).with_name("questions.toml")
+
+
+class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of them."""
+
+    id: str
+    en: str
+    zh: str
+    sql: str
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    question: list[Question]
+
+
+@cache
+def questions() -> dict[str, Question]:
+    """By id, in the order of the file."""
+    return {one.id: one for one in msgspec.toml.decode(FILE.read_bytes(), type=_File).question}
