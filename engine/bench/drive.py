@@ -79,7 +79,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
         return before.sequence.token_ids if before is not None else []
 
     while waiting or engine.has_unfinished():
-        due = [i for i in waiting if is_due(asks[i], is_done, now, work.num_steps, not engine.has_unfinished())]
+        due = due_now(asks, waiting, is_done, now, work.num_steps, not engine.has_unfinished())
         if due:
             waiting = [i for i in waiting if i not in due]
             specs = [spec_of(asks[i], said_before(asks[i]), sampling, f"bench-{i}") for i in due]
@@ -110,14 +110,20 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
     )
 
 
-def is_due(ask: Ask, is_done: Callable[[int], bool], now: float, num_steps: int, idle: bool) -> bool:
-    """Whether the request comes in now. An idle engine cannot reach `at_step`, so it does not wait for it.
+def due_now(
+    asks: list[Ask], waiting: list[int], is_done: Callable[[int], bool], now: float, num_steps: int, idle: bool
+) -> list[int]:
+    """Which of the waiting requests come in now. An idle engine to which nothing else comes cannot reach `at_step`, so
+    the next one does not wait for it.
 
     `is_done`: whether the request of that index has ended.
     """
-    if ask.after is not None and not is_done(ask.after):
-        return False
-    return ask.at <= now and (ask.at_step <= num_steps or idle)
+    ready = [i for i in waiting if asks[i].at <= now and ((after := asks[i].after) is None or is_done(after))]
+    due = [i for i in ready if asks[i].at_step <= num_steps]
+    if due or not idle or not ready:
+        return due
+    first = min(asks[i].at_step for i in ready)
+    return [i for i in ready if asks[i].at_step == first]
 
 
 def spec_of(ask: Ask, said: list[int], sampling: SamplingParams, request_id: str) -> RequestSpec:

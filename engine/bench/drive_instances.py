@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from engine.accounting.memory import stored_bytes_per_token
-from engine.bench.drive import is_due, spec_of
+from engine.bench.drive import due_now, spec_of
 from engine.bench.errors import Cancelled
 from engine.bench.instances import InstancesWork, InstanceWork
 from engine.bench.measurement import EngineWork, Measurement, RequestTimes
@@ -123,7 +123,7 @@ def _serve(
         run.answers[f"{name}-{index}"] = _Answer(RequestTimes(0.0, late=asks[index].late))
     while waiting or cluster.num_unfinished:
         now = time.perf_counter() - run.began
-        due = [i for i in waiting if is_due(asks[i], is_done, now, run.work.num_steps, not cluster.num_unfinished)]
+        due = due_now(asks, waiting, is_done, now, run.work.num_steps, not cluster.num_unfinished)
         waiting = [i for i in waiting if i not in due]
         for i in due:
             ask = asks[i]

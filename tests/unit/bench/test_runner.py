@@ -14,6 +14,7 @@ from app.cli import main
 from engine import machine
 from engine.bench import peers, runner
 from engine.bench.compare import compare, lost_points
+from engine.bench.drive import due_now
 from engine.bench.environment import refusal
 from engine.bench.errors import BenchError, Cancelled
 from engine.bench.measurement import Measurement
@@ -22,6 +23,7 @@ from engine.bench.peers.base import Peer, PeerError
 from engine.bench.record import RESULTS, read_record, write_record
 from engine.bench.runner import Progress, Runner
 from engine.bench.scenario import Cell, find_scenario
+from engine.bench.workload import Ask
 from engine.engine import Engine
 from engine.trace.log import TraceReader
 from engine.trace.records import Roofs
@@ -186,6 +188,46 @@ def test_samples_and_as_many_requests_give_the_same_tokens() -> None:
     ).run()
     assert [point.tokens_identical for point in record.points] == [True, True]
     assert record.points[1].figures["saved_by_sharing"].median > record.points[0].figures["saved_by_sharing"].median
+
+
+def test_a_request_of_a_later_step_does_not_come_with_the_first_ones() -> None:
+    """Before the first step the engine is idle, but not because nothing else comes. Two prompts of 4 tokens decode 9;
+    after 3 steps one of 8 tokens comes. A budget of 12 holds it whole, beside two decodes.
+    """
+    late = {
+        "kind": "late_long", "num_requests": 2, "prompt_tokens": 4, "output_tokens": 9, "long_tokens": 8,
+        "long_output_tokens": 2, "at_step": 3,
+    }  # fmt: skip
+    engine = {**SMALL["engine"], "max_num_batched_tokens": 12, "max_model_len": 16}
+    batches: list[list[int]] = []
+
+    def watch(_: object, engine: Engine) -> None:
+        assert engine.log is not None
+        engine.log.subscribe(lambda record: batches.append(sorted(len(entry.token_ids) for entry in record.batch)))
+
+    runner = Runner(
+        scenario(
+            rounds=1, workload=late, engine=engine, axis={"name": "x", "title": TEXT, "cases": [{"value": "x"}]},
+            variants=[{"id": "paged", "title": TEXT}], baselines=[],
+        ),
+        quiet_seconds=0,
+        keep_logs=True,
+        on_engine=watch,
+    )  # fmt: skip
+    runner.run()
+    steps = [batch for batch in batches if batch]
+    assert steps[:5] == [[4, 4], [1, 1], [1, 1], [1, 1, 8], [1, 1, 1]]
+
+
+def test_an_idle_engine_waits_for_no_step() -> None:
+    asks = [Ask([300], 1, 0), Ask([300], 1, 0, at_step=20), Ask([300], 1, 0, at_step=30), Ask([300], 1, 0, at=9.0)]
+    done = {0}.__contains__
+    assert due_now(asks, [0, 1, 2, 3], done, 0.0, 0, True) == [0], "the engine is idle only until these come"
+    assert due_now(asks, [1, 2, 3], done, 0.0, 5, False) == []
+    assert due_now(asks, [1, 2, 3], done, 0.0, 20, False) == [1]
+    assert due_now(asks, [1, 2, 3], done, 0.0, 5, True) == [1], "nothing else comes: there will be no step 20"
+    assert due_now(asks, [3], done, 0.0, 5, True) == []
+    assert due_now(asks, [3], done, 9.0, 5, True) == [3]
 
 
 def test_turns_wait_for_the_answer_before() -> None:
