@@ -242,7 +242,7 @@ def test_while_it_is_traced_the_model_keeps_its_weights(monkeypatch: pytest.Monk
 
 def test_two_models_that_are_compiled_at_once_are_both_compiled() -> None:
     """Tracing keeps what it is at in globals of the process: one used to spoil the other, and neither was compiled."""
-    models = [from_module(tiny_model("llama", seed=seed)) for seed in (1, 2)]
+    models = [from_module(tiny_model("llama", seed=seed, num_hidden_layers=1)) for seed in (1, 2)]
     under_way = [compile_in_background(model) for model in models]
     for one in under_way:
         one.join()
@@ -251,7 +251,7 @@ def test_two_models_that_are_compiled_at_once_are_both_compiled() -> None:
 
 
 def test_a_compiled_model_that_nobody_holds_is_freed() -> None:
-    model = from_module(tiny_model("llama", seed=3))
+    model = from_module(tiny_model("llama", seed=3, num_hidden_layers=1))
     compile_in_background(model).join()
     assert model.compiled is not None
     with Engine(model, EngineConfig(block_size=4, num_blocks=16)) as engine:
