@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UserError(f"--record {arguments.record}: {error.strerror or error}") from error
         app = create_app(Models(Served(None)), settings, attachment=attachment)
         attachment.start()
-        serve_until_stopped(app, bound, settings, f"attached to {asked.events}", arguments.open, theater="attached")
+        serve_until_stopped(app, bound, settings, f"attached to {asked.events}", arguments.open, recording="attached")
     return 0
 
 

@@ -38,7 +38,7 @@ from engine.trace.log import TraceReader
 
 MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"
 BLOCK_SIZE, NUM_BLOCKS = 32, 512
-REMEMBERED = 400  # messages that the server keeps for who asks
+REMEMBERED = 120  # messages that the server keeps for who asks
 PREFIXES, PREFIX_TOKENS = 40, 96
 Contents = set[tuple[str, int | None, bytes]]
 

@@ -42,7 +42,7 @@ export function followOpened() {
     seen = log;
     offered.value = null;
     if (opening.peek() || settings.distance.peek() !== "bench") return; // they tell a run from where they left it
-    if (settings.step.peek() === null) open(log);
+    if (settings.step.peek() === null && !log.header.observed) open(log); // what is watched is shown at its newest
   });
 }
 

@@ -25,11 +25,11 @@ import { LayerFetcher } from "./layers.js";
 export const forking = signal(null);
 
 /**
- * Whether an id is a recording's: one joins it like a theater, and only reads.
+ * Whether an id is a recording's, or that of a watched server: one joins it like a theater, and only reads.
  *
  * @param {string | null} id
  */
-export const isRecording = (id) => Boolean(id?.startsWith("rec-"));
+export const isRecording = (id) => Boolean(id?.startsWith("rec-") || id === "attached");
 
 /** Ids and blocks mean something else in another log: nothing that was held or chosen in this one goes along. */
 export function leaveLog() {

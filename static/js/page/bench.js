@@ -12,12 +12,13 @@ import { Panel as Setup } from "../panels/setup/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
 import { settings } from "../state/settings.js";
-import { provenance } from "../state/store.js";
+import { log, provenance } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { Around } from "./around.js";
 import { Detail } from "./detail.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
+const Attached = lazyPanel(() => import("../panels/attached/panel.js"), "attached");
 const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
 export function Everything() {
@@ -25,18 +26,20 @@ export function Everything() {
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
     ${stop.value === null ? null : html`<${Tour} />`}
     <${Header} />
-    <${Tabs} />
+    ${log.value?.header.observed ? null : html`<${Tabs} />`}
     <${Transport} />
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
-      <${Setup} />
-      ${provenance.value ? html`<${Provenance} />` : null}
-      <${Stage} />
-      <${Detail} />
-      <${Memory} />
+      ${log.value?.header.observed ? html`<${Attached} />` : html`<${Regions} />`}
     </main>
     <p class="print-link" id="print-link"></p>
     <${Around} />`;
 }
+
+const Regions = () => html`<${Setup} />
+      ${provenance.value ? html`<${Provenance} />` : null}
+      <${Stage} />
+      <${Detail} />
+      <${Memory} />`;
 
 /** A phone's regions share one page: another one begins at its top, however far the one before was scrolled. */
 function toTop() {

@@ -25,8 +25,19 @@ import { blocksRead, briefly, chance, each, foundOutside, keysRead } from "./sen
  */
 
 /** Each is news by itself. */
-const EVENTS = new Set(["lost", "transfer_failed", "send", "expire", "submit", "preempt", "copy", "choose", "adjust"]);
-const TOGETHER = ["swap_in", "load", "receive"]; // news too, all of a type at once
+const EVENTS = new Set([
+  "lost",
+  "transfer_failed",
+  "send",
+  "expire",
+  "submit",
+  "preempt",
+  "copy",
+  "choose",
+  "adjust",
+  "known_since",
+]);
+const TOGETHER = ["removed", "stored", "swap_in", "load", "receive"]; // news too, all of a type at once
 const AFTER = new Set(["arrive", "await", "finish", "hold", "rank"]); // said after what is computed
 const AFTER_TOGETHER = ["fork", "release", "evict", "store"];
 
@@ -50,7 +61,7 @@ export function plainSentencesOf(log, index, shownSeq, onlyOne = false) {
   for (const type of AFTER_TOGETHER) found.push(...briefly(log, index, (op) => op.type === type, "plain"));
   found.push(...each(log, index, (op) => AFTER.has(op.type) || (!waits(op) && beginsToWait(log, index, op)), "plain"));
   if (batch.length > 1 && !news) found.push(["sentence.plain.others", { n: batch.length - 1 }]);
-  return found.length ? found : [["sentence.idle", {}]];
+  return found.length ? found : [[record.seen ? "sentence.seen" : "sentence.idle", {}]];
 }
 
 /** @param {Op} op */

@@ -21,8 +21,19 @@ import { inRegister } from "./operations.js";
  */
 
 // said before what is computed, each by itself
-const RARE = new Set(["lost", "transfer_failed", "send", "expire", "preempt", "fork", "copy", "choose", "adjust"]);
-const OF_BLOCKS = ["evict", "swap_in", "load", "receive"]; // said there too, all of a type at once
+const RARE = new Set([
+  "lost",
+  "transfer_failed",
+  "send",
+  "expire",
+  "preempt",
+  "fork",
+  "copy",
+  "choose",
+  "adjust",
+  "known_since",
+]);
+const OF_BLOCKS = ["removed", "stored", "evict", "swap_in", "load", "receive"]; // said there too, all of a type at once
 const OF_BLOCKS_LAST = ["release", "store"]; // all of a type at once, after it
 const LAST = new Set(["arrive", "await", "defer", "finish", "hold", "rank"]); // said after it
 
@@ -43,7 +54,7 @@ export function sentencesOf(log, index, shownSeq) {
   for (const type of OF_BLOCKS_LAST) found.push(...briefly(log, index, (op) => op.type === type));
   found.push(...each(log, index, (op) => LAST.has(op.type)));
   if (batch.length > 1) found.push(["sentence.others", { n: batch.length - 1 }]);
-  return found.length ? found : [["sentence.idle", {}]];
+  return found.length ? found : [[record.seen ? "sentence.seen" : "sentence.idle", {}]];
 }
 
 /** Whether a store outside the pool had something, loaded or not. @param {Op} op */

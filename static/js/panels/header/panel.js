@@ -26,10 +26,12 @@ export function Panel() {
         class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></h1>
     <${ModelButton} />
     <div class="facts">${
-      header
-        ? html`<${Facts} header=${header}
+      header?.observed
+        ? html`<span class="fact strong">${header.model.name}</span>`
+        : header
+          ? html`<${Facts} header=${header}
       />`
-        : html`<span>${modelFacts.value || serverModel.value ? "" : t("app.waking")}</span>`
+          : html`<span>${modelFacts.value || serverModel.value ? "" : t("app.waking")}</span>`
     }</div>
     <${FaultBadge} />
     ${
@@ -37,6 +39,12 @@ export function Panel() {
         ? html`<b class="fault-badge is-simulated" title=${t("header.simulated.more", header.simulated)}>◇ ${t(
             "header.simulated",
           )}</b>`
+        : null
+    }
+    ${
+      header?.observed
+        ? html`<b class="fault-badge is-simulated" id="attached-badge" title=${t("header.attached.more")}>◉<span
+            class="fault-badge-what">${t("header.attached")}</span></b>`
         : null
     }
     <${Connection} />

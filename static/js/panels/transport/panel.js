@@ -51,7 +51,7 @@ export function Panel() {
       <${Position} />
     </div>
     <div class="moment-row">
-      <${Phases} />
+      ${log.value?.header.observed ? html`<i></i>` : html`<${Phases} />`}
       <${Sentence} />
       <${BackToLive} />
     </div>
@@ -178,7 +178,7 @@ function Position() {
       </button>
       <span class="position-second num">
         <${Late} index=${index}>
-          ${t("transport.step_count", { n: record?.step ?? 0 })}
+          ${log.value?.header.observed ? null : t("transport.step_count", { n: record?.step ?? 0 })}
           ${
             record?.kind === "step"
               ? html` · <b>${secondsText(stepSeconds(record))}</b> <${Fidelity} kind="derived"

@@ -1,0 +1,36 @@
+"""A watched publisher and the server that shows it, as `kvtheater attach` runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from app.models import Models
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.attach.attachment import Attaching, Attachment
+from tests.unit.attach.publisher import Publisher, message, removed, stored
+
+BLOCK_SIZE, NUM_BLOCKS = 4, 64
+
+
+@contextmanager
+def attached_server(folder: Path, record: Path | None = None) -> Iterator[tuple[Publisher, str]]:
+    """The publisher, which has said something already, and the address of the page."""
+    with Publisher() as publisher:
+        publisher.publish(message(stored([b"a" * 8, b"b" * 8], list(range(8)), BLOCK_SIZE)))
+        publisher.publish(message(removed([b"b" * 8])))
+        asked = Attaching(
+            events=publisher.events, replay=publisher.replay, block_size=BLOCK_SIZE, num_blocks=NUM_BLOCKS
+        )
+        attachment = Attachment(asked, record)
+        app = create_app(Models(Served(None)), ServerSettings(data_dir=folder), attachment=attachment)
+        attachment.start()
+        listener = Listener(app, bind("127.0.0.1", 0))
+        try:
+            yield publisher, f"http://127.0.0.1:{listener.port}"
+        finally:
+            listener.close()
