@@ -70,7 +70,7 @@ def subject(here: Here, asked: Asked) -> Subject:
         flops, width, source = card.fp16_flops_per_second, card.bytes_per_second, card.source
     roof = Roof(flops_per_second=flops, bytes_per_second=width, source=source)
     is_here = model == HERE and gpu in (HERE, RECORDED)
-    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus)
+    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, live is None and here.models.first.is_loading)
 
 
 def _is_such(one: Machine, other: Machine) -> bool:

@@ -84,6 +84,7 @@ class RooflineAnswer(TypedDict):
     max_position: int
     models: list[Choice]  # `here`, if there is a live model, is the first
     gpus: list[Choice]  # this machine: `recorded`, as it was when quiet, and `here`, as it is now
+    is_loading: bool  # a model here is on its way: asked again in a moment, there is more to choose
     roof: Roof
     ridge: Derived
     is_here: bool  # this model runs on this machine
@@ -105,6 +106,7 @@ class Subject(NamedTuple):
     is_recorded: bool  # the roofs are those of the record of `step-time`
     models: list[Choice]
     gpus: list[Choice]
+    is_loading: bool = False  # a model here is on its way; then there will be more to choose
 
 
 def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
@@ -156,6 +158,7 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
         "max_position": shape.max_position,
         "models": subject.models,
         "gpus": subject.gpus,
+        "is_loading": subject.is_loading,
         "roof": roof,
         "ridge": roof.ridge,
         "is_here": is_here,

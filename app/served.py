@@ -80,6 +80,10 @@ class Served:
         return self._state != "none"
 
     @property
+    def is_loading(self) -> bool:
+        return self._state == "loading"
+
+    @property
     def facts(self) -> ModelFacts | None:
         """Of the model, once it is there; they stay known when it is let go."""
         return self._known[0] if self._known else None

@@ -101,6 +101,14 @@ def test_what_needs_no_model_is_there_at_once(early: Early) -> None:
     assert early.get("/api/theaters/rec-moon/records/1?format=json").json()["index"] == 1
 
 
+def test_the_page_of_scale_asks_again_until_this_machine_can_be_chosen(early: Early) -> None:
+    first = early.get("/api/scale/roofline").json()
+    assert first["is_loading"] and "here" not in [one["id"] for one in first["models"]]
+    early.served.have(FakeModel())
+    then = early.get("/api/scale/roofline").json()
+    assert not then["is_loading"] and then["models"][0]["id"] == "here"
+
+
 def test_what_needs_one_says_when_to_ask_again(early: Early) -> None:
     health = early.get("/api/health").json()
     assert health["ok"] is True and health["model"]["state"] == "loading" and health["model"]["stage"] is None

@@ -5,6 +5,7 @@ import { language } from "../tell/language.js";
 import { t } from "../tell/words.js";
 
 const WAIT = 80; // ms: a slider that is dragged asks when it rests
+const AGAIN = 1500; // ms, while the server's model is on its way
 
 /** @typedef {{code: string, message: string, said?: Record<string, string>}} Refused */
 
@@ -22,6 +23,7 @@ export function useAnswer(section, inputs, body = null) {
   const given = Object.entries(inputs).filter(([, value]) => value !== null && value !== "");
   const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   useEffect(() => {
+    let timer = 0;
     const gone = new AbortController();
     const ask = async () => {
       try {
@@ -29,11 +31,12 @@ export function useAnswer(section, inputs, body = null) {
         const answer = await fetch(`api/scale/${section}?${query}`, { signal: gone.signal, ...sent });
         const found = await answer.json();
         setNow(answer.ok ? { value: found, refused: null } : { value: null, refused: found.error });
+        if (found.is_loading) timer = setTimeout(ask, AGAIN);
       } catch {
         if (!gone.signal.aborted) setNow({ value: null, refused: { code: "", message: t("error.no_answer") } });
       }
     };
-    const timer = setTimeout(ask, WAIT);
+    timer = setTimeout(ask, WAIT);
     return () => {
       clearTimeout(timer);
       gone.abort();
