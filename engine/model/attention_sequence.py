@@ -39,6 +39,7 @@ class SequenceContext:
             out[begin:end], found = attend_slice(
                 call, q[begin:end], keys[0, :, :context_len], values[0, :, :context_len], hidden
             )
+            assert found is not None
             weights.append(found)
             begin = end
         if self.recorder is not None:

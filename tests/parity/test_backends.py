@@ -11,6 +11,7 @@ import torch
 
 from engine.cache.kv_store import KVStore, LayerShape
 from engine.cache.reach import WindowPolicy
+from engine.model import attention_gather
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_native import NativeAttention
@@ -126,6 +127,32 @@ def test_agrees_with_the_reference_under_a_policy(
     for one, other in zip(found.prefills, expected.prefills, strict=True):
         assert one.key_start == other.key_start
         torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("step", sorted(STEPS))
+@pytest.mark.parametrize(("window", "softcap", "sinks"), [(None, None, False), (4, 3.0, True)])
+def test_a_prefill_in_pieces_agrees_with_the_reference_and_weights_change_no_output(
+    monkeypatch: pytest.MonkeyPatch, step: str, window: int | None, softcap: float | None, sinks: bool
+) -> None:
+    """Pieces of 2 queries: of 5 the last piece has one."""
+    monkeypatch.setattr(attention_gather, "PIECE", 2)
+    generator = torch.Generator().manual_seed(len(step))
+    store = KVStore([LayerShape(2, 8, 6)], 100, 4, torch.float32, torch.device("cpu"))
+    for pool in store.pools([0]):
+        pool.copy_(torch.randn(pool.shape, generator=generator))
+    batch = StepBatch(list(_steps(4, False, STEPS[step])), SlotTable(4, 32), torch.device("cpu"))
+    q = torch.randn((batch.num_tokens, NUM_HEADS, 8), generator=generator)
+    extra = torch.randn(NUM_HEADS, generator=generator) if sinks else None
+    call = AttentionCall(0, 0.4, window, softcap, extra)
+    expected = ReferenceAttention().forward(call, q, store, batch, True)
+    found = GatherAttention().forward(call, q, store, batch, True)
+    torch.testing.assert_close(found.out, expected.out, atol=2e-6, rtol=1e-5)
+    for one, other in zip(found.prefills, expected.prefills, strict=True):
+        torch.testing.assert_close(one.weights, other.weights, atol=2e-6, rtol=1e-5)
+    unseen = GatherAttention().forward(call, q, store, batch, False)
+    assert torch.equal(unseen.out, found.out)
+    assert len(found.prefills) == sum(len(piece.token_ids) > 1 for piece in batch.slices)
+    assert {one.span for one in unseen.prefills} <= {one.span for one in found.prefills}
 
 
 @pytest.mark.skipif("triton" not in BACKENDS, reason="triton is not installed")
