@@ -39,7 +39,7 @@ class AttachedWatch:
             "unfinished": 0,
             "coming": [],
             "viewers": self._broadcast.num_viewers,
-            "error": None,
+            "error": self._attachment.error,
             "objection": None,
             "notice": None,
             "fork": None,

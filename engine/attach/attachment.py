@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from pathlib import Path
 
 from msgspec import Struct
 
-from engine.attach.metrics import Look, MetricsError, look
+from engine.attach.metrics import Look, MetricsError, look, version_beside
 from engine.attach.observed_log import ObservedLog, header_of
 from engine.attach.sequence import Told
 from engine.attach.subscriber import Subscriber, rank_endpoint, zmq_module
@@ -61,10 +62,11 @@ class Attachment:
             )
         endpoints = [rank_endpoint(asked.events, rank) for rank in asked.ranks]
         header = header_of(
-            model=first.model, source="vLLM", block_size=block_size, num_blocks=num_blocks, events=endpoints
+            model=first.model, source=self._source(), block_size=block_size, num_blocks=num_blocks, events=endpoints
         )
         self._size = (block_size, num_blocks)
         self.observed = ObservedLog(header, path)
+        self.error: str | None = None  # why something is not heard any more; one sentence
         self._over = threading.Event()
         self._subscribers: list[Subscriber] = []
         try:
@@ -98,9 +100,15 @@ class Attachment:
             self.observed.told(index, one)
 
         def failed(sentence: str) -> None:
-            self.observed.problem(index, "events", sentence)
+            self._end(index, "events", sentence)
 
         return Subscriber(events, replay, self._asked.topic, told, failed)
+
+    def _end(self, index: int, about: str, sentence: str) -> None:
+        """Something is not heard any more; the log says so, where it can still be written."""
+        self.error = sentence
+        with contextlib.suppress(OSError):
+            self.observed.problem(index, about, sentence)
 
     def _first_look(self) -> Look:
         if self._asked.metrics is None:
@@ -114,7 +122,18 @@ class Attachment:
                     raise AttachError(str(error)) from error
                 time.sleep(min(0.5, self._asked.wait))
 
+    def _source(self) -> str:
+        """Which server, with its version where it says so beside its metrics."""
+        version = version_beside(self._asked.metrics) if self._asked.metrics else None
+        return f"vLLM {version}" if version else "vLLM"
+
     def _look(self) -> None:
+        try:
+            self._look_on()
+        except OSError as error:  # the disk is full: the log has ended
+            self._end(0, "metrics", f"the log cannot be written any more: {error}")
+
+    def _look_on(self) -> None:
         assert self._asked.metrics is not None
         ranks = {rank: index for index, rank in enumerate(self._asked.ranks)}
         while not self._over.wait(LOOK_SECONDS):

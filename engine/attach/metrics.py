@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import urllib.error
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass, field
 
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 PREFIXES = ("vllm:", "sglang:")
@@ -46,6 +48,17 @@ def look(url: str) -> Look:
     if len(text) > MAX_BYTES:
         raise MetricsError(f"the metrics of {url} are longer than {MAX_BYTES >> 20} MiB")
     return read(text.decode("utf-8", "replace"))
+
+
+def version_beside(url: str) -> str | None:
+    """The version that a server answers at `/version`, beside its metrics; None: it does not say."""
+    try:
+        with urllib.request.urlopen(urllib.parse.urljoin(url, "/version"), timeout=SECONDS) as answer:
+            said = msgspec.json.decode(answer.read(MAX_BYTES))
+    except (OSError, ValueError):
+        return None
+    version = said.get("version") if isinstance(said, dict) else None
+    return version[:80] if isinstance(version, str) else None
 
 
 def read(text: str) -> Look:

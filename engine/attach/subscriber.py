@@ -53,7 +53,6 @@ class Subscriber:
         self._sequence = Sequence(can_ask=replay is not None)
         self._asked_at: float | None = None
         self._over = threading.Event()
-        self._paused = threading.Event()  # for tests: a listener that does not listen
         self._context: Any = self._zmq.Context()
         try:
             self._sub = self._socket(self._zmq.SUB, events)
@@ -90,9 +89,6 @@ class Subscriber:
         poller.register(self._monitor, zmq.POLLIN)
         try:
             while not self._over.is_set():
-                if self._paused.is_set():
-                    self._over.wait(POLL)
-                    continue
                 self._ask()
                 ready = dict(poller.poll(int(POLL * 1000)))
                 if self._monitor in ready:

@@ -274,11 +274,9 @@ def compare(path: Path, lives: list[Witness]) -> dict[str, Any]:
     return found
 
 
-def serve(server: Server, numbers: range, rate: list[float]) -> None:
-    began = time.monotonic()
+def serve(server: Server, numbers: range) -> None:
     with ThreadPoolExecutor(32) as clients:
         list(clients.map(server.ask, numbers))
-    rate.append(len(numbers) / (time.monotonic() - began))
 
 
 @contextlib.contextmanager
@@ -313,7 +311,6 @@ def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
     ports = [_free_port() for _ in range(3)]
     part = asked.requests // 8
     parts = [range(i * part, (i + 1) * part) for i in range(8)]
-    rate: list[float] = []
     server = Server(asked.python, ports, folder / "vllm.log")
     things.append(server)
     lives = [Witness(ports[1])]
@@ -323,24 +320,24 @@ def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
     watchers = [Watcher(name, ports, folder) for name in ("steady", "cut", "cut for long")]
     things += watchers
     _, cut, long = watchers
-    serve(server, parts[0], rate)
+    serve(server, parts[0])
     cut.cut(True)
     before = len(lives[0].payloads)
     while len(lives[0].payloads) < before + REMEMBERED // 3:  # less than the server remembers
-        serve(server, range(parts[1].start, parts[1].start + 8), rate)
+        serve(server, range(parts[1].start, parts[1].start + 8))
         parts[1] = range(parts[1].start + 8, parts[1].stop)
     cut.cut(False)
-    serve(server, parts[1], rate)
+    serve(server, parts[1])
     long.cut(True)
-    serve(server, parts[2], rate)
+    serve(server, parts[2])
     if len(lives[0].payloads) < before + 2 * REMEMBERED:
         print("the server said too little for a gap: more requests are needed")
     long.cut(False)
-    serve(server, parts[3], rate)
+    serve(server, parts[3])
     late = Watcher("late", ports, folder)
     watchers.append(late)
     things.append(late)
-    serve(server, parts[4], rate)
+    serve(server, parts[4])
     time.sleep(3)
     server.close()
     lives[0].close()
@@ -350,14 +347,13 @@ def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
     things.append(lives[1])
     server.ready()
     for numbers in parts[5:]:
-        serve(server, numbers, rate)
+        serve(server, numbers)
     _settled(watchers, lives[-1])
     figures: dict[str, Any] = {
         "vllm": version,
         "requests": asked.requests,
         "messages": [len(life.payloads) for life in lives],
         "events": [sum(len(msgspec.msgpack.decode(p)[1]) for p in life.payloads) for life in lives],
-        "requests_per_second": [round(one, 1) for one in rate],
     }
     for watcher in watchers:
         watcher.attachment.close()

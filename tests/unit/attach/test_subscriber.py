@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,9 @@ from engine.trace.check import check
 from engine.trace.events import KnownSince, Removed, Stored
 from engine.trace.log import TraceReader
 from tests.unit.attach.publisher import Publisher, Shape, message, removed, stored
+from tests.unit.attach.waiting import wait_for
 
 SIZE, POOL = 4, 32  # tokens, blocks
-
-
-def wait_for(happened: Callable[[], object], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not happened():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
 
 
 @contextmanager
