@@ -9,6 +9,7 @@ from pathlib import Path
 from app.cli.options import UserError
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
+from engine.trace.observing import UNSAID
 from engine.trace.state import TraceStateError
 
 
@@ -32,3 +33,11 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
             raise UserError(f"{path}: {error}") from error
         except TraceStateError as error:
             raise UserError(f"{path} contradicts itself: {error}; `kvtheater trace check` lists all of it") from error
+
+
+def expect_engines_own(reader: TraceReader, instead: str) -> None:
+    """Raises UserError: the log is of a watched server, and what is asked for would be made up. `instead`: what may
+    be asked.
+    """
+    if reader.header.observed is not None:
+        raise UserError(f"{reader.path}: {UNSAID}, so there is nothing to tell of them; {instead}")

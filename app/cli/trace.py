@@ -12,7 +12,7 @@ from app.cli import trace_check, trace_compare, trace_explain, trace_export, tra
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say, say_json
 from engine.trace.codec import TraceFormatError
-from engine.trace.events import Sample, Submit, Write
+from engine.trace.events import KnownSince, Sample, Submit, Write
 from engine.trace.log import TraceReader
 from engine.trace.records import StepRecord
 
@@ -95,6 +95,8 @@ def _print_table(reader: TraceReader) -> None:
     header = reader.header
     engine, machine = header.engine, header.machine
     say(f"{header.format} {header.version} by {header.generator}, {header.created}")
+    if header.observed is not None:
+        return _print_observed(reader)
     say(f"model    {header.model.name} ({header.model.num_layers} layers, {header.model.dtype})")
     say(
         f"engine   {engine.get('strategy')}, {engine.get('num_blocks')} blocks of {engine.get('block_size')}, "
@@ -108,6 +110,28 @@ def _print_table(reader: TraceReader) -> None:
         record = reader.record(index)
         held = f"{record.memory.blocks_held}/{record.memory.num_blocks}"
         say(f"{index:>6}  {record.step:>5}  {held:>11}  {_summary(record)}")
+
+
+def _print_observed(reader: TraceReader) -> None:
+    """Of a watched server: what it said, and what it did not say."""
+    header = reader.header
+    assert header.observed is not None
+    pool = f"{header.engine['num_blocks']} blocks of {header.engine['block_size']}"
+    say(f"watched  {header.observed.source}, {header.model.name}, {pool}")
+    say(f"unknown  {', '.join(header.observed.unknown)}")
+    say(f"records  {len(reader)}")
+    if len(reader):
+        say("", f"{'record':>6}  {'known cached':>12}  what it said")
+    for index in range(len(reader)):
+        record = reader.record(index)
+        seen, parts = record.seen, [_summary(record)]
+        if seen is not None and seen.sequence is not None:
+            parts.append(f"message {seen.sequence}" + (", asked for" if seen.replayed else ""))
+        parts += [f"since message {op.sequence}: {op.reason}" for op in record.ops if isinstance(op, KnownSince)]
+        if seen is not None:
+            parts += [f"{len(seen.metrics)} metrics"] if seen.metrics else []
+            parts += [seen.problem] if seen.problem else []
+        say(f"{index:>6}  {record.memory.blocks_cached:>12,}  {'; '.join(parts)}")
 
 
 def _summary(record: StepRecord) -> str:

@@ -15,6 +15,7 @@ from engine.trace.codec import TraceFormatError
 from engine.trace.compare import Comparison, OpDifference, SequencePair, compare
 from engine.trace.events import Op
 from engine.trace.figures import Token, Totals
+from engine.trace.observing import UNSAID
 from engine.trace.state import TraceStateError
 
 TOTALS = [  # name, unit
@@ -48,7 +49,9 @@ def run(arguments: argparse.Namespace) -> int:
             found = compare(*readers)
         except (TraceFormatError, TraceStateError) as error:
             raise UserError(f"they cannot be compared: {error}; `kvtheater trace check` says which is wrong") from error
-        if arguments.json:
+        if any(reader.header.observed is not None for reader in readers):
+            _print_said(found, arguments)  # other figures of it would be made up
+        elif arguments.json:
             say_json(found)
         else:
             _print(found, arguments.a, arguments.b)
@@ -56,6 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
         for reader in damaged:
             say(f"kvtheater: {reader.path} is damaged: {reader.damage}", to=sys.stderr)
         return 1 if damaged or found.first_op else 0
+
+
+def _print_said(found: Comparison, arguments: argparse.Namespace) -> None:
+    """Of a watched server: whether it said the same."""
+    if arguments.json:
+        say_json({"first_op": found.first_op, "unknown": UNSAID})
+        return
+    say(f"A  {arguments.a}", f"B  {arguments.b}", "", *_op_difference(found.first_op), "", f"nothing else: {UNSAID}")
 
 
 def _print(found: Comparison, a: Path, b: Path) -> None:

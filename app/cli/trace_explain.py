@@ -11,7 +11,7 @@ from typing import Any
 from unicodedata import east_asian_width
 
 from app.cli.options import UserError, add_command, meant_by
-from app.cli.reading import open_trace
+from app.cli.reading import expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
 from engine.trace.explain import Fullest, Moment, Overview, SlowStep, Story, Wait, goodput_of, overview, stories
 from engine.trace.goodput import APPLICATIONS, SLO, Goodput, slo_of
@@ -55,6 +55,7 @@ def add_parser(what: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Explain. 0 when the file is sound, 1 when it is damaged (what came before the damage is explained)."""
     with open_trace(arguments.file) as log:
+        expect_engines_own(log, "`kvtheater trace show` and `kvtheater replay` have what it said")
         if arguments.request is not None:
             everyone = stories(log)
             asked = of_request(everyone, arguments.request)

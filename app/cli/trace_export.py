@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace
+from app.cli.reading import expect_engines_own, open_trace
 from app.cli.terminal import say
 from engine.trace.export import ExportError
 from engine.trace.log import TraceReader
@@ -40,6 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Export. 0 when the trace is sound, 1 when it is damaged (what came before the damage is exported)."""
     path, output, to = arguments.file, arguments.output, arguments.to
     with open_trace(path) as reader:
+        expect_engines_own(reader, "`kvtheater trace show --json` writes each record")
         try:
             written = _tables(reader, output, to, arguments.force) if to in ("csv", "parquet") else None
             written = written or [_file(reader, output, to, arguments.force)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import open_trace
+from app.cli.reading import expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
 from engine.trace.query.database import MOST_ROWS, Answer, LogDatabase, QueryError
 from engine.trace.query.questions import questions
@@ -44,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit < 1:
         raise UserError(f"--limit is 1 or more, not {arguments.limit}")
     with open_trace(arguments.file) as log:
+        expect_engines_own(log, "`kvtheater trace show --json` writes each record")
         if arguments.question or arguments.sql:
             with LogDatabase(log) as database:
                 try:

@@ -13,6 +13,7 @@ from engine.trace.export import ExportError
 from engine.trace.export.perfetto import write_perfetto
 from engine.trace.export.tables import write_csv, write_parquet
 from engine.trace.log import TraceReader
+from engine.trace.observing import UNSAID
 
 Format = Literal["perfetto", "csv", "parquet"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -37,6 +38,8 @@ def export(path: Path, to: Format) -> IO[bytes]:
     made: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115 (closed with the response)
     try:
         with TraceReader(path) as reader:
+            if reader.header.observed is not None:
+                raise ExportError(f"{UNSAID}: there is nothing to write of them")
             if to == "perfetto":
                 write_perfetto(reader, made)
             else:

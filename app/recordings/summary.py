@@ -83,6 +83,8 @@ def summary_of(reader: TraceReader) -> Summary:
 
 def _num_requests(reader: TraceReader) -> int | None:
     """How many requests the log has, by its last state; None where that cannot be read, or is large."""
+    if reader.header.observed is not None:  # a watched server does not say
+        return None
     try:
         if int(reader.header.engine.get("num_blocks") or 0) > MAX_BLOCKS:
             return None

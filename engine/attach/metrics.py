@@ -62,7 +62,7 @@ def version_beside(url: str) -> str | None:
 
 
 def read(text: str) -> Look:
-    """What a page of metrics says.
+    """What a page of metrics says; of a server of several models, what it says of the first.
 
     Raises:
         MetricsError: it is no page of metrics.
@@ -74,11 +74,14 @@ def read(text: str) -> Look:
                 continue
             for sample in family.samples:
                 labels = sample.labels
+                model = labels.get("model_name", "")
+                found.model = found.model or model
+                if model not in ("", found.model):
+                    continue  # of another model of the server
                 if sample.name == CACHE:
                     found.block_size = _whole(labels.get("block_size"))
                     found.num_blocks = _whole(labels.get("num_gpu_blocks"))
                 elif family.type in NUMBERS and not sample.name.endswith("_created") and math.isfinite(sample.value):
-                    found.model = found.model or labels.get("model_name", "")
                     rank = _whole(labels.get("engine")) or 0
                     found.by_rank.setdefault(rank, {})[_name(sample.name, labels)] = sample.value
     except ValueError as error:

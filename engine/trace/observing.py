@@ -10,6 +10,8 @@ from engine.trace.limits import MAX_BLOCKS, Budget
 from engine.trace.state import Block, OutsideBlock, State
 from engine.trace.tables import block_of, expect, group_of
 
+UNSAID = "a watched server does not say its requests, tokens, steps or who holds a block"
+
 
 def put(state: State, instance: int, op: Stored, index: int, budget: Budget) -> None:
     """The content stands at its place. Raises ValueError: the place is none, or has something else."""

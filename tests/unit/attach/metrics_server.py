@@ -16,9 +16,9 @@ def page(running: float, num_blocks: int = 512, hits: float = 0, queries: float 
         f"vllm:num_requests_waiting{{{own}}} 2.0\n"
         "# TYPE vllm:kv_cache_usage_perc gauge\n"
         f"vllm:kv_cache_usage_perc{{{own}}} 0.25\n"
-        "# TYPE vllm:prefix_cache_queries counter\n"
+        "# TYPE vllm:prefix_cache_queries_total counter\n"
         f"vllm:prefix_cache_queries_total{{{own}}} {queries}\n"
-        "# TYPE vllm:prefix_cache_hits counter\n"
+        "# TYPE vllm:prefix_cache_hits_total counter\n"
         f"vllm:prefix_cache_hits_total{{{own}}} {hits}\n"
         "# TYPE vllm:cache_config_info gauge\n"
         f'vllm:cache_config_info{{block_size="32",engine="0",num_gpu_blocks="{num_blocks}"}} 1.0\n'

@@ -1,0 +1,59 @@
+"""What the commands say of a watched server's log: what it said, and never a 0 for what it did not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli import main
+from app.recordings.exports import export
+from app.recordings.summary import summarize
+from engine.trace.export import ExportError
+
+LOG = str(Path(__file__).parents[2] / "golden" / "observed.kvtrace")
+
+
+def test_show_has_its_messages_and_what_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "show", LOG]) == 0
+    said = capsys.readouterr().out
+    assert "watched  vLLM 0.32.0, m, 1024 blocks of 32" in said
+    assert "unknown  ids, ref_counts, copies, requests" in said
+    assert "message 3, asked for" in said and "since message 13: gap" in said and "2 metrics" in said
+    assert "blocks held" not in said and "Connection refused" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["explain"],
+        ["explain", "--json"],
+        ["query"],
+        *(["export", "--to", to, "-o", "OUT"] for to in ("csv", "kv-events")),
+    ],
+)
+def test_what_would_be_made_up_is_refused_in_a_sentence(
+    command: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name, *rest = [part.replace("OUT", str(tmp_path / "out")) for part in command]
+    assert main(["trace", name, LOG, *rest]) == 2
+    said = capsys.readouterr().err
+    assert "does not say its requests, tokens, steps" in said and said.count("\n") == 1
+
+
+def test_two_of_them_are_compared_by_what_they_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "compare", LOG, LOG]) == 0
+    said = capsys.readouterr().out
+    assert "first operation that differs: none" in said and "preemptions" not in said
+    assert main(["trace", "compare", LOG, LOG, "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"first_op", "unknown"}
+
+
+def test_the_page_exports_no_tables_of_it() -> None:
+    with pytest.raises(ExportError, match="does not say its requests"):
+        export(Path(LOG), "csv")
+
+
+def test_a_list_of_recordings_counts_no_requests_of_it() -> None:
+    assert summarize(Path(LOG)).num_requests is None
