@@ -14,6 +14,7 @@ from app.api_answers import HealthAnswer, ListedTheater, TheatersAnswer
 from app.errors import AppError
 from app.fork_compare import Comparisons
 from app.layer_bytes import layer_bytes
+from app.log_questions import LogQuestions, kept
 from app.models import Models
 from app.onefile import TooLarge, export_page
 from app.plain import to_json
@@ -36,6 +37,7 @@ class Here(NamedTuple):
     theaters: Theaters
     models: Models
     comparisons: Comparisons
+    questions: LogQuestions
 
 
 def health(here: Here, request: Request) -> Response:
@@ -71,6 +73,17 @@ def compare(here: Here, request: Request) -> Response:
     if not all(names):
         raise AppError("bad_request", "two runs are compared: ?a=…&b=…, each a theater or a recording")
     return json_answer(here.comparisons.answer(*names))
+
+
+def kept_questions(here: Here, request: Request) -> Response:
+    """Questions that everybody asks of a log."""
+    return json_answer(kept())
+
+
+def query(here: Here, request: Request, theater_id: str) -> Response:
+    """What one statement of SQL finds in a run's log: `?sql=…`."""
+    run = _run(here, request, theater_id)
+    return _of_run(json_answer(here.questions.answer(run, request.args.get("sql", ""))), run)
 
 
 def header(here: Here, request: Request, theater_id: str) -> Response:
@@ -161,6 +174,8 @@ ROUTES = [
     Route("GET", "/health", health),
     Route("GET", "/theaters", list_theaters),
     Route("GET", "/compare", compare),
+    Route("GET", "/questions", kept_questions),
+    Route("GET", f"{_THEATER}/query", query),
     Route("GET", f"{_THEATER}/header", header),
     Route("GET", _RECORD, record),
     Route("GET", f"{_RECORD}/capture", capture),
@@ -174,7 +189,7 @@ ROUTES = [
 
 def blueprint(theaters: Theaters, models: Models) -> flask.Blueprint:
     """The endpoints under /api."""
-    return routing.blueprint("api", "/api", Here(theaters, models, Comparisons(theaters)), ROUTES)
+    return routing.blueprint("api", "/api", Here(theaters, models, Comparisons(theaters), LogQuestions()), ROUTES)
 
 
 def _run(here: Here, request: Request, theater_id: str) -> OpenLog:

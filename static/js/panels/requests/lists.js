@@ -7,6 +7,7 @@ import { html } from "../../kit/html.js";
 import { Swatch } from "../../kit/swatch.js";
 import { viewIndex } from "../../state/store.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
+import { AskSection } from "./ask.js";
 import { GoodputSection } from "./goodput.js";
 
 /** @typedef {ReturnType<typeof import("../../core/requests.js").requestFigures>} Figures */
@@ -63,5 +64,6 @@ export function Lists({ figures, open }) {
           : html`<p class="hint">${t("requests.none_preempted")}</p>`
       }
     </section>
+    <${AskSection} />
   </div>`;
 }

@@ -1,0 +1,71 @@
+"""Questions over a run's log, asked by the page."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import requests
+
+from app.errors import AppError
+from app.log_questions import LogQuestions, kept
+from app.run import OpenLog
+from engine.trace.log import TraceReader
+from tests.browser.recording import GOLDEN
+from tests.server.conftest import wait_for
+
+COUNT = "SELECT count(*) AS n FROM steps"
+
+
+def ask(server, sql: str, theater: str = "rec-moon") -> requests.Response:
+    return requests.get(f"{server.url}/api/theaters/{theater}/query", params={"sql": sql}, timeout=60)
+
+
+def test_every_kept_question_is_answered_of_a_recording(server):
+    found = requests.get(f"{server.url}/api/questions", timeout=20).json()["questions"]
+    assert [one["id"] for one in found] == [one["id"] for one in kept()["questions"]] and len(found) >= 8
+    for one in found:
+        answer = ask(server, one["sql"])
+        assert answer.status_code == 200 and answer.json()["columns"], one["id"]
+    answer = ask(server, COUNT)
+    assert answer.json()["rows"] == [[answer.json()["num_records"]]] and answer.headers["Cache-Control"] == "no-store"
+
+
+def test_what_is_no_question_is_a_sentence(server):
+    for sql, says in (("DROP TABLE steps", "only reads"), ("", "SELECT"), ("SELECT absent FROM steps", "absent")):
+        answer = ask(server, sql)
+        assert answer.status_code == 422 and says in answer.json()["error"]["message"]
+    assert ask(server, COUNT, "nobody").status_code == 404
+
+
+def test_one_question_at_a_time_and_the_tables_are_kept():
+    run, questions = OpenLog(0, TraceReader(GOLDEN)), LogQuestions()
+    refused: list[str] = []
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
+
+    def long() -> None:
+        with pytest.raises(AppError) as found:
+            questions.answer(run, endless)
+        refused.append(found.value.message)
+
+    first = questions.answer(run, COUNT)
+    database = questions._held
+    thread = threading.Thread(target=long)
+    thread.start()
+    wait_for(questions._lock.locked, "the first")
+    with pytest.raises(AppError, match="another question is being answered"):
+        questions.answer(run, COUNT)
+    thread.join()
+    assert (
+        refused == ["the answer took longer than 5 s"]
+        and questions.answer(run, COUNT) == first
+        and questions._held is database
+    )
+
+
+def test_no_more_is_answered_than_is_shown():
+    """Of a lesson's run the records that answer an open question are held back, also where all were read before."""
+    run, questions = OpenLog(0, TraceReader(GOLDEN)), LogQuestions()
+    whole = questions.answer(run, COUNT)["num_records"]
+    run.hold_back(whole - 3)
+    assert questions.answer(run, COUNT)["rows"] == [[whole - 3]]
