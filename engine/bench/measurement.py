@@ -194,6 +194,7 @@ class Measurement:
     outputs: list[list[list[int]]]
     work: EngineWork | None = None
     instances: InstancesWork | None = None  # None: it was one engine, or a peer
+    resident_bytes: int | None = None  # of its process, after the run; None: it has none of its own
 
     @property
     def num_output_tokens(self) -> int:

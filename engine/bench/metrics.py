@@ -86,6 +86,7 @@ TABLE = [
     Metric("waste", "share", "lower", "count", of_work(lambda w: f.share(w.slots_wasted, w.slots_held))),
     Metric("peak_blocks", "blocks", "lower", "count", of_work(lambda w: w.peak_blocks)),
     Metric("peak_kv_bytes", "B", "lower", "count", of_work(lambda w: w.peak_bytes)),
+    Metric("resident_bytes", "B", "lower", "clock", lambda m, _: m.resident_bytes),
     Metric("peak_running", "sequences", "higher", "count", of_work(lambda w: w.peak_running)),
     Metric("refused_at_step", "step", "higher", "count", of_work(lambda w: w.refused_at_step)),
     Metric("preemptions", "times", "lower", "count", of_work(lambda w: w.preemptions)),

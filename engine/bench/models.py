@@ -26,6 +26,7 @@ from engine.model.naming import model_name
 from engine.model.shipped import BUNDLED, shipped_model
 
 TINY = "tiny-llama"
+SMALL = "llama-135m-random"
 QWEN = "qwen3-0.6b-random"
 SEED = 0
 
@@ -134,6 +135,24 @@ MADE: dict[str, tuple[Any, torch.dtype]] = {
             num_attention_heads=8,
             num_key_value_heads=2,
             max_position_embeddings=2048,
+            tie_word_embeddings=True,
+            bos_token_id=1,
+            eos_token_id=2,
+            pad_token_id=0,
+        ),
+        torch.float32,
+    ),
+    # the shape of HuggingFaceTB/SmolLM2-135M, after its config.json
+    SMALL: (
+        transformers.LlamaConfig(
+            vocab_size=49152,
+            hidden_size=576,
+            intermediate_size=1536,
+            num_hidden_layers=30,
+            num_attention_heads=9,
+            num_key_value_heads=3,
+            max_position_embeddings=8192,
+            rope_parameters={"rope_type": "default", "rope_theta": 100_000.0},
             tie_word_embeddings=True,
             bos_token_id=1,
             eos_token_id=2,

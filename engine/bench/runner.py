@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
+from engine.bench.apart import Apart
 from engine.bench.clusters import Clusters
 from engine.bench.drive import run_engine
 from engine.bench.drive_instances import run_instances
@@ -110,6 +111,7 @@ class Runner:
         self._command = command
         self._models = Models()
         self._clusters = Clusters()
+        self._apart = Apart()
         self._peers: dict[tuple[str, str, str], Peer | str] = {}  # loaded, or why it cannot be
         self._lanes = [
             _Lane(cell_of(scenario, point, variant), case.value)
@@ -143,6 +145,7 @@ class Runner:
                 if isinstance(peer, Peer):
                     peer.close()
             self._clusters.close()
+            self._apart.close()
             self._models.close()
 
     # the runs
@@ -188,7 +191,10 @@ class Runner:
             raise Cancelled
         gc.collect()  # the garbage of the run before is not counted here
         began = time.perf_counter()
-        measurement = self._run_peer(lane) if lane.cell.peer else self._run_engine(lane, warming_up)
+        if lane.cell.apart:
+            measurement = self._apart.run(lane.cell, self._models.source(lane.cell.model), lane.asks)
+        else:
+            measurement = self._run_peer(lane) if lane.cell.peer else self._run_engine(lane, warming_up)
         lane.seconds = time.perf_counter() - began
         self._done += 1
         return measurement

@@ -60,6 +60,7 @@ class VariantSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     title: Text
     set: Settings = {}
     peer: str | None = None
+    apart: bool = False  # in a process of its own, whose memory is then measured; peers that always are need not say so
 
 
 class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -111,6 +112,7 @@ class Cell(Struct, frozen=True, kw_only=True):
     point: int  # index on the axis
     variant: str
     peer: str | None
+    apart: bool
     model: str
     dtype: str
     workload: Workload
@@ -147,6 +149,7 @@ def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
             point=point,
             variant=variant.id,
             peer=variant.peer,
+            apart=variant.apart,
             model=msgspec.convert(tree["model"], str),
             dtype=msgspec.convert(tree["dtype"], str),
             workload=msgspec.convert(tree["workload"], Workload),  # type: ignore[arg-type]

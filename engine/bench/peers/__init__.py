@@ -13,7 +13,8 @@ PEERS = {
     "transformers-no-cache": "transformers_generate:NoCachePeer",
     "transformers-continuous": "transformers_continuous:ContinuousBatchingPeer",
     "simulation": "simulation:SimulationPeer",
-    "onnxruntime-genai": "onnxruntime_genai:OnnxRuntimeGenaiPeer",
+    "onnxruntime-genai": "process:OnnxRuntimeGenaiPeer",
+    "openvino-genai": "process:OpenvinoGenaiPeer",
 }
 
 

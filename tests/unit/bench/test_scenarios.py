@@ -47,7 +47,7 @@ def test_a_headline_names_no_length_that_its_axis_does_not_have(name: str) -> No
 def test_there_is_a_scenario_for_each_question() -> None:
     wanted = """cache-over-length contiguous-or-paged block-size prefill-saturation decode-batch prefix-sharing
     parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
-    against-transformers against-no-cache runner-noise guard step-parts kv-tiers
+    against-transformers against-engines against-no-cache runner-noise guard step-parts kv-tiers
     gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
     prefill-two-axes step-time"""
     assert set(scenario_ids()) == set(wanted.split())
@@ -117,7 +117,7 @@ def test_a_file_that_is_no_scenario_says_where(tmp_path) -> None:
     path.write_text("id = = 1", encoding="utf-8")
     with pytest.raises(BenchError, match=r"mine\.toml is not a scenario"):
         read_scenario(path)
-    with pytest.raises(BenchError, match="there is no scenario nothing; there are against-no-cache"):
+    with pytest.raises(BenchError, match="there is no scenario nothing; there are against-engines"):
         find_scenario("nothing")
 
 

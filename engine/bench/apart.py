@@ -1,0 +1,91 @@
+"""A variant in a process of its own, so that the memory of this process is that variant's alone.
+
+The process has one model and one way to serve it. It takes cells with their requests over a pipe and gives back
+measurements; both ends are this program, so they are pickled.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from multiprocessing.connection import Connection
+from typing import Any
+
+from engine.bench.drive import run_engine
+from engine.bench.measurement import Measurement
+from engine.bench.models import Models
+from engine.bench.peers import make_peer
+from engine.bench.peers.base import Peer, PeerError
+from engine.bench.peers.foreign.serving import resident_bytes
+from engine.bench.scenario import Cell
+from engine.bench.workload import Ask
+
+END_SECONDS = 5.0
+
+
+class Apart:
+    """Processes by model and way to serve it; each begins when it is asked for first."""
+
+    def __init__(self) -> None:
+        self._running: dict[tuple[Any, ...], tuple[Any, Connection]] = {}
+
+    def run(self, cell: Cell, source: str, asks: list[Ask]) -> Measurement:
+        """As `run_engine` or a peer's `run`. `source`: the folder with the weights.
+
+        Raises:
+            PeerError: it failed there, with the first words of its error.
+        """
+        key = (cell.model, cell.dtype, cell.peer, cell.engine.enforce_eager)
+        if key not in self._running:
+            context = multiprocessing.get_context("spawn")
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, source), daemon=True)
+            process.start()
+            theirs.close()
+            self._running[key] = process, ours
+        try:
+            self._running[key][1].send((cell, asks))
+            found: Measurement | str = self._running[key][1].recv()
+        except (EOFError, OSError):
+            raise PeerError("its process ended") from None
+        if isinstance(found, str):
+            raise PeerError(found)
+        return found
+
+    def close(self) -> None:
+        """End every process. Idempotent."""
+        while self._running:
+            process, line = self._running.popitem()[1]
+            line.close()
+            process.join(END_SECONDS)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+def _serve(line: Connection, source: str) -> None:
+    models, peers = Models(), dict[str, Peer]()
+    try:
+        while True:
+            cell, asks = line.recv()
+            try:
+                answer: Measurement | str = _run(models, peers, source, cell, asks)
+            except Exception as error:  # told where it was asked for, as a peer's
+                answer = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+            line.send(answer)
+    except EOFError:
+        return
+    finally:
+        models.close()
+
+
+def _run(models: Models, peers: dict[str, Peer], source: str, cell: Cell, asks: list[Ask]) -> Measurement:
+    if cell.peer is None:
+        model = models.engine_model(source, cell.dtype, compiled=not cell.engine.enforce_eager)
+        found = run_engine(model, cell.engine, asks, cell.sampling, tiers=cell.tiers, observer=cell.observer)
+    else:
+        if cell.peer not in peers:
+            peers[cell.peer] = make_peer(cell.peer)
+            peers[cell.peer].load(models, source, cell.dtype)
+        found = peers[cell.peer].run(asks, cell.sampling, cell.engine)
+    found.resident_bytes = resident_bytes()
+    return found

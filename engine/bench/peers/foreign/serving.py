@@ -1,0 +1,47 @@
+"""The lines between a benchmark and a peer in a process of its own: JSON, one object a line, an answer to each.
+
+    {"source": folder, "dtype": "float32", "folder": where it may write}   ->  {"version": "name 1.2"}
+    {"prompts": [[id]], "lengths": [n], "num_slots": n, "max_num_seqs": n, "max_num_batched_tokens": n}
+                            ->  {"seconds": s, "times": [[s]], "outputs": [[id]], "resident_bytes": n}
+
+The first line loads, every further one is a run: greedy, no token ends anything, `lengths` tokens of each prompt. Times
+are seconds since the run began. What fails is {"error": sentence}; the end of input ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Job = dict[str, Any]
+
+
+def serve(load: Callable[[str, str, str], tuple[str, Callable[[Job], dict[str, Any]]]]) -> None:
+    """Answer until the input ends. `load` (source, dtype, folder) returns its version and what runs a job."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # libraries print
+    run: Callable[[Job], dict[str, Any]] | None = None
+    for line in sys.stdin:
+        job = json.loads(line)
+        try:
+            if run is None:
+                version, run = load(job["source"], job["dtype"], job["folder"])
+                answer = {"version": version}
+            else:
+                answer = run(job) | {"resident_bytes": resident_bytes()}
+        except Exception as error:  # a library may raise anything: the benchmark tells it and goes on
+            answer = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def resident_bytes() -> int | None:
+    """What this process holds of the machine's memory; None where the system does not say so in /proc."""
+    try:
+        with open("/proc/self/status", encoding="ascii") as status:
+            found = next(line for line in status if line.startswith("VmRSS"))
+    except (OSError, StopIteration):
+        return None
+    return int(found.split()[1]) << 10

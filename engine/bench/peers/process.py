@@ -1,0 +1,128 @@
+"""A peer that runs in a process of its own, in the environment that its packages need.
+
+`python -m tools.peer_environments FOLDER` makes these environments, and KVTHEATER_PEERS=FOLDER has them used: in it
+lies a virtual environment for each package. Without it, a peer whose package is installed here runs on this Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+import engine
+from engine.bench.measurement import Measurement, RequestTimes
+from engine.bench.models import Models
+from engine.bench.peers.base import Peer, PeerError, refuse_arrivals, refuse_sampling
+from engine.bench.workload import Ask
+from engine.config import EngineConfig, SamplingParams
+
+ENVIRONMENTS = "KVTHEATER_PEERS"
+
+
+class ProcessPeer(Peer):
+    """The near end of `foreign.serving`."""
+
+    program: ClassVar[str]  # the module that answers, run there
+
+    _process: subprocess.Popen[str] | None = None
+    _version = ""
+
+    def interpreter(self) -> str | None:
+        """The Python that has the package; None: there is none."""
+        own = Path(os.environ.get(ENVIRONMENTS, "")) / self.package / "bin" / "python"
+        if os.environ.get(ENVIRONMENTS) and own.exists():
+            return str(own)
+        return sys.executable if find_spec(self.module) else None
+
+    def unavailable(self) -> str | None:
+        if self.interpreter():
+            return None
+        return f"{self.package} is not here (python -m tools.peer_environments FOLDER, then {ENVIRONMENTS}=FOLDER)"
+
+    def version(self) -> str:
+        return self._version or super().version()
+
+    def load(self, models: Models, model: str, dtype: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="kvtheater-peer-")
+        root = str(Path(engine.__file__).resolve().parent.parent)
+        self._process = subprocess.Popen(
+            [str(self.interpreter()), "-m", self.program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,  # it may report every layer
+            text=True,
+            encoding="utf-8",
+            env={**os.environ, "PYTHONPATH": root},
+            cwd=self._folder.name,
+            process_group=0,  # a key that interrupts the benchmark is not for it
+        )
+        job = {"source": str(Path(models.source(model)).resolve()), "dtype": dtype, "folder": self._folder.name}
+        self._version = self._ask(job)["version"]
+
+    def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
+        """The times are the peer's own: what the lines take is in none of them."""
+        refuse_arrivals(asks, "this peer")
+        refuse_sampling(sampling, "this peer")
+        asked = sum(len(ask.prompt) + ask.output_tokens for ask in asks)
+        found = self._ask(
+            {
+                "prompts": [ask.prompt for ask in asks],
+                "lengths": [ask.output_tokens for ask in asks],
+                "num_slots": (config.num_blocks or 0) * config.block_size or asked,
+                "max_num_seqs": config.max_num_seqs,
+                "max_num_batched_tokens": config.max_num_batched_tokens,
+            }
+        )
+        return Measurement(
+            seconds=found["seconds"],
+            requests=[RequestTimes(0.0, ticks, ask.late) for ask, ticks in zip(asks, found["times"], strict=True)],
+            outputs=[[output] for output in found["outputs"]],
+            resident_bytes=found["resident_bytes"],
+        )
+
+    def close(self) -> None:
+        if self._process is None:
+            return
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+        self._process = None
+        self._folder.cleanup()
+
+    def _ask(self, job: dict[str, Any]) -> dict[str, Any]:
+        assert self._process and self._process.stdin and self._process.stdout
+        try:
+            print(json.dumps(job), file=self._process.stdin, flush=True)
+            answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        except (OSError, ValueError):
+            raise PeerError(f"{self.package} ended in its run") from None
+        if "error" in answer:
+            raise PeerError(answer["error"])
+        return answer
+
+
+class OnnxRuntimeGenaiPeer(ProcessPeer):
+    """One batch at a time."""
+
+    package: ClassVar[str] = "onnxruntime-genai"
+    module: ClassVar[str] = "onnxruntime_genai"
+    program: ClassVar[str] = "engine.bench.peers.foreign.onnxruntime"
+
+
+class OpenvinoGenaiPeer(ProcessPeer):
+    """Continuous batching."""
+
+    package: ClassVar[str] = "openvino-genai"
+    module: ClassVar[str] = "openvino_genai"
+    program: ClassVar[str] = "engine.bench.peers.foreign.openvino"

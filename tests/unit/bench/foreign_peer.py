@@ -1,0 +1,31 @@
+"""A peer's program that says the last token of each prompt again and again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from engine.bench.peers.foreign.serving import Job, serve
+
+REFUSED, FATAL = 13, 99  # tokens of an output
+
+
+def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:
+    print("a library says something")
+    if dtype != "float32":
+        raise ValueError(f"no {dtype}")
+    return "last 1.0", run
+
+
+def run(job: Job) -> dict[str, Any]:
+    if REFUSED in job["lengths"]:
+        raise ValueError("not so many")
+    if FATAL in job["lengths"]:
+        os._exit(3)
+    outputs = [[prompt[-1]] * n for prompt, n in zip(job["prompts"], job["lengths"], strict=True)]
+    return {"seconds": 2.0, "times": [[1.0] * n for n in job["lengths"]], "outputs": outputs}
+
+
+if __name__ == "__main__":
+    serve(load)

@@ -1,0 +1,95 @@
+"""Variants and peers in processes of their own: their answers, their memory, and what goes wrong there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from engine.bench.models import Models
+from engine.bench.peers.base import PeerError
+from engine.bench.peers.process import ProcessPeer
+from engine.bench.runner import Runner
+from engine.bench.workload import Ask
+from engine.config import EngineConfig, SamplingParams
+from tests.unit.bench.foreign_peer import FATAL, REFUSED
+from tests.unit.bench.small import SMALL, TEXT, scenario
+
+
+class _Last(ProcessPeer):
+    package: ClassVar[str] = "last"
+    module: ClassVar[str] = "sys"
+    program: ClassVar[str] = "tests.unit.bench.foreign_peer"
+
+
+@pytest.fixture
+def last() -> Iterator[_Last]:
+    peer = _Last()
+    peer.load(Models(), "bundled", "float32")
+    yield peer
+    peer.close()
+
+
+def _run(peer: ProcessPeer, *lengths: int) -> list[list[list[int]]]:
+    asks = [Ask([300, 301 + n], n, 0) for n in lengths]
+    found = peer.run(asks, SamplingParams(temperature=0.0), EngineConfig())
+    assert found.seconds == 2.0 and [request.ttft for request in found.requests] == [1.0] * len(lengths)
+    assert found.resident_bytes is None or found.resident_bytes > 1 << 20
+    return found.outputs
+
+
+def test_a_peer_in_another_process_answers_line_by_line(last: _Last) -> None:
+    assert last.version() == "last 1.0"
+    assert _run(last, 3, 1) == [[[304] * 3], [[302]]]
+    assert _run(last, 2) == [[[303] * 2]], "the process goes on"
+
+
+def test_what_fails_there_is_one_sentence_here(last: _Last) -> None:
+    with pytest.raises(PeerError, match="ValueError: not so many"):
+        _run(last, REFUSED)
+    assert _run(last, 1) == [[[302]]]
+    with pytest.raises(PeerError, match="last ended in its run"):
+        _run(last, FATAL)
+    other = _Last()
+    with pytest.raises(PeerError, match="no float16"):
+        other.load(Models(), "bundled", "float16")
+    other.close()
+
+
+def test_the_environment_is_the_named_folders_if_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = _Last()
+    assert peer.interpreter() == sys.executable
+    python = tmp_path / "last" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    monkeypatch.setenv("KVTHEATER_PEERS", str(tmp_path))
+    assert peer.interpreter() == str(python)
+    monkeypatch.setattr(_Last, "package", "other")
+    monkeypatch.setattr(_Last, "module", "no_such_module")
+    assert peer.interpreter() is None
+    assert "tools.peer_environments" in str(peer.unavailable())
+
+
+@pytest.mark.slow
+def test_a_variant_apart_gives_the_same_tokens_and_says_its_memory() -> None:
+    alone = [
+        {"id": "apart", "title": TEXT, "apart": True},
+        {"id": "generate", "title": TEXT, "apart": True, "peer": "transformers-dynamic"},
+        {"id": "impossible", "title": TEXT, "apart": True, "set": {"engine.pool_slots": 4}},
+    ]
+    measure = [*SMALL["measure"], "resident_bytes"]
+    record = Runner(scenario(rounds=1, variants=[*SMALL["variants"], *alone], measure=measure), quiet_seconds=0).run()
+    for at in record.axis_values:
+        none, apart, generate, impossible = (
+            record.point(at, name) for name in ("none", "apart", "generate", "impossible")
+        )
+        assert none and apart and generate and impossible
+        assert none.tokens_identical and apart.tokens_identical and generate.tokens_identical
+        assert "resident_bytes" not in none.figures, "the benchmark's own process holds more than a variant"
+        for point in (apart, generate):
+            assert point.figures["resident_bytes"].median > 50 << 20, "torch alone takes more"
+        assert apart.figures["computed_tokens"].median == 7 * at, "5 of each prompt, and 2 of its 3 new tokens"
+        assert impossible.failed and not impossible.figures
