@@ -31,6 +31,7 @@ from engine.trace.events import (
     TransferFailed,
 )
 from engine.trace.figures import RunReading, SequenceFigures, Totals, step_seconds
+from engine.trace.geometry import TraceStateError
 from engine.trace.goodput import SLO, Goodput, Output, goodput
 from engine.trace.log import TraceReader
 from engine.trace.records import Memory, StepRecord, Timing
@@ -136,6 +137,8 @@ def overview(log: TraceReader) -> Overview:
     fullest, most = -1, -1
     for index in range(len(log)):
         record = log.record(index)
+        if record.index != index:  # the slow ones are looked up again, by their place
+            raise TraceStateError(f"record {record.index} stands where record {index} belongs")
         reading.read(record, log.num_record_bytes(index))
         stories.read(record)
         if record.memory.blocks_held > most:
