@@ -40,6 +40,14 @@ def test_the_page_follows_it_and_offers_nothing_that_would_change_it(
         assert wide <= 0
 
 
+@pytest.mark.parametrize("distance", ["look", "room"])
+def test_no_distance_shows_what_is_unknown(open_page: OpenPage, tmp_path: Path, distance: str) -> None:
+    with attached_server(tmp_path) as (_, url):
+        page = open_page(f"{url}/?recording=attached&distance={distance}", connection="replay")
+        expect(page.locator("#region-attached")).to_contain_text("Known since message 0")
+        assert page.locator("#region-memory, #region-stage, .look").count() == 0
+
+
 @pytest.mark.parametrize(("locale", "theme"), [("en-US", "light"), ("zh-CN", "dark")])
 def test_it_is_accessible(open_page: OpenPage, tmp_path: Path, locale: str, theme: str) -> None:
     with attached_server(tmp_path) as (_, url):
