@@ -54,6 +54,8 @@ class Sequence:
         self._pending: dict[int, bytes] = {}  # live ones that wait
         self._pending_bytes = 0
         self._answers: dict[int, bytes] = {}
+        self._answer_bytes = 0
+        self._left_out = False  # answers that were over the bounds
         self._taken: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)
         self._checks: dict[int, int] = {}
         self._last_live: tuple[int, int] | None = None
@@ -108,9 +110,13 @@ class Sequence:
             yield from self._settle()
 
     def answer(self, sequence: int, payload: bytes) -> None:
-        """A message of the replay."""
-        if self._is_asking:
+        """A message of the replay. What is over the bounds is asked for again when the others were taken."""
+        fits = len(self._answers) < MAX_PENDING and self._answer_bytes + len(payload) <= MAX_PENDING_BYTES
+        if self._is_asking and (fits or not self._answers):
             self._answers[sequence] = payload
+            self._answer_bytes += len(payload)
+        elif self._is_asking:
+            self._left_out = True
 
     def answered(self) -> Iterator[Told]:
         """The replay is over."""
@@ -124,9 +130,9 @@ class Sequence:
             if is_other or (not self._answers and not self._pending and self._is_unsure):
                 self._begin_anew()
                 return
-        before = self._next
+        before, left_out = self._next, self._left_out
         yield from self._settle(may_ask=True)
-        if self._pending and not self._is_asking and self._next != before:
+        if (self._pending or left_out) and not self._is_asking and self._next != before:
             self._begin_asking(max(0, (self._next or 1) - 1))
 
     def unanswered(self) -> Iterator[Told]:
@@ -213,7 +219,8 @@ class Sequence:
             self._pending_bytes -= len(payload)
 
     def _begin_asking(self, first: int) -> None:
-        self._is_asking, self.ask, self._answers = True, first, {}
+        self._is_asking, self.ask = True, first
+        self._answers, self._answer_bytes, self._left_out = {}, 0, False
 
     def _begin_anew(self) -> None:
         """The publisher has another life: everything of the one before is over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -107,6 +108,16 @@ def test_with_a_buffer_that_is_long_enough_nothing_is_missing(actions: list[str]
     assert told[0] == Break("attached", 0)
     assert [one.payload for one in told[1:] if isinstance(one, Message)] == model.lives[0]
     assert len(told) == len(model.lives[0]) + 1
+
+
+def test_a_replay_that_is_larger_than_the_bounds_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.attach.sequence.MAX_PENDING", 4)
+    model, sequence, told = Model(1000), Sequence(True), list[Told]()
+    for _ in range(23):
+        model.publish()
+    answer_all(model, sequence, told)
+    assert [one.payload for one in told[1:] if isinstance(one, Message)] == model.lives[0]
+    assert len(told) == 24  # and nothing else but where it began
 
 
 def test_late_it_knows_what_the_buffer_has_and_says_since_when() -> None:
