@@ -55,7 +55,7 @@ export function AskSection() {
     <ul class="ask-kept">
       ${kept.map(
         (one) => html`<li key=${one.id}>
-          <button class="decision" data-question=${one.id} aria-pressed=${one.sql === sql} disabled=${asking}
+          <button class="ask-question" data-question=${one.id} aria-pressed=${one.sql === sql} disabled=${asking}
             onClick=${() => ask(one.sql)}>${language.value === "zh" ? one.zh : one.en}</button>
         </li>`,
       )}

@@ -24,6 +24,7 @@ export function Lists({ figures, open }) {
   const { slowest, numSlow, median, rows } = figures;
   const victims = mostPreempted(rows);
   return html`<div class="requests-lists num">
+    <${AskSection} />
     <${GoodputSection} figures=${figures} open=${open} />
     <section aria-labelledby="requests-slowest">
       <h3 class="panel-title" id="requests-slowest">${t("requests.slowest")}
@@ -64,6 +65,5 @@ export function Lists({ figures, open }) {
           : html`<p class="hint">${t("requests.none_preempted")}</p>`
       }
     </section>
-    <${AskSection} />
   </div>`;
 }
