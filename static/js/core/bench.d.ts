@@ -185,5 +185,6 @@ export interface VariantSpec {
   title: Text;
   set: Record<string, unknown>;
   peer: string | null;
+  apart: boolean;
 }
 

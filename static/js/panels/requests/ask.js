@@ -1,4 +1,4 @@
-// Questions over the whole log: those that are kept, and one's own in SQL. The server answers; a run in a file has none.
+// Questions over the whole log: those that are kept, and in SQL. The server answers; a run in a file has none.
 
 import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
