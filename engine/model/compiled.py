@@ -9,7 +9,9 @@ on its thread and hands q, k, v to the same `StepContext` that the eager path us
 not compiled and exist once. What a graph does not know at tracing (the batch, the slots, how long sequences are) never
 enters it, so nothing is compiled again while serving.
 
-The result is compared with the eager path before it serves (`served_check`). On the CPU attention and products come
+On the CPU the code is a library without weights, which is kept for the next start of the same model (`ahead_of_time`,
+`forward_key`, `kept`): then nothing is traced. The result is compared with the eager path before it serves
+(`served_check`). On the CPU attention and products come
 from `kernels/`; on a GPU attention stays with the eager path's backend.
 
 Products and sums are computed in another order than in the eager path, so logits differ in their last bits. Therefore
@@ -23,28 +25,43 @@ import copy
 import logging
 import os
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import torch
+from msgspec import Struct
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from engine.model.ahead_of_time import CompiledGraph, Origin, bound, compile_graph, constants_of, origins_of
 from engine.model.attention import attending
 from engine.model.attention_backend import AttentionCall
 from engine.model.attention_native import NativeAttention
 from engine.model.compiled_forward import CompiledForward
-from engine.model.compiler_cache import use_own_cache
+from engine.model.forward_key import forward_key
+from engine.model.kept import find, keep
 from engine.model.loaded import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
 from engine.model.packed_linears import OPTIONS as SHIMS
-from engine.model.served_check import check_compiled
+from engine.model.served_check import check_compiled, check_served
 from engine.model.tracing_thread import keep_tracing_to_its_thread
 
 log = logging.getLogger(__name__)
 
+# Beside those of the CPU, for a library. What it may use of the processor is not tried out with a compiler first, which
+# takes longer than compiling: where it may not, that fails, and the other way serves. Precompiled headers would go to
+# the temporary folder, which all users share.
+AHEAD: dict[str, Any] = {
+    "cpp.vec_isa_ok": True,
+    "aot_inductor.package_constants_in_so": False,
+    "aot_inductor.precompile_headers": False,
+}
 # By type of device. C++ around the kernels too: the Python between them costs a small model on the CPU more than the
 # kernels; on a GPU it would want CUDA's headers, which torch does not bring. One compiling thread: the eager path is
 # serving meanwhile, and worker processes would stay.
@@ -54,6 +71,17 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 _one_at_a_time = threading.Lock()  # torch.export keeps what it traces in globals
 LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
+
+
+ONE, MANY, TENSORS = "one", "many", "constants.safetensors"
+
+
+class _Facts(Struct, frozen=True):
+    """What is noted beside the libraries: of both where each constant comes from."""
+
+    one: dict[str, Origin]
+    many: dict[str, Origin]
+    has_tensors: bool
 
 
 class _GraphContext:
@@ -106,13 +134,87 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     if model.device.type not in OPTIONS:
         raise ValueError("only models on the CPU or on a CUDA device are compiled")
     keep_tracing_to_its_thread()
-    kernels = native_kernels() if model.device.type == "cpu" else None
+    if model.device.type == "cpu":
+        key = forward_key(model, {**OPTIONS["cpu"], **AHEAD})
+        return _found(model, key) or _made(model, key)
+    return _made(model, None)
+
+
+def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
+    """What an earlier start made of the same model, if it computes what the model does. All kinds of caches were
+    compared when it was made.
+    """
+    entry = find(key) if key else None
+    if entry is None:
+        return None
+    try:
+        facts = msgspec.convert(entry.facts, _Facts)
+        tensors = load_file(entry.folder / TENSORS) if facts.has_tensors else {}
+        root, weights = nn.ModuleDict({"module": model.module}), MergedWeights()
+        graphs = [
+            CompiledGraph(entry.folder / f"{name}.so", bound(origins, root, weights, tensors))
+            for name, origins in ((ONE, facts.one), (MANY, facts.many))
+        ]
+        compiled = _forward(graphs[0], graphs[1], model)
+        check_served(model, compiled)
+    except (KeyError, AttributeError, RuntimeError, OSError, ValueError) as error:  # ModelError is a ValueError
+        log.warning("what was compiled before does not serve and is compiled again: %s", " ".join(str(error).split()))
+        return None
+    return compiled
+
+
+def _made(model: LoadedModel, key: str | None) -> CompiledForward:
     weights = MergedWeights()
     graphs = [_prepare(exported, model, weights) for exported in _export(model)]
-    one, many = [_compile(graph, OPTIONS[model.device.type]) for graph in graphs]
-    compiled = CompiledForward(one, many, NativeAttention(kernels) if kernels else None)
+    if model.device.type == "cpu":
+        with tempfile.TemporaryDirectory(prefix="kvtheater-compiled-") as folder:
+            try:
+                one, many, files, facts = _libraries(graphs, model, weights, Path(folder))
+            except Exception as error:  # a compiler may raise anything
+                log.info("no library could be made of it: %s", " ".join(str(error).split())[:200])
+            else:
+                compiled = _forward(one, many, model)
+                check_compiled(model, compiled)
+                if key:
+                    keep(key, files, msgspec.to_builtins(facts))
+                return compiled
+    code = [_compile(graph, OPTIONS[model.device.type]) for graph in graphs]
+    compiled = _forward(code[0], code[1], model)
     check_compiled(model, compiled)
     return compiled
+
+
+def _forward(
+    one: Callable[..., list[Tensor]], many: Callable[..., list[Tensor]], model: LoadedModel
+) -> CompiledForward:
+    kernels = native_kernels() if model.device.type == "cpu" else None
+    return CompiledForward(one, many, NativeAttention(kernels) if kernels else None)
+
+
+def _libraries(
+    graphs: list[torch.fx.GraphModule], model: LoadedModel, weights: MergedWeights, folder: Path
+) -> tuple[CompiledGraph, CompiledGraph, dict[str, Path], _Facts]:
+    """Both graphs as libraries that serve, their files, and what the next start must know of them."""
+    from engine.model.compiler_cache import use_own_cache  # the compiler takes a second to import
+
+    use_own_cache()
+    root = nn.ModuleDict({"module": model.module})
+    served: list[CompiledGraph] = []
+    files: dict[str, Path] = {}
+    tensors: dict[str, Tensor] = {}
+    noted: list[dict[str, Origin]] = []
+    for name, graph in zip((ONE, MANY), graphs, strict=True):
+        library = compile_graph(graph, folder / name, {**OPTIONS["cpu"], **AHEAD})
+        origins, small = origins_of(constants_of(library), graph, root, weights)
+        origins = {k: Origin(kept=f"{name}.{o.kept}") if o.kept else o for k, o in origins.items()}
+        tensors |= {f"{name}.{key}": tensor for key, tensor in small.items()}
+        served.append(CompiledGraph(library, bound(origins, root, weights, tensors)))
+        noted.append(origins)
+        files |= {f"{name}.so": library, f"{name}.json": library.with_suffix(".json")}
+    if tensors:
+        files[TENSORS] = folder / TENSORS
+        save_file(tensors, files[TENSORS])
+    return served[0], served[1], files, _Facts(one=noted[0], many=noted[1], has_tensors=bool(tensors))
 
 
 def _export(model: LoadedModel) -> list[Any]:
@@ -144,6 +246,8 @@ def _prepare(exported: Any, model: LoadedModel, weights: MergedWeights) -> torch
 
 
 def _compile(graph: torch.fx.GraphModule, options: dict[str, Any]) -> Any:
+    from engine.model.compiler_cache import use_own_cache
+
     use_own_cache()
     inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     with torch.no_grad():

@@ -8,6 +8,7 @@ nothing is held twice; its layout is theirs: panels (`packed_linears`), or that 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -24,6 +25,21 @@ class MergedWeights:
 
     def __init__(self) -> None:
         self._weights: dict[tuple[str, ...], Tensor] = {}
+        self._biases: dict[tuple[str, ...], Tensor] = {}
+
+    def merged(self) -> Iterable[tuple[tuple[str, ...], Tensor]]:
+        """Every merged weight with the names of its parts."""
+        return self._weights.items()
+
+    def merged_biases(self) -> Iterable[tuple[tuple[str, ...], Tensor]]:
+        """Every merged bias with the names of its parts."""
+        return self._biases.items()
+
+    def bias_of(self, root: nn.Module, names: tuple[str, ...]) -> Tensor:
+        """Biases of these names one after the other, a copy."""
+        if names not in self._biases:
+            self._biases[names] = torch.cat([root.get_parameter(name).detach() for name in names])
+        return self._biases[names]
 
     def of(self, root: nn.Module, names: tuple[str, ...]) -> Tensor:
         """From the parameters of these names, which become views of it: of panels more panels [N / 16, K, 16], of
@@ -62,8 +78,8 @@ def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeigh
         weight = weights.of(root, tuple(part.target for part in parts))
         arguments = [x, _constant(program, f"merged_weight_{gone}", weight, nodes[0])]
         if has_bias:
-            biases = [root.get_parameter(str(_bias(node).target)).detach() for node in nodes]
-            arguments.append(_constant(program, f"merged_bias_{gone}", torch.cat(biases), nodes[0]))
+            biases = weights.bias_of(root, tuple(str(_bias(node).target) for node in nodes))
+            arguments.append(_constant(program, f"merged_bias_{gone}", biases, nodes[0]))
         with graph.inserting_before(nodes[0]):
             y = graph.call_function(product, tuple(arguments))
         begin = 0

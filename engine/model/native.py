@@ -1,4 +1,4 @@
-"""The functions in kernels/, built where there is a C compiler, once a process.
+"""The functions in kernels/, built where there is a C compiler, and kept for the next start (`kept`).
 
 Those for logits and products take a fraction of a second and are there before the first step; attention takes a few and
 is built on another thread while the model serves.
@@ -6,7 +6,9 @@ is built on another thread while the model serves.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import json
 import logging
 import os
 import shutil
@@ -22,10 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.model.kept import find, keep
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 SOURCES = Path(__file__).parent / "kernels"
+LIBRARY = "kernels.so"
 FLAGS = ("-O3", "-fPIC", "-shared", "-fno-math-errno", "-fno-trapping-math", "-fno-signed-zeros", "-fassociative-math")
 # Which instructions the functions are compiled for: this processor's, or those of another one, to try here what users
 # of that one get (as ATEN_CPU_CAPABILITY and MKL_ENABLE_INSTRUCTIONS do for torch and for MKL).
@@ -193,12 +198,30 @@ def _built(name: str) -> ctypes.CDLL:
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
     if compiler is None:
         raise NoCompiler("no C compiler was found")
+    key = _key(name, compiler)
+    kept = find(key)
+    if kept is not None:
+        with contextlib.suppress(OSError):  # nothing may be run in that folder
+            return _loaded(kept.folder / LIBRARY)
     with tempfile.TemporaryDirectory(prefix="kvtheater-") as folder:
-        library = Path(folder) / "kernels.so"
+        library = Path(folder) / LIBRARY
         for tuning in TUNINGS:
             command = [compiler, *FLAGS, *tuning, str(SOURCES / name), "-o", str(library), "-lm"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                # Stays loaded when the file is gone; global: compiled code finds `aoti_torch_cpu_linear` by its name.
-                return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+                keep(key, {LIBRARY: library}, {})
+                return _loaded(library)
     raise NoCompiler(f"{compiler} cannot compile {name}: {' '.join(done.stderr.split())[:200]}")
+
+
+def _loaded(library: Path) -> ctypes.CDLL:
+    # Stays loaded when the file is gone; global: compiled code finds `aoti_torch_cpu_linear` by its name.
+    return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+
+
+def _key(name: str, compiler: str) -> str:
+    """Everything that a library depends on, beside the machine: source, flags, and which compiler it is."""
+    sources = [(SOURCES / file).read_text(encoding="utf-8") for file in (name, "vectors.h")]
+    real = Path(compiler).resolve()
+    found = real.stat()
+    return json.dumps(["kernel", name, sources, FLAGS, TUNINGS, str(real), found.st_size, found.st_mtime_ns])

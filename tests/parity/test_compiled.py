@@ -56,6 +56,17 @@ def compile_once() -> Compiled:
     return Compiled()
 
 
+@pytest.fixture
+def without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other way of compiling: that of GPUs, and where no library can be made."""
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError("no library")
+
+    monkeypatch.setattr(compiled, "forward_key", lambda *_: None)
+    monkeypatch.setattr(compiled, "compile_graph", fails)
+
+
 def driven(model: LoadedModel, forward: CompiledForward | None, capture: CaptureRequest | None = None) -> Any:
     driver = Driver(model, 4, 16)
     driver.runner.compiled = forward
@@ -165,7 +176,7 @@ def test_the_first_token_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_failed_compilation_leaves_the_eager_path(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    without_libraries: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: Any, **__: Any) -> Any:
         raise RuntimeError("no C++ compiler\nwas found")
@@ -182,7 +193,9 @@ def test_a_failed_compilation_leaves_the_eager_path(
     assert len(outputs[0]) == 6 and not any(record.timing.compiled for record in records)
 
 
-def test_what_computes_something_else_is_not_taken(compile_once: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_computes_something_else_is_not_taken(
+    compile_once: Compiled, without_libraries: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A compiler that is wrong, for one token or for several: the eager path goes on serving."""
     model, forward = compile_once("llama")
     for right, name in ((forward.one, "one"), (forward.many, "many")):
@@ -198,7 +211,7 @@ def test_what_computes_something_else_is_not_taken(compile_once: Compiled, monke
     assert fresh.compiled is None and "logits differ" in compilation.error
 
 
-def test_the_way_that_gpus_are_compiled_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_way_that_gpus_are_compiled_for(without_libraries: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python around the kernels, none of the C functions: on the CPU it has to give the same logits.
 
     One layer: each kernel is compiled by itself, in seconds, and those of further layers are the same way again.

@@ -1,0 +1,134 @@
+"""A traced graph as a shared library that has no weights in it, so that it serves at the next start too.
+
+    graph --AOTInductor--> one.so, one.json        the code, and how it calls attention
+                           origins                 where each constant of the code comes from: a weight of the model,
+                                                   weights that are merged, or a small tensor that is kept beside it
+
+The code reads the model's own tensors where they lie: nothing is copied.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from msgspec import Struct
+from torch import Tensor, nn
+
+from engine.model.merge_linears import MergedWeights
+
+AT_ONCE = 2  # steps of several threads; others wait for their turn
+LARGEST = 1 << 20  # bytes of a tensor that is no weight of the model
+
+
+class Origin(Struct, frozen=True, omit_defaults=True):
+    """Of a constant: the names of the parameters that it is merged from, or one name of a parameter or a buffer of the
+    model, or that of a kept tensor."""
+
+    names: tuple[str, ...] = ()
+    kept: str = ""
+    is_bias: bool = False
+
+
+class CompiledGraph:
+    """A library with its constants; callable from several threads."""
+
+    def __init__(self, library: Path, constants: Mapping[str, Tensor]) -> None:
+        """`constants` by the code's own names.
+
+        Raises:
+            RuntimeError: it cannot be loaded, or a constant is missing or too many.
+        """
+        runner: Any = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), AT_ONCE)  # type: ignore[attr-defined]
+        if set(runner.get_constant_names_to_original_fqns()) != set(constants):
+            raise RuntimeError(f"{library.name} has other constants than were noted of it")
+        self._constants = dict(constants)  # it reads them where they lie
+        runner.update_constant_buffer(self._constants, False, True, True)
+        self._run = runner.run
+        self._turn = threading.BoundedSemaphore(AT_ONCE)  # waiting inside it would hold what the other thread needs
+
+    def __call__(self, *inputs: Tensor) -> list[Tensor]:
+        with self._turn:
+            found: list[Tensor] = self._run(list(inputs))
+        return found
+
+
+def compile_graph(graph: torch.fx.GraphModule, folder: Path, options: dict[str, Any]) -> Path:
+    """The library, made in `folder`; a .json of the same name lies beside it."""
+    inputs = tuple(node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder")
+    with torch.no_grad():
+        made = torch._inductor.aot_compile(graph, inputs, options={**options, "aot_inductor.output_path": str(folder)})
+    return Path(str(made))
+
+
+def constants_of(library: Path) -> dict[str, str]:
+    """What the code calls its constants -> what the graph called them."""
+    runner: Any = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1)  # type: ignore[attr-defined]
+    return dict(runner.get_constant_names_to_original_fqns())
+
+
+def origins_of(
+    constants: Mapping[str, str], graph: torch.fx.GraphModule, root: nn.Module, weights: MergedWeights
+) -> tuple[dict[str, Origin], dict[str, Tensor]]:
+    """By the code's own name where each constant comes from, and the tensors that must be kept.
+
+    Raises:
+        ValueError: a constant is none of the graph's, or too large to be kept.
+    """
+    own = dict(_tensors(root))
+    merged = {tensor.data_ptr(): Origin(names=names) for names, tensor in weights.merged()}
+    biases = {tensor.data_ptr(): Origin(names=names, is_bias=True) for names, tensor in weights.merged_biases()}
+    origins: dict[str, Origin] = {}
+    kept: dict[str, Tensor] = {}
+    for code_name, name in constants.items():
+        tensor = _attribute(graph, name)
+        known = own.get(name)
+        if known is not None and known.data_ptr() == tensor.data_ptr():
+            origins[code_name] = Origin(names=(name,))
+        elif (found := {**merged, **biases}.get(tensor.data_ptr())) is not None and tensor.numel():
+            origins[code_name] = found
+        elif tensor.nbytes <= LARGEST:
+            key = f"constant_{len(kept)}"
+            kept[key] = tensor.detach().clone().contiguous()
+            origins[code_name] = Origin(kept=key)
+        else:
+            raise ValueError(f"the constant {name} is no weight of the model")
+    return origins, kept
+
+
+def bound(
+    origins: Mapping[str, Origin], root: nn.Module, weights: MergedWeights, kept: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The constants by the code's own names.
+
+    Raises:
+        KeyError, AttributeError: the model has none of that name.
+    """
+    own = dict(_tensors(root))
+    found: dict[str, Tensor] = {}
+    for name, origin in origins.items():
+        if origin.kept:
+            found[name] = kept[origin.kept]
+        elif origin.is_bias:
+            found[name] = weights.bias_of(root, origin.names)
+        elif len(origin.names) > 1:
+            found[name] = weights.of(root, origin.names)
+        else:
+            found[name] = own[origin.names[0]].detach()
+    return found
+
+
+def _tensors(root: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    yield from root.named_parameters(remove_duplicate=False)
+    yield from root.named_buffers(remove_duplicate=False)
+
+
+def _attribute(graph: torch.fx.GraphModule, name: str) -> Tensor:
+    owner, _, attribute = name.rpartition(".")
+    found = getattr(graph.get_submodule(owner), attribute, None) if name else None
+    if not isinstance(found, Tensor):
+        raise ValueError(f"the compiler made a constant {name} of its own")
+    return found

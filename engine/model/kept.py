@@ -1,0 +1,109 @@
+"""What was compiled, kept for the next start: entries of files in a folder of the user's own.
+
+    compiled/<hash of the key>/    entry.json: key, hash of every file, facts      the files
+
+An entry is used only if it was made for exactly this key, its files are the user's own, and no byte of them differs.
+Whatever is wrong, there is no entry, and it is compiled again. It is written under another name and then renamed, so
+that no process finds half of one. Nothing in it is pickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Mapping
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from engine.model.own_folder import compiled_folder
+
+log = logging.getLogger(__name__)
+FOLDER = "compiled"
+MOST = 48  # entries; those unused for longest go
+
+
+class _Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    key: str
+    hashes: dict[str, str]  # by the file's name
+    facts: dict[str, Any]
+
+
+class Kept(NamedTuple):
+    """An entry: where its files are, and what was said of it."""
+
+    folder: Path
+    facts: dict[str, Any]
+
+
+def find(key: str) -> Kept | None:
+    """The entry of that key, if there is a sound one."""
+    try:
+        folder = compiled_folder(FOLDER) / _name(key)
+        _check(folder, is_folder=True)
+        entry = msgspec.json.decode(_read(folder / "entry.json"), type=_Entry)
+        if entry.key != key:
+            return None
+        for name, expected in entry.hashes.items():
+            if Path(name).name != name or blake2b(_read(folder / name), digest_size=16).hexdigest() != expected:
+                log.warning("what was compiled before is damaged and is compiled again: %s", folder / name)
+                return None
+        os.utime(folder)
+    except (OSError, RuntimeError, ValueError, msgspec.DecodeError):
+        return None
+    return Kept(folder, entry.facts)
+
+
+def keep(key: str, files: Mapping[str, Path], facts: Mapping[str, Any]) -> Kept | None:
+    """Copy the files, by the name that they get, into an entry of that key; None: nothing can be kept here."""
+    made = None
+    try:
+        place = compiled_folder(FOLDER)
+        made = Path(tempfile.mkdtemp(prefix="new-", dir=place))  # for this user alone
+        for name, source in files.items():
+            shutil.copyfile(source, made / name)
+            (made / name).chmod(0o600)
+        hashes = {name: blake2b((made / name).read_bytes(), digest_size=16).hexdigest() for name in files}
+        entry = _Entry(key=key, hashes=hashes, facts=dict(facts))
+        (made / "entry.json").write_bytes(msgspec.json.encode(entry))
+        (made / "entry.json").chmod(0o600)
+        shutil.rmtree(place / _name(key), ignore_errors=True)  # a damaged one; what has it open keeps its files
+        with contextlib.suppress(OSError):  # another process was first: its entry serves as well
+            made.rename(place / _name(key))
+        _forget_oldest(place)
+    except (OSError, RuntimeError) as error:
+        log.info("nothing compiled is kept: %s", " ".join(str(error).split()))
+    finally:
+        if made is not None:
+            shutil.rmtree(made, ignore_errors=True)
+    return find(key)
+
+
+def _name(key: str) -> str:
+    return blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def _check(path: Path, is_folder: bool) -> None:
+    """OSError: it is not the user's, others may write it, or it is a link or something else."""
+    found = path.lstat()
+    kind = stat.S_ISDIR if is_folder else stat.S_ISREG
+    if not kind(found.st_mode) or found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o022:
+        raise OSError(f"{path} is not this user's alone")
+
+
+def _read(path: Path) -> bytes:
+    _check(path, is_folder=False)
+    return path.read_bytes()
+
+
+def _forget_oldest(place: Path) -> None:
+    entries = sorted((one for one in place.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime)
+    for one in entries[:-MOST]:
+        shutil.rmtree(one, ignore_errors=True)
