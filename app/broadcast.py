@@ -100,8 +100,10 @@ class Broadcast:
         return len(self._viewers)
 
     def wake(self) -> None:
-        """There may be something to send. Cheap: called on the engine thread after each append."""
-        if not self._wake.is_set():
+        """There may be something to send. Cheap: called on the engine thread after each append; without viewers, who
+        begin by waking it, the thread stays asleep.
+        """
+        if (self._viewers or self._closed) and not self._wake.is_set():
             self._wake.set()
 
     def follow(self, run: OpenLog) -> None:

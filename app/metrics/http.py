@@ -19,6 +19,7 @@ from app.metrics.tally import Histogram
 API = ("/v1/models", "/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize", "/detokenize")
 PATHS = frozenset({*API, "/", "/bench", "/scale"})
 FOLDERS = ("/v1/", "/api/", "/static/", "/vendor/", "/words/", "/socket.io/", "/j/")
+REFUSED = "kvtheater:http_refused"
 UNCOUNTED = frozenset({"/metrics", "/health", "/ping", "/version"})  # what watches a server, as in vLLM
 METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "DELETE", "OPTIONS"})
 DURATIONS = (0.1, 0.5, 1.0)  # seconds
@@ -61,7 +62,7 @@ class HttpRequests(Collector):
             labels=["handler", "method"],
         )
         refused = CounterMetricFamily(
-            "kvtheater:http_refused",
+            REFUSED,
             "Of these, those refused, by status: 429 = too many requests of one client wait, or none would be in time.",
             labels=["handler", "status"],
         )

@@ -248,3 +248,21 @@ def test_of_forty_lanes_those_stand_there_that_are_alive_and_the_chosen_one_stay
     expect(page.locator("#stage-past")).to_contain_text("seq 3 has finished")
     page.click("#stage-past button")
     expect(page.locator("#stage-past")).to_have_count(0)
+
+
+def test_a_question_over_the_whole_log_leads_to_its_record(open_page: OpenPage) -> None:
+    page = open_page("/?recording=rec-preemption&detail=requests&lang=en", connection="replay", width=1920, height=1080)
+    page.click("[data-question='slowest_steps']")
+    rows = page.locator(".ask-found tbody tr")
+    expect(rows.first).to_be_visible()
+    record = int(rows.first.locator(".ask-record").inner_text())
+    rows.first.locator(".ask-record").click()
+    shows(page, record)
+    page.fill("#ask-log textarea", "SELECT count(*) AS n FROM requests")
+    page.click("#ask-log form button")
+    expect(rows).to_have_text(["3"])
+    page.fill("#ask-log textarea", "DELETE FROM requests")
+    page.click("#ask-log form button")
+    expect(page.locator("#ask-log [role=alert]")).to_have_text(
+        "a question only reads: SELECT or WITH, on steps, events and requests"
+    )

@@ -296,7 +296,8 @@ def test_what_a_server_fails_at_is_a_5xx() -> None:
     for status in (500, 503, None):
         counts.note({"REQUEST_METHOD": "POST", "PATH_INFO": "/v1/completions"}, seconds=0.2, status=status)
     counts.note(None, seconds=0.0, status=400)
-    counter, durations = counts.collect()
+    counter, refused, durations = counts.collect()
+    assert [(s.labels["status"], s.value) for s in refused.samples] == [("500", 1), ("503", 1)]
     assert [(s.labels["status"], s.value) for s in counter.samples] == [("5xx", 2)]
     assert {s.labels["le"]: s.value for s in durations.samples if "le" in s.labels} == {
         "0.1": 0, "0.5": 2, "1.0": 2, "+Inf": 2

@@ -54,7 +54,7 @@ class Run:
 
 def here(**given: Any) -> api.Here:
     theaters = SimpleNamespace(watch=lambda theater_id: SimpleNamespace(run=Run()), all=list)
-    usual = {"theaters": theaters, "models": Models(Served(None)), "comparisons": None}
+    usual = {"theaters": theaters, "models": Models(Served(None)), "comparisons": None, "questions": None}
     return api.Here(**{**usual, **given})
 
 
@@ -84,7 +84,7 @@ def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, messa
 
 
 def test_without_a_model():
-    theaters: Any = SimpleNamespace(all=list)
+    theaters: Any = SimpleNamespace(all=list, attached=None)
     without, live = [
         api_models.Here(theaters, Models(Served(model)), ServerSettings(), None) for model in (None, FakeModel())
     ]

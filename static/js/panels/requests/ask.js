@@ -101,7 +101,7 @@ function Cell({ name, value }) {
   if (value === null) return html`–`;
   const text = String(value);
   if (RECORD.test(name) && typeof value === "number" && value < numRecords.value)
-    return html`<button class="ask-record" title=${t("requests.ask.go", { n: text })}
+    return html`<button class="ask-record" title=${t("requests.ask.go", { n: grouped(value + 1) })}
       onClick=${() => jumpTo(value)}>${text}</button>`;
   return text.length > WIDEST ? html`<span title=${text}>${text.slice(0, WIDEST - 1)}…</span>` : text;
 }
