@@ -124,6 +124,22 @@ def details(record: Record, language: Language = "en") -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def machines(records: list[Record]) -> str:
+    """Where these records were made: one line, or one for each machine and version with the scenarios made there."""
+    made: dict[str, list[str]] = {}
+    for record in records:
+        made.setdefault(machine_line(record), []).append(record.scenario.id)
+    if len(made) == 1:
+        return f"{next(iter(made))}."
+    return "\n".join(f"- {line}: {', '.join(names)}" for line, names in made.items())
+
+
+def _leads(record: Record) -> bool:
+    return record.scenario.id in scenario_ids() and any(
+        headline.leads for headline in find_scenario(record.scenario.id).headlines
+    )
+
+
 def machine_line(record: Record) -> str:
     """The machine and versions in one line."""
     machine = record.environment.machine
@@ -148,7 +164,8 @@ def insert(document: str, records: list[Record], language: Language = "en") -> s
         before, begins, rest = document.partition(start)
         _, ends, after = rest.partition(end)
         if begins and ends:
-            told = [f"{machine_line(records[0])}.", caveats(records, language), table(records, language)]
+            told_of = [record for record in records if _leads(record)] if table is leading else records
+            told = [machines(told_of), caveats(told_of, language), table(records, language)]
             return before + begins + "\n" + "\n\n".join(filter(None, told)) + ends + after
     return None
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from engine.bench.errors import BenchError
 from engine.bench.record import RESULTS, Finding, read_record, read_records, write_record
-from engine.bench.report import caveats, details, insert, leading, summary
+from engine.bench.report import caveats, details, insert, leading, machines, summary
 from engine.bench.scenario import Headline
 from engine.bench.text import Text
 from tests.unit.bench.small import TEXT, record
@@ -134,3 +134,12 @@ def test_shipped_records_are_sound_and_of_this_program(path) -> None:
     assert [p for p in found.points if p.tokens_identical is False and p.variant not in found.peers] == []
     assert found.environment.command.startswith("kvtheater bench run ") and found.environment.commit
     assert summary([found])
+
+
+def test_records_of_two_machines_are_not_said_to_be_of_one() -> None:
+    machine = replace(FOUND.environment.machine, processor="another")
+    other = replace(FOUND, environment=replace(FOUND.environment, machine=machine))
+    assert machines([FOUND]).count("\n") == 0 and machines([FOUND, FOUND]) == machines([FOUND])
+    first, second = machines([FOUND, other]).splitlines()
+    assert FOUND.environment.machine.processor in first and second.startswith("- another, ")
+    assert first.endswith(": small") and second.endswith(": small")
