@@ -46,12 +46,12 @@ def run(arguments: argparse.Namespace) -> int:
     with open_trace(arguments.file) as log:
         expect_engines_own(log, "`kvtheater trace show --json` writes each record")
         if arguments.question or arguments.sql:
-            with LogDatabase(log) as database:
-                try:
-                    sql = arguments.sql or questions()[arguments.question].sql
+            sql = arguments.sql or questions()[arguments.question].sql
+            try:
+                with LogDatabase(log) as database:
                     answer = database.ask(sql, arguments.limit)
-                except QueryError as error:
-                    raise UserError(str(error)) from error
+            except QueryError as error:
+                raise UserError(str(error)) from error
             (_say_json if arguments.json else _print)(answer)
         else:
             _list(arguments.lang, arguments.json)

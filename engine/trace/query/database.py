@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 from engine.trace.export.tables import EVENTS, STEPS, Column, Row, event_rows, step_rows
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
+from engine.trace.observing import UNSAID
 
 MOST_ROWS = 1000
 MOST_SECONDS = 20.0
@@ -49,11 +50,23 @@ class LogDatabase:
     """The tables of one log, read when it is made.
 
     Raises:
+        QueryError: there is no room for the tables, or the log is of a watched server, which says none of it.
         TraceFormatError, TraceStateError: a damaged record.
     """
 
     def __init__(self, log: TraceReader) -> None:
+        if log.header.observed is not None:
+            raise QueryError(f"{UNSAID}, so there are no tables of them")
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        try:
+            self._read(log)
+        except BaseException as error:
+            self._connection.close()
+            if isinstance(error, sqlite3.Error):  # the disk is full
+                raise QueryError(f"the tables cannot be written: {_sentence(error)}") from error
+            raise
+
+    def _read(self, log: TraceReader) -> None:
         self._connection.execute("PRAGMA journal_mode = OFF")
         self._connection.execute("PRAGMA synchronous = OFF")
         self._fill("steps", STEPS, step_rows(log))

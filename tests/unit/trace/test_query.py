@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,10 @@ def asked(served: Path) -> Iterator[LogDatabase]:
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_every_kept_question_has_an_answer_of_every_log(path: Path) -> None:
+    if path.stem == "observed":
+        with TraceReader(path) as log, pytest.raises(QueryError, match="does not say its requests"):
+            LogDatabase(log)
+        return
     with TraceReader(path) as log, LogDatabase(log) as database:
         assert [one for one in questions().values() if not database.ask(one.sql).columns] == []
 
@@ -142,3 +147,19 @@ def test_the_command(served: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 4
     assert main(["trace", "query", str(served), "--sql", "DROP TABLE steps"]) == 2
     assert "only reads" in capsys.readouterr().err
+
+
+def test_a_disk_that_is_full_is_a_sentence(
+    served: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As SQLite says it, when the file of the tables cannot grow."""
+    connect = sqlite3.connect
+
+    def small(*arguments: object, **more: object) -> sqlite3.Connection:
+        connection = connect(*arguments, **more)  # type: ignore[call-overload]
+        connection.execute("PRAGMA max_page_count = 8")
+        return connection  # type: ignore[no-any-return]
+
+    monkeypatch.setattr("engine.trace.query.database.sqlite3.connect", small)
+    assert main(["trace", "query", str(served), "slowest_steps"]) == 2
+    assert "the tables cannot be written: database or disk is full" in capsys.readouterr().err
