@@ -21,6 +21,8 @@ from engine.trace.observing import UNSAID
 MOST_ROWS = 1000
 MOST_SECONDS = 20.0
 MOST_BYTES = 1 << 20  # of a text or blob that a question makes
+MOST_ANSWER = 8 << 20  # bytes of texts in all rows
+MOST_COLUMNS = 64
 MOST_SQL = 20_000  # characters
 PIECE = 5_000  # rows that are written at a time
 BETWEEN = 10_000  # instructions of SQLite between two looks at the clock
@@ -80,6 +82,7 @@ class LogDatabase:
             lambda action, *_: sqlite3.SQLITE_OK if action in READS else sqlite3.SQLITE_DENY
         )
         self._connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, MOST_COLUMNS)
 
     def __enter__(self) -> Self:
         return self
@@ -103,7 +106,14 @@ class LogDatabase:
         self._connection.set_progress_handler(lambda: time.monotonic() > end, BETWEEN)
         try:
             found = self._connection.execute(sql)
-            rows = found.fetchmany(most_rows + 1)
+            rows, num_bytes = list[tuple[Any, ...]](), 0
+            for row in islice(found, most_rows + 1):
+                rows.append(row)
+                num_bytes += sum(len(value) for value in row if isinstance(value, str | bytes))
+                if num_bytes > MOST_ANSWER:
+                    raise QueryError(
+                        f"the answer is longer than {MOST_ANSWER >> 20} MiB; ask for fewer rows or columns"
+                    )
         except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError) as error:
             if time.monotonic() > end:
                 raise QueryError(f"the answer took longer than {seconds:g} s") from error

@@ -114,6 +114,8 @@ def test_requests_are_those_of_explain(served: Path, asked: LogDatabase) -> None
         ("SELECT load_extension('/tmp/mine')", "only reads"),
         ("SELECT 1; SELECT 2", "one statement"),
         ("SELECT zeroblob(100000000)", "too big"),
+        ("SELECT hex(zeroblob(500000)) FROM steps", "longer than 8 MiB"),
+        ("SELECT " + "hex(zeroblob(500000))," * 99 + "1", "too many columns"),
         ("SELECT absent FROM steps", "no such column: absent"),
         ("", "begins with SELECT"),
         ("-- nothing", "begins with SELECT"),
