@@ -92,21 +92,29 @@ class LocalLink:
 class ThrottledLink:
     """Another link, made as slow as one of so many bytes a second; its name says so wherever it is shown."""
 
-    def __init__(self, link: Link, bytes_per_second: float, sleep: Callable[[float], object] = time.sleep) -> None:
-        self._link, self._rate, self._sleep = link, bytes_per_second, sleep
+    def __init__(
+        self,
+        link: Link,
+        bytes_per_second: float,
+        sleep: Callable[[float], object] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._link, self._rate, self._sleep, self._clock = link, bytes_per_second, sleep, clock
         self.name = f"{link.name}, throttled to {bytes_per_second / 1e6:g} MB/s"
 
     def to(self, engine_id: str) -> Sender:
-        return _Throttled(self._link.to(engine_id), self._rate, self._sleep)
+        return _Throttled(self._link.to(engine_id), self._rate, self._sleep, self._clock)
 
 
 class _Throttled:
-    def __init__(self, sender: Sender, rate: float, sleep: Callable[[float], object]) -> None:
-        self._sender, self._rate, self._sleep = sender, rate, sleep
+    def __init__(
+        self, sender: Sender, rate: float, sleep: Callable[[float], object], clock: Callable[[], float]
+    ) -> None:
+        self._sender, self._rate, self._sleep, self._clock = sender, rate, sleep, clock
         self.renew, self.received = sender.renew, sender.received
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        begin = time.monotonic()
+        begin = self._clock()
         contents = self._sender.read(transfer, wanted)
-        self._sleep(max(0.0, sum(map(len, contents)) / self._rate - (time.monotonic() - begin)))
+        self._sleep(max(0.0, sum(map(len, contents)) / self._rate - (self._clock() - begin)))
         return contents
