@@ -6,13 +6,12 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
-from app.answers import Joined, Status
-from app.broadcast import Broadcast, Emit
+from app.broadcast import Emit
 from app.closing import Closing
 from app.run import OpenLog
+from app.showing import Showing
 from engine.trace import codec
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
@@ -46,7 +45,7 @@ class GrowingTrace(TraceReader):
         return self._next > before
 
 
-class BenchWatch:
+class BenchWatch(Showing):
     """The newest trace of a folder, as a theater that takes no commands.
 
     The next one is its next epoch.
@@ -54,81 +53,29 @@ class BenchWatch:
 
     def __init__(self, theater_id: str, first: Path, emit: Emit) -> None:
         """first: a trace whose header is written. Raises TraceFormatError or OSError where it cannot be read."""
-        self.theater_id = theater_id
         self._folder, self._path = first.parent, first
         self._trace = GrowingTrace(first)
-        self.run = OpenLog(0, self._trace)
+        super().__init__(theater_id, OpenLog(0, self._trace), emit)
         self._over = threading.Event()
-        self._broadcast = Broadcast(theater_id, emit, self.status)
-        self._broadcast.follow(self.run)
         self._thread = threading.Thread(target=self._look, name=theater_id, daemon=True)
         self._thread.start()
 
-    def status(self) -> Status:
-        """As a recording's."""
-        return {
-            "theater": self.theater_id,
-            "epoch": self.run.epoch,
-            "mode": "recording",
-            "speed": 0.0,
-            "num_records": len(self.run.log),
-            "unfinished": 0,
-            "coming": [],
-            "viewers": self._broadcast.num_viewers,
-            "error": None,
-            "objection": None,
-            "notice": None,
-            "fork": None,
-            "recording": None,
-            "api": None,
-        }
-
-    def join(
-        self, sid: str, first: int, epoch: int | None, captures: bool = False
-    ) -> tuple[Joined, Callable[[], None]]:
-        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
-
-        Arrays are not sent along: a viewer fetches those that it shows.
-        """
-        run = self.run
-        first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
-        begin = self._broadcast.join(sid, run, first, captures=False)
-        answer: Joined = {
-            "theater": self.theater_id,
-            "epoch": run.epoch,
-            "header": run.header,
-            "num_records": len(run.log),
-            "from": first,
-            "status": self.status(),
-        }
-        return answer, begin
-
-    def leave(self, sid: str) -> bool:
-        """Whether `sid` was a viewer; it is none now."""
-        return self._broadcast.leave(sid)
-
     def close(self, why: Closing) -> None:
-        """Tell the viewers. Reads under way go on to their end."""
+        """Look no more, and tell the viewers. Reads under way go on to their end."""
         self._over.set()
         self._thread.join()
-        self._broadcast.close(why)
-        self.run.retire()
+        super().close(why)
 
     def _look(self) -> None:
         while not self._over.wait(PACE):
             if self._trace.refresh():
-                self._broadcast.wake()
+                self.wake()
             latest = latest_trace(self._folder)
             if latest is not None and latest != self._path:
                 with contextlib.suppress(TraceFormatError, OSError):  # no header yet: try again next time
-                    self._turn_to(latest)
-
-    def _turn_to(self, path: Path) -> None:
-        trace = GrowingTrace(path)
-        before, self._path, self._trace = self.run, path, trace
-        self.run = OpenLog(before.epoch + 1, trace)
-        self._broadcast.follow(self.run)
-        before.retire()
+                    trace = GrowingTrace(latest)
+                    self._path, self._trace = latest, trace
+                    self.turn_to(OpenLog(self.run.epoch + 1, trace))
 
 
 def latest_trace(folder: Path) -> Path | None:

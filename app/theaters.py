@@ -11,16 +11,16 @@ from collections.abc import Callable
 from app.attached import ATTACHED, AttachedWatch
 from app.bench_runs import BenchRuns
 from app.bench_watch import PREFIX as BENCHMARK
-from app.bench_watch import BenchWatch
 from app.broadcast import Emit
 from app.closing import SENTENCES, Closing
 from app.engine_face import OwnTiers, ServedModel
 from app.errors import AppError
 from app.models import Models
 from app.recordings.library import Library
-from app.recordings.playback import PREFIX, Playback, Playbacks
+from app.recordings.playback import PREFIX, Playbacks
 from app.run import Run
 from app.settings import ServerSettings
+from app.showing import Showing
 from app.theater import Theater
 from app.turns import LabTurns, Turns
 from engine.config import EngineConfig
@@ -28,7 +28,7 @@ from engine.trace.records import Machine
 
 CLOSE_SECONDS = 5.0  # for the steps that are under way when the server ends
 logger = logging.getLogger(__name__)
-Watched = Theater | Playback | BenchWatch | AttachedWatch
+Watched = Theater | Showing
 
 
 class Theaters:

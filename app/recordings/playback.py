@@ -6,90 +6,51 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.answers import Joined, JoinedRecording, Status
-from app.broadcast import Broadcast, Emit
+from app.answers import JoinedRecording
+from app.broadcast import Emit
 from app.closing import Closing
 from app.plain import plain
 from app.recordings.library import Library
 from app.run import OpenLog
+from app.showing import Showing
 
 MAX_OPEN = 16  # recordings open without viewers; beyond that the one unused for longest is closed
 PREFIX = "rec-"
 
 
-class Playback:
+class Playback(Showing):
     """One open recording and its viewers. Its epoch is always 0."""
 
     def __init__(self, recording_id: str, library: Library, emit: Emit) -> None:
         """Raises AppError: there is no such recording, or it cannot be opened."""
-        self.recording_id = recording_id
         self.last_used = time.monotonic()
         self._library = library
         reader = library.open(recording_id)
-        self.run = OpenLog(0, reader)
         self._num_bytes = reader.num_bytes
         self._damage = reader.damage
-        self._broadcast = Broadcast(recording_id, emit, self.status)
-        self._broadcast.follow(self.run)
+        super().__init__(recording_id, OpenLog(0, reader), emit)
 
     @property
-    def num_viewers(self) -> int:
-        return self._broadcast.num_viewers
+    def error(self) -> str | None:
+        return self._damage
 
     @property
     def has_grown(self) -> bool:
         """It is still being recorded: the file has more than was here when it was opened."""
         return self.run.log.num_bytes != self._num_bytes
 
-    def status(self) -> Status:
-        """As a theater's; `mode` is "recording"."""
-        return {
-            "theater": self.recording_id,
-            "epoch": 0,
-            "mode": "recording",
-            "speed": 0.0,
-            "num_records": len(self.run.log),
-            "unfinished": 0,
-            "coming": [],
-            "viewers": self.num_viewers,
-            "error": self._damage,
-            "objection": None,
-            "notice": None,
-            "fork": None,
-            "recording": None,
-            "api": None,
-        }
-
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool = False
-    ) -> tuple[Joined, Callable[[], None]]:
-        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
-
-        Arrays are not sent along: a viewer fetches those that it shows.
-        """
-        first = min(first, len(self.run.log)) if epoch in (None, 0) else 0
+    ) -> tuple[JoinedRecording, Callable[[], None]]:
+        """As any log's; the acknowledgement has the recording's entry too."""
         self.last_used = time.monotonic()
-        begin = self._broadcast.join(sid, self.run, first, captures=False)
-        answer: JoinedRecording = {
-            "theater": self.recording_id,
-            "epoch": 0,
-            "header": self.run.header,
-            "num_records": len(self.run.log),
-            "from": first,
-            "status": self.status(),
-            "recording": plain(self._library.entry(self.recording_id)),
-        }
-        return answer, begin
+        answer, begin = super().join(sid, first, epoch, captures)
+        return {**answer, "recording": plain(self._library.entry(self.theater_id))}, begin
 
     def leave(self, sid: str) -> bool:
         """Whether `sid` was a viewer; it is none now."""
         self.last_used = time.monotonic()
-        return self._broadcast.leave(sid)
-
-    def close(self, why: Closing) -> None:
-        """Tell the viewers. Reads under way go on to their end."""
-        self._broadcast.close(why)
-        self.run.retire()
+        return super().leave(sid)
 
 
 class Playbacks:
@@ -135,6 +96,6 @@ class Playbacks:
     def _opened(self, recording_id: str) -> Playback:
         unused = sorted((p for p in self._open.values() if not p.num_viewers), key=lambda p: p.last_used)
         for playback in unused[: max(0, len(self._open) + 1 - MAX_OPEN)]:
-            self._open.pop(playback.recording_id).close(Closing("unused"))
+            self._open.pop(playback.theater_id).close(Closing("unused"))
         found = self._open[recording_id] = Playback(recording_id, self._library, self._emit)
         return found
