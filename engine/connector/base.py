@@ -12,7 +12,10 @@ One step, as the engine drives it:
 
 In vLLM the first three and the last are called in the scheduler's process and the others in a worker's, with the
 metadata between them. Here one thread calls all of them. vLLM's `wait_for_layer_load` and `save_kv_layer`, which let a
-transfer run beside the layers of one forward pass, are missing: what is loaded is there before the pass begins.
+transfer run beside the layers of one forward pass, are missing: what is loaded is there before the pass begins. They
+could hide no more than the time that blocks take to move. In the record `kv-disaggregated` that is 1.4 ms of a median
+time to first token of 87.6 ms over shared memory, and 2.4 of 256 ms with the chat trace; only a throttled link would
+show more. vLLM's NixlConnector leaves the two methods empty as well: it moves a prompt's blocks when all are computed.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class Voice:
         if name == "media":
             media = [self.say(f"medium.{medium}") for medium in dict.fromkeys(value)]
             return self._texts["join.list"].join(media) or MISSING
-        if name.endswith("_seconds"):
+        if name.endswith("_seconds") or name == "lease":
             return seconds_text(value, self._thin_space)
         if name == "evicted_in":
             return value + self._first_record

@@ -76,7 +76,7 @@ function shown(name, value) {
   if (name === "layers" && Array.isArray(value)) return layersText(value);
   if (name === "num_bytes") return bytesText(value);
   if (name === "media") return [...new Set(value)].map((one) => t(`medium.${one}`)).join(t("join.list")) || MISSING;
-  if (name.endsWith("_seconds")) return secondsText(value);
+  if (name.endsWith("_seconds") || name === "lease") return secondsText(value);
   if (name === "evicted_in") return value + 1; // people count records from 1
   if (isBlocks(name)) return rangesText([value].flat());
   return Array.isArray(value) ? value.join(name.endsWith("_steps") ? "–" : t("join.list")) : value;
