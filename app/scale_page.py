@@ -14,6 +14,7 @@ from flask import Request, Response
 
 from app import page_modules, routing
 from app.routing import Route
+from app.scale_paper import papers_figures
 from app.scale_placement import placement, tried_route
 from app.scale_queues import queues
 from app.scale_size import own_presets, size, size_of_config
@@ -56,6 +57,7 @@ ROUTES = [
     Route("GET", "/api/scale/queues", queues),
     Route("GET", "/api/scale/placement", placement),
     Route("GET", "/api/scale/tried", tried_route),
+    Route("GET", "/api/scale/paper", papers_figures),
 ]
 
 

@@ -5,6 +5,9 @@
 Of each pair of card and model, and each tensor parallel size, the medians of all that a layer does but attention are
 added up on a coarse grid of tokens. What two GPUs exchange is Vidur's all-reduce on a DGX, at the bytes of so many
 tokens; a layer needs two. Its attention times are not used: the simulator takes the roofline's.
+
+Nobody published the layers of OPT that DistServe ran. The measured layer nearest to each stands in for it, its times
+multiplied by the ratio of the parameters of their matrices, and says so (`layers_of`, `scaled`).
 """
 
 from __future__ import annotations
@@ -19,14 +22,20 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from engine.accounting.presets import ModelPreset, model_presets
+
 TARGET = Path(__file__).parents[1] / "engine" / "simulate" / "layer_times.toml"
 GRID = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096]
-MODELS = {  # Vidur's name -> the preset's
-    "meta-llama/Llama-2-7b-hf": "llama-2-7b",
-    "meta-llama/Llama-2-70b-hf": "llama-2-70b",
-    "meta-llama/Meta-Llama-3-8B": "llama-3.1-8b",  # 3 and 3.1 have the same layers
-    "meta-llama/Meta-Llama-3-70B": "llama-3.1-70b",
-    "Qwen/Qwen-72B": "qwen-72b",
+MODELS = {  # the preset's name -> Vidur's
+    "llama-2-7b": "meta-llama/Llama-2-7b-hf",
+    "llama-2-70b": "meta-llama/Llama-2-70b-hf",
+    "llama-3.1-8b": "meta-llama/Meta-Llama-3-8B",  # 3 and 3.1 have the same layers
+    "llama-3.1-70b": "meta-llama/Meta-Llama-3-70B",
+    "qwen-72b": "Qwen/Qwen-72B",
+}
+STAND_INS = {  # the preset without times -> Vidur's name of the layer that is nearest to its own
+    "opt-13b": "internlm/internlm-20b",  # as wide, with as many heads
+    "opt-66b": "Qwen/Qwen-72B",
 }
 CARDS = {"a100": "a100-80gb", "h100": "h100-80gb"}
 OPS = (
@@ -79,16 +88,36 @@ def all_reduces(rows: list[Row]) -> dict[int, list[tuple[int, float]]]:
 
 
 def between(points: list[tuple[int, float]], at: int) -> float:
-    """Straight between two measured points; flat before the first and by the last two after the last."""
+    """Straight between two measured points, flat before the first; after the last in proportion to the bytes."""
     if at <= points[0][0]:
         return points[0][1]
-    pairs = list(pairwise(points))
-    (x0, y0), (x1, y1) = next((pair for pair in pairs if at <= pair[1][0]), pairs[-1])
+    if at > points[-1][0]:
+        return points[-1][1] * at / points[-1][0]
+    (x0, y0), (x1, y1) = next(pair for pair in pairwise(points) if at <= pair[1][0])
     return y0 + (y1 - y0) * (at - x0) / (x1 - x0)
 
 
+def matrices(hidden: int, kv_share: float, intermediate: int, is_gated: bool) -> float:
+    """Parameters of a layer's matrices. `kv_share`: KV heads of all heads."""
+    return hidden * hidden * (2 + 2 * kv_share) + (3 if is_gated else 2) * hidden * intermediate
+
+
+def scale_of(preset: ModelPreset, row: Row) -> float:
+    """How many times the measured layer the preset's is, by the parameters of their matrices. OPT's MLP has no gate."""
+    measured = matrices(
+        int(row["n_embd"]),
+        int(row["n_kv_head"]) / int(row["n_head"]),
+        int(row["n_expanded_embd"]),
+        row["use_gated_mlp"] == "True",
+    )
+    kv_share = preset.num_kv_heads / preset.num_heads
+    return matrices(preset.hidden_size, kv_share, preset.intermediate_size, is_gated=False) / measured
+
+
 def entry(card: str, model: str, tp: int, rows: list[Row], links: list[tuple[int, float]]) -> str:
-    """One table of the file."""
+    """One table of the file. `rows`: of the model's layer, or of the one that stands in for it."""
+    preset = next(one for one in model_presets() if one.id == model)
+    scale = scale_of(preset, rows[0]) if model in STAND_INS else 1.0
     by_tokens: dict[int, list[float]] = defaultdict(list)
     for row in rows:
         by_tokens[int(row["num_tokens"])].append(layer_milliseconds(row))
@@ -96,13 +125,15 @@ def entry(card: str, model: str, tp: int, rows: list[Row], links: list[tuple[int
     lines = [
         "[[layer]]",
         f'gpu = "{CARDS[card]}"',
-        f'model = "{MODELS[model]}"',
+        f'model = "{model}"',
         f"tensor_parallel = {tp}",
         f"tokens = {grid}",
-        f"milliseconds = {[round(median(by_tokens[tokens]), 4) for tokens in grid]}",
+        f"milliseconds = {[round(scale * median(by_tokens[tokens]), 4) for tokens in grid]}",
     ]
+    if model in STAND_INS:
+        lines += [f'layers_of = "{STAND_INS[model].split("/")[1]}"', f"scaled = {scale:.4f}"]
     if tp > 1:
-        width = int(rows[0]["n_embd"]) * ELEMENT_BYTES
+        width = preset.hidden_size * ELEMENT_BYTES
         lines.append(f"all_reduce = {[round(between(links, tokens * width), 4) for tokens in grid]}")
     return "\n".join(lines)
 
@@ -114,8 +145,8 @@ def written(repository: Repository) -> str:
     entries = []
     for card in CARDS:
         links = all_reduces(repository.rows(f"data/profiling/network/{card}_dgx/all_reduce.csv"))
-        for model in MODELS:
-            rows = repository.rows(f"data/profiling/compute/{card}/{model}/mlp.csv")
+        for model, name in (MODELS | STAND_INS).items():
+            rows = repository.rows(f"data/profiling/compute/{card}/{name}/mlp.csv")
             for tp in sorted({int(row["num_tensor_parallel_workers"]) for row in rows}):
                 own = [row for row in rows if int(row["num_tensor_parallel_workers"]) == tp]
                 entries.append(entry(card, model, tp, own, links.get(tp, [])))

@@ -33,6 +33,8 @@ class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tokens: list[int]
     milliseconds: list[float]
     all_reduce: list[float] = []  # milliseconds of one, between the GPUs; empty: there is one GPU
+    layers_of: str = ""  # nobody measured this model's: another's stand in, their times multiplied by `scaled`
+    scaled: float = 1.0
 
 
 class LayerFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,6 +88,7 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
         model.num_layers * (matrices + ALL_REDUCES * exchange) / 1000 + output
         for matrices, exchange in zip(layer.milliseconds, exchanges, strict=True)
     ]
+    whose = f"{layer.layers_of} × {layer.scaled:g} in place of {model.name}'s" if layer.layers_of else model.name
     kv_bytes = stored_bytes_per_token(model) / min(1, model.num_kv_heads / tp)  # a head is on one GPU at least
     return Linear(
         token_knots=layer.tokens,
@@ -93,5 +96,5 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
         seq_seconds=2 * projection / peak,  # the output projection is of one row for each sequence
         key_seconds=kv_bytes / width,
         pair_seconds=2 * model.num_layers * model.num_heads * (model.head_dim + model.v_head_dim) / peak,
-        source=f"layers of {model.name} on {tp} × {gpu.name} ({layer_file().source}), attention by the roofline",
+        source=f"layers of {whose} on {tp} × {gpu.name} ({layer_file().source}), attention by the roofline",
     )

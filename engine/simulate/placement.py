@@ -222,11 +222,13 @@ def _prefill(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: D
 
 def _decode(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> Able:
     cost = on_gpus(model.id, gpu.id, tp)
-    batch = _largest(lambda number: _step(cost, number, demand, 0), _most(model, gpu, tp, stages, demand), demand.tpot)
+    batch = _largest(
+        lambda number: step_seconds(cost, number, demand, 0), _most(model, gpu, tp, stages, demand), demand.tpot
+    )
     if not batch:
         return Able()
-    seconds = _step(cost, batch, demand, 0)
-    return Able(_under_way(batch * stages, demand) / (_decoded(demand) * seconds), seconds, batch)
+    seconds = step_seconds(cost, batch, demand, 0)
+    return Able(decode_rate(batch * stages, seconds, demand), seconds, batch)
 
 
 def _mixed(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> Able:
@@ -234,13 +236,13 @@ def _mixed(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Dem
     cost, most = on_gpus(model.id, gpu.id, tp), _most(model, gpu, tp, stages, demand)
     best = Able()
     for chunk in CHUNKS:
-        batch = _largest(lambda number, chunk=chunk: _step(cost, number, demand, chunk), most, demand.tpot)
+        batch = _largest(lambda number, chunk=chunk: step_seconds(cost, number, demand, chunk), most, demand.tpot)
         if not batch:
             continue
-        seconds = _step(cost, batch, demand, chunk)
+        seconds = step_seconds(cost, batch, demand, chunk)
         prompt = math.ceil(demand.prompt_tokens / chunk) * seconds
         first = waiting.highest_rate(prompt / stages, demand.ttft - prompt, demand.share)
-        after = _under_way(batch * stages, demand) / (_decoded(demand) * seconds)
+        after = decode_rate(batch * stages, seconds, demand)
         best = max(best, Able(min(first, after), seconds, batch, chunk))
     return best
 
@@ -254,8 +256,8 @@ def _most(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Dema
     return min(MOST_BATCH, room_tokens(model, gpu, tp * stages) // longest // stages)
 
 
-def _step(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
-    """A step of sequences halfway through their answers, beside a chunk in the middle of its prompt."""
+def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
+    """Seconds of a step of sequences halfway through their answers, beside a chunk in the middle of its prompt."""
     context = demand.prompt_tokens + demand.output_tokens // 2
     half = demand.prompt_tokens // 2
     pairs = attended_keys(half, chunk, None) if chunk else 0
@@ -275,13 +277,10 @@ def _largest(seconds: object, most: int, within: float) -> int:
     return low
 
 
-def _under_way(most: int, demand: Demand) -> float:
-    """The mean of a Poisson variable that is at most `most` with the probability `share`."""
-    return float(pdtri(most, demand.share))
-
-
-def _decoded(demand: Demand) -> int:
-    return demand.output_tokens - 1  # the first is prefill's
+def decode_rate(most: int, seconds: float, demand: Demand) -> float:
+    """Requests a second at which at most `most` are under way with the probability `share`, in steps of `seconds`."""
+    mean = float(pdtri(most, demand.share))  # of a Poisson variable
+    return mean / ((demand.output_tokens - 1) * seconds)  # the first token is prefill's
 
 
 def _beside(first: int, after: int, gpus: int) -> Iterator[tuple[int, int]]:

@@ -48,6 +48,23 @@ def share_within(rate: float, service: float, seconds: float) -> float:
     return min(1.0, found)
 
 
+def within(rate: float, service: float, share: float) -> float:
+    """Seconds that `share` of the requests wait at most: the inverse of `share_within`.
+
+    Raises:
+        ValueError: the queue would grow without end, or no share between 0 and 1.
+    """
+    _check_share(share)
+    high = service
+    while share_within(rate, service, high) < share:
+        high *= 2
+    low = 0.0
+    for _ in range(SEARCH):
+        middle = (low + high) / 2
+        low, high = (low, middle) if share_within(rate, service, middle) >= share else (middle, high)
+    return 0.0 if share_within(rate, service, 0.0) >= share else high
+
+
 @lru_cache(maxsize=1 << 16)  # a search over instances asks for the same ones again at every rate
 def highest_rate(service: float, seconds: float, share: float) -> float:
     """Requests a second up to which `share` of them wait at most so long; 0 where that is not to be had.
@@ -55,8 +72,7 @@ def highest_rate(service: float, seconds: float, share: float) -> float:
     Raises:
         ValueError: no service time, or no share between 0 and 1.
     """
-    if not 0 < share < 1:
-        raise ValueError(f"a share of requests lies between 0 and 1, not at {share:g}")
+    _check_share(share)
     _check(0.0, service)
     if seconds < 0:
         return 0.0
@@ -107,3 +123,8 @@ def _check(rate: float, service: float) -> None:
         raise ValueError("a rate of requests must be 0 or more")
     if rate * service >= 1:
         raise ValueError(f"at a load of {rate * service:.3g} the queue grows without end: it must stay below 1")
+
+
+def _check_share(share: float) -> None:
+    if not 0 < share < 1:
+        raise ValueError(f"a share of requests lies between 0 and 1, not at {share:g}")

@@ -22,3 +22,16 @@ def test_a_demand_is_placed_drawn_and_tried(browser: Browser, live_server: str) 
     expect(page.locator("[data-way=on_one_node] .scale-problem")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.close()
+
+
+def test_a_papers_figures_are_made_when_one_asks_and_stay_in_the_link(browser: Browser, live_server: str) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
+    page = context.new_page()
+    page.goto(f"{live_server}/scale#paper")
+    page.click("#scale-paper-show")
+    for panel, lines in (("ttft_p90", 2), ("prefill_rate", 4), ("ttft_speedup", 4), ("throughput", 2)):
+        expect(page.locator(f"#scale-plot-paper-{panel}")).to_have_attribute("data-drawn", str(lines), timeout=60_000)
+    expect(page.locator("[data-compared=rate_both] td").first).to_have_text("1.6")
+    expect(page.locator("[data-compared=crossing] td").first).to_have_text("not as a number")
+    assert "paper=distserve" in page.url
+    context.close()

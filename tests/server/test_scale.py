@@ -51,6 +51,13 @@ def test_queues_over_http(server):
     assert [row["application"]["model"] for row in found["applications"]][:2] == ["OPT-13B", "OPT-66B"]
 
 
+def test_a_papers_figures_over_http(server):
+    found = requests.get(f"{server.url}/api/scale/paper").json()
+    assert [(one["number"], len(one["panels"])) for one in found["figures"]] == [(1, 2), (3, 2), (4, 2), (5, 2)]
+    assert [panel["bound"] for panel in found["figures"][0]["panels"]] == [0.4, 0.04]
+    assert found["figures"][0]["compared"][0]["printed"] == 1.6 and "internlm-20b" in found["times"][0]
+
+
 def test_an_application_is_served_as_fast_as_its_slower_side():
     """Decode on one GPU: 128 / 0.05 tokens a second, 63 a request. A step of 0.15 s misses 0.1 s unless split."""
     rows = queues(MultiDict({"service": "0.1", "step": "0.05"}))["applications"]

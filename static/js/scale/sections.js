@@ -1,5 +1,6 @@
 // The sections of the page, in their order. Each is a folder with its words and its part of the link.
 
+import { TABLE as PAPER, Section as Paper } from "./sections/paper/section.js";
 import { TABLE as PLACEMENT, Section as Placement } from "./sections/placement/section.js";
 import { TABLE as QUEUES, Section as Queues } from "./sections/queues/section.js";
 import { TABLE as ROOFLINE, Section as Roofline } from "./sections/roofline/section.js";
@@ -20,4 +21,5 @@ export const SECTIONS = [
   { id: "roofline", Section: Roofline, table: ROOFLINE },
   { id: "queues", Section: Queues, table: QUEUES },
   { id: "placement", Section: Placement, table: PLACEMENT },
+  { id: "paper", Section: Paper, table: PAPER },
 ];

@@ -1,0 +1,318 @@
+"""Figures 1, 3, 4 and 5 of DistServe (arXiv 2401.09670 v3) from public inputs, beside what the paper prints.
+
+The paper ran OPT on its own engine and A100s. Here a step takes what measured layers of nearly the same matrices take
+(`layer_times.toml`), its attention what the roofline says, and the host takes no time at all. So steps are shorter than
+the paper's and rates higher: what can be compared is the shape of a curve, an order, a ratio.
+
+    1    one GPU, 512 tokens in and 64 out, Poisson: prefill alone, decode alone, and both on the same GPU
+    3    tokens a second of one step over its batch, of prefill and of decode
+    4    mean TTFT of two GPUs over the rate: in two stages, or split with a speed-up K
+    5    a decode step of 128 sequences and its tokens a second over the number of GPUs
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from statistics import quantiles
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
+from engine.accounting.work import attended_keys
+from engine.config import EngineConfig
+from engine.simulate import waiting
+from engine.simulate.cost import Linear, StepShape
+from engine.simulate.layers import measured_degrees, on_gpus
+from engine.simulate.placed import BLOCK_SIZE, facts_of
+from engine.simulate.placement import Demand, decode_rate, prompt_seconds, room_tokens, step_seconds
+from engine.simulate.queues import Arrangement, Prefill, crossing, mean_ttft
+from engine.simulate.simulation import Simulation
+
+SOURCE = "DistServe, arXiv 2401.09670 v3"
+SMALL, LARGE, GPU = "opt-13b", "opt-66b", "a100-80gb"
+DEMAND = Demand(rate=1.0, prompt_tokens=512, output_tokens=64, ttft=0.4, tpot=0.04)  # figure 1; of 90 %
+REQUESTS, SEED = 200, 0
+RATES = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]  # of the GPU that does both, requests a second
+STEP_TOKENS, MOST_SEQUENCES = 2048, 256  # of one step there: whole prompts beside what decodes
+LENGTHS, PROMPTS = [128, 256, 512, 1024], [1, 2, 4, 8, 16]  # figure 3, prefill: tokens, prompts of a step
+CONTEXT, SEQUENCES = 512, [1, 2, 4, 8, 16, 32, 64, 96]  # decode
+SPEEDUPS = [1.3, 1.5, 1.7]  # figure 4
+FULL = 0.9  # of the highest throughput, at which a step counts as filling the GPU
+BATCH, PROMPT = 128, 256  # figure 5
+PREFILLS, DECODES = 2, 1  # GPUs of the paper's example under figure 1
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """A curve. `value`: what sets it apart from others of its kind, tokens or a speed-up; None: nothing does."""
+
+    kind: str
+    value: float | None = None
+    points: list[tuple[float, float]]
+
+
+class Panel(Struct, frozen=True, kw_only=True):
+    """A plot: what is drawn over what, as the page has words for. `bound`: the objective, across it."""
+
+    id: str
+    lines: list[Line]
+    bound: float | None = None
+
+
+class Compared(Struct, frozen=True, kw_only=True):
+    """One number. `printed`: the paper's; None: it has none, but says which way it goes."""
+
+    id: str
+    printed: float | None
+    here: float
+
+
+class PaperFigure(Struct, frozen=True, kw_only=True):
+    """One of the four."""
+
+    number: int
+    panels: list[Panel]
+    compared: list[Compared]
+
+
+class Paper(Struct, frozen=True, kw_only=True):
+    """All of them, and where their inputs are from."""
+
+    figures: list[PaperFigure]
+    source: str
+    times: list[str]  # what each model's steps are made of
+
+
+class _Card(NamedTuple):
+    model: ModelPreset
+    gpu: GpuPreset
+
+    def cost(self, gpus: int = 1) -> Linear:
+        return on_gpus(self.model.id, self.gpu.id, gpus)
+
+
+class _Wanted(NamedTuple):
+    prompt: list[int]
+    output_tokens: int
+    at: float
+    after: int | None = None
+
+
+@functools.cache
+def paper() -> Paper:
+    """The four figures; some seconds of one core, once."""
+    small, large = _card(SMALL), _card(LARGE)
+    return Paper(
+        figures=[_figure_1(small), _figure_3(small), _figure_4(large), _figure_5(small)],
+        source=SOURCE,
+        times=[small.cost().source, large.cost().source],
+    )
+
+
+def _card(model: str) -> _Card:
+    return _Card(
+        next(one for one in model_presets() if one.id == model), next(one for one in gpu_presets() if one.id == GPU)
+    )
+
+
+# 1: what interferes
+
+
+def _figure_1(card: _Card) -> PaperFigure:
+    cost = card.cost()
+    seconds = prompt_seconds(cost, DEMAND.prompt_tokens)
+    both = [(rate, *both_at(card, rate)) for rate in RATES]
+    most = room_tokens(card.model, card.gpu, 1) // (DEMAND.prompt_tokens + DEMAND.output_tokens)
+    steps = [(batch, step_seconds(cost, batch, DEMAND, 0)) for batch in range(1, most + 1)]
+    alone = [(decode_rate(batch, took, DEMAND), took) for batch, took in steps]
+    prefill = waiting.highest_rate(seconds, DEMAND.ttft - seconds, DEMAND.share)
+    decode = max((rate for rate, took in alone if took <= DEMAND.tpot), default=0.0)
+    together = min(
+        _reaches([(rate, ttft) for rate, ttft, _ in both], DEMAND.ttft),
+        _reaches([(rate, tpot) for rate, _, tpot in both], DEMAND.tpot),
+    )
+    apart = min(PREFILLS * prefill, DECODES * decode) / (PREFILLS + DECODES)
+    fastest = 0.95 / seconds
+    curve = [
+        (rate, seconds + waiting.within(rate, seconds, DEMAND.share))
+        for rate in (fastest * part / 40 for part in range(1, 41))
+    ]
+    ttft = Panel(
+        id="ttft_p90",
+        lines=[
+            Line(kind="both", points=[(rate, ttft) for rate, ttft, _ in both]),
+            Line(kind="prefill_alone", points=curve),
+        ],
+        bound=DEMAND.ttft,
+    )
+    tpot = Panel(
+        id="tpot_p90",
+        lines=[
+            Line(kind="both", points=[(rate, tpot) for rate, _, tpot in both]),
+            Line(kind="decode_alone", points=alone),
+        ],
+        bound=DEMAND.tpot,
+    )
+    compared = [
+        Compared(id="rate_both", printed=1.6, here=together),
+        Compared(id="rate_prefill", printed=5.6, here=prefill),
+        Compared(id="rate_decode", printed=10.0, here=decode),
+        Compared(id="rate_apart", printed=3.3, here=apart),
+        Compared(id="times_apart", printed=2.1, here=apart / together),
+    ]
+    return PaperFigure(number=1, panels=[ttft, tpot], compared=compared)
+
+
+def both_at(card: _Card, rate: float, num_requests: int = REQUESTS) -> tuple[float, float]:
+    """The 90th percentiles of TTFT and TPOT on one GPU that prefills whole prompts and decodes, simulated."""
+    config = EngineConfig(
+        block_size=BLOCK_SIZE,
+        num_blocks=room_tokens(card.model, card.gpu, 1) // BLOCK_SIZE,
+        max_num_seqs=MOST_SEQUENCES,
+        max_num_batched_tokens=STEP_TOKENS,
+        max_model_len=card.model.max_position,
+        enable_prefix_caching=False,
+        enable_chunked_prefill=False,
+    )
+    draw, at = random.Random(SEED), 0.0
+    wanted = []
+    for _ in range(num_requests):
+        at += draw.expovariate(rate)
+        prompt = [draw.randrange(card.model.vocab_size) for _ in range(DEMAND.prompt_tokens)]
+        wanted.append(_Wanted(prompt, DEMAND.output_tokens, at))
+    simulation = Simulation(facts_of(card.model), config, card.cost(), seed=SEED, keep_log=False)
+    try:
+        served = simulation.run(wanted).requests
+    finally:
+        simulation.close()
+    return _p90(one.ttft for one in served), _p90(one.tpot or 0.0 for one in served)
+
+
+def _p90(values: Iterable[float]) -> float:
+    return quantiles(values, n=10, method="inclusive")[-1]
+
+
+def _reaches(points: list[tuple[float, float]], bound: float) -> float:
+    """Where a rising curve meets its bound, straight between two points; its end where it stays below."""
+    for (x0, y0), (x1, y1) in pairwise(points):
+        if y1 > bound:
+            return x0 + (x1 - x0) * max(0.0, bound - y0) / (y1 - y0)
+    return points[-1][0]
+
+
+# 3: what fills a step
+
+
+def _figure_3(card: _Card) -> PaperFigure:
+    cost = card.cost()
+
+    def prefill(number: int, tokens: int) -> float:
+        keys = number * tokens
+        pairs = number * attended_keys(0, tokens, None)
+        return keys / cost.seconds(StepShape(keys, number, keys, pairs))
+
+    def decode(number: int) -> float:
+        return number / cost.seconds(StepShape(number, number, number * CONTEXT, 0))
+
+    lengths = range(16, LENGTHS[-1] + 1, 16)
+    rates = [prefill(1, tokens) for tokens in lengths]
+    fills = next(tokens for tokens, rate in zip(lengths, rates, strict=True) if rate >= FULL * max(rates))
+    return PaperFigure(
+        number=3,
+        panels=[
+            Panel(id="prefill_rate", lines=[_line("tokens", one, PROMPTS, prefill) for one in LENGTHS]),
+            Panel(
+                id="decode_rate",
+                lines=[Line(kind="decode", points=[(number, decode(number)) for number in SEQUENCES])],
+            ),
+        ],
+        compared=[
+            Compared(id="fills", printed=512.0, here=float(fills)),
+            Compared(id="more_prompts", printed=None, here=prefill(8, 512) / prefill(1, 512)),
+            Compared(id="more_sequences", printed=None, here=decode(64) / decode(8)),
+        ],
+    )
+
+
+def _line(kind: str, value: int, over: list[int], of: Callable[[int, int], float]) -> Line:
+    return Line(kind=kind, value=float(value), points=[(number, of(number, value)) for number in over])
+
+
+# 4: stages or splitting, for prefill
+
+
+def _figure_4(card: _Card) -> PaperFigure:
+    service, split = (prompt_seconds(card.cost(gpus), DEMAND.prompt_tokens) for gpus in (1, 2))
+    measured = Prefill(service=service, gpus=2, speedup=service / split)
+    meets = crossing(measured)
+    given = [Prefill(service=service, gpus=2, speedup=speedup) for speedup in SPEEDUPS]
+    return PaperFigure(
+        number=4,
+        panels=[
+            Panel(
+                id="ttft_mean",
+                lines=[
+                    Line(kind="stages", points=_queue(measured, "inter")),
+                    Line(kind="split", value=measured.speedup, points=_queue(measured, "intra")),
+                ],
+            ),
+            Panel(
+                id="ttft_speedup",
+                lines=[
+                    Line(kind="stages", points=_queue(measured, "inter")),
+                    *(Line(kind="split", value=one.speedup, points=_queue(one, "intra")) for one in given),
+                ],
+            ),
+        ],
+        compared=[
+            Compared(id="speedup", printed=None, here=measured.speedup),
+            Compared(id="crossing", printed=None, here=0.0 if meets is None else meets / service),
+            *(
+                Compared(id=f"crossing_{one.speedup:g}", printed=None, here=(crossing(one) or 0.0) / service)
+                for one in given
+            ),
+        ],
+    )
+
+
+def _queue(prefill: Prefill, arrangement: Arrangement) -> list[tuple[float, float]]:
+    rates = [0.96 * prefill.most(arrangement) / prefill.service * part / 60 for part in range(61)]
+    return [(rate, mean_ttft(prefill, arrangement, rate).value) for rate in rates]
+
+
+# 5: stages or splitting, for decode
+
+
+def _figure_5(card: _Card) -> PaperFigure:
+    keys = BATCH * PROMPT
+    degrees = measured_degrees(card.model.id, card.gpu.id)
+    split = [(gpus, card.cost(gpus).seconds(StepShape(BATCH, BATCH, keys, 0))) for gpus in degrees]
+    one = split[0][1]
+    (_, two), (last, most) = split[1], split[-1]
+    return PaperFigure(
+        number=5,
+        panels=[
+            Panel(
+                id="step",
+                lines=[
+                    Line(kind="stages", points=[(gpus, one) for gpus in degrees]),
+                    Line(kind="split", points=[(gpus, took) for gpus, took in split]),
+                ],
+            ),
+            Panel(
+                id="throughput",
+                lines=[
+                    Line(kind="stages", points=[(gpus, gpus * BATCH / one) for gpus in degrees]),
+                    Line(kind="split", points=[(gpus, BATCH / took) for gpus, took in split]),
+                ],
+            ),
+        ],
+        compared=[
+            Compared(id="step_of_two", printed=None, here=one / two),
+            Compared(id="step_of_all", printed=None, here=one / most),
+            Compared(id="stages_of_all", printed=None, here=float(last)),
+        ],
+    )
