@@ -19,7 +19,7 @@ from app.paths import static_dir
 
 WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 Body = Callable[[bool], bytes]  # what is sent, gzipped or not
-Modules = Callable[[str], tuple[str, Body] | None]
+Made = Callable[[str], tuple[str, Body] | None]
 
 # a comment that has its lines for itself
 _COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)$", re.MULTILINE)
@@ -70,14 +70,14 @@ def panel_sheets(folder: Path, late: bool = False) -> list[str]:
 class StaticFiles:
     """WSGI middleware: a visit asks for many small files, which no framework needs to look at.
 
-    `modules` says what is sent for a module of the page (`page_modules.py`). What is no file of the folder goes on to
-    `app`, and so does a request for a part of one.
+    `made`: each says what is sent for a file that is put together when it is asked for (`page_modules.py`,
+    `page_sheets.py`). What is no file of the folder goes on to `app`, and so does a request for a part of one.
     """
 
-    def __init__(self, app: WSGI, folder: Path, modules: Modules = lambda name: None) -> None:
+    def __init__(self, app: WSGI, folder: Path, *made: Made) -> None:
         self._app = app
         self._folder = str(folder)
-        self._modules = modules
+        self._made = made
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path: str = environ.get("PATH_INFO", "")
@@ -87,11 +87,11 @@ class StaticFiles:
         found = self._find(path.removeprefix(PREFIX))
         if found is None:
             return self._app(environ, start_response)
-        name, mark, body_of, is_module = found
+        name, mark, body_of, is_made = found
         kind = _content_type(name)
         etag = f'"{mark}"'
         # Modules import each other by plain names, so a new version must be noticed: ask again each time (304).
-        keep = f"public, max-age={DAY}" if path.startswith(PREFIX + "vendor/") and not is_module else "no-cache"
+        keep = f"public, max-age={DAY}" if path.startswith(PREFIX + "vendor/") and not is_made else "no-cache"
         headers = [("ETag", etag), ("Cache-Control", keep), ("Vary", "Accept-Encoding"), ("Content-Type", kind)]
         if environ.get("HTTP_IF_NONE_MATCH", "").removeprefix("W/") == etag:
             start_response("304 Not Modified", headers)
@@ -104,12 +104,13 @@ class StaticFiles:
         return [body if method == "GET" else b""]
 
     def _find(self, path: str) -> tuple[str, str, Body, bool] | None:
-        """A file, what changes when it does, what is sent, and whether it is a module; None: no file of the folder."""
+        """A file, what changes when it does, what is sent, and whether it is made; None: no file of the folder."""
         name = os.path.normpath(os.path.join(self._folder, path))
         if "\0" in path or not name.startswith(self._folder + os.sep):
             return None
-        if module := self._modules(name.removeprefix(self._folder + os.sep)):
-            return name, *module, True
+        for find in self._made:
+            if made := find(name.removeprefix(self._folder + os.sep)):
+                return name, *made, True
         if not os.path.isfile(name):
             return None
         stamp = stamp_of(Path(name))

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import flask
 from flask import Request, Response
 
-from app import page_modules, routing
+from app import page_modules, page_sheets, routing
 from app.api_answers import BenchAnswer
 from app.bench_records import BenchRecords
 from app.bench_runs import BenchRuns
@@ -28,7 +28,8 @@ class Here(NamedTuple):
 def page(here: Here, request: Request) -> Response:
     """The benchmark page."""
     modules = page_modules.PAGE.ahead("js/bench/main.js")
-    response = flask.make_response(flask.render_template("bench.html", modules=modules))
+    sheets = page_sheets.SHEETS.links("bench")
+    response = flask.make_response(flask.render_template("bench.html", modules=modules, sheets=sheets))
     response.headers["Cache-Control"] = "no-cache"
     return response
 

@@ -21,8 +21,9 @@ from posixpath import join, normpath
 
 from jinja2 import Environment, FileSystemLoader
 
-from app.assets import panel_sheets, served
+from app.assets import served
 from app.page_options import option_tables
+from app.page_sheets import SHEETS
 from app.paths import static_dir, templates_dir
 from app.words import file_words_of, languages
 from engine.trace import codec
@@ -98,7 +99,7 @@ def page_with(title: str, inside: dict[str, bytes]) -> bytes:
 
     environment = Environment(loader=FileSystemLoader(templates_dir()), autoescape=True)
     page = environment.get_template("index.html").render(
-        modules=[], panel_sheets=panel_sheets(static_dir(), late=True), options=option_tables()
+        modules=[], sheets=SHEETS.one_by_one(), options=option_tables()
     )
     page = _PREVIEW.sub("", _SOCKETS.sub("", page))
     page = _MODULE.sub("", page)

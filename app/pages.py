@@ -7,9 +7,8 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app import assets, page_modules, plotly_asset, routing
+from app import page_modules, page_sheets, plotly_asset, routing
 from app.page_options import option_tables
-from app.paths import static_dir
 from app.routing import Route
 from app.served import Served
 from engine.config import EngineConfig
@@ -25,12 +24,11 @@ class Here(NamedTuple):
 def page(here: Here, request: Request) -> Response:
     """The stage."""
     modules = page_modules.PAGE.ahead("js/main.js")
-    sheets = assets.panel_sheets(static_dir())
     response = flask.make_response(
         flask.render_template(
             "index.html",
             modules=modules,
-            panel_sheets=sheets,
+            sheets=page_sheets.SHEETS.links("index"),
             options=option_tables(here.config, here.served.facts),
         )
     )

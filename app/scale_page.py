@@ -12,7 +12,7 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app import page_modules, routing
+from app import page_modules, page_sheets, routing
 from app.routing import Route
 from app.scale_paper import papers_figures
 from app.scale_placement import placement, tried_route
@@ -45,7 +45,8 @@ def sizes_of_config(here: Here, request: Request) -> Response:
 def page(here: Here, request: Request) -> Response:
     """The page."""
     modules = page_modules.PAGE.ahead("js/scale/main.js")
-    response = flask.make_response(flask.render_template("scale.html", modules=modules))
+    sheets = page_sheets.SHEETS.links("scale")
+    response = flask.make_response(flask.render_template("scale.html", modules=modules, sheets=sheets))
     response.headers["Cache-Control"] = "no-cache"
     return response
 

@@ -16,6 +16,7 @@ from app import (
     bench_page,
     events,
     page_modules,
+    page_sheets,
     pages,
     routing,
     scale_page,
@@ -136,6 +137,6 @@ def create_app(
         app.extensions["kvtheater.relays"] = Relays(settings.message_queue, transport.hub, transport.clients, recognize)
     host = settings.host if settings.token is None else None
     keys = settings.api.keys if settings.api is not None else {}
-    files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find)
+    files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
     app.wsgi_app = Guard(files, host, recognize, keys)  # type: ignore[method-assign]
     return app

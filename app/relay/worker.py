@@ -7,7 +7,7 @@ from typing import Any
 
 from flask import Flask, Response, request
 
-from app import assets, page_modules, plotly_asset, routing, words
+from app import assets, page_modules, page_sheets, plotly_asset, routing, words
 from app.classroom.access import Person, Shown, guest
 from app.classroom.codes import Pass
 from app.errors import AppError
@@ -71,7 +71,7 @@ def create_worker(
     for rule in ("/", "/<path:path>"):
         app.add_url_rule(rule, "asked", asked, methods=METHODS)
     app.register_error_handler(Exception, routing.answer_error)
-    files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find)
+    files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
     # the engine's process has a guard of its own in front of what it is asked
     app.wsgi_app = Guard(files, None, who, is_elsewhere=lambda path: not path.startswith(OWN))  # type: ignore[method-assign]
     return app

@@ -25,13 +25,14 @@ from app.lessons.lesson import Lesson
 from app.lessons.recording import recorded_by
 from app.lessons.transcript import cards, write_recorded
 from app.models import Models
+from app.page_sheets import SHEETS
 from app.paths import static_dir
 from app.plotly_asset import script_path
 from app.recordings.shelf import SUFFIX, recording_id, traces_in
 from app.served import Served
 from app.server import create_app
 from app.settings import ServerSettings
-from app.site.first import first_sheets, with_first, write_beginning, write_modules
+from app.site.first import with_first, write_beginning, write_modules
 from app.site.runs import Future, record_exhibits, record_futures, record_races
 from app.words import languages
 from engine.model.loaded import LoadedModel
@@ -130,6 +131,9 @@ def _write_static(folder: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(assets.served(path))
     write_modules(folder)
+    for link in SHEETS.links("index"):
+        if made := SHEETS.find(link.name):
+            (folder / link.name).write_bytes(made[1](False))
     if plotly := script_path():  # without it the page says so where charts would be
         (folder.parent / "vendor").mkdir()
         shutil.copyfile(plotly, folder.parent / "vendor/plotly.min.js")
@@ -139,8 +143,6 @@ def _write_answers(folder: Path, base: str) -> None:
     """What a server that shows recordings only answers, as files."""
     client = create_app(Models(Served(None)), ServerSettings()).test_client()
     page = client.get("/").get_data(as_text=True)
-    for name, sheet in first_sheets(page).items():
-        (folder / "static" / name).write_text(sheet, encoding="utf-8")
     (folder / "index.html").write_text(site_page(page, base), encoding="utf-8")
     words = [f"words/{name}{code}.json" for code in languages() for name in ("", "telling/")]
     for address in ["api/model", "api/recordings", "api/lessons", *words]:

@@ -17,14 +17,11 @@ from app.onefile import trace_bytes
 from app.paths import static_dir
 from engine.trace.log import TraceReader
 
-FIRST_SHEET = "first.css"  # below static/, as the module
-OVER_SHEET = "css/overlays.css"  # what has a say over all panels: static/js/kit/lazy.js puts late sheets before it
 AHEAD = "js/onefile/ahead.js"
 ENTRY = "js/main.js"
 OPENING = ("js/panels/look/opening_panel.js", "js/panels/look/panel.js")
 ASKED = 14  # words that the opening's first query sees at most: MOST_ASKED of static/js/panels/look/film_scene.js
 _MODULE = re.compile(r'\s*<script type="module"[^>]*></script>')
-_SHEET = re.compile(r'\s*<link rel="stylesheet" href="/static/([^"]+)"[^>]*>')
 
 
 def write_modules(folder: Path) -> None:
@@ -51,25 +48,8 @@ def _text(name: str) -> str:
     return assets.served(static_dir() / name).decode()
 
 
-def first_sheets(page: str) -> dict[str, str]:
-    """All style sheets of a page in two, in their order."""
-    names = _SHEET.findall(page)
-    over = names.index("css/overlays.css")
-    parts = {FIRST_SHEET: names[:over], OVER_SHEET: names[over:]}
-    return {
-        name: "\n".join(assets.served(static_dir() / sheet).decode() for sheet in sheets)
-        for name, sheets in parts.items()
-    }
-
-
 def with_first(page: str) -> str:
-    """The served page with the one module and the two sheets."""
-    plotly = ' id="plotly.js-style-global" class="no-inline-styles"'  # it has charts.css in it: static/js/kit/plotly.js
-    sheets = iter(
-        f'\n    <link rel="stylesheet" href="/static/{name}"{marks} />'
-        for name, marks in ((FIRST_SHEET, plotly), (OVER_SHEET, ""))
-    )
-    page = _SHEET.sub(lambda _: next(sheets, ""), page)
+    """The served page with the one module."""
     module = f'\n    <script type="module" src="/static/{JOINED}"></script>'
     ahead = f'\n    <script src="/static/{AHEAD}" async></script>'
     return _MODULE.sub("", page).replace("</title>", f"</title>{module}{ahead}", 1)

@@ -55,3 +55,10 @@ def test_a_panels_late_words_are_there_in_every_language_that_the_page_turns_to(
     assert not re.findall(r"\b(?:library|museum)\.\w+", panel.inner_text())
     page.click("#detail-museum")
     expect(panel).to_contain_text("Mistakes")
+
+
+def test_a_panels_late_sheet_comes_before_those_that_have_a_say_over_all_panels(open_page: OpenPage) -> None:
+    page = open_page("/?detail=museum&lang=en")
+    expect(page.locator("#detail-panel")).to_contain_text("Mistakes")
+    sheets = page.evaluate("[...document.styleSheets].map((sheet) => sheet.href?.split('/static/')[1])")
+    assert sheets == ["first.css", "js/panels/museum/late.css", "over.css"]

@@ -38,7 +38,7 @@ function addSheet(panel, name) {
   link.href = `static/js/panels/${panel}/${name}.css`;
   return new Promise((done) => {
     link.onload = link.onerror = () => done();
-    const over = document.querySelector('link[href*="css/overlays.css"]');
+    const over = document.querySelector('link[href*="over.css"]');
     document.head.insertBefore(link, over);
   });
 }

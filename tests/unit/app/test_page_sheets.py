@@ -1,0 +1,93 @@
+"""A page's style sheets in a file or two: all of them, in their order, and made anew when one changes."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from app.assets import panel_sheets
+from app.page_sheets import FILES, FIRST, OVER, SHEETS, PageSheets
+from app.paths import static_dir
+
+SOME = {
+    "css/tokens.css": ":root { --a: 1px; }",
+    "js/panels/b/style.css": ".b { left: 0; }",
+    "js/panels/a/style.css": ".a { left: 0; }",
+    "js/panels/a/late.css": ".late { left: 0; }",
+    "css/overlays.css": "dialog { left: 0; }",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in SOME.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def sent(sheets: PageSheets, name: str) -> tuple[str, str]:
+    """What changes with the text, and the text."""
+    found = sheets.find(name)
+    assert found is not None
+    mark, body = found
+    assert gzip.decompress(body(True)) == body(False)
+    return mark, body(False).decode()
+
+
+def test_sheets_stand_in_the_order_of_the_page_and_late_ones_apart(folder: Path) -> None:
+    sheets = PageSheets(folder)
+    assert sent(sheets, FIRST)[1] == "\n".join(
+        SOME[name] for name in ("css/tokens.css", "js/panels/a/style.css", "js/panels/b/style.css")
+    )
+    assert sent(sheets, OVER)[1] == SOME["css/overlays.css"]
+    assert sheets.find("css/tokens.css") is None and sheets.find("other.css") is None
+
+
+def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
+    """A sheet that changes, one that comes, one that goes."""
+    sheets = PageSheets(folder)
+    marks = [sent(sheets, FIRST)[0]]
+    over = sent(sheets, OVER)
+    path = folder / "css/tokens.css"
+    path.write_text(":root { --a: 2px; }", encoding="utf-8")
+    os.utime(path, ns=(10**18, 10**18))
+    assert "--a: 2px" in sent(sheets, FIRST)[1]
+    marks.append(sent(sheets, FIRST)[0])
+    (folder / "js/panels/c").mkdir()
+    (folder / "js/panels/c/style.css").write_text(".c { left: 0; }", encoding="utf-8")
+    assert sent(sheets, FIRST)[1].endswith(".c { left: 0; }")
+    marks.append(sent(sheets, FIRST)[0])
+    (folder / "js/panels/b/style.css").unlink()
+    assert ".b" not in sent(sheets, FIRST)[1]
+    marks.append(sent(sheets, FIRST)[0])
+    assert len(set(marks)) == 4 and sent(sheets, OVER) == over
+
+
+def test_every_sheet_is_in_a_file_of_a_page() -> None:
+    """Whatever lies in static/css, but that of the page which is a form and nothing else."""
+    files = [name for page in FILES for name in FILES[page]]
+    known = {part for name in files for part in SHEETS.parts(name)}
+    there = {path.relative_to(static_dir()).as_posix() for path in (static_dir() / "css").glob("*.css")}
+    assert there - {"css/join.css"} | set(panel_sheets(static_dir())) == known
+    for name in files:
+        text = sent(SHEETS, name)[1]
+        parts = [(static_dir() / part).read_text(encoding="utf-8") for part in SHEETS.parts(name)]
+        places = [text.index(part) for part in parts]
+        assert places == sorted(places) and len(text) == sum(len(part) + 1 for part in parts) - 1
+
+
+@pytest.mark.parametrize(("page", "charts"), [("index", FIRST), ("bench", "bench.css"), ("scale", "scale.css")])
+def test_the_link_with_the_charts_sheet_is_marked(page: str, charts: str) -> None:
+    """Else Plotly would write rules of its own, which the policy forbids."""
+    assert [link.name for link in SHEETS.links(page) if link.has_charts] == [charts]
+    assert [link.name for link in SHEETS.one_by_one() if link.has_charts] == ["css/charts.css"]
+
+
+def test_no_sheet_has_what_must_stand_at_a_files_beginning() -> None:
+    for path in [*(static_dir() / "css").glob("*.css"), *(static_dir() / "js").rglob("*.css")]:
+        text = path.read_text(encoding="utf-8")
+        assert not any(word in text for word in ("@import", "@charset", "@namespace", "url(")), path
