@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.cli.options import UserError, add_command, add_engine_options, engine_config
+from app.cli.simulate_sweep import add_sweep_options, sweep
 from app.plain import to_json
 from engine.accounting.presets import gpu_presets, model_presets
 from engine.bench.errors import BenchError
@@ -46,7 +47,9 @@ def add_parser(commands: Any) -> None:
         "serve the requests of a file on a model and GPUs that are not here",
         "  kvtheater simulate requests.jsonl --model llama-2-7b --gpu a100-80gb --record run.kvtrace\n"
         "  kvtheater simulate requests.jsonl --model llama-2-70b --gpu h100-80gb --tp 4 --prefill 1 --decode 1\n"
-        "  kvtheater simulate requests.jsonl --scale 32 --like run.kvtrace\n",
+        "  kvtheater simulate requests.jsonl --scale 32 --like run.kvtrace\n"
+        "  kvtheater simulate requests.jsonl --model llama-2-7b --gpu a100-80gb --sweep stretch=0.5,1,2 \\\n"
+        "      --sweep enable-prefix-caching=on,off\n",
     )
     parser.add_argument(
         "requests", type=Path, metavar="FILE",
@@ -70,8 +73,9 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--record", type=Path, metavar="OUT", help="write the run as a trace, for kvtheater replay")
     parser.add_argument("--force", action="store_true", help="overwrite the file given to --record")
     parser.add_argument("--json", action="store_true", help="the figures as JSON")
+    add_sweep_options(parser)
     add_engine_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, parser=parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -80,9 +84,28 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         UserError: a file that cannot be read or written, or settings that cannot be.
     """
+    if arguments.sweep:
+        return sweep(arguments, arguments.parser, simulated)
     record: Path | None = arguments.record
     if record and record.exists() and not arguments.force:
         raise UserError(f"{record} exists already; choose another name, or --force to overwrite it")
+    found = simulated(arguments)
+    if arguments.json:
+        sys.stdout.write(to_json(found).decode() + "\n")
+    else:
+        _print(found)
+        if record:
+            print(f"kvtheater replay {record} shows it")
+    return 0
+
+
+def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The figures of the run that the options say; it is written where --record says so.
+
+    Raises:
+        UserError: as `run`.
+    """
+    record: Path | None = arguments.record
     try:
         facts, cost, config = subject(arguments)
         workload = Trace(
@@ -119,14 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UserError(str(error)) from error
     finally:
         simulation.close()
-    found = figures(outcome, hits, cost.source)
-    if arguments.json:
-        sys.stdout.write(to_json(found).decode() + "\n")
-    else:
-        _print(found)
-        if record:
-            print(f"kvtheater replay {record} shows it")
-    return 0
+    return figures(outcome, hits, cost.source)
 
 
 class Hits:

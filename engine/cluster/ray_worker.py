@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import msgspec
 import ray
 
-import engine
 from engine.cache.kv_plane import zeros
 from engine.cluster.inbox import Bell
 from engine.cluster.messages import Begin, End, Ended, Source, Submit, ToCluster, ToInstance
+from engine.cluster.ray_tasks import environment
 from engine.cluster.worker import Model, Worker, begun
 from engine.cluster.worker_process import END_SECONDS, Workers
 from engine.connector.link import Link
@@ -211,12 +211,10 @@ class RayWorker:
     """See `worker_process.AnyWorker`."""
 
     def __init__(self, actors: dict[str, dict[str, Any]], num_cpus: float) -> None:
-        root = str(Path(engine.__file__).resolve().parent.parent)
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         options: dict[str, Any] = {
             "num_cpus": num_cpus,
             "concurrency_groups": {GROUP: 8},  # one of them stays
-            "runtime_env": {"env_vars": {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}},
+            "runtime_env": environment(),
         }
         self._actor = ray.remote(**options)(Body).remote()
         self.peer = RayPeer(self._actor, actors)

@@ -20,9 +20,9 @@ SHIPPED = str(TRACES / "mooncake-conversation.jsonl")
 A100 = ["--model", "llama-2-7b", "--gpu", "a100-80gb"]
 
 
-def simulated(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+def simulated(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     assert main(["simulate", *arguments, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)  # type: ignore[no-any-return]
+    return json.loads(capsys.readouterr().out)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -134,3 +134,38 @@ def test_what_cannot_be_simulated_is_a_sentence(
 def test_a_full_disk_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     asked = [SHIPPED, *A100, "--scale", "32", "--num-requests", "3", "--record", "/dev/full", "--force"]
     assert "cannot write" in refused(capsys, *asked)
+
+
+def test_a_sweep_is_each_combination_as_it_is_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [SHIPPED, *A100, "--scale", "16", "--num-requests", "20"]
+    swept = ["--sweep", "stretch=0.5,2", "--sweep", "enable_prefix_caching=on,off", "--processes", "2"]
+    rows = simulated(capsys, *asked, *swept)
+    assert [row["settings"] for row in rows] == [
+        {"stretch": stretch, "enable-prefix-caching": caching} for stretch in ("0.5", "2") for caching in ("on", "off")
+    ]
+    alone = simulated(capsys, *asked, "--stretch", "2", "--no-enable-prefix-caching")
+    assert rows[3]["figures"] == alone and rows[2]["figures"]["hit_tokens"] > 0 == alone["hit_tokens"]
+
+
+def test_what_a_point_refuses_stands_beside_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = [SHIPPED, "--model", "llama-2-70b", "--gpu", "a100-80gb", "--scale", "16", "--num-requests", "3"]
+    assert main(["simulate", *asked, "--sweep", "tp=1,4", "--processes", "1"]) == 0
+    head, row, why = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["tp", "seconds"] and row.split()[0] == "4"
+    assert why == "tp 1: Llama 2 70B does not fit on 1 × A100 SXM 80GB; give more GPUs with --tp"
+
+
+@pytest.mark.parametrize(
+    ("sweep", "said"),
+    [
+        (["tp"], "--sweep takes an option and its values, as num-blocks=64,128; not 'tp'"),
+        (["tp=1,,2"], "--sweep takes an option and its values"),
+        (["tp=1", "tp=2"], "an option is swept once"),
+        (["enable-prefix-caching=yes"], "--sweep enable-prefix-caching takes on and off, not 'yes'"),
+        ([f"seed={','.join(map(str, range(101)))}", f"tp={','.join(map(str, range(100)))}"], "10100 combinations"),
+    ],
+)
+def test_a_sweep_that_cannot_be(capsys: pytest.CaptureFixture[str], sweep: list[str], said: str) -> None:
+    words = [word for one in sweep for word in ("--sweep", one)]
+    assert said in refused(capsys, SHIPPED, *A100, *words)
+    assert "--record is for one run" in refused(capsys, SHIPPED, *A100, "--sweep", "tp=1", "--record", "x.kvtrace")

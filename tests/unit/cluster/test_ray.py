@@ -132,3 +132,10 @@ def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Any, tmp_path
     assert [said[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
     assert len([op for op in ops if isinstance(op, Lost)]) == 1
     assert list(check(path)) == []
+
+
+def test_calls_are_made_on_the_cluster_and_keep_their_places() -> None:
+    from engine.cluster.ray_tasks import on_ray
+
+    calls = [(2, power) for power in range(5)]
+    assert dict(on_ray(None, pow, calls)) == dict(enumerate([1, 2, 4, 8, 16]))

@@ -1,0 +1,183 @@
+"""`kvtheater simulate --sweep`: one simulation for each point of a grid, on these processors or on a Ray cluster's."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import itertools
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, NamedTuple
+
+from app.cli.options import UserError
+from app.cli.terminal import say
+from app.plain import to_json
+
+MOST_POINTS = 10_000
+Figures = dict[str, Any]
+Simulate = Callable[[argparse.Namespace], Figures]
+
+
+class Point(NamedTuple):
+    """One combination of the settings that are swept, and the whole command line that it is."""
+
+    settings: dict[str, str]
+    arguments: argparse.Namespace
+
+
+class Swept(NamedTuple):
+    """What came of a point: figures, or why there are none."""
+
+    settings: dict[str, str]
+    figures: Figures | None
+    refused: str | None
+
+
+def add_sweep_options(parser: argparse.ArgumentParser) -> None:
+    """--sweep and where its points are simulated."""
+    group = parser.add_argument_group("many at once")
+    group.add_argument(
+        "--sweep", action="append", default=[], metavar="OPTION=V,V,...",
+        help="simulate with each of these values of an option (on, off for one without a value); with several, each "
+        "combination; a line for each",
+    )  # fmt: skip
+    group.add_argument(
+        "--processes", type=int, metavar="N", help="points that are simulated at once (default: one for each processor)"
+    )  # fmt: skip
+    group.add_argument(
+        "--ray", nargs="?", const="local", metavar="ADDRESS",
+        help="simulate on a Ray cluster, or on one begun here (pip install 'kvtheater[ray]'); files must have the same "
+        "path on each machine",
+    )  # fmt: skip
+
+
+def sweep(arguments: argparse.Namespace, parser: argparse.ArgumentParser, simulate: Simulate) -> int:
+    """Simulate every point, and print a table, or JSON. `simulate` is a function that another process can import.
+
+    Raises:
+        UserError: an option that is none, a value that is none of its own, or too many points.
+    """
+    if arguments.record:
+        raise UserError("--record is for one run; leave it out with --sweep")
+    points = grid(arguments, parser)
+    run = _on_ray if arguments.ray else _here
+    found = dict[int, Swept]()
+    for index, done in run(points, simulate, arguments):
+        found[index] = done
+        if sys.stderr.isatty():
+            print(f"\r{len(found)} of {len(points)}", end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    rows = [found[index] for index in range(len(points))]
+    if arguments.json:
+        say(to_json([row._asdict() for row in rows]).decode())
+    else:
+        _print(rows)
+    return 0
+
+
+def grid(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Point]:
+    """Each combination of what is swept, the last option's values next to each other.
+
+    Raises:
+        UserError: as `sweep`.
+    """
+    axes = [_axis(text) for text in arguments.sweep]
+    names = [name for name, _ in axes]
+    if len(set(names)) < len(names):
+        raise UserError("an option is swept once, with all its values: --sweep num-blocks=64,128")
+    number = 1
+    for _, values in axes:
+        number *= len(values)
+    if number > MOST_POINTS:
+        raise UserError(f"{number} combinations; at most {MOST_POINTS} are simulated at once")
+    points = []
+    for chosen in itertools.product(*(values for _, values in axes)):
+        settings = dict(zip(names, chosen, strict=True))
+        given = [word for name, value in settings.items() for word in _words(parser, name, value)]
+        one = parser.parse_args([str(arguments.requests), *given], copy.copy(arguments))
+        for name in ("run", "parser"):  # not for another process
+            delattr(one, name)
+        points.append(Point(settings, one))
+    return points
+
+
+def _axis(text: str) -> tuple[str, list[str]]:
+    name, _, values = text.partition("=")
+    name, each = name.strip().lstrip("-").replace("_", "-"), [value.strip() for value in values.split(",")]
+    if not name or not all(each):
+        raise UserError(f"--sweep takes an option and its values, as num-blocks=64,128; not {text!r}")
+    return name, each
+
+
+def _words(parser: argparse.ArgumentParser, name: str, value: str) -> list[str]:
+    """The command line's words for an option's value. `parse_args` says what is wrong with them."""
+    action = parser._option_string_actions.get(f"--{name}")
+    if action is None or action.nargs != 0:
+        return [f"--{name}={value}"]
+    if value not in ("on", "off"):
+        raise UserError(f"--sweep {name} takes on and off, not {value!r}")
+    return [f"--{name}" if value == "on" else f"--no-{name}"]
+
+
+def simulated(simulate: Simulate, point: Point) -> Swept:
+    """One point. What it refuses is an answer, too: the others are of use without it."""
+    try:
+        return Swept(point.settings, simulate(point.arguments), None)
+    except UserError as error:
+        return Swept(point.settings, None, str(error))
+
+
+def _here(points: Sequence[Point], simulate: Simulate, arguments: argparse.Namespace) -> Iterator[tuple[int, Swept]]:
+    workers = arguments.processes or os.cpu_count() or 1
+    if workers < 1:
+        raise UserError(f"--processes is at least 1, not {workers}")
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(points)), mp_context=context) as pool:
+        futures = {pool.submit(simulated, simulate, point): index for index, point in enumerate(points)}
+        for future in as_completed(futures):
+            yield futures[future], future.result()
+
+
+def _on_ray(points: Sequence[Point], simulate: Simulate, arguments: argparse.Namespace) -> Iterator[tuple[int, Swept]]:
+    try:
+        from engine.cluster.ray_tasks import on_ray
+    except ModuleNotFoundError as error:
+        raise UserError("Ray is not installed: pip install 'kvtheater[ray]'") from error
+    address = None if arguments.ray == "local" else arguments.ray
+    try:
+        yield from on_ray(address, simulated, [(simulate, point) for point in points])
+    except ConnectionError as error:
+        raise UserError(f"no Ray cluster at {address}: {error}") from error
+
+
+def _print(rows: Sequence[Swept]) -> None:
+    names = list(rows[0].settings)
+    heads = [*names, "seconds", "TTFT p50 ms", "p99", "TPOT p50 ms", "p99", "hit %", "preempted", "busy %"]
+    lines = [heads, *([*row.settings.values(), *_cells(row.figures)] for row in rows if row.figures)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        say("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
+    for row in rows:
+        if row.refused:
+            say(", ".join(f"{name} {value}" for name, value in row.settings.items()) + f": {row.refused}")
+
+
+def _cells(figures: Figures) -> list[str]:
+    def spread(name: str) -> list[str]:
+        cuts = figures[name] or {}
+        return [f"{1000 * cuts[cut]:.4g}" if cuts else "–" for cut in ("p50", "p99")]
+
+    asked, busy = figures["prompt_tokens"], figures["busy"]
+    hit = f"{100 * figures['hit_tokens'] / asked:.1f}" if asked else "–"
+    return [
+        f"{figures['seconds']:.1f}",
+        *spread("ttft"),
+        *spread("tpot"),
+        hit,
+        str(figures["preemptions"]),
+        "/".join(f"{100 * share:.0f}" for share in busy),
+    ]

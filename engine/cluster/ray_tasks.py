@@ -1,0 +1,45 @@
+"""Calls of a function on a Ray cluster, and what its processes need to import this package. Needs the extra `ray`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import ray
+
+import engine
+
+Result = TypeVar("Result")
+
+
+def environment() -> dict[str, Any]:
+    """What a process of Ray's needs to import this package."""
+    root = str(Path(engine.__file__).resolve().parent.parent)
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}}
+
+
+def on_ray(
+    address: str | None, do: Callable[..., Result], calls: Sequence[tuple[object, ...]]
+) -> Iterator[tuple[int, Result]]:
+    """Call a function once for each tuple of arguments, a processor each; what each gave, with its place, as it comes.
+
+    `address`: of a Ray cluster; None: one that is begun here and ends with this, unless there is one already.
+
+    Raises:
+        ConnectionError: there is no cluster at the address.
+    """
+    is_own = not ray.is_initialized()
+    if is_own:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False)
+    try:
+        task = ray.remote(num_cpus=1, runtime_env=environment())(do)
+        places = {task.remote(*one): place for place, one in enumerate(calls)}
+        while places:
+            (done, *_), _ = ray.wait(list(places))
+            yield places.pop(done), ray.get(done)
+    finally:
+        if is_own:
+            ray.shutdown()
