@@ -19,6 +19,7 @@ from engine.config import ConfigError, EngineConfig
 from engine.connector.link import text_of
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.simulate.degrees import request_rate
 from engine.trace.check import check
 from engine.trace.events import Arrive, Expire, Lost, Send, TransferFailed
 from tests.unit.cluster.clusters import ask
@@ -137,5 +138,5 @@ def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Any, tmp_path
 def test_calls_are_made_on_the_cluster_and_keep_their_places() -> None:
     from engine.cluster.ray_tasks import on_ray
 
-    calls = [(2, power) for power in range(5)]
-    assert dict(on_ray(None, pow, calls)) == dict(enumerate([1, 2, 4, 8, 16]))
+    calls = [(60.0, tokens) for tokens in (2, 3, 4, 7)]
+    assert dict(on_ray(None, request_rate, calls)) == dict(enumerate([60.0, 30.0, 20.0, 10.0]))
