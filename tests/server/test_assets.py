@@ -83,15 +83,21 @@ def test_a_library_keeps_the_licence_in_its_head(tmp_path):
         assert served(path) == path.read_bytes()
 
 
-@pytest.mark.parametrize("path", sorted((static_dir() / "js").rglob("*.js")), ids=lambda path: path.name)
-def test_no_template_has_a_line_that_looks_like_a_comment(path):
+def test_no_template_has_a_line_that_looks_like_a_comment():
     """Before each line that goes, as many backticks have closed as have opened."""
+    paths = sorted((static_dir() / "js").rglob("*.js"))
+    assert len(paths) > 300
+    for path in paths:
+        only_comments_go(path)
+
+
+def only_comments_go(path: Path) -> None:
     kept = served(path).decode().split("\n")
     lines = path.read_text(encoding="utf-8").split("\n")
-    assert len(kept) == len(lines)
+    assert len(kept) == len(lines), path
     open_ticks = 0
     for line, sent in zip(lines, kept, strict=True):
-        assert line.strip() == sent.strip() or open_ticks % 2 == 0, line
+        assert line.strip() == sent.strip() or open_ticks % 2 == 0, (path, line)
         open_ticks += re.sub(r'(?:^|\s)//\s.*|\\`|"`"', "", sent).count("`")
 
 

@@ -27,14 +27,6 @@ def test_every_file_that_a_paper_names_is_there(paper: str) -> None:
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
-JSON_TABLES = [
-    path
-    for folder in ("app", "engine", "static", "tests")
-    for path in sorted((ROOT / folder).rglob("*.json"))
-    if "vendor" not in path.parts
-]
-
-
 def repeated_keys(text: str) -> list[str]:
     """Keys that stand twice in one object of a JSON text: a reader takes the last one, and never tells."""
     found: list[str] = []
@@ -52,9 +44,16 @@ def test_a_repeated_key_is_found_at_any_depth() -> None:
     assert repeated_keys('{"a": {"b": 1, "c": 2, "b": 3}, "d": [{"e": 1, "e": 1}]}') == ["b", "e"]
 
 
-@pytest.mark.parametrize("path", JSON_TABLES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_key_stands_twice_in_a_json_file(path: Path) -> None:
-    assert not repeated_keys(path.read_text(encoding="utf-8"))
+def test_no_key_stands_twice_in_a_json_file() -> None:
+    tables = [
+        path
+        for folder in ("app", "engine", "static", "tests")
+        for path in sorted((ROOT / folder).rglob("*.json"))
+        if "vendor" not in path.parts
+    ]
+    assert len(tables) > 100
+    found = {str(path.relative_to(ROOT)): repeated_keys(path.read_text(encoding="utf-8")) for path in tables}
+    assert {name: keys for name, keys in found.items() if keys} == {}
 
 
 def test_no_test_imports_a_test() -> None:
