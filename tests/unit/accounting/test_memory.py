@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from engine.accounting.memory import bytes_per_element, kv_bytes, kv_bytes_per_token, stored_bytes_per_token
+from engine.accounting.kept import kv_token
+from engine.accounting.kv_shape import KvShape
+from engine.accounting.memory import (
+    bytes_per_element,
+    kv_bytes,
+    kv_bytes_per_token,
+    stored_bytes_per_token,
+    stored_element,
+)
+from engine.accounting.presets import ModelPreset, model_presets
 from tests.unit.accounting.model_facts import facts
 
 GIB = 1024**3
@@ -62,3 +71,12 @@ def test_unknown_dtype() -> None:
 def test_stored_bytes_count_a_vectors_scales(dtype: str, vector: int) -> None:
     """Qwen-72B: 2 * 80 layers * 64 heads vectors of 128 numbers a token."""
     assert stored_bytes_per_token(QWEN_72B, dtype) == 2 * 80 * 64 * vector
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "fp8", "int8", "int4"])
+@pytest.mark.parametrize("model", [one for one in model_presets() if not one.latent_dim], ids=lambda one: one.id)
+def test_what_is_shown_with_its_formula_is_what_is_counted_with(model: ModelPreset, dtype: str) -> None:
+    """The number of the page /scale and the one of a pool of such a model."""
+    shape = KvShape(model.num_layers, model.num_kv_heads, model.head_dim, model.v_head_dim, 0)
+    size, scales = stored_element(dtype)
+    assert kv_token(shape, size, scales).value == stored_bytes_per_token(model, dtype)
