@@ -20,6 +20,7 @@ def scheduler_of(
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
         enable_chunked_prefill=config.enable_chunked_prefill,
+        reserve_full_isl=config.scheduler_reserve_full_isl,
         policy=config.scheduling_policy,
         recompute_all=config.strategy == "none",
         reserve_all=config.strategy == "first_fit",

@@ -67,11 +67,17 @@ class CacheBooks:
         return min(demands, key=lambda demand: demand.available - demand.needed)
 
     def demand(
-        self, seq_id: int, num_tokens: int, hits: Sequence[Sequence[int]] = (), loading: Loading | None = None
+        self,
+        seq_id: int,
+        num_tokens: int,
+        hits: Sequence[Sequence[int]] = (),
+        loading: Loading | None = None,
+        reserved: int = 0,
     ) -> BlockDemand:
         """What `allocate` with the same arguments would need: in the first group without room, else in the first one.
 
-        Of a sequence that is swapped out, what `swap_in` would. Changes nothing.
+        Of a sequence that is swapped out, what `swap_in` would. `reserved`: tokens that are to have room, too, though
+        nothing is allocated for them yet. Changes nothing.
         """
         tables = self._tables.get(seq_id) or BlockTables.empty(len(self.groups))
         demands = [
@@ -81,6 +87,7 @@ class CacheBooks:
                 num_tokens,
                 own,
                 loading.of(group.index) if loading else group.swap_space.incoming(seq_id),
+                reserved,
             )
             for group, own in self._with(hits)
         ]

@@ -83,9 +83,19 @@ class GroupManager:
         return BlockDemand(needed, self.num_blocks)
 
     def demand(
-        self, seq_id: int, tables: BlockTables, num_tokens: int, hits: Sequence[int], incoming: Incoming = NOTHING
+        self,
+        seq_id: int,
+        tables: BlockTables,
+        num_tokens: int,
+        hits: Sequence[int],
+        incoming: Incoming = NOTHING,
+        reserved: int = 0,
     ) -> BlockDemand:
-        """What `take_hits` and `cover` would take from the free queue. Changes nothing."""
+        """What `take_hits` and `cover` would take from the free queue, were it for `reserved` tokens where these are
+        more; a group that lets blocks go never holds them all, and counts `num_tokens`. Changes nothing.
+        """
+        if self.retention is None:
+            num_tokens = max(num_tokens, reserved)
         num_new = self._num_blocks_of(num_tokens) - len(tables.block_ids[self.index]) - len(hits)
         num_new -= incoming.num_released
         num_revived = sum(self.pool.blocks[i].ref_count == 0 for i in hits if i != RELEASED)

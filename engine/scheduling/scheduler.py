@@ -49,6 +49,7 @@ class Scheduler:
         max_num_seqs: sequences running at once, forks still to come included.
         max_num_batched_tokens: token budget of a step.
         enable_chunked_prefill: a prompt may be computed in several steps; otherwise whole or not yet.
+        reserve_full_isl: a sequence is admitted when there is room for all of its tokens, not only for the first chunk.
         policy: the order of admission; preemption takes the opposite order.
         recompute_all: strategy `none`. Every step computes all tokens of a sequence, and the budget does not split
             one: the first is always taken, further ones while the budget lasts. As nothing is held between steps,
@@ -66,6 +67,7 @@ class Scheduler:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         enable_chunked_prefill: bool = True,
+        reserve_full_isl: bool = False,
         policy: Policy = "fcfs",
         recompute_all: bool = False,
         reserve_all: bool = False,
@@ -78,6 +80,7 @@ class Scheduler:
         self._max_num_seqs = max_num_seqs
         self._max_num_batched_tokens = max_num_batched_tokens
         self._splits = enable_chunked_prefill and not recompute_all
+        self._reserve_full = reserve_full_isl
         self._recompute_all = recompute_all
         self._reserve_all = reserve_all
         self._emit = emit
@@ -348,7 +351,7 @@ class Scheduler:
             return self._defer(sequence, "token_budget", 1 if self._splits else num_missing, max(step.budget, 0))
         end = outside.end + num_tokens
         covered = slots_required(sequence.num_prompt_tokens, sequence.max_tokens) if self._reserve_all else end
-        demand = self._cache.demand(sequence.seq_id, covered, match.hits, loading)
+        demand = self._cache.demand(sequence.seq_id, covered, match.hits, loading, self._reserved(sequence))
         if demand.needed > demand.available:
             return self._defer_for_blocks(sequence, demand)
         self._emit(verdict(self._cache, sequence, match))
@@ -365,6 +368,10 @@ class Scheduler:
         step.add(sequence, num_tokens)
         return True
 
+    def _reserved(self, sequence: Sequence) -> int:
+        """Tokens that must find room before the sequence is admitted, beside those of its first chunk."""
+        return sequence.num_tokens if self._reserve_full else 0
+
     def _admit_swapped(self, sequence: Sequence, step: Step) -> bool:
         """Admit a sequence whose computed tokens wait in the CPU store. There may be no token left to compute."""
         num_swapped = self._cache.num_swapped_tokens(sequence.seq_id)
@@ -373,7 +380,7 @@ class Scheduler:
         if num_missing and num_tokens == 0:
             return self._defer(sequence, "token_budget", 1 if self._splits else num_missing, max(step.budget, 0))
         end = num_swapped + num_tokens
-        demand = self._cache.demand(sequence.seq_id, end)
+        demand = self._cache.demand(sequence.seq_id, end, reserved=self._reserved(sequence))
         if demand.needed > demand.available:
             return self._defer_for_blocks(sequence, demand)
         self._run(sequence, step, num_swapped_tokens=num_swapped)
@@ -408,7 +415,7 @@ class Scheduler:
             missing = 1 if self._splits else sequence.num_tokens - start
             return self._defer(sequence, "token_budget", missing, max(step.budget, 0))
         end = start + num_tokens
-        demand = self._cache.demand(sequence.seq_id, end)
+        demand = self._cache.demand(sequence.seq_id, end, reserved=self._reserved(sequence))
         if demand.needed > demand.available:
             return self._defer_for_blocks(sequence, demand)
         del self.transfers.arrived[sequence.seq_id]

@@ -26,6 +26,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         policy=st.sampled_from(["fcfs", "priority"]),
         enable_prefix_caching=st.sampled_from([True, True, False]),
         swap_space=st.sampled_from([None, None, 2, 20]),
+        reserve_full_isl=st.booleans(),
     )
     def begin(
         self,
@@ -37,6 +38,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         policy: str,
         enable_prefix_caching: bool,
         swap_space: int | None,
+        reserve_full_isl: bool,
     ) -> None:
         self.shares = mode != "first_fit"  # a piece is of one sequence
         self.engine = FakeEngine(
@@ -50,6 +52,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             reserve_all=mode == "first_fit",
             enable_prefix_caching=enable_prefix_caching,
             swap_space=swap_space,
+            reserve_full_isl=reserve_full_isl,
         )
 
     @rule(

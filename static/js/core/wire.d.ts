@@ -323,6 +323,7 @@ export interface EngineConfig {
   max_num_batched_tokens: number;
   enable_prefix_caching: boolean;
   enable_chunked_prefill: boolean;
+  scheduler_reserve_full_isl: boolean;
   scheduling_policy: "fcfs" | "priority";
   preemption_mode: "recompute" | "swap";
   swap_space: number | null;

@@ -51,6 +51,7 @@ class FakeEngine:
         enable_prefix_caching: bool = True,
         swap_space: int | None = None,
         reserve_all: bool = False,
+        reserve_full_isl: bool = False,
     ) -> None:
         """`swap_space` None: preemption by recompute. `reserve_all`: as strategy `first_fit` does."""
         self.replay = Replay(num_blocks, block_size, swap_space or 0)
@@ -66,6 +67,7 @@ class FakeEngine:
             policy=policy,
             recompute_all=recompute_all,
             reserve_all=reserve_all,
+            reserve_full_isl=reserve_full_isl,
             preemption_mode="recompute" if swap_space is None else "swap",
             emit=emit,
         )

@@ -269,3 +269,18 @@ def test_a_sequence_that_can_never_run_is_refused_with_the_numbers() -> None:
     whole = FakeEngine(enable_chunked_prefill=False, max_num_batched_tokens=8)
     with pytest.raises(ValueError, match="compute 9 tokens in one step without chunked prefill"):
         whole.add([1] * 8, max_tokens=2)
+
+
+@pytest.mark.parametrize("reserve", [False, True])
+def test_a_sequence_waits_for_room_for_all_of_its_tokens_where_that_is_asked_for(reserve: bool) -> None:
+    """8 blocks, of which the first prompt holds 5. The second has room for a chunk of 8 tokens, not for its 4 blocks."""
+    engine = FakeEngine(num_blocks=8, max_num_batched_tokens=9, reserve_full_isl=reserve)
+    engine.add(list(range(17)), max_tokens=3)
+    engine.step()
+    engine.step()
+    engine.add(list(range(20, 36)), max_tokens=1)
+    ops = engine.step()
+    assert facts(ops, Defer, "reason", "needed", "available") == ([("no_free_blocks", 4, 3)] if reserve else [])
+    assert bool(of_type(ops, Admit)) is not reserve
+    while engine.scheduler.has_unfinished:
+        engine.step()

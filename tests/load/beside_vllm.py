@@ -1,0 +1,180 @@
+"""Ours beside vLLM: `python -m tests.load.beside_vllm --python ENV/bin/python [--into FILE]`, where it is installed.
+
+The same requests, all there at the beginning, with equal settings: step by step, which requests are scheduled with how
+many tokens, what was found in the prefix cache, who is preempted, and the tokens that come out. Time plays no part.
+Where the two differ, the first such step is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.model.loader import load_model
+from engine.trace.events import Preempt
+
+MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"
+THEIRS = Path(__file__).with_name("vllm_schedule.py")
+BLOCK_SIZE = 32  # the smallest that vLLM has on a CPU
+# what differs from room for all: the pool (their block 0 is never used, so ours has one less), places, the budget
+CASES: dict[str, dict[str, Any]] = {
+    "room for all": {},
+    "evictions": {"blocks": 48, "max_num_seqs": 4},
+    "preemptions": {"blocks": 33},
+    "preemptions, no prefix caching": {"blocks": 33, "enable_prefix_caching": False},
+    "preemptions, the first chunk is enough": {"blocks": 33, "scheduler_reserve_full_isl": False},
+    "a small budget": {"blocks": 40, "max_num_batched_tokens": 48},
+    "no chunked prefill": {"blocks": 40, "max_num_batched_tokens": 512, "enable_chunked_prefill": False},
+    "priorities": {"blocks": 33, "scheduling_policy": "priority"},
+}
+DEFAULTS: dict[str, Any] = {
+    "blocks": 256,
+    "max_num_seqs": 8,
+    "max_num_batched_tokens": 128,
+    "enable_prefix_caching": True,
+    "enable_chunked_prefill": True,
+    "scheduler_reserve_full_isl": True,
+    "scheduling_policy": "fcfs",
+}
+MAX_MODEL_LEN = 512
+Step = dict[str, Any]
+
+
+def requests(number: int, seed: int) -> list[dict[str, Any]]:
+    """Prompts that begin in one of four ways, of 72 to 164 tokens, with answers of 4 to 59."""
+    draw = random.Random(seed)
+    beginnings = [[draw.randrange(5, 8000) for _ in range(64)] for _ in range(4)]
+    return [
+        {
+            "prompt": beginnings[index % 4] + [draw.randrange(5, 8000) for _ in range(draw.randrange(8, 101))],
+            "max_tokens": draw.randrange(4, 60),
+            "priority": draw.randrange(3),
+        }
+        for index in range(number)
+    ]
+
+
+def theirs(python: str, settings: dict[str, Any], asked: list[dict[str, Any]]) -> tuple[list[Step], Step]:
+    """vLLM's steps, and what it says at the end."""
+    given = {name: value for name, value in settings.items() if name != "blocks"}
+    engine = given | {
+        "model": str(MODEL),
+        "block_size": BLOCK_SIZE,
+        "num_gpu_blocks_override": settings["blocks"],
+        "max_model_len": MAX_MODEL_LEN,
+        "enforce_eager": True,
+        "dtype": "float32",
+    }
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    env |= {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+    with tempfile.TemporaryDirectory() as folder:
+        wanted, found = Path(folder) / "asked.json", Path(folder) / "found.jsonl"
+        wanted.write_text(json.dumps({"engine": engine, "requests": asked}), encoding="utf-8")
+        said = subprocess.run(
+            [python, str(THEIRS), str(wanted), str(found)], env=env, capture_output=True, text=True, cwd=folder
+        )
+        if said.returncode:
+            raise SystemExit(f"vLLM did not run:\n{said.stderr[-3000:]}")
+        *steps, last = [json.loads(line) for line in found.read_text(encoding="utf-8").splitlines()]
+    return steps, last
+
+
+def ours(settings: dict[str, Any], asked: list[dict[str, Any]]) -> tuple[list[Step], Step]:
+    """The same of an engine of this package."""
+    given = {name: value for name, value in settings.items() if name != "blocks"}
+    config = EngineConfig(
+        block_size=BLOCK_SIZE,
+        num_blocks=settings["blocks"] - 1,
+        max_model_len=MAX_MODEL_LEN,
+        enforce_eager=True,
+        **given,
+    )
+    steps = list[Step]()
+    with Engine(load_model(str(MODEL)), config) as engine:
+        for one in asked:
+            sampling = SamplingParams(max_tokens=one["max_tokens"], ignore_eos=True, temperature=0.0)
+            engine.add_request(one["prompt"], sampling, priority=one["priority"])
+        while engine.has_unfinished():
+            engine.step()
+        log = engine.log
+        assert log is not None
+        for index in range(len(log)):
+            record = log.record(index)
+            if record.kind == "step":
+                steps.append(
+                    {
+                        "scheduled": {str(entry.seq_id): len(entry.token_ids) for entry in record.batch},
+                        "computed": {str(entry.seq_id): entry.start for entry in record.batch},
+                        "preempted": [str(op.seq_id) for op in record.ops if isinstance(op, Preempt)],
+                    }
+                )
+        finished = log.state_now().sequences
+        outputs = {str(seq): state.token_ids[len(asked[seq]["prompt"]) :] for seq, state in finished.items()}
+    return steps, {"outputs": outputs}
+
+
+def plain(step: Step) -> Step:
+    """Without what differs by name only: vLLM appends a random end to a request's number."""
+    named = {
+        what: {name.split("-")[0]: value for name, value in step[what].items()} for what in ("scheduled", "computed")
+    }
+    return named | {"preempted": sorted(name.split("-")[0] for name in step["preempted"])}
+
+
+def compared(python: str, name: str, number: int, seed: int) -> dict[str, Any]:
+    """One case."""
+    settings, asked = DEFAULTS | CASES[name], requests(number, seed)
+    (here, here_last), (there, there_last) = ours(settings, asked), theirs(python, settings, asked)
+    steps = [(plain(a), plain(b)) for a, b in zip(here, there, strict=False)]
+    differs = next((index for index, (a, b) in enumerate(steps) if a != b), None)
+    first = None if differs is None else {"step": differs, "ours": steps[differs][0], "theirs": steps[differs][1]}
+    seen, hits = set[str](), 0
+    for step, _ in steps:
+        for request, start in step["computed"].items():
+            hits += 0 if request in seen else start
+            seen.add(request)
+    tokens = sum(
+        here_last["outputs"].get(request) == there_last["outputs"][request] for request in map(str, range(number))
+    )
+    return {
+        "case": name,
+        "seed": seed,
+        "requests": number,
+        "steps": [len(here), len(there)],
+        "equal steps": len(steps) if differs is None else differs,
+        "preemptions": [sum(len(step["preempted"]) for step in side) for side in (here, there)],
+        "hit tokens at first admission": hits,
+        "requests with equal tokens": tokens,
+        "first difference": first,
+        "vllm": there_last["vllm"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", required=True, help="of the environment that vLLM is installed in")
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--requests", type=int, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--into", type=Path)
+    arguments = parser.parse_args()
+    found = []
+    for name in arguments.cases:
+        found.append(compared(arguments.python, name, arguments.requests, arguments.seed))
+        print(json.dumps(found[-1]), file=sys.stderr, flush=True)
+    record = {"vllm": found[0].pop("vllm") if found else None, "cases": found}
+    if arguments.into:
+        arguments.into.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

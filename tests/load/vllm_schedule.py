@@ -1,0 +1,69 @@
+"""vLLM's side of `beside_vllm`: an offline `LLM` whose scheduler writes down what it decides. Runs where vLLM does.
+
+    python tests/load/vllm_schedule.py ASKED.json FOUND.jsonl
+
+`scheduler_cls` is vLLM's own door for a scheduler; this one is its own, that tells. A line of FOUND for each step:
+{"scheduled": {request: tokens}, "computed": {request: tokens before the step}, "blocks": {request: ids},
+"preempted": [request, ...]}; a last one with the outputs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the scheduler is to be in this process
+
+from vllm import LLM, SamplingParams, __version__
+from vllm.v1.core.sched.scheduler import Scheduler
+
+steps: list[dict[str, Any]] = []
+num_preemptions: dict[str, int] = {}
+
+
+class Telling(Scheduler):  # type: ignore[misc]  # vLLM is in an environment of its own
+    """vLLM's scheduler, and what it decided."""
+
+    def schedule(self, *arguments: Any, **options: Any) -> Any:
+        before = {name: one.num_preemptions for name, one in self.requests.items()}
+        found = super().schedule(*arguments, **options)
+        if found.num_scheduled_tokens:
+            computed = {one.req_id: one.num_computed_tokens for one in found.scheduled_new_reqs}
+            again = found.scheduled_cached_reqs
+            computed |= dict(zip(again.req_ids, again.num_computed_tokens, strict=True))
+            steps.append(
+                {
+                    "scheduled": found.num_scheduled_tokens,
+                    "computed": computed,
+                    "blocks": {name: self.kv_cache_manager.get_block_ids(name)[0] for name in computed},
+                    "preempted": [
+                        name for name, one in self.requests.items() if one.num_preemptions > before.get(name, 0)
+                    ],
+                }
+            )
+        return found
+
+
+def main() -> None:
+    asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    llm = LLM(**asked["engine"], scheduler_cls=Telling, async_scheduling=False, disable_log_stats=True)
+    prompts = [{"prompt_token_ids": one["prompt"]} for one in asked["requests"]]
+    sampling = [
+        SamplingParams(temperature=0.0, max_tokens=one["max_tokens"], ignore_eos=True, detokenize=False)
+        for one in asked["requests"]
+    ]
+    by_rank = asked["engine"]["scheduling_policy"] == "priority"
+    ranks = [one["priority"] for one in asked["requests"]] if by_rank else None
+    answers = llm.generate(prompts, sampling, use_tqdm=False, priority=ranks)
+    outputs = {one.request_id: list(one.outputs[0].token_ids) for one in answers}
+    with Path(sys.argv[2]).open("w", encoding="utf-8") as file:
+        for step in steps:
+            file.write(json.dumps(step) + "\n")
+        file.write(json.dumps({"outputs": outputs, "vllm": __version__}) + "\n")
+
+
+if __name__ == "__main__":
+    main()
