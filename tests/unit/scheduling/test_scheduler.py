@@ -273,7 +273,7 @@ def test_a_sequence_that_can_never_run_is_refused_with_the_numbers() -> None:
 
 @pytest.mark.parametrize("reserve", [False, True])
 def test_a_sequence_waits_for_room_for_all_of_its_tokens_where_that_is_asked_for(reserve: bool) -> None:
-    """8 blocks, of which the first prompt holds 5. The second has room for a chunk of 8 tokens, not for its 4 blocks."""
+    """8 blocks, of which the first prompt holds 5. The second has room for a chunk of 8, not for its 4 blocks."""
     engine = FakeEngine(num_blocks=8, max_num_batched_tokens=9, reserve_full_isl=reserve)
     engine.add(list(range(17)), max_tokens=3)
     engine.step()
