@@ -33,6 +33,7 @@ _DTYPE_CODES = {dtype: code for code, dtype in _DTYPES.items()}
 FrameKind = Literal["header", "record", "capture", "keyframe"]
 _KIND_CODES: dict[FrameKind, int] = {"header": 1, "record": 2, "capture": 3, "keyframe": 4}
 _KINDS: dict[int, FrameKind] = {code: kind for kind, code in _KIND_CODES.items()}
+_RECORD = _KIND_CODES["record"]
 FRAME_OVERHEAD = _FRAME.size
 
 T = TypeVar("T")
@@ -125,6 +126,14 @@ def parse_frame_head(head: bytes, offset: int, file_size: int) -> Frame:
     if start + length > file_size:
         raise TraceFormatError(f"the file ends inside the {kind} that starts at byte {offset}")
     return Frame(kind, start, length, checksum)
+
+
+def record_head(head: bytes) -> tuple[int, int] | None:
+    """Length and checksum of the record whose frame begins with these bytes; None: it is no record, or damaged."""
+    if len(head) < FRAME_OVERHEAD:
+        return None
+    code, length, checksum = _FRAME.unpack(head)
+    return (length, checksum) if code == _RECORD and length <= MAX_PAYLOAD else None
 
 
 def check_payload(found: Frame, payload: bytes) -> bytes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Iterator
 
-from engine.trace.codec import Frame
+from engine.trace.codec import FRAME_OVERHEAD, Frame, record_head
 
 
 class RecordFrames:
@@ -36,3 +37,19 @@ class RecordFrames:
         self._offsets.append(frame.offset)
         self._lengths.append(frame.length)
         self._checksums.append(frame.checksum)
+
+    def take(self, fd: int, offset: int, size: int) -> int:
+        """Add the records that lie one after the other from byte `offset` of a file of `size` bytes on, by their heads.
+        Returns where something else begins: another kind of frame, damage, the end.
+        """
+        add_offset, add_length, add_checksum = self._offsets.append, self._lengths.append, self._checksums.append
+        while (head := record_head(os.pread(fd, FRAME_OVERHEAD, offset))) is not None:
+            length, checksum = head
+            start = offset + FRAME_OVERHEAD
+            if start + length > size:
+                break
+            add_offset(start)
+            add_length(length)
+            add_checksum(checksum)
+            offset = start + length
+        return offset

@@ -75,6 +75,15 @@ class TraceReader:
         """The header, encoded."""
         return self._read(self._header_frame)
 
+    @property
+    def header_frame(self) -> Frame:
+        """Where the header lies."""
+        return self._header_frame
+
+    def record_frame(self, index: int) -> Frame:
+        """Where record `index` lies. Raises IndexError: there is none."""
+        return self._records[index]
+
     def record_bytes(self, index: int) -> bytes:
         """Record `index`, encoded: the same bytes that the file holds.
 
@@ -167,6 +176,10 @@ class TraceReader:
             raise TraceFormatError(f"format {header.format} {header.version}; this program reads {FORMAT} {VERSION}")
         offset = self._header_frame.offset + self._header_frame.length
         while offset < size:
+            if not verify:
+                offset = self._records.take(fd, offset, size)
+                if offset == size:
+                    break
             try:
                 found = codec.parse_frame_head(os.pread(fd, codec.FRAME_OVERHEAD, offset), offset, size)
                 self._index_frame(found, verify)

@@ -1,0 +1,93 @@
+"""Blocks as rows of a table: what is drawn of each, and which of them a record changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.trace.events import Copy, Fork, KnownSince, Lost, Op, Removed, Stored, Write
+from engine.trace.instances import own_tables
+from engine.trace.records import StepRecord
+from engine.trace.state import State, held_blocks
+
+NONE = -1  # no sequence, no record
+Rows = NDArray[Any]
+
+# of one block, after a record
+BLOCK = np.dtype(
+    [
+        ("owner", "<i4"),  # row of the sequence it was last allocated for; NONE: it never was
+        ("ref_count", "<i4"),
+        ("filled", "<i4"),  # slots
+        ("allocated_in", "<i4"),  # record of that allocation
+        ("used_in", "<i4"),  # last record with an operation on it
+        ("num_hits", "<i4"),  # since that allocation
+        ("is_cached", "u1"),  # whether it carries a hash
+    ]
+)
+CHANGE = np.dtype([("record", "<i4"), ("block", "<i4"), *((name, BLOCK[name]) for name in BLOCK.names or ())])
+
+
+def fresh_rows(num_blocks: int) -> Rows:
+    """All blocks before the first record: empty."""
+    rows = np.zeros(num_blocks, BLOCK)
+    for name in ("owner", "allocated_in", "used_in"):
+        rows[name] = NONE
+    return rows
+
+
+def put(rows: Rows, changes: Rows) -> None:
+    """Replace the rows of the blocks that `changes` (CHANGE, in the order of the log) name: the last one counts."""
+    rows[changes["block"]] = changes[list(BLOCK.names or ())].astype(BLOCK)
+
+
+def touched(record: StepRecord, state: State) -> Iterable[int]:
+    """The blocks that the operations of `record` are about, each once; `state` is the one after it."""
+    found: dict[int, None] = {}
+    for op in record.ops:
+        found.update(dict.fromkeys(_of(op, record, state)))
+    return found
+
+
+def change(record: int, block_id: int, state: State, sequence_rows: dict[int, int]) -> tuple[int, ...]:
+    """A row of CHANGE: block `block_id` after record `record`. `sequence_rows`: by seq_id."""
+    block = state.blocks[block_id]
+    owner = NONE if block.allocated_by is None else sequence_rows.get(block.allocated_by, NONE)
+    return (
+        record,
+        block_id,
+        owner,
+        block.ref_count,
+        len(block.token_ids),
+        NONE if block.allocated_in is None else block.allocated_in,
+        record,
+        block.num_hits,
+        block.block_hash is not None,
+    )
+
+
+def _of(op: Op, record: StepRecord, state: State) -> Iterator[int]:
+    match op:
+        case Write():
+            sequence, size = state.sequences[op.seq_id], state.block_size
+            logical = range(op.start // size, (op.start + op.num_tokens - 1) // size + 1)
+            for table in own_tables(state, sequence):
+                # a sequence that ended in this record has given its blocks back, and `free` names them
+                yield from (table[i] for i in logical if i < len(table) and table[i] >= 0)
+        case Fork():
+            yield from held_blocks(state.sequences[op.seq_id])
+        case Copy():
+            yield from (op.src, op.dst)
+        case Lost() | KnownSince():
+            for index in state.own_groups[record.instance]:
+                group = state.block_groups[index]
+                yield from range(group.first_block, group.first_block + group.num_blocks)
+        case Stored() | Removed():
+            if not op.outside:
+                yield op.place
+        case _:
+            if (block_id := getattr(op, "block_id", None)) is not None:
+                yield block_id

@@ -1,0 +1,163 @@
+"""Making a survey: one pass over a log, by the reducer that everybody uses.
+
+    python -m engine.trace.survey.make LOG TARGET       says how far it is, a line of JSON each
+
+It is a program of its own so that a server that has a log surveyed neither waits for it nor grows by it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from engine.trace.apply import apply
+from engine.trace.codec import TraceFormatError
+from engine.trace.limits import Budget
+from engine.trace.log import TraceReader
+from engine.trace.state import TraceStateError, initial_state
+from engine.trace.survey.block_rows import CHANGE, Rows, change, fresh_rows, put, touched
+from engine.trace.survey.sequence_rows import SequenceRows
+from engine.trace.survey.series import RECORD, numbers
+from engine.trace.survey.stored import LEVEL, Index, Piece, Stamp, write_index
+
+PIECE_RECORDS = 256  # in a piece of changes, at most
+PIECE_ROWS = 1 << 14  # and rows, but for one record's
+WHOLE_PIECES = 16  # between two wholes, at most
+NICE = 10  # of the program: who looks at what is there comes first
+TOLD = 2.0  # seconds between two indexes
+
+
+class _Rows:
+    """The file of rows, and where its pieces are."""
+
+    def __init__(self, file: IO[bytes], num_blocks: int) -> None:
+        self._file, self._offset = file, 0
+        self._blocks = fresh_rows(num_blocks)
+        self._pending: list[tuple[int, ...]] = []
+        self._first = 0  # the record after the last piece
+        self._since_whole = [0, 0]  # pieces, rows
+        self.changes: list[Piece] = []
+        self.wholes: list[Piece] = []
+
+    def add(self, index: int, rows: list[tuple[int, ...]]) -> None:
+        """The changes of record `index`."""
+        self._pending += rows
+        if index + 1 - self._first >= PIECE_RECORDS or len(self._pending) >= PIECE_ROWS:
+            self.close_piece(index + 1)
+
+    def close_piece(self, end: int) -> None:
+        """What there is up to record `end` (exclusive) becomes a piece."""
+        if end == self._first:
+            return
+        rows: Rows = np.array(self._pending, dtype=CHANGE)
+        self.changes.append(self._write(rows, self._first, end - self._first))
+        put(self._blocks, rows)
+        self._pending, self._first = [], end
+        pieces, count = self._since_whole
+        self._since_whole = [pieces + 1, count + len(rows)]
+        if pieces + 1 >= WHOLE_PIECES or count + len(rows) >= len(self._blocks):
+            self.wholes.append(self._write(self._blocks, end, 0))
+            self._since_whole = [0, 0]
+
+    def _write(self, rows: Rows, first: int, count: int) -> Piece:
+        payload = zlib.compress(_by_column(rows), LEVEL)
+        self._file.write(payload)
+        piece = Piece(first, count, self._offset, len(payload), zlib.crc32(payload))
+        self._offset += len(payload)
+        return piece
+
+
+def _by_column(rows: Rows) -> bytes:
+    """A column after the other: neighbours are alike, so it takes less room."""
+    return b"".join(np.ascontiguousarray(rows[name]).tobytes() for name in rows.dtype.names or ())
+
+
+def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda count: None) -> Index:
+    """Survey a log into `target` (NAME.survey) and NAME.rows beside it. `tell` is called with the records done.
+
+    A log that contradicts itself, or a record that is damaged, ends the survey there, and it says why.
+
+    Raises:
+        OSError: the files cannot be written.
+        TraceStateError: the header describes pools that no reader takes.
+        ValueError: the log has no record.
+    """
+    if not len(log):
+        raise ValueError("the log has no record")
+    state, budget = initial_state(log.header), Budget()
+    sequences, problem, told = SequenceRows(), "", time.monotonic()
+    series: list[tuple[float, ...]] = []
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.with_suffix(".rows").open("wb") as file:
+        rows = _Rows(file, len(state.blocks))
+
+        def kept(count: int, is_done: bool) -> Index:
+            rows.close_piece(count)
+            file.flush()
+            index = Index(
+                stamp=Stamp.of(log.header_frame, log.record_frame(count - 1)),
+                num_records=count,
+                is_done=is_done,
+                problem=problem,
+                num_blocks=len(state.blocks),
+                changes=rows.changes,
+                wholes=rows.wholes,
+                series=np.array(series, dtype=RECORD).tobytes(),
+                sequences=sequences.columns,
+            )
+            write_index(target, index)
+            tell(count)
+            return index
+
+        count = 0
+        for index in range(len(log)):
+            try:
+                record = log.record(index)
+                budget.read(log.num_record_bytes(index))
+                apply(state, record, budget)
+            except (TraceFormatError, TraceStateError) as error:
+                problem = str(error)
+                break
+            sequences.add(record, state)
+            series.append(numbers(record, state))
+            rows.add(index, [change(index, block_id, state, sequences.rows) for block_id in touched(record, state)])
+            count = index + 1
+            if time.monotonic() - told >= TOLD:
+                kept(count, False)
+                told = time.monotonic()
+        if not count:
+            raise ValueError(problem)
+        return kept(count, True)
+
+
+def main() -> None:
+    """Survey one log."""
+    parser = argparse.ArgumentParser(description="Survey a log: what is drawn of it when it is too long to be read.")
+    parser.add_argument("log", type=Path)
+    parser.add_argument("target", type=Path, help="the index to write; the rows lie beside it")
+    given = parser.parse_args()
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+
+    def say(count: int) -> None:
+        print(json.dumps({"num_records": count}), flush=True)
+
+    try:
+        with TraceReader(given.log, verify=False) as log:
+            make(log, given.target, say)
+    except (OSError, ValueError) as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Reading a survey: any stretch of a log in bins, and its blocks after any record."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from bisect import bisect_right
+from pathlib import Path
+
+import numpy as np
+
+from engine.trace.log import TraceReader
+from engine.trace.survey.block_rows import BLOCK, CHANGE, Rows, fresh_rows, put
+from engine.trace.survey.series import RECORD, Numbers
+from engine.trace.survey.stored import Index, Piece, Stamp, SurveyError, read_index
+
+
+class Survey:
+    """A survey of `log`; any number of threads may read it, and nothing stays open between two reads.
+
+    Raises:
+        SurveyError: there is none, it is damaged, or it is of another log.
+    """
+
+    def __init__(self, path: Path, log: TraceReader) -> None:
+        self.index: Index = read_index(path)
+        count = self.index.num_records
+        if not self.is_of(log):
+            raise SurveyError("the survey is of another log")
+        if len(self.index.series) != count * RECORD.itemsize:
+            raise SurveyError("the survey is damaged: it has not a row for each record")
+        self.series: Numbers = np.frombuffer(self.index.series, RECORD)
+        self._rows = path.with_suffix(".rows")
+
+    def __len__(self) -> int:
+        """Records that it knows."""
+        return self.index.num_records
+
+    def is_of(self, log: TraceReader) -> bool:
+        """Whether it is of this log, as far as it goes."""
+        count = self.index.num_records
+        return 0 < count <= len(log) and self.index.stamp == Stamp.of(log.header_frame, log.record_frame(count - 1))
+
+    def blocks_at(self, record: int) -> Rows:
+        """Every block (BLOCK, by id) after record `record` (-1: before the first).
+
+        Raises:
+            IndexError: it does not know that record.
+            SurveyError: its rows are damaged.
+        """
+        if not -1 <= record < len(self):
+            raise IndexError(f"record {record} of {len(self)}")
+        wholes = self.index.wholes
+        at = bisect_right(wholes, record + 1, key=lambda piece: piece.first)
+        rows = self._read(wholes[at - 1], BLOCK) if at else fresh_rows(self.index.num_blocks)
+        changes = self._changes(wholes[at - 1].first if at else 0, record + 1)
+        if len(changes):
+            put(rows, changes)
+        return rows
+
+    def changes(self, first: int, end: int) -> Rows:
+        """The blocks that records [first, end) change, in the order of the log (CHANGE).
+
+        Raises:
+            IndexError: it does not know these records.
+            SurveyError: its rows are damaged.
+        """
+        if not 0 <= first <= end <= len(self):
+            raise IndexError(f"records [{first}, {end}) of {len(self)}")
+        return self._changes(first, end)
+
+    def _changes(self, first: int, end: int) -> Rows:
+        pieces = self.index.changes
+        at = max(0, bisect_right(pieces, first, key=lambda piece: piece.first) - 1)
+        found: list[Rows] = []
+        while at < len(pieces) and pieces[at].first < end:
+            rows = self._read(pieces[at], CHANGE)
+            low, high = np.searchsorted(rows["record"], [first, end])
+            found.append(rows[low:high])
+            at += 1
+        return np.concatenate(found) if found else np.empty(0, CHANGE)
+
+    def _read(self, piece: Piece, kind: np.dtype[np.void]) -> Rows:
+        try:
+            with self._rows.open("rb") as file:
+                payload = os.pread(file.fileno(), piece.length, piece.offset)
+        except OSError as error:
+            raise SurveyError(f"the survey's rows cannot be read: {error.strerror or error}") from error
+        if len(payload) != piece.length or zlib.crc32(payload) != piece.checksum:
+            raise SurveyError("the survey's rows are damaged")
+        raw = zlib.decompress(payload)
+        rows: Rows = np.empty(len(raw) // kind.itemsize, kind)
+        offset = 0
+        for name in kind.names or ():
+            column = np.frombuffer(raw, kind[name], len(rows), offset)
+            rows[name] = column
+            offset += column.nbytes
+        return rows
