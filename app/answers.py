@@ -133,6 +133,7 @@ class JoinedRecording(Joined):
     """The same of a recording."""
 
     recording: dict[str, Any]  # its entry
+    large: bool  # its records are not sent: the page asks for what it shows (`/api/theaters/<id>/survey`)
 
 
 class SubmittedRequest(TypedDict):

@@ -21,6 +21,7 @@ from app import (
     routing,
     scale_page,
     scale_roofline,
+    survey_api,
     words,
 )
 from app.attached import AttachedWatch
@@ -52,6 +53,7 @@ from app.recordings.library import open_library
 from app.relay.relays import Relays
 from app.security import Guard, recognizer
 from app.settings import ServerSettings
+from app.surveys import Surveys
 from app.theaters import Theaters
 from app.transport.access_log import AccessLog
 from app.transport.connection import Noting
@@ -128,6 +130,9 @@ def create_app(
         app.extensions["kvtheater.api"] = answering
         app.register_blueprint(openai.blueprint(answering, models, ApiKeys(settings.api.keys, settings.api.default)))
     app.register_blueprint(api_models.blueprint(theaters, models, settings, answering))
+    surveys = Surveys(settings.data_dir)
+    theaters.on_close(surveys.close)
+    app.register_blueprint(survey_api.blueprint(theaters, surveys))
     app.register_blueprint(api.blueprint(theaters, models))
     app.register_blueprint(metrics_endpoint.blueprint(metrics, requests))
     app.register_error_handler(Exception, _answer_error)

@@ -49,6 +49,7 @@ class Theaters:
         self.runs = runs
         self._observe = observe
         self.attached: AttachedWatch | None = None  # the server that is watched
+        self._ends: list[Callable[[], None]] = []  # of what stands beside the theaters
         self.turns = Turns()  # of all that computes here
         self._theaters: dict[str, Theater] = {}
         self._being_built = 0
@@ -227,7 +228,13 @@ class Theaters:
             self.attached.close(Closing("shutdown"))
         self.playbacks.close()
         self.library.close()
+        for close in self._ends:
+            close()
         return left
+
+    def on_close(self, end: Callable[[], None]) -> None:
+        """Call `end` when everything is closed."""
+        self._ends.append(end)
 
     def close_idle(self) -> None:
         """Close the theaters that have been unused for long."""

@@ -13,6 +13,7 @@ from app.plain import plain
 from app.recordings.library import Library
 from app.run import OpenLog
 from app.showing import Showing
+from app.surveys import is_large
 
 MAX_OPEN = 16  # recordings open without viewers; beyond that the one unused for longest is closed
 PREFIX = "rec-"
@@ -42,10 +43,13 @@ class Playback(Showing):
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool = False
     ) -> tuple[JoinedRecording, Callable[[], None]]:
-        """As any log's; the acknowledgement has the recording's entry too."""
+        """As any log's, with the recording's entry; no record follows of one that is large."""
         self.last_used = time.monotonic()
+        large = is_large(self.run.log)
+        if large:
+            first, epoch = len(self.run.log), None
         answer, begin = super().join(sid, first, epoch, captures)
-        return {**answer, "recording": plain(self._library.entry(self.theater_id))}, begin
+        return {**answer, "recording": plain(self._library.entry(self.theater_id)), "large": large}, begin
 
     def leave(self, sid: str) -> bool:
         """Whether `sid` was a viewer; it is none now."""

@@ -19,6 +19,7 @@ SUMMARY_CHARS = 500  # of each text: a list of recordings is sent whole, and fil
 SETTING_CHARS = 64
 MAX_SETTINGS = 64
 LARGEST_INT = 2**53  # what a page can count to
+VERIFIED_BYTES = 1 << 28  # of a file that is read whole, to be listed; damage in a larger one is found when it is read
 MAX_BLOCKS = 1 << 16  # of a pool whose last state is read for a list
 
 Short = Annotated[str, Meta(max_length=SUMMARY_CHARS)]
@@ -43,13 +44,13 @@ class Summary(Struct, frozen=True, kw_only=True):
 
 
 def summarize(path: Path) -> Summary:
-    """Read the whole file once, every checksum included.
+    """Read the whole file once, every checksum included; of a very large one its frames' heads.
 
     Raises:
         TraceFormatError: not a trace, or its first records are damaged.
         OSError: it cannot be read.
     """
-    with TraceReader(path) as reader:
+    with TraceReader(path, verify=path.stat().st_size <= VERIFIED_BYTES) as reader:
         return summary_of(reader)
 
 
@@ -86,7 +87,7 @@ def _num_requests(reader: TraceReader) -> int | None:
     if reader.header.observed is not None:  # a watched server does not say
         return None
     try:
-        if int(reader.header.engine.get("num_blocks") or 0) > MAX_BLOCKS:
+        if int(reader.header.engine.get("num_blocks") or 0) > MAX_BLOCKS or reader.num_bytes > VERIFIED_BYTES:
             return None
         state = reader.state_at(len(reader) - 1)
     except (TraceFormatError, TraceStateError, ValueError):

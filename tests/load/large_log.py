@@ -79,9 +79,12 @@ def requests(shape: Shape) -> list[Wanted]:
         )
         for at in np.sort(draw.uniform(0, seconds, steady))
     ]
-    long = min(16 * shape.blocks // burst * 5 // 4, 12_000)  # tokens
+    long = min(16 * shape.blocks // burst * 5 // 4, 12_000, 8 * shape.blocks)  # tokens
     for at in np.linspace(0.2, 0.8, shape.bursts) * seconds:
-        found += [Wanted(_own(draw, long // 2, long), int(draw.integers(40, 200)), float(at)) for _ in range(burst)]
+        found += [
+            Wanted(_own(draw, long // 2, long), int(draw.integers(8 * output, 11 * output)), float(at))
+            for _ in range(burst)
+        ]
     return sorted(found, key=lambda one: one.at)
 
 

@@ -2,7 +2,7 @@
 // fetched.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
-import { asBytes } from "../core/codec.js";
+import { asBytes, decodeAs } from "../core/codec.js";
 import { LIVE_CAPTURES, TraceLog } from "../core/log.js";
 import { adoptConfig, adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
@@ -73,12 +73,18 @@ export class FollowedRun {
    * A new epoch: an empty log under its header. The first one is looked at as the address says, a later one at its
    * newest.
    *
-   * @param {{epoch: number, header: Uint8Array}} answer
+   * @param {{epoch: number, header: Uint8Array, num_records: number, large?: boolean}} answer
    */
-  begin({ epoch, header }) {
+  begin({ epoch, header, num_records, large = false }) {
     batch(() => {
       if (store.own.log.value) store.backToLive();
       leaveLog();
+      store.own.large.value = large ? { theater: this.theater, header: decodeAs(asBytes(header), "Header") } : null;
+      if (large) {
+        store.own.log.value = null;
+        store.own.numRecords.value = num_records;
+        return;
+      }
       const log = new TraceLog(asBytes(header), LIVE_CAPTURES);
       this.epoch = epoch;
       this.#broken = false;

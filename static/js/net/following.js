@@ -78,7 +78,7 @@ export class Following {
 
   /** The log contradicts itself, and is to be read again from its beginning. */
   reread() {
-    store.own.log.value = null;
+    store.own.log.value = store.own.large.value = null;
     this.#go("reread", null);
   }
 
@@ -112,7 +112,7 @@ export class Following {
       leaveLog();
       settings.scene.value = null;
       this.#go("show", null);
-      store.status.value = null;
+      store.status.value = store.own.large.value = null;
       store.own.log.value = log;
       store.own.numRecords.value = log.length;
     });
@@ -144,7 +144,7 @@ export class Following {
   /** Show nothing, where a file had taken the run's place. */
   #clear() {
     store.backToLive();
-    store.own.log.value = null;
+    store.own.log.value = store.own.large.value = null;
     store.own.numRecords.value = 0;
     store.selected.value = store.hovered.value = null;
   }

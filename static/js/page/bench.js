@@ -12,13 +12,14 @@ import { Panel as Setup } from "../panels/setup/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
 import { settings } from "../state/settings.js";
-import { log, provenance } from "../state/store.js";
+import { log, own, provenance } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { Around } from "./around.js";
 import { Detail } from "./detail.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 const Attached = lazyPanel(() => import("../panels/attached/panel.js"), "attached");
+const Large = lazyPanel(() => import("../panels/large/panel.js"), "large");
 const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
 export function Everything() {
@@ -26,10 +27,10 @@ export function Everything() {
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
     ${stop.value === null ? null : html`<${Tour} />`}
     <${Header} />
-    ${log.value?.header.observed ? null : html`<${Tabs} />`}
-    <${Transport} />
+    ${log.value?.header.observed || own.large.value ? null : html`<${Tabs} />`}
+    ${own.large.value ? null : html`<${Transport} />`}
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
-      ${log.value?.header.observed ? html`<${Attached} />` : html`<${Regions} />`}
+      <${own.large.value ? Large : log.value?.header.observed ? Attached : Regions} />
     </main>
     <p class="print-link" id="print-link"></p>
     <${Around} />`;

@@ -32,10 +32,20 @@ export const status = signal(null);
 
 const numRecords = signal(0);
 
+/**
+ * A log that is too long to be read: its records are not here, `log` is null, and what is shown of it is asked for.
+ *
+ * @typedef {{theater: string, header: import("../core/trace.js").Header}} Large
+ */
+
+/** @type {import("../../vendor/signals/signals.js").Signal<Large | null>} */
+const large = signal(null);
+
 /** The page's own run; only the session writes it. */
 export const own = {
   log: signal(/** @type {TraceLog | null} */ (null)),
   numRecords,
+  large,
   behind: computed(() => Math.max(0, (status.value?.num_records ?? 0) - numRecords.value)),
   pace: computed(() => (status.value?.mode === "running" ? status.value.speed : null)),
   theater: signal(null),

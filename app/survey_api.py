@@ -1,0 +1,152 @@
+"""A long log over HTTP, piece by piece: numbers in bins, blocks after a record, what following records change."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypedDict
+
+import flask
+import msgspec
+from flask import Request, Response
+
+from app import routing
+from app.errors import AppError
+from app.routing import Route, json_answer
+from app.run import OpenLog, read_batch
+from app.surveys import Surveys
+from app.theaters import Theaters
+from engine.trace.survey.block_rows import BLOCK, CHANGE, Rows
+from engine.trace.survey.series import bins
+from engine.trace.survey.stored import SurveyError
+from engine.trace.survey.survey import Survey
+
+MSGPACK = "application/msgpack"
+MOST_BINS = 4096
+MOST_RECORDS = 256  # in one answer
+MOST_BYTES = 1 << 20  # of records in one answer
+
+
+class SurveyAnswer(TypedDict):
+    """/api/theaters/<theater_id>/survey: how much of a log is known."""
+
+    num_records: int  # of the log
+    num_surveyed: int  # of these
+    is_done: bool  # nothing more comes
+    problem: str  # why it ends before the log does, or ""
+    num_blocks: int
+    num_sequences: int
+    seconds: float  # when the last surveyed record was, since the log began
+
+
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    theaters: Theaters
+    surveys: Surveys
+
+
+def overview(here: Here, request: Request, theater_id: str) -> Response:
+    """How much is known."""
+    run, survey = _survey(here, theater_id)
+    answer: SurveyAnswer = {
+        "num_records": len(run.log),
+        "num_surveyed": len(survey),
+        "is_done": survey.index.is_done,
+        "problem": survey.index.problem,
+        "num_blocks": survey.index.num_blocks,
+        "num_sequences": len(survey.index.sequences.seq_id),
+        "seconds": float(survey.series["at"][-1]),
+    }
+    return json_answer(answer)
+
+
+def series(here: Here, request: Request, theater_id: str) -> Response:
+    """Numbers of a stretch in bins: `?first=…&end=…&bins=…`."""
+    _, survey = _survey(here, theater_id)
+    first, end = _number(request, "first", 0), _number(request, "end", len(survey))
+    count = min(_number(request, "bins", 1000), MOST_BINS)
+    try:
+        found = bins(survey.series, first, min(end, len(survey)), count)
+    except ValueError as error:
+        raise AppError("not_found", f"there are no such records: {error}") from error
+    return _packed({name: column.astype("<f8").tobytes() for name, column in found.items()})
+
+
+def blocks(here: Here, request: Request, theater_id: str) -> Response:
+    """Every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
+    run, survey = _survey(here, theater_id)
+    record = _number(request, "record", len(survey) - 1)
+    try:
+        rows = survey.blocks_at(record)
+    except (IndexError, SurveyError) as error:
+        raise _refusal(here, run, error) from error
+    return _packed({"record": record, **_columns(rows, BLOCK.names or ())})
+
+
+def changes(here: Here, request: Request, theater_id: str) -> Response:
+    """Records [first, end), and the blocks that they change: `?first=…&end=…`; fewer than asked is allowed."""
+    run, survey = _survey(here, theater_id)
+    first = _number(request, "first", 0)
+    end = min(_number(request, "end", first + 1), first + MOST_RECORDS, len(survey))
+    if not 0 <= first < end:
+        raise AppError("not_found", f"there is no record {first}; {len(survey)} are known, counted from 0")
+    with run.reading() as log:
+        records, _ = read_batch(log, first, end, MOST_BYTES, None, 0)
+    end = first + len(records)
+    try:
+        rows = survey.changes(first, end)
+    except SurveyError as error:
+        raise _refusal(here, run, error) from error
+    return _packed({"first": first, "end": end, "records": records, **_columns(rows, CHANGE.names or ())})
+
+
+def sequences(here: Here, request: Request, theater_id: str) -> Response:
+    """Every sequence that is known, in columns, with the spans in which it waited and ran."""
+    _, survey = _survey(here, theater_id)
+    return Response(msgspec.msgpack.encode(survey.index.sequences), mimetype=MSGPACK)
+
+
+_SURVEY = "/<theater_id>/survey"
+
+ROUTES = [
+    Route("GET", _SURVEY, overview),
+    Route("GET", f"{_SURVEY}/series", series),
+    Route("GET", f"{_SURVEY}/blocks", blocks),
+    Route("GET", f"{_SURVEY}/changes", changes),
+    Route("GET", f"{_SURVEY}/sequences", sequences),
+]
+
+
+def blueprint(theaters: Theaters, surveys: Surveys) -> flask.Blueprint:
+    """The endpoints under /api/theaters/<theater_id>/survey."""
+    return routing.blueprint("survey", "/api/theaters", Here(theaters, surveys), ROUTES)
+
+
+def _survey(here: Here, theater_id: str) -> tuple[OpenLog, Survey]:
+    run = here.theaters.watch(theater_id).run
+    return run, here.surveys.survey(run)
+
+
+def _number(request: Request, name: str, otherwise: int) -> int:
+    given = request.args.get(name)
+    if given is None:
+        return otherwise
+    if not given.removeprefix("-").isdecimal() or len(given) > 10:
+        raise AppError("bad_request", f"{name} is a whole number")
+    return int(given)
+
+
+def _refusal(here: Here, run: OpenLog, error: Exception) -> AppError:
+    if isinstance(error, IndexError):
+        return AppError("not_found", f"there is no such record: {error}")
+    here.surveys.forget(run)
+    return AppError("loading", f"{error}; it is made anew, ask again in a moment")
+
+
+def _columns(rows: Rows, names: tuple[str, ...]) -> dict[str, bytes]:
+    return {name: rows[name].tobytes() for name in names}
+
+
+def _packed(value: dict[str, Any]) -> Response:
+    response = Response(msgspec.msgpack.encode(value), mimetype=MSGPACK)
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,203 @@
+// A log that is too long to be read whole, as its server surveyed it: blocks in columns at one record, and the rows
+// that following records change. A row takes the place of a row; what an operation means is not known here. Pure.
+
+import { asBytes, decode, decodeAs } from "./codec.js";
+
+/**
+ * By block id, or by row of the changes. `owner`: row of a sequence, -1: nobody's yet; records are indices, -1: never.
+ * @typedef {object} Columns
+ * @property {Int32Array} owner
+ * @property {Int32Array} ref_count
+ * @property {Int32Array} filled slots
+ * @property {Int32Array} allocated_in
+ * @property {Int32Array} used_in the last record with an operation on it
+ * @property {Int32Array} num_hits
+ * @property {Uint8Array} is_cached
+ * @typedef {{first: number, end: number, record: Int32Array, block: Int32Array, records: Uint8Array[]} & Columns} Piece
+ * @typedef {"owner" | "ref_count" | "filled" | "allocated_in" | "used_in" | "num_hits"} Numbers
+ */
+
+/** @type {Numbers[]} */
+const NUMBERS = ["owner", "ref_count", "filled", "allocated_in", "used_in", "num_hits"];
+const KEPT = 2048; // records before and after the one that is shown whose changes are kept
+
+/** The blocks after one record, and after its neighbours as far as their changes are here. */
+export class BlockWindow {
+  /**
+   * `columns`: after record `at`.
+   * @param {number} at @param {Columns} columns
+   */
+  constructor(at, columns) {
+    this.at = at;
+    this.columns = columns;
+    /** @type {Piece[]} in order, without gaps; of those passed the rows are what was there before */
+    this.pieces = [];
+    this.first = at; // the earliest record that can be shown
+    this.end = at + 1; // the one after the latest
+  }
+
+  /** @param {number} index */
+  has(index) {
+    return index >= this.first && index < this.end;
+  }
+
+  /** Add what the next records change. @param {Piece} piece it begins where this ends */
+  extend(piece) {
+    if (piece.first !== this.end) throw new RangeError(`changes from ${piece.first} on where ${this.end} belongs`);
+    this.pieces.push(piece);
+    this.end = piece.end;
+  }
+
+  /** Show the blocks after record `index`, which must be here. @param {number} index */
+  goTo(index) {
+    if (!this.has(index)) throw new RangeError(`record ${index} outside of [${this.first}, ${this.end})`);
+    // on in order; back, the last change first
+    for (const piece of index > this.at ? this.pieces : this.pieces.toReversed()) this.#exchange(piece, this.at, index);
+    this.at = index;
+    this.#drop();
+  }
+
+  /** The record `index` itself, or null where it did not come with the changes. @param {number} index */
+  record(index) {
+    const piece = this.pieces.find((one) => one.first <= index && index < one.end);
+    return piece ? decodeAs(piece.records[index - piece.first], "StepRecord") : null;
+  }
+
+  /**
+   * A row and its block's place change what they hold: done forwards the row has what was there before, so that done
+   * backwards, the last row first, it is there again.
+   * @param {Piece} piece @param {number} from @param {number} to
+   */
+  #exchange(piece, from, to) {
+    const { record, block } = piece;
+    const low = firstAbove(record, Math.min(from, to));
+    const high = firstAbove(record, Math.max(from, to));
+    const on = to > from;
+    for (const name of NUMBERS) swap(this.columns[name], piece[name], block, low, high, on);
+    swap(this.columns.is_cached, piece.is_cached, block, low, high, on);
+  }
+
+  /** Changes far away are let go, so that a long walk takes no more memory than a short one. */
+  #drop() {
+    while (this.pieces.length && this.pieces[0].end < this.at - KEPT) {
+      this.first = this.pieces[0].end - 1;
+      this.pieces.shift();
+    }
+    while (this.pieces.length && /** @type {Piece} */ (this.pieces.at(-1)).first > this.at + KEPT)
+      this.end = /** @type {Piece} */ (this.pieces.pop()).first;
+  }
+}
+
+/**
+ * @param {Int32Array | Uint8Array} columns @param {Int32Array | Uint8Array} rows @param {Int32Array} block
+ * @param {number} low @param {number} high @param {boolean} on
+ */
+function swap(columns, rows, block, low, high, on) {
+  for (let n = high - low, k = on ? low : high - 1; n > 0; n--, k += on ? 1 : -1) {
+    const kept = columns[block[k]];
+    columns[block[k]] = rows[k];
+    rows[k] = kept;
+  }
+}
+
+/** The place of the first of ascending `values` above `value`. @param {Int32Array} values @param {number} value */
+function firstAbove(values, value) {
+  let [low, high] = [0, values.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (values[middle] <= value) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** @param {unknown} answer `/survey/blocks` @returns {BlockWindow} */
+export function windowOf(answer) {
+  const found = /** @type {Record<string, any>} */ (decode(answer));
+  return new BlockWindow(found.record, columnsOf(found));
+}
+
+/** @param {unknown} answer `/survey/changes` @returns {Piece} */
+export function pieceOf(answer) {
+  const found = /** @type {Record<string, any>} */ (decode(answer));
+  const { first, end, records } = found;
+  return { first, end, records, record: ints(found.record), block: ints(found.block), ...columnsOf(found) };
+}
+
+/** @param {Record<string, any>} found @returns {Columns} */
+function columnsOf(found) {
+  const columns = Object.fromEntries(NUMBERS.map((name) => [name, ints(found[name])]));
+  return /** @type {any} */ ({ ...columns, is_cached: asBytes(found.is_cached).slice() });
+}
+
+/** @param {unknown} bytes little endian, as all machines that run a browser are */
+const ints = (bytes) => new Int32Array(asBytes(bytes).slice().buffer);
+
+/**
+ * Numbers of a stretch of records in bins: `edges` (one more than bins), and of each number its `_min`, `_max`, `_sum`.
+ * @typedef {Record<string, Float64Array>} Bins
+ * @param {unknown} answer `/survey/series` @returns {Bins}
+ */
+export function binsOf(answer) {
+  const found = /** @type {Record<string, unknown>} */ (decode(answer));
+  return Object.fromEntries(
+    Object.entries(found).map(([name, bytes]) => [name, new Float64Array(asBytes(bytes).slice().buffer)]),
+  );
+}
+
+/** The bin that has record `index`. @param {Bins} bins @param {number} index */
+export function binAt({ edges }, index) {
+  let [low, high] = [0, edges.length - 1];
+  while (low < high - 1) {
+    const middle = (low + high) >> 1;
+    if (edges[middle] <= index) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+export const [WAITING, RUNNING, PREEMPTED] = [0, 1, 2]; // what a span is
+const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);
+
+/**
+ * A sequence, row by row; records are indices, -1: that has not happened. `spans`: when it waited, ran, was preempted.
+ * @typedef {object} SequenceRow
+ * @property {number} row
+ * @property {number} seq_id
+ * @property {string} request_id
+ * @property {number} num_prompt_tokens
+ * @property {number} num_cached_tokens
+ * @property {number} num_output_tokens
+ * @property {number} num_preemptions
+ * @property {number} submitted_in
+ * @property {number} admitted_in
+ * @property {number} first_token_in
+ * @property {number} finished_in
+ * @property {string} finish_reason
+ * @property {{kind: number, first: number, end: number}[]} spans
+ */
+
+/** @param {unknown} answer `/survey/sequences` @returns {SequenceRow[]} */
+export function sequencesOf(answer) {
+  const found = /** @type {Record<string, any[]>} */ (decode(answer));
+  const names = Object.keys(found).filter((name) => !name.startsWith("span_"));
+  const rows = found.seq_id.map((_, row) => ({
+    row,
+    ...Object.fromEntries(names.map((name) => [name, found[name][row]])),
+    spans: /** @type {SequenceRow["spans"]} */ ([]),
+  }));
+  found.span_row.forEach((row, i) => {
+    rows[row].spans.push({ kind: found.span_kind[i], first: found.span_first[i], end: found.span_end[i] });
+  });
+  return /** @type {any} what the server says, column by column */ (rows);
+}
+
+/**
+ * What a sequence does after record `index`: null before it came, "finished" after it ended.
+ * @param {SequenceRow} sequence @param {number} index
+ */
+export function statusAt(sequence, index) {
+  if (index < sequence.submitted_in) return null;
+  const span = sequence.spans.find(({ first, end }) => first <= index && (end < 0 || index < end));
+  return span ? KINDS[span.kind] : "finished";
+}

@@ -1,0 +1,199 @@
+// A long log of the server, asked for piece by piece: numbers of the whole run, its sequences, and the blocks after the
+// record that is looked at. Nothing of it is folded here, and the log itself never comes.
+
+import { batch, computed, signal } from "../../vendor/signals/signals.js";
+import { binsOf, pieceOf, sequencesOf, windowOf } from "../core/survey.js";
+import { own } from "../state/run.js";
+import { viewIndex } from "../state/store.js";
+
+const AGAIN = 1000; // ms between two looks at a survey that is being made
+const BINS = 1600;
+const AHEAD = 128; // records before the end of what is here at which more is asked for
+const PIECE = 256; // records asked for at a time
+const BEHIND = 192; // records that are there for who walks back
+const NEAR = 1024; // records to which one walks rather than jumps
+
+/**
+ * @typedef {{
+ *   num_records: number, num_surveyed: number, is_done: boolean, problem: string, num_blocks: number,
+ *   num_sequences: number, seconds: number,
+ * }} Overview of the log and what is known of it; `problem`: why it ends early, or ""
+ * @typedef {import("../core/survey.js").BlockWindow} BlockWindow
+ * @typedef {{window: BlockWindow, at: number, record: import("../core/trace.js").StepRecord | null}} Shown
+ */
+
+/**
+ * How much the server knows of the log; null: nothing yet.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<Overview | null>}
+ */
+export const overview = signal(null);
+/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/survey.js").Bins | null>} */
+export const bins = signal(null);
+/** @type {import("../../vendor/signals/signals.js").Signal<import("../core/survey.js").SequenceRow[]>} */
+export const sequences = signal([]);
+/**
+ * What is drawn: the blocks as they are after record `at`. A new object for each record.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<Shown | null>}
+ */
+export const shown = signal(null);
+/** The record that is looked at: the one asked for, or the last that is known. */
+export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_surveyed ?? 0) - 1));
+/**
+ * Why nothing comes; null: it does.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<string | null>}
+ */
+export const trouble = signal(null);
+
+let life = 0; // of what is followed: answers for an earlier one count for nothing
+let wanted = -1; // the record that is asked for, known or not
+let asking = false;
+
+/** @param {string} what @param {Record<string, number>} [query] */
+async function ask(what, query = {}) {
+  const address = `api/theaters/${own.large.peek()?.theater}/survey${what}?${new URLSearchParams(
+    Object.entries(query).map(([name, value]) => [name, String(value)]),
+  )}`;
+  const answer = await fetch(address);
+  if (answer.ok) return answer;
+  const { error } = await answer.json();
+  throw Object.assign(new Error(error.message), { code: error.code });
+}
+
+/** @param {string} what @param {Record<string, number>} [query] */
+const bytes = async (what, query) => new Uint8Array(await (await ask(what, query)).arrayBuffer());
+
+/** Begin to follow the survey of the run on show. Returns the way to end it. */
+export function follow() {
+  const mine = ++life;
+  batch(() => {
+    overview.value = bins.value = shown.value = trouble.value = null;
+    sequences.value = [];
+  });
+  look(mine);
+  return () => {
+    if (life === mine) life++;
+  };
+}
+
+/** @param {number} mine */
+async function look(mine) {
+  let before = 0;
+  for (;;) {
+    try {
+      const found = await (await ask("")).json();
+      if (life !== mine) return;
+      if (found.num_surveyed > before) await read(mine, found);
+      before = found.num_surveyed;
+      if (found.is_done) return;
+    } catch (error) {
+      if (life !== mine) return;
+      const { message, code } = /** @type {Error & {code?: string}} */ (error);
+      if (code && code !== "loading") return void (trouble.value = message);
+    }
+    await new Promise((done) => setTimeout(done, AGAIN));
+    if (life !== mine) return;
+  }
+}
+
+/** @param {number} mine @param {Overview} found */
+async function read(mine, found) {
+  const [numbers, rows] = await Promise.all([bytes("/series", { bins: BINS }), bytes("/sequences")]);
+  if (life !== mine) return;
+  batch(() => {
+    trouble.value = null;
+    overview.value = found;
+    bins.value = binsOf(numbers);
+    sequences.value = sequencesOf(rows);
+  });
+  show(wanted);
+}
+
+/**
+ * Show the blocks after record `index` as soon as they are here.
+ *
+ * @param {number} index
+ */
+export function show(index) {
+  wanted = index;
+  if (!overview.peek()) return;
+  const window = shown.peek()?.window;
+  if (window?.has(target())) draw(window, target());
+  ahead();
+}
+
+/** The record that is asked for, or the last that is known. */
+const target = () => Math.min(wanted, (overview.peek()?.num_surveyed ?? 0) - 1);
+
+/** @param {BlockWindow} window @param {number} at */
+function draw(window, at) {
+  window.goTo(at);
+  shown.value = { window, at, record: window.record(at) };
+}
+
+/** Ask for what is missing, one thing at a time; what is wanted meanwhile is asked for next. */
+async function ahead() {
+  if (asking) return;
+  asking = true;
+  const mine = life;
+  try {
+    for (let step = next(); step && life === mine; step = next()) await step();
+  } catch (error) {
+    if (life === mine) trouble.value = error instanceof Error ? error.message : String(error);
+  } finally {
+    asking = false;
+  }
+  if (life !== mine && overview.peek()) show(wanted);
+}
+
+/** What is to be asked for now, or null. */
+function next() {
+  const known = overview.peek()?.num_surveyed ?? 0;
+  const window = shown.peek()?.window;
+  if (!known) return null;
+  const to = target();
+  const isNear = window && to >= window.end && to < window.end + NEAR;
+  if (window && (isNear || (window.has(to) && window.end < Math.min(known, to + AHEAD)))) return () => more(window);
+  if (window?.has(to)) return null;
+  const walksBack = window && to < window.first && to >= window.first - NEAR;
+  return () => jump(to, walksBack ? BEHIND : 1);
+}
+
+/** @param {BlockWindow} window */
+async function more(window) {
+  const mine = life;
+  const piece = pieceOf(await bytes("/changes", { first: window.end, end: window.end + PIECE }));
+  if (life !== mine || shown.peek()?.window !== window || piece.first !== window.end) return;
+  window.extend(piece);
+  if (window.has(target())) draw(window, target());
+}
+
+/** The blocks some records before `index`, and what changes up to it. @param {number} index @param {number} behind */
+async function jump(index, behind) {
+  const mine = life;
+  const from = Math.max(-1, index - behind);
+  const [start, changes] = await Promise.all([
+    bytes("/blocks", { record: from }),
+    index >= 0 ? bytes("/changes", { first: from + 1, end: index + 1 }) : null,
+  ]);
+  if (life !== mine) return;
+  const window = windowOf(start);
+  if (changes) window.extend(pieceOf(changes));
+  const stays = window.has(target()) ? target() : Math.min(index, window.end - 1);
+  draw(window, stays);
+}
+
+/**
+ * The record of [first, end) at which `name` (a number of the series) is largest.
+ *
+ * @param {string} name
+ * @param {number} first
+ * @param {number} end
+ */
+export async function largestIn(name, first, end) {
+  const found = binsOf(await bytes("/series", { first, end, bins: end - first }));
+  const values = found[`${name}_max`];
+  return first + values.reduce((best, value, i) => (value > values[best] ? i : best), 0);
+}

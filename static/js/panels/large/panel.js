@@ -1,0 +1,91 @@
+// A log that is too long to be read: the run by time, and, at the record that is looked at, its pool and its sequences.
+
+import { useEffect } from "../../../vendor/preact/hooks.js";
+import { jumpTo, play, playing, stepRecord, stop } from "../../control/playback.js";
+import { html } from "../../kit/html.js";
+import { Icon } from "../../kit/icon.js";
+import { withValue } from "../../kit/inputs.js";
+import { Typed } from "../../kit/typed.js";
+import { bins, follow, overview, show, shown, trouble } from "../../net/surveyed.js";
+import { own, viewIndex } from "../../state/store.js";
+import { operationName } from "../../tell/operations.js";
+import { grouped, secondsText, t } from "../../tell/words.js";
+import { Pool } from "./pool.js";
+import { Sequences } from "./sequences.js";
+import { Strip } from "./strip.js";
+
+export function Panel() {
+  const large = own.large.value;
+  useEffect(() => (large ? follow() : undefined), [large]);
+  const index = viewIndex.value;
+  useEffect(() => show(index), [index]);
+  if (!large) return null;
+  const known = overview.value;
+  const { model, engine } = large.header;
+  return html`<section class="large" id="region-large" aria-label=${t("large.title")} tabindex="0">
+    <header class="large-head">
+      <h2>${t("large.of", { model: model.name })}</h2>
+      <p>${t("large.size", {
+        records: grouped(own.numRecords.value),
+        blocks: grouped(known?.num_blocks ?? 0),
+        size: Number(engine.block_size),
+        sequences: grouped(known?.num_sequences ?? 0),
+        time: secondsText(known?.seconds ?? 0),
+      })}</p>
+    </header>
+    <${Progress} />
+    ${bins.value ? html`<${Strip} /><${Moment} /><div class="large-two"><${Pool} /><${Sequences} /></div>` : null}
+  </section>`;
+}
+
+/** How far the log has been read, and what stands in the way. */
+function Progress() {
+  const known = overview.value;
+  if (trouble.value) return html`<p class="large-trouble" role="alert">${trouble.value}</p>`;
+  if (!known) return html`<p role="status">${t("large.reading")}</p>`;
+  if (known.problem) return html`<p class="large-trouble" role="status">${known.problem}</p>`;
+  if (known.is_done) return null;
+  const [n, all] = [grouped(known.num_surveyed), grouped(known.num_records)];
+  return html`<p role="status">${t("large.read_so_far", { n, all })}
+    <progress max=${known.num_records} value=${known.num_surveyed}></progress></p>`;
+}
+
+/** Where one is, how to get elsewhere, and what happened there. */
+function Moment() {
+  const now = shown.value;
+  const at = now?.at ?? viewIndex.value;
+  const moves = playing.value !== 0;
+  const says = now?.record ?? null;
+  return html`<div class="large-moment">
+    <span class="large-walk" role="group" aria-label=${t("large.walk")}>
+      <button class="tool" aria-label=${t("large.back")} title=${t("large.back")} onClick=${() => stepRecord(-1)}
+        ><${Icon} name="back" /></button>
+      <button class="tool" id="large-play" aria-pressed=${moves} aria-label=${t(moves ? "large.stop" : "large.play")}
+        title=${t(moves ? "large.stop" : "large.play")} onClick=${() => (moves ? stop() : play(1))}
+        ><${Icon} name=${moves ? "pause" : "play"} /></button>
+      <button class="tool" aria-label=${t("large.on")} title=${t("large.on")} onClick=${() => stepRecord(1)}
+        ><${Icon} name="forward" /></button>
+    </span>
+    <label>${t("large.record")} <${Typed} type="number" min="-1" max=${own.numRecords.value - 1} value=${at}
+      id="large-record" onChange=${withValue((text) => text !== "" && jumpTo(Number(text)))} /></label>
+    <p class="num" id="large-says">${
+      says
+        ? t("large.says", {
+            kind: t(`large.kind.${says.kind}`),
+            step: grouped(says.step),
+            at: secondsText(says.timing.at),
+            ops: counted(says.ops ?? []),
+          })
+        : t("large.before")
+    }</p>
+  </div>`;
+}
+
+/** @param {import("../../core/trace.js").Op[]} ops */
+function counted(ops) {
+  /** @type {Map<string, number>} */
+  const counts = new Map();
+  for (const { type } of ops) counts.set(type, (counts.get(type) ?? 0) + 1);
+  if (!counts.size) return t("large.nothing");
+  return [...counts].map(([type, n]) => `${operationName(type)} ${grouped(n)}`).join(" · ");
+}

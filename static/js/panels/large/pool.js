@@ -1,0 +1,191 @@
+// The pool as a texture: a pixel or more for each block, what it shows to be chosen, and a lens under the pointer.
+
+import { useRef, useState } from "../../../vendor/preact/hooks.js";
+import { signal } from "../../../vendor/signals/signals.js";
+import { playing } from "../../control/playback.js";
+import { blockGroups } from "../../core/groups.js";
+import { colourBlocks, gridFor, MEANINGS, ORDERS, orderOf } from "../../core/pool_texture.js";
+import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
+import { colours, themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { pointIn } from "../../kit/pointer.js";
+import { sequences, shown } from "../../net/surveyed.js";
+import { own } from "../../state/store.js";
+import { grouped, t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("../../core/pool_texture.js").Meaning} Meaning
+ * @typedef {import("../../core/pool_texture.js").Order} Order
+ * @typedef {import("../../core/pool_texture.js").Rgb} Rgb
+ */
+
+const meaning = signal(/** @type {Meaning} */ ("owner"));
+const order = signal(/** @type {Order} */ ("id"));
+/** The block that is looked at by pointer or keys; null: none. */
+const looked = signal(/** @type {number | null} */ (null));
+
+/** @type {{ids: Uint32Array, window: unknown, order: Order, at: number} | null} */
+let placed = null;
+
+/** The blocks in their places: they stay there while one walks. */
+function places() {
+  const now = /** @type {NonNullable<typeof shown.value>} */ (shown.value);
+  const same = placed && placed.window === now.window && placed.order === order.value;
+  if (!placed || !same || (placed.at !== now.at && order.value !== "id" && playing.peek() === 0))
+    placed = { ids: orderOf(now.window.columns, order.value), window: now.window, order: order.value, at: now.at };
+  return placed.ids;
+}
+
+/** Which group of layers a block is of. */
+function groupOf() {
+  const groups = own.large.value ? blockGroups(own.large.value.header) : [];
+  if (groups.length < 2) return () => 0;
+  return (/** @type {number} */ block) => groups.findLastIndex((group) => group.first_block <= block);
+}
+
+export const Pool = () => (shown.value ? html`<${Texture} />` : html`<div class="large-pool"></div>`);
+
+function Texture() {
+  const texture = useRef(/** @type {HTMLCanvasElement | null} */ (null));
+  const [size, setSize] = useState({ columns: 1, rows: 1, cell: 1 });
+  const canvas = usePainter(
+    () => [shown.value, meaning.value, order.value, looked.value, themeVersion.value],
+    (/** @type {HTMLCanvasElement} */ element, box) => {
+      texture.current ??= document.createElement("canvas");
+      const grid = paint(element, texture.current, box);
+      if (grid && (grid.columns !== size.columns || grid.cell !== size.cell)) setSize(grid);
+    },
+  );
+  const now = /** @type {NonNullable<typeof shown.value>} */ (shown.value);
+  /** @param {PointerEvent} event */
+  const pointTo = (event) => {
+    const { x, y } = pointIn(event, /** @type {HTMLElement} */ (event.currentTarget));
+    const place = Math.floor(y / size.cell) * size.columns + Math.floor(x / size.cell);
+    looked.value = x < size.columns * size.cell ? (places()[place] ?? null) : null;
+  };
+  const { ref_count, is_cached } = now.window.columns;
+  const held = ref_count.reduce((sum, count) => sum + (count > 0 ? 1 : 0), 0);
+  const cached = is_cached.reduce((sum, is, id) => sum + (is && ref_count[id] === 0 ? 1 : 0), 0);
+  const free = ref_count.length - held - cached;
+  const said = t("large.pool", { held: grouped(held), cached: grouped(cached), free: grouped(free) });
+  return html`<figure class="large-pool">
+    <figcaption>${said}</figcaption>
+    <div class="large-choices">
+      <${Choice} label=${t("large.colour")} all=${MEANINGS} chosen=${meaning} of="colour" />
+      <${Choice} label=${t("large.order")} all=${ORDERS} chosen=${order} of="order" />
+    </div>
+    <canvas ref=${canvas} id="large-pool" role="img" aria-label=${said} tabindex="0" data-arrows
+      onPointerMove=${pointTo} onPointerLeave=${() => (looked.value = null)}
+      onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(event, size.columns)}></canvas>
+    <${Legend} />
+    <p class="large-pointed num" role="status">${lens()}</p>
+  </figure>`;
+}
+
+/**
+ * @template {string} C
+ * @typedef {import("../../../vendor/signals/signals.js").Signal<C>} Chosen
+ */
+
+/**
+ * @template {string} C
+ * @param {{label: string, all: readonly C[], chosen: Chosen<C>, of: string}} props
+ */
+const Choice = ({ label, all, chosen, of }) =>
+  html`<label>${label} <select id=${`large-${of}`} value=${chosen.value}
+    onChange=${(/** @type {Event} */ event) =>
+      (chosen.value = /** @type {C} */ (/** @type {HTMLSelectElement} */ (event.currentTarget).value))}>
+    ${all.map((one) => html`<option key=${one} value=${one}>${t(`large.${of}.${one}`)}</option>`)}
+  </select></label>`;
+
+/** What the colours mean. */
+function Legend() {
+  const palette = colours();
+  themeVersion.value;
+  const own = meaning.value === "owner" || meaning.value === "group";
+  const inks = own ? palette.sequences.slice(0, 4) : scaleOf(palette.sequential, 5).map((rgb) => `rgb(${rgb})`);
+  return html`<p class="large-legend">${inks.map((ink) => html`<i key=${ink} style=${{ background: ink }}></i>`)}
+    <span>${t(`large.legend.${meaning.value}`)}</span> <span>${t("large.legend.weak")}</span></p>`;
+}
+
+/** The block that is looked at, in words. */
+function lens() {
+  const now = shown.value;
+  const id = looked.value;
+  if (!now || id === null || id >= now.window.columns.owner.length) return t("large.lens.point");
+  const { columns } = now.window;
+  const owner = sequences.value[columns.owner[id]];
+  const name = owner ? owner.request_id : t("large.lens.nobody");
+  const state = columns.ref_count[id] ? "held" : columns.is_cached[id] ? "cached" : "free";
+  return t("large.lens", {
+    id: grouped(id),
+    state: t(`large.lens.${state}`, { n: columns.ref_count[id] }),
+    name,
+    filled: columns.filled[id],
+    size: Number(own.large.value?.header.engine.block_size),
+    hits: grouped(columns.num_hits[id]),
+    allocated: columns.allocated_in[id] < 0 ? "–" : grouped(columns.allocated_in[id]),
+    used: columns.used_in[id] < 0 ? "–" : grouped(columns.used_in[id]),
+  });
+}
+
+/** @param {KeyboardEvent} event @param {number} columns */
+function keyed(event, columns) {
+  const ids = places();
+  const at = looked.value === null ? -1 : ids.indexOf(looked.value);
+  const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+  const to = event.key === "Home" ? 0 : event.key === "End" ? ids.length - 1 : by === undefined ? null : at + by;
+  if (to === null) return;
+  event.preventDefault();
+  event.stopPropagation();
+  looked.value = ids[Math.max(0, Math.min(ids.length - 1, to))];
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {HTMLCanvasElement} texture a pixel a block
+ * @param {{width: number, height: number}} box
+ */
+function paint(canvas, texture, { width, height }) {
+  const now = shown.value;
+  if (!now) return null;
+  const ids = places();
+  const grid = gridFor(ids.length, width, height);
+  const { columns, rows, cell } = grid;
+  if (texture.width !== columns || texture.height !== rows) [texture.width, texture.height] = [columns, rows];
+  const small = contextOf(texture);
+  const image = small.createImageData(columns, rows);
+  const palette = colours();
+  const inks = {
+    paper: rgbOf(palette.paper),
+    ink: rgbOf(palette.ink),
+    owners: palette.sequences.map(rgbOf),
+    scale: scaleOf(palette.sequential, 64),
+  };
+  colourBlocks(image.data, ids, now.window.columns, meaning.value, now.at, inks, groupOf());
+  small.putImageData(image, 0, 0);
+  const c = prepare(canvas, width, height);
+  c.imageSmoothingEnabled = false;
+  c.drawImage(texture, 0, 0, columns * cell, rows * cell);
+  c.strokeStyle = palette.line;
+  c.strokeRect(0.5, 0.5, columns * cell - 1, rows * cell - 1);
+  if (looked.value === null) return grid;
+  const place = order.value === "id" ? looked.value : ids.indexOf(looked.value);
+  const [x, y] = [(place % columns) * cell, Math.floor(place / columns) * cell];
+  c.strokeStyle = palette.focus;
+  c.lineWidth = 2;
+  c.strokeRect(x - 3, y - 3, cell + 6, cell + 6);
+  return grid;
+}
+
+/** @param {string} hex @returns {Rgb} */
+const rgbOf = (hex) => /** @type {Rgb} */ ([1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16) || 0));
+
+/**
+ * Some colours of a scale, from its first to its last.
+ *
+ * @param {import("../../kit/colour.js").Scale} scale
+ * @param {number} count
+ */
+const scaleOf = (scale, count) =>
+  Array.from({ length: count }, (_, i) => scale[Math.round((i / (count - 1)) * (scale.length - 1))]);

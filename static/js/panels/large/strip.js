@@ -1,0 +1,190 @@
+// The run by time: a row a number, of each stretch of records the least and the most, so that one bad step is seen.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { jumpTo } from "../../control/playback.js";
+import { binAt } from "../../core/survey.js";
+import { prepare, usePainter } from "../../kit/canvas.js";
+import { alpha, colours, themeVersion } from "../../kit/colour.js";
+import { html } from "../../kit/html.js";
+import { pointIn } from "../../kit/pointer.js";
+import { bins, largestIn, overview, place } from "../../net/surveyed.js";
+import { grouped, percentText, secondsText, t } from "../../tell/words.js";
+
+/** @typedef {import("../../core/survey.js").Bins} Bins */
+/**
+ * `name`: of the series; `of`: what a value is of, for a share; `hue`: of the design; `counts`: a record has none as a
+ * rule, and one that has some is marked.
+ *
+ * @typedef {{key: string, name: string, hue: "k" | "q" | "v" | "prompt" | "fault" | "ink-2", counts?: boolean}} Row
+ */
+
+/** @type {Row[]} */
+const ROWS = [
+  { key: "running", name: "running", hue: "v" },
+  { key: "waiting", name: "waiting", hue: "q" },
+  { key: "held", name: "blocks_held", hue: "k" },
+  { key: "cached", name: "blocks_cached", hue: "prompt" },
+  { key: "tokens_held", name: "tokens_held", hue: "k" },
+  { key: "hit", name: "hit", hue: "prompt", counts: true },
+  { key: "evictions", name: "evictions", hue: "q", counts: true },
+  { key: "preemptions", name: "preemptions", hue: "fault", counts: true },
+  { key: "seconds", name: "seconds", hue: "ink-2" },
+];
+const HIGH = 18; // px, a row
+const LABEL = 116; // px
+const PHONE_LABEL = 78; // px
+const NARROW = 560; // px
+const TABLE_BINS = 20;
+
+export function Strip() {
+  const [pointed, setPointed] = useState(/** @type {{bin: number, row: number} | null} */ (null));
+  const found = /** @type {Bins} */ (bins.value);
+  const canvas = usePainter(
+    () => [bins.value, place.value, themeVersion.value],
+    (/** @type {HTMLCanvasElement} */ element, { width }) => paint(element, width, pointed),
+  );
+  /** @param {PointerEvent} event */
+  const placeOf = (event) => {
+    const element = /** @type {HTMLCanvasElement} */ (event.currentTarget);
+    const { x, y } = pointIn(event, element);
+    const label = labelOf(element.clientWidth);
+    const count = found.edges.length - 1;
+    const share = Math.max(0, Math.min(1 - 1e-9, (x - label) / (element.clientWidth - label)));
+    return { bin: Math.floor(share * count), row: Math.max(0, Math.min(ROWS.length - 1, Math.floor(y / HIGH))) };
+  };
+  const last = (overview.value?.num_surveyed ?? 1) - 1;
+  return html`<figure class="large-strip">
+    <figcaption>${t("large.strip")}</figcaption>
+    <canvas ref=${canvas} id="large-strip" style=${{ height: `${HIGH * ROWS.length}px` }} tabindex="0" role="slider"
+      aria-label=${t("large.strip.slider")} aria-valuemin="-1" aria-valuemax=${last} aria-valuenow=${place.value}
+      aria-valuetext=${said(found, binAt(found, place.value))}
+      onPointerMove=${(/** @type {PointerEvent} */ event) => setPointed(placeOf(event))}
+      onPointerLeave=${() => setPointed(null)}
+      onClick=${(/** @type {PointerEvent} */ event) => seek(found, placeOf(event))}
+      data-arrows onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(event, found, last)}></canvas>
+    <p class="large-pointed num" role="status">${
+      pointed ? said(found, pointed.bin, pointed.row) : t("large.strip.point")
+    }</p>
+    <${Table} bins=${found} />
+  </figure>`;
+}
+
+/** @param {number} width */
+const labelOf = (width) => (width < NARROW ? PHONE_LABEL : LABEL);
+
+/**
+ * The record of the stretch at which the row's number is largest: of the others it is the one that says why one looks.
+ *
+ * @param {Bins} found
+ * @param {{bin: number, row: number}} where
+ */
+async function seek({ edges }, { bin, row }) {
+  const [first, end] = [edges[bin], edges[bin + 1]];
+  jumpTo(end - first > 1 ? await largestIn(ROWS[row].name, first, end) : first);
+}
+
+/** @param {KeyboardEvent} event @param {Bins} found @param {number} last */
+function keyed(event, { edges }, last) {
+  const at = place.value;
+  const bin = binAt({ edges }, at);
+  const to = {
+    ArrowLeft: at - 1,
+    ArrowRight: at + 1,
+    PageUp: edges[Math.max(0, bin - 10)],
+    PageDown: edges[Math.min(edges.length - 2, bin + 10)],
+    Home: -1,
+    End: last,
+  }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  event.stopPropagation();
+  jumpTo(Math.min(to, last));
+}
+
+/** @param {Row} row @param {number} value */
+const valueText = ({ key }, value) =>
+  key === "seconds"
+    ? secondsText(value)
+    : ["held", "cached"].includes(key) && overview.value
+      ? percentText(value / overview.value.num_blocks)
+      : grouped(value);
+
+/** What a stretch has, of one row or of all. @param {Bins} found @param {number} bin @param {number} [only] */
+function said(found, bin, only) {
+  const [first, last] = [found.edges[bin], found.edges[bin + 1] - 1];
+  const rows = only === undefined ? ROWS : [ROWS[only]];
+  const parts = rows.map((row) => {
+    const [low, high] = [found[`${row.name}_min`][bin], found[`${row.name}_max`][bin]];
+    const range = low === high ? valueText(row, low) : `${valueText(row, low)} – ${valueText(row, high)}`;
+    const sum = row.counts ? t("large.strip.sum", { n: grouped(found[`${row.name}_sum`][bin]) }) : "";
+    return `${t(`large.row.${row.key}`)} ${range}${sum}`;
+  });
+  const at = t("large.strip.stretch", { first: grouped(first), last: grouped(last) });
+  return `${at} · ${secondsText(found.at_max[bin])} · ${parts.join(" · ")}`;
+}
+
+/** The same in numbers. @param {{bins: Bins}} props */
+function Table({ bins: found }) {
+  const count = found.edges.length - 1;
+  const step = Math.ceil(count / TABLE_BINS);
+  const from = Array.from({ length: Math.ceil(count / step) }, (_, i) => i * step);
+  /** @param {Row} row @param {number} start */
+  const most = (row, start) => Math.max(...found[`${row.name}_max`].subarray(start, start + step));
+  return html`<details class="large-table"><summary>${t("large.strip.table")}</summary>
+    <div class="large-table-scroll"><table class="num"><thead><tr><th scope="col">${t("large.record")}</th>${ROWS.map(
+      (row) => html`<th scope="col" key=${row.key}>${t(`large.row.${row.key}`)}</th>`,
+    )}</tr></thead>
+    <tbody>${from.map(
+      (start) =>
+        html`<tr key=${start}><th scope="row"><button onClick=${() => jumpTo(found.edges[start])}>${grouped(
+          found.edges[start],
+        )}</button></th>${ROWS.map((row) => html`<td key=${row.key}>${valueText(row, most(row, start))}</td>`)}</tr>`,
+    )}</tbody></table></div></details>`;
+}
+
+/**
+ * @param {HTMLCanvasElement} canvas
+ * @param {number} width
+ * @param {{bin: number, row: number} | null} pointed
+ */
+function paint(canvas, width, pointed) {
+  const found = bins.value;
+  if (!found) return;
+  const c = prepare(canvas, width, HIGH * ROWS.length);
+  const palette = colours();
+  const label = labelOf(width);
+  const count = found.edges.length - 1;
+  const wide = (width - label) / count;
+  c.font = `12px ${getComputedStyle(canvas).fontFamily}`;
+  c.textBaseline = "middle";
+  ROWS.forEach((row, i) => {
+    const [top, colour] = [i * HIGH, palette[row.hue]];
+    const [low, high] = [found[`${row.name}_min`], found[`${row.name}_max`]];
+    const most = Math.max(
+      1e-12,
+      high.reduce((a, b) => Math.max(a, b), 0),
+    );
+    c.fillStyle = palette["ink-2"];
+    c.fillText(t(`large.row.${row.key}`), 0, top + HIGH / 2, label - 4);
+    /** @param {number} value */
+    const y = (value) => top + HIGH - 2 - (value / most) * (HIGH - 5);
+    for (let bin = 0; bin < count; bin++) {
+      const x = label + bin * wide;
+      if (!high[bin]) continue;
+      c.fillStyle = alpha(colour, 0.35); // what is there all the time, and above it what there is at most
+      c.fillRect(x, y(low[bin]), Math.max(wide, 0.5), top + HIGH - 2 - y(low[bin]));
+      c.fillStyle = colour;
+      const least = row.counts ? 3 : 1.5; // px: a single one is seen
+      const upTo = Math.min(y(high[bin]), top + HIGH - 2 - least);
+      c.fillRect(x, upTo, Math.max(wide, row.counts ? 1.5 : 1), Math.max(least, y(low[bin]) - upTo));
+    }
+    c.fillStyle = palette.line;
+    c.fillRect(0, top + HIGH - 1, width, 1);
+  });
+  const x = label + (binAt(found, Math.max(0, place.value)) + 0.5) * wide;
+  c.fillStyle = palette.focus;
+  c.fillRect(x - 1, 0, 2, HIGH * ROWS.length);
+  if (!pointed) return;
+  c.fillStyle = alpha(palette.ink, 0.25);
+  c.fillRect(label + pointed.bin * wide, 0, Math.max(1, wide), HIGH * ROWS.length);
+}

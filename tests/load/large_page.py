@@ -1,0 +1,210 @@
+"""The page on a long log: how soon it paints, how quickly it seeks, how smoothly it walks, and what that costs.
+
+    python -m tests.load.large_log run.kvtrace
+    python -m tests.load.large_page run.kvtrace [--keep]      --keep writes tests/load/large_page.json
+
+The log is surveyed first, which happens once for each log; how long that took is in the record. Then the server is
+started anew, so that what is measured is a visit to a log that is known. Bars are for a quiet machine; the load that
+there was is in the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import requests
+import torch
+from playwright.sync_api import Page, sync_playwright
+
+from engine import __version__
+from engine.machine import machine_facts
+from engine.trace.log import TraceReader
+from tests.browser.conftest import ARGUMENTS, CHROMIUM
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = Path(__file__).with_suffix(".json")
+BARS = {"paint_seconds": 3.0, "seek_ms": 100.0, "frames_per_second": 60.0, "heap_mb": 500.0}
+SEEKS = 40
+WALK_SECONDS = 8
+MODULES = (
+    "Promise.all(['net/surveyed', 'state/store', 'control/playback', 'state/settings']"
+    ".map((m) => import(`/static/js/${m}.js`)))"
+)
+SEEK = f"""(index) => {MODULES}.then(([surveyed, store]) => new Promise((done) => {{
+  const began = performance.now();
+  store.goTo(index);
+  const look = () => {{
+    if (surveyed.shown.peek()?.at === index) requestAnimationFrame(() => done(performance.now() - began));
+    else setTimeout(look, 1);
+  }};
+  look();
+}}))"""
+WALK = f"""(seconds) => {MODULES}.then(([surveyed, store, playback, {{ settings }}]) => new Promise((done) => {{
+  settings.speed.value = 60;
+  playback.play(1);
+  const [from, began, gaps] = [surveyed.shown.peek().at, performance.now(), []];
+  let last = began;
+  const frame = (now) => {{
+    gaps.push(performance.now() - last);
+    last = performance.now();
+    if (last - began < 1000 * seconds) return requestAnimationFrame(frame);
+    playback.stop();
+    done({{ frames: gaps.length, seconds: (last - began) / 1000, records: surveyed.shown.peek().at - from,
+      late: gaps.filter((gap) => gap > 34).length }});
+  }};
+  requestAnimationFrame(frame);
+}}))"""
+PAINTED = f"() => {MODULES}.then(([surveyed]) => surveyed.shown.peek() !== null)"
+
+
+class Served(NamedTuple):
+    """A server on the log."""
+
+    url: str  # of the recording's page
+    recording: str
+    pid: int
+
+    def survey(self) -> dict[str, Any]:
+        """How much it knows; empty: nothing yet."""
+        base = self.url.split("/?")[0]
+        answer = requests.get(f"{base}/api/theaters/{self.recording}/survey", timeout=60)
+        found: dict[str, Any] = answer.json() if answer.ok else {}
+        return found
+
+    def rss_mb(self) -> float:
+        """Memory of its process."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
+        found = re.search(r"VmRSS:\s+(\d+)", status)
+        assert found
+        return int(found[1]) / 1000
+
+
+@contextlib.contextmanager
+def served(log: Path, data: Path) -> Iterator[Served]:
+    """`kvtheater replay` on the log."""
+    command = [sys.executable, "-m", "app", "replay", str(log), "--port", "0", "--data-dir", str(data)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            found = re.search(r"http://\S+recording=(\S+)", process.stdout.readline())
+            assert found
+            yield Served(found[0], found[1], process.pid)
+        finally:
+            process.terminate()
+
+
+def surveyed(log: Path, data: Path) -> float:
+    """Seconds until all of the log is known, from the first question about it."""
+    with served(log, data) as server:
+        began = time.monotonic()
+        while not (found := server.survey()).get("is_done"):
+            time.sleep(0.5)
+        assert not found["problem"], found["problem"]
+        return time.monotonic() - began
+
+
+def visited(page: Page, server: Served, num_records: int) -> dict[str, Any]:
+    """A visit: opening, seeking, walking."""
+    began = time.monotonic()
+    page.goto(server.url)
+    page.wait_for_selector("#large-pool", timeout=120_000)
+    page.wait_for_function(PAINTED, timeout=120_000)
+    paint = time.monotonic() - began
+    after_opening = server.rss_mb()
+    draw = random.Random(0)
+    seeks = [page.evaluate(SEEK, draw.randrange(num_records)) for _ in range(SEEKS)]
+    after_seeking = server.rss_mb()
+    page.evaluate(SEEK, num_records // 2)
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    before = _task_seconds(session)
+    walk = page.evaluate(WALK, WALK_SECONDS)
+    busy = _task_seconds(session) - before
+    session.send("HeapProfiler.collectGarbage")
+    heap = session.send("Runtime.getHeapUsage")
+    used = sum(heap.get(name, 0) for name in ("usedSize", "embedderHeapUsedSize", "backingStorageSize"))
+    return {
+        "paint_seconds": round(paint, 2),
+        "seek_ms": round(statistics.median(seeks), 1),
+        "seek_ms_p95": round(sorted(seeks)[int(0.95 * SEEKS)], 1),
+        "frames_per_second": round(walk["frames"] / walk["seconds"], 1),
+        "late_frames": walk["late"],
+        "records_per_second": round(walk["records"] / walk["seconds"], 1),
+        "main_thread_ms_per_frame": round(1000 * busy / walk["frames"], 2),
+        "heap_mb": round(used / 1e6, 1),
+        "server_rss_mb": {
+            "after_opening": round(after_opening),
+            "after_seeking": round(after_seeking),
+            "at_the_end": round(server.rss_mb()),
+        },
+    }
+
+
+def _task_seconds(session: Any) -> float:
+    """What the page's main thread has worked so far."""
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
+
+
+def main() -> int:
+    """Measure; 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--keep", action="store_true", help=f"write {RECORD.name}")
+    parser.add_argument("--data-dir", type=Path, help="where a survey may be already")
+    given = parser.parse_args()
+    log = given.log.resolve()
+    with TraceReader(log, verify=False) as reader:
+        count, blocks = len(reader), int(str(reader.header.engine["num_blocks"]))
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as folder:
+        data = given.data_dir or Path(folder)
+        seconds = surveyed(log, data)
+        size = sum(path.stat().st_size for path in (data / "surveys").iterdir())
+        with served(log, data) as server, sync_playwright() as playwright:
+            started = server.rss_mb()
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+            context = browser.new_context(viewport={"width": 1280, "height": 800})
+            context.add_init_script(
+                "localStorage.setItem('kvtheater.tour','done');localStorage.setItem('kvtheater.opening','seen')"
+            )
+            found = visited(context.new_page(), server, count)
+            found["server_rss_mb"] = {"started": round(started), **found["server_rss_mb"]}
+            chromium = browser.version
+            browser.close()
+    record = {
+        "log": {"records": count, "blocks": blocks, "mb": round(log.stat().st_size / 1e6)},
+        "survey": {"seconds": round(seconds, 1), "mb": round(size / 1e6, 1)},
+        "visit": found,
+        "bars": BARS,
+        "machine": {
+            "processor": machine_facts(torch.device("cpu")).processor,
+            "cpus": os.cpu_count(),
+            "load_before": round(load, 1),
+        },
+        "versions": {"kvtheater": __version__, "python": sys.version.split()[0], "chromium": chromium},
+    }
+    print(json.dumps(record, indent=2))
+    if given.keep:
+        RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    missed = [name for name, bar in BARS.items() if (found[name] < bar * 0.98) == (name == "frames_per_second")]
+    for name in missed:
+        print(f"missed: {name} {found[name]}, bar {BARS[name]}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

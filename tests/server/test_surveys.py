@@ -1,0 +1,80 @@
+"""A long log, told to the page piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import requests
+
+import app.surveys
+from app.paths import static_dir
+from engine.trace.log import TraceReader
+from engine.trace.survey.block_rows import BLOCK
+from tests.server.conftest import Client, Server, wait_for
+
+RECORDING, FILE = "rec-moon", static_dir() / "recordings" / "moon.kvtrace"
+
+
+def ask(server: Any, what: str = "", **query: Any) -> requests.Response:
+    return requests.get(f"{server.url}/api/theaters/{RECORDING}/survey{what}", params=query, timeout=60)
+
+
+@pytest.fixture
+def surveyed(make_server: Callable[..., Server], tmp_path: Path) -> Server:
+    """A server, when it has surveyed the recording."""
+    server = make_server(data_dir=tmp_path)
+    first = ask(server)
+    assert first.status_code in (200, 503)
+    wait_for(lambda: ask(server).status_code == 200 and ask(server).json()["is_done"], "the survey", 60)
+    return server
+
+
+def test_every_piece_is_what_the_log_says(surveyed):
+    with TraceReader(FILE) as log:
+        answer = ask(surveyed).json()
+        assert answer["num_surveyed"] == answer["num_records"] == len(log) and answer["problem"] == ""
+        for record in (-1, len(log) // 2, len(log) - 1):
+            found = msgspec.msgpack.decode(ask(surveyed, "/blocks", record=record).content)
+            blocks = log.state_at(record).blocks
+            counts = np.frombuffer(found["ref_count"], BLOCK["ref_count"])
+            assert found["record"] == record and counts.tolist() == [block.ref_count for block in blocks]
+        found = msgspec.msgpack.decode(ask(surveyed, "/changes", first=3, end=7).content)
+        assert found["records"] == [log.record_bytes(i) for i in range(3, 7)] and found["end"] == 7
+        assert set(np.frombuffer(found["record"], "<i4").tolist()) <= {3, 4, 5, 6}
+        found = msgspec.msgpack.decode(ask(surveyed, "/sequences").content)
+        assert found["seq_id"] == sorted(log.state_at(len(log) - 1).sequences)
+        found = msgspec.msgpack.decode(ask(surveyed, "/series", bins=4).content)
+        assert np.frombuffer(found["edges"]).tolist()[::4] == [0, len(log)]
+        assert len(np.frombuffer(found["running_max"])) == 4
+
+
+def test_what_is_not_there_is_a_sentence(surveyed):
+    assert ask(surveyed, "/blocks", record=10_000).status_code == 404
+    assert ask(surveyed, "/changes", first=-1).status_code == 404
+    assert ask(surveyed, "/series", first=5, end=5).status_code == 404
+    assert ask(surveyed, "/blocks", record="last").json()["error"]["code"] == "bad_request"
+
+
+def test_a_damaged_survey_is_made_anew(surveyed, tmp_path):
+    (rows,) = tmp_path.glob("surveys/*.rows")
+    rows.write_bytes(b"\0" * rows.stat().st_size)
+    refused = ask(surveyed, "/blocks", record=5)
+    assert refused.status_code == 503 and "damaged" in refused.json()["error"]["message"]
+    wait_for(lambda: ask(surveyed, "/blocks", record=5).status_code == 200, "a new one", 60)
+
+
+def test_a_large_recording_is_not_sent(server, monkeypatch):
+    monkeypatch.setattr(app.surveys, "MOST_RECORDS", 3)
+    client = Client(server.url)
+    joined = client.ask("join", theater=RECORDING)
+    assert joined["large"] and joined["from"] == joined["num_records"] > 3
+    monkeypatch.setattr(app.surveys, "MOST_RECORDS", 20_000)
+    whole = client.ask("join", theater=RECORDING)
+    assert not whole["large"] and whole["from"] == 0
+    wait_for(lambda: sum(len(batch["records"]) for batch in client.batches) == whole["num_records"])
+    client.io.disconnect()
