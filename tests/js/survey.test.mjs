@@ -120,7 +120,8 @@ test("an order has each block once, and colours say who holds what", () => {
     used.map((id) => columns.used_in[id]),
     [9, 9, 7, 4, 1, -1],
   );
-  const pixels = new Uint8ClampedArray(24);
+  const words = new Uint32Array(6);
+  const pixels = new Uint8Array(words.buffer);
   const inks = {
     paper: [255, 255, 255],
     ink: [0, 0, 0],
@@ -134,7 +135,7 @@ test("an order has each block once, and colours say who holds what", () => {
       [5, 5, 5],
     ],
   };
-  colourBlocks(pixels, orderOf(columns, "id"), columns, "owner", 10, inks, () => 0);
+  colourBlocks(words, orderOf(columns, "id"), columns, "owner", 10, inks, () => 0);
   const at = (id) => [...pixels.slice(4 * id, 4 * id + 3)];
   assert.deepEqual(
     [at(0), at(1), at(3), at(4)],
@@ -146,6 +147,14 @@ test("an order has each block once, and colours say who holds what", () => {
     ],
   );
   assert.ok(at(2)[0] === 255 && at(2)[1] > 100 && at(2)[1] < 200, "cached and held by nobody: its owner's, weaker");
-  colourBlocks(pixels, orderOf(columns, "id"), columns, "refs", 10, inks, () => 0);
+  for (const meaning of ["age", "refs", "hits", "group"]) {
+    colourBlocks(words, orderOf(columns, "id"), columns, meaning, 10, inks, (id) => id);
+    assert.deepEqual(at(1), [255, 255, 255], meaning);
+    assert.ok(
+      [0, 2, 3, 5].every((id) => at(id).join() !== at(1).join()),
+      meaning,
+    );
+  }
+  colourBlocks(words, orderOf(columns, "id"), columns, "refs", 10, inks, () => 0);
   assert.notDeepEqual(at(0), at(1));
 });

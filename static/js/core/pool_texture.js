@@ -48,45 +48,52 @@ export function orderOf(columns, order) {
 }
 
 /**
- * Write a pixel a block into `pixels` (RGBA, `ids.length` of them): its colour by `meaning` after record `at`. A block
+ * Write a pixel a block into `pixels` (RGBA, one for each of `ids`): its colour by `meaning` after record `at`. A block
  * without content is paper; of one that is cached and that nobody holds the colour is weaker.
- * @param {Uint8ClampedArray} pixels @param {Uint32Array} ids @param {Columns} columns @param {Meaning} meaning
+ * @param {Uint32Array} pixels @param {Uint32Array} ids @param {Columns} columns @param {Meaning} meaning
  * @param {number} at @param {Inks} inks @param {(block: number) => number} groupOf
  */
 export function colourBlocks(pixels, ids, columns, meaning, at, inks, groupOf) {
-  const { ref_count, is_cached } = columns;
-  const { paper } = inks;
+  const { ref_count, is_cached, owner } = columns;
+  const { held, cached, paper, unknown } = packed(inks, meaning);
+  const shade = shaded(columns, meaning, at, held.length - 1, groupOf);
   for (let place = 0; place < ids.length; place++) {
     const id = ids[place];
-    const held = ref_count[id] > 0;
-    const [r, g, b] = held || is_cached[id] ? inkOf(columns, id, meaning, at, inks, groupOf) : paper;
-    const share = held ? 1 : is_cached[id] ? CACHED : 0;
-    const to = 4 * place;
-    pixels[to] = paper[0] + share * (r - paper[0]);
-    pixels[to + 1] = paper[1] + share * (g - paper[1]);
-    pixels[to + 2] = paper[2] + share * (b - paper[2]);
-    pixels[to + 3] = 255;
+    const inkOf = ref_count[id] > 0 ? held : cached;
+    if (ref_count[id] === 0 && !is_cached[id]) pixels[place] = paper;
+    else pixels[place] = meaning === "owner" && owner[id] < 0 ? unknown : inkOf[shade(id)];
   }
 }
 
 /**
- * @param {Columns} columns @param {number} id @param {Meaning} meaning @param {number} at @param {Inks} inks
- * @param {(block: number) => number} groupOf
- * @returns {Rgb}
+ * The colours of a meaning as pixels, of blocks that are held and of those that are cached only.
+ * @param {Inks} inks @param {Meaning} meaning
  */
-function inkOf(columns, id, meaning, at, { ink, owners, scale }, groupOf) {
-  if (meaning === "owner") return columns.owner[id] < 0 ? ink : owners[columns.owner[id] % owners.length];
-  if (meaning === "group") return owners[groupOf(id) % owners.length];
-  return scale[Math.round(shareOf(columns, id, meaning, at) * (scale.length - 1))];
+function packed({ paper, ink, owners, scale }, meaning) {
+  const all = meaning === "owner" || meaning === "group" ? owners : scale;
+  const weaker = (/** @type {Rgb} */ rgb) =>
+    pixelOf(/** @type {Rgb} */ (rgb.map((part, i) => paper[i] + CACHED * (part - paper[i]))));
+  return {
+    held: Uint32Array.from(all, pixelOf),
+    cached: Uint32Array.from(all, weaker),
+    paper: pixelOf(paper),
+    unknown: weaker(ink),
+  };
 }
 
+/** As a canvas keeps it on a little-endian machine. @param {Rgb} rgb */
+const pixelOf = ([r, g, b]) => ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
+
 /**
- * From 0 to 1.
- * @param {Columns} columns @param {number} id @param {"age" | "refs" | "hits"} meaning @param {number} at
+ * Which of the colours, 0 to `last`, a block has.
+ * @param {Columns} columns @param {Meaning} meaning @param {number} at @param {number} last
+ * @param {(block: number) => number} groupOf @returns {(id: number) => number}
  */
-function shareOf(columns, id, meaning, at) {
-  if (meaning === "refs") return Math.min(1, columns.ref_count[id] / MOST_REFS);
-  if (meaning === "hits") return Math.log2(1 + Math.min(MOST_HITS, columns.num_hits[id])) / Math.log2(1 + MOST_HITS);
-  const age = Math.max(0, at - columns.used_in[id]); // records; used last is strongest
-  return 1 - Math.min(1, Math.log2(1 + age) / Math.log2(1 + Math.max(1, at)));
+function shaded({ owner, used_in, ref_count, num_hits }, meaning, at, last, groupOf) {
+  if (meaning === "owner") return (id) => owner[id] % (last + 1);
+  if (meaning === "group") return (id) => groupOf(id) % (last + 1);
+  if (meaning === "refs") return (id) => Math.round((last * Math.min(MOST_REFS, ref_count[id])) / MOST_REFS);
+  const steps = last / Math.log2(1 + (meaning === "hits" ? MOST_HITS : Math.max(1, at)));
+  if (meaning === "hits") return (id) => Math.round(steps * Math.log2(1 + Math.min(MOST_HITS, num_hits[id])));
+  return (id) => last - Math.min(last, Math.round(steps * Math.log2(1 + Math.max(0, at - used_in[id])))); // records
 }

@@ -63,10 +63,8 @@ function Texture() {
     const place = Math.floor(y / size.cell) * size.columns + Math.floor(x / size.cell);
     looked.value = x < size.columns * size.cell ? (places()[place] ?? null) : null;
   };
-  const { ref_count, is_cached } = now.window.columns;
-  const held = ref_count.reduce((sum, count) => sum + (count > 0 ? 1 : 0), 0);
-  const cached = is_cached.reduce((sum, is, id) => sum + (is && ref_count[id] === 0 ? 1 : 0), 0);
-  const free = ref_count.length - held - cached;
+  const { blocks_held: held = 0, blocks_cached: cached = 0 } = now.record?.memory ?? {};
+  const free = now.window.columns.owner.length - held - cached;
   const said = t("large.pool", { held: grouped(held), cached: grouped(cached), free: grouped(free) });
   return html`<figure class="large-pool">
     <figcaption>${said}</figcaption>
@@ -162,7 +160,7 @@ function paint(canvas, texture, { width, height }) {
     owners: palette.sequences.map(rgbOf),
     scale: scaleOf(palette.sequential, 64),
   };
-  colourBlocks(image.data, ids, now.window.columns, meaning.value, now.at, inks, groupOf());
+  colourBlocks(new Uint32Array(image.data.buffer), ids, now.window.columns, meaning.value, now.at, inks, groupOf());
   small.putImageData(image, 0, 0);
   const c = prepare(canvas, width, height);
   c.imageSmoothingEnabled = false;

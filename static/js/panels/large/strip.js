@@ -1,6 +1,6 @@
 // The run by time: a row a number, of each stretch of records the least and the most, so that one bad step is seen.
 
-import { useState } from "../../../vendor/preact/hooks.js";
+import { useMemo, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
 import { binAt } from "../../core/survey.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
@@ -8,6 +8,7 @@ import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/pointer.js";
 import { bins, largestIn, overview, place } from "../../net/surveyed.js";
+import { language } from "../../tell/language.js";
 import { grouped, percentText, secondsText, t } from "../../tell/words.js";
 
 /** @typedef {import("../../core/survey.js").Bins} Bins */
@@ -65,7 +66,7 @@ export function Strip() {
     <p class="large-pointed num" role="status">${
       pointed ? said(found, pointed.bin, pointed.row) : t("large.strip.point")
     }</p>
-    <${Table} bins=${found} />
+    ${useMemo(() => html`<${Table} bins=${found} />`, [found, language.value])}
   </figure>`;
 }
 
@@ -143,6 +144,13 @@ function Table({ bins: found }) {
 }
 
 /**
+ * What is the same at every record is drawn once, and kept.
+ *
+ * @type {{key: unknown[], canvas: HTMLCanvasElement} | null}
+ */
+let drawn = null;
+
+/**
  * @param {HTMLCanvasElement} canvas
  * @param {number} width
  * @param {{bin: number, row: number} | null} pointed
@@ -150,12 +158,33 @@ function Table({ bins: found }) {
 function paint(canvas, width, pointed) {
   const found = bins.value;
   if (!found) return;
-  const c = prepare(canvas, width, HIGH * ROWS.length);
-  const palette = colours();
-  const label = labelOf(width);
-  const count = found.edges.length - 1;
+  const [high, label, palette] = [HIGH * ROWS.length, labelOf(width), colours()];
+  const key = [found, width, themeVersion.value, language.value, globalThis.devicePixelRatio];
+  if (!drawn || drawn.key.some((part, i) => part !== key[i])) {
+    drawn = { key, canvas: document.createElement("canvas") };
+    paintRows(prepare(drawn.canvas, width, high), found, width, getComputedStyle(canvas).fontFamily);
+  }
+  const c = prepare(canvas, width, high);
+  c.drawImage(drawn.canvas, 0, 0, width, high);
+  const wide = (width - label) / (found.edges.length - 1);
+  const x = label + (binAt(found, Math.max(0, place.value)) + 0.5) * wide;
+  c.fillStyle = palette.focus;
+  c.fillRect(x - 1, 0, 2, high);
+  if (!pointed) return;
+  c.fillStyle = alpha(palette.ink, 0.25);
+  c.fillRect(label + pointed.bin * wide, 0, Math.max(1, wide), high);
+}
+
+/**
+ * @param {CanvasRenderingContext2D} c
+ * @param {Bins} found
+ * @param {number} width
+ * @param {string} font
+ */
+function paintRows(c, found, width, font) {
+  const [label, palette, count] = [labelOf(width), colours(), found.edges.length - 1];
   const wide = (width - label) / count;
-  c.font = `12px ${getComputedStyle(canvas).fontFamily}`;
+  c.font = `12px ${font}`;
   c.textBaseline = "middle";
   ROWS.forEach((row, i) => {
     const [top, colour] = [i * HIGH, palette[row.hue]];
@@ -168,23 +197,17 @@ function paint(canvas, width, pointed) {
     c.fillText(t(`large.row.${row.key}`), 0, top + HIGH / 2, label - 4);
     /** @param {number} value */
     const y = (value) => top + HIGH - 2 - (value / most) * (HIGH - 5);
+    const least = row.counts ? 3 : 1.5; // px: a single one is seen
     for (let bin = 0; bin < count; bin++) {
-      const x = label + bin * wide;
       if (!high[bin]) continue;
+      const x = label + bin * wide;
       c.fillStyle = alpha(colour, 0.35); // what is there all the time, and above it what there is at most
       c.fillRect(x, y(low[bin]), Math.max(wide, 0.5), top + HIGH - 2 - y(low[bin]));
       c.fillStyle = colour;
-      const least = row.counts ? 3 : 1.5; // px: a single one is seen
       const upTo = Math.min(y(high[bin]), top + HIGH - 2 - least);
       c.fillRect(x, upTo, Math.max(wide, row.counts ? 1.5 : 1), Math.max(least, y(low[bin]) - upTo));
     }
     c.fillStyle = palette.line;
     c.fillRect(0, top + HIGH - 1, width, 1);
   });
-  const x = label + (binAt(found, Math.max(0, place.value)) + 0.5) * wide;
-  c.fillStyle = palette.focus;
-  c.fillRect(x - 1, 0, 2, HIGH * ROWS.length);
-  if (!pointed) return;
-  c.fillStyle = alpha(palette.ink, 0.25);
-  c.fillRect(label + pointed.bin * wide, 0, Math.max(1, wide), HIGH * ROWS.length);
 }
