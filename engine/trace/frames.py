@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+import threading
 from array import array
+from collections import OrderedDict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from engine.trace.codec import FRAME_OVERHEAD, Frame, record_head
+
+LONG = 10_000  # records of a file whose frames are remembered
+MOST_REMEMBERED = 4  # such files
 
 
 class RecordFrames:
@@ -53,3 +59,45 @@ class RecordFrames:
             add_checksum(checksum)
             offset = start + length
         return offset
+
+
+class FileFrames(NamedTuple):
+    """The frames of a file, as walking their heads found them."""
+
+    records: RecordFrames
+    captures: dict[int, Frame]  # by record
+    keyframes: dict[int, Frame]
+    damage: str | None
+
+    def copy(self) -> FileFrames:
+        """Of its own: a reader may add to its frames."""
+        return FileFrames(self.records.first(len(self.records)), dict(self.captures), dict(self.keyframes), self.damage)
+
+
+class Remembered:
+    """The frames of the long files that were opened last: such a file is opened several times before it is shown, and
+    walking 300,000 heads takes a second. A file that has changed is another one; a wrong frame fails its checksum.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._found: OrderedDict[tuple[int, ...], FileFrames] = OrderedDict()
+
+    def get(self, file: os.stat_result) -> FileFrames | None:
+        """Those of a file."""
+        with self._lock:
+            found = self._found.get(_stamp(file))
+            return found.copy() if found else None
+
+    def put(self, file: os.stat_result, found: FileFrames) -> None:
+        """Remember them, if there are many. `file`: as it was before it was walked, for it may grow meanwhile."""
+        if len(found.records) < LONG:
+            return
+        with self._lock:
+            self._found[_stamp(file)] = found.copy()
+            while len(self._found) > MOST_REMEMBERED:
+                self._found.popitem(last=False)
+
+
+def _stamp(file: os.stat_result) -> tuple[int, ...]:
+    return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns

@@ -17,13 +17,14 @@ from typing import IO, Self
 from engine.trace import codec
 from engine.trace.apply import apply
 from engine.trace.codec import Frame, TraceFormatError
-from engine.trace.frames import RecordFrames
+from engine.trace.frames import FileFrames, RecordFrames, Remembered
 from engine.trace.geometry import geometry
 from engine.trace.keyframe import read_keyframe
 from engine.trace.limits import Budget, TooMuchError
 from engine.trace.records import FORMAT, VERSION, Capture, Header, StepRecord
 from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
+_remembered = Remembered()
 KEYFRAME_INTERVAL = 64  # records between keyframes, at least
 
 Subscriber = Callable[[StepRecord], None]
@@ -164,7 +165,8 @@ class TraceReader:
     def _read_index(self, verify: bool) -> Header:
         """Walk the frame heads; stop at the first damage."""
         fd = self._file.fileno()
-        size = os.fstat(fd).st_size
+        file = os.fstat(fd)
+        size = file.st_size
         if os.pread(fd, len(codec.MAGIC), 0) != codec.MAGIC:
             raise TraceFormatError("not a .kvtrace file (its first bytes are not KVTRACE, version 1)")
         offset = len(codec.MAGIC)
@@ -174,6 +176,17 @@ class TraceReader:
         header = codec.decode(self._read(self._header_frame), Header)
         if header.format != FORMAT or header.version != VERSION:
             raise TraceFormatError(f"format {header.format} {header.version}; this program reads {FORMAT} {VERSION}")
+        known = None if verify else _remembered.get(file)
+        if known is not None:
+            self._records, self._captures, self._keyframes, self.damage = known
+            return header
+        self._walk(fd, size, verify)
+        if not verify:
+            _remembered.put(file, FileFrames(self._records, self._captures, self._keyframes, self.damage))
+        return header
+
+    def _walk(self, fd: int, size: int, verify: bool) -> None:
+        """The frames after the header."""
         offset = self._header_frame.offset + self._header_frame.length
         while offset < size:
             if not verify:
@@ -187,7 +200,6 @@ class TraceReader:
                 self.damage = f"{error}; the {len(self._records)} records before it are readable"
                 break
             offset = found.offset + found.length
-        return header
 
     def _index_frame(self, found: Frame, verify: bool) -> None:
         if verify:

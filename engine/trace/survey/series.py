@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.trace.events import Evict, Lookup, Preempt
+from engine.trace.events import Evict, Lookup, Preempt, Removed
 from engine.trace.records import StepRecord
 from engine.trace.state import State
 
@@ -23,7 +23,7 @@ RECORD = np.dtype(
         ("tokens_held", "<i8"),
         ("asked", "<i4"),  # tokens that lookups asked for
         ("hit", "<i4"),  # of these
-        ("evictions", "<i4"),
+        ("evictions", "<i4"),  # contents that the cache lost
         ("preemptions", "<i4"),
         ("tokens", "<i4"),  # computed
         ("seconds", "<f4"),  # of the step; 0 of a record that is none
@@ -37,7 +37,7 @@ def numbers(record: StepRecord, state: State) -> tuple[float, ...]:
     """A row of RECORD; `state` is the one after it."""
     asked = hit = evictions = preemptions = 0
     for op in record.ops:
-        if type(op) is Evict:
+        if type(op) is Evict or type(op) is Removed:
             evictions += 1
         elif type(op) is Preempt:
             preemptions += 1

@@ -235,7 +235,8 @@ export function followMoment() {
     const before = log === shownLog ? target : null;
     shownLog = log;
     target = wanted;
-    begin(before ? (motionBetween(shown, wanted, moves) ?? motionBetween(before, wanted, moves)) : null);
+    const isHere = store.log.peek() !== null; // of a long log no record is, and nothing moves
+    begin(before && isHere ? (motionBetween(shown, wanted, moves) ?? motionBetween(before, wanted, moves)) : null);
   });
 }
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from engine.trace import codec
+from engine.trace import codec, frames
 from engine.trace.codec import TraceFormatError
 from engine.trace.events import Submit
 from engine.trace.log import KEYFRAME_INTERVAL, TraceReader, TraceWriter
@@ -254,3 +254,30 @@ def test_subscribers_hear_of_each_record_after_it_is_readable(header: Header) ->
         for record in submits(header, 4)[3:]:
             writer.append(record)
     assert seen == [(0, 0), (1, 1), (2, 2)]
+
+
+def test_a_long_file_is_walked_once_and_again_when_it_has_changed(
+    tmp_path: Path, header: Header, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames, "LONG", 5)
+    walks: list[Path | None] = []
+    walk = TraceReader._walk
+
+    def counted(self: TraceReader, fd: int, size: int, verify: bool) -> None:
+        walks.append(self.path)
+        walk(self, fd, size, verify)
+
+    monkeypatch.setattr(TraceReader, "_walk", counted)
+    path = written(tmp_path / "a.kvtrace", header, submits(header, 8))
+    for _ in range(3):
+        with TraceReader(path, verify=False) as log:
+            assert len(log) == 8 and log.record(7).index == 7 and not log.damage
+    assert len(walks) == 1
+    with TraceReader(path) as log:
+        assert len(log) == 8
+    assert len(walks) == 2
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    with TraceReader(path, verify=False) as log:
+        assert len(log) == 7 and log.damage
+    assert len(walks) == 3

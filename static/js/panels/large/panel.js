@@ -34,9 +34,19 @@ export function Panel() {
       })}</p>
     </header>
     <${Progress} />
-    ${bins.value ? html`<${Strip} /><${Moment} /><div class="large-two"><${Pool} /><${Sequences} /></div>` : null}
+    ${large.header.observed ? html`<p>${t("large.observed", { source: large.header.observed.source })}</p>` : null}
+    ${
+      bins.value
+        ? html`<${Strip} /><${Moment} /><div class="large-two"><${Pool} />${
+            large.header.observed ? html`<${Unknown} names=${large.header.observed.unknown} />` : html`<${Sequences} />`
+          }</div>`
+        : null
+    }
   </section>`;
 }
+
+/** @param {{names: string[]}} props what a watched server does not say */
+const Unknown = ({ names }) => html`<p class="large-unknown">${t("large.unknown", { names: names.join(", ") })}</p>`;
 
 /** How far the log has been read, and what stands in the way. */
 function Progress() {

@@ -1,7 +1,7 @@
 // The pool as a texture: a pixel or more for each block, what it shows to be chosen, and a lens under the pointer.
 
 import { useRef, useState } from "../../../vendor/preact/hooks.js";
-import { signal } from "../../../vendor/signals/signals.js";
+import { computed, signal } from "../../../vendor/signals/signals.js";
 import { playing } from "../../control/playback.js";
 import { blockGroups } from "../../core/groups.js";
 import { colourBlocks, gridFor, MEANINGS, ORDERS, orderOf } from "../../core/pool_texture.js";
@@ -19,8 +19,14 @@ import { grouped, t } from "../../tell/words.js";
  * @typedef {import("../../core/pool_texture.js").Rgb} Rgb
  */
 
-const meaning = signal(/** @type {Meaning} */ ("owner"));
+const chosen = signal(/** @type {Meaning} */ ("owner"));
+const observed = computed(() => Boolean(own.large.value?.header.observed));
+/** What can be known of a block: a watched server does not say who holds it. */
+const meanings = computed(() => (observed.value ? MEANINGS.filter((one) => !SAID.includes(one)) : MEANINGS));
+const meaning = computed(() => (meanings.value.includes(chosen.value) ? chosen.value : meanings.value[0]));
 const order = signal(/** @type {Order} */ ("id"));
+/** @type {Meaning[]} */
+const SAID = ["owner", "refs", "hits"];
 /** The block that is looked at by pointer or keys; null: none. */
 const looked = signal(/** @type {number | null} */ (null));
 
@@ -30,8 +36,11 @@ let placed = null;
 /** The blocks in their places: they stay there while one walks. */
 function places() {
   const now = /** @type {NonNullable<typeof shown.value>} */ (shown.value);
-  const same = placed && placed.window === now.window && placed.order === order.value;
-  if (!placed || !same || (placed.at !== now.at && order.value !== "id" && playing.peek() === 0))
+  const count = now.window.columns.owner.length;
+  const same = placed?.order === order.value && placed.ids.length === count;
+  const stays =
+    order.value === "id" || (placed?.window === now.window && (placed.at === now.at || playing.peek() !== 0));
+  if (!placed || !same || !stays)
     placed = { ids: orderOf(now.window.columns, order.value), window: now.window, order: order.value, at: now.at };
   return placed.ids;
 }
@@ -65,12 +74,18 @@ function Texture() {
   };
   const { blocks_held: held = 0, blocks_cached: cached = 0 } = now.record?.memory ?? {};
   const free = now.window.columns.owner.length - held - cached;
-  const said = t("large.pool", { held: grouped(held), cached: grouped(cached), free: grouped(free) });
+  const orders = observed.value ? ORDERS.filter((one) => one !== "owner") : ORDERS;
+  const said = t(observed.value ? "large.pool.observed" : "large.pool", {
+    held: grouped(held),
+    cached: grouped(cached),
+    free: grouped(free),
+  });
   return html`<figure class="large-pool">
     <figcaption>${said}</figcaption>
     <div class="large-choices">
-      <${Choice} label=${t("large.colour")} all=${MEANINGS} chosen=${meaning} of="colour" />
-      <${Choice} label=${t("large.order")} all=${ORDERS} chosen=${order} of="order" />
+      <${Choice} label=${t("large.colour")} all=${meanings.value} now=${meaning.value} chosen=${chosen}
+        of="colour" />
+      <${Choice} label=${t("large.order")} all=${orders} now=${order.value} chosen=${order} of="order" />
     </div>
     <canvas ref=${canvas} id="large-pool" role="img" aria-label=${said} tabindex="0" data-arrows
       onPointerMove=${pointTo} onPointerLeave=${() => (looked.value = null)}
@@ -87,10 +102,10 @@ function Texture() {
 
 /**
  * @template {string} C
- * @param {{label: string, all: readonly C[], chosen: Chosen<C>, of: string}} props
+ * @param {{label: string, all: readonly C[], now: C, chosen: Chosen<C>, of: string}} props
  */
-const Choice = ({ label, all, chosen, of }) =>
-  html`<label>${label} <select id=${`large-${of}`} value=${chosen.value}
+const Choice = ({ label, all, now, chosen, of }) =>
+  html`<label>${label} <select id=${`large-${of}`} value=${now}
     onChange=${(/** @type {Event} */ event) =>
       (chosen.value = /** @type {C} */ (/** @type {HTMLSelectElement} */ (event.currentTarget).value))}>
     ${all.map((one) => html`<option key=${one} value=${one}>${t(`large.${of}.${one}`)}</option>`)}
@@ -103,7 +118,9 @@ function Legend() {
   const own = meaning.value === "owner" || meaning.value === "group";
   const inks = own ? palette.sequences.slice(0, 4) : scaleOf(palette.sequential, 5).map((rgb) => `rgb(${rgb})`);
   return html`<p class="large-legend">${inks.map((ink) => html`<i key=${ink} style=${{ background: ink }}></i>`)}
-    <span>${t(`large.legend.${meaning.value}`)}</span> <span>${t("large.legend.weak")}</span></p>`;
+    <span>${t(`large.legend.${meaning.value}`)}</span> <span>${t(
+      observed.value ? "large.legend.observed" : "large.legend.weak",
+    )}</span></p>`;
 }
 
 /** The block that is looked at, in words. */
@@ -112,6 +129,11 @@ function lens() {
   const id = looked.value;
   if (!now || id === null || id >= now.window.columns.owner.length) return t("large.lens.point");
   const { columns } = now.window;
+  const [allocated, used] = [columns.allocated_in[id], columns.used_in[id]].map((at) => (at < 0 ? "–" : grouped(at)));
+  if (observed.value)
+    return columns.is_cached[id]
+      ? t("large.lens.observed", { id: grouped(id), filled: columns.filled[id], allocated, used })
+      : t("large.lens.unknown", { id: grouped(id) });
   const owner = sequences.value[columns.owner[id]];
   const name = owner ? owner.request_id : t("large.lens.nobody");
   const state = columns.ref_count[id] ? "held" : columns.is_cached[id] ? "cached" : "free";
@@ -122,8 +144,8 @@ function lens() {
     filled: columns.filled[id],
     size: Number(own.large.value?.header.engine.block_size),
     hits: grouped(columns.num_hits[id]),
-    allocated: columns.allocated_in[id] < 0 ? "–" : grouped(columns.allocated_in[id]),
-    used: columns.used_in[id] < 0 ? "–" : grouped(columns.used_in[id]),
+    allocated,
+    used,
   });
 }
 

@@ -1,6 +1,7 @@
 // The run by time: a row a number, of each stretch of records the least and the most, so that one bad step is seen.
 
 import { useMemo, useState } from "../../../vendor/preact/hooks.js";
+import { computed } from "../../../vendor/signals/signals.js";
 import { jumpTo } from "../../control/playback.js";
 import { binAt } from "../../core/survey.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
@@ -8,6 +9,7 @@ import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/pointer.js";
 import { bins, largestIn, overview, place } from "../../net/surveyed.js";
+import { own } from "../../state/store.js";
 import { language } from "../../tell/language.js";
 import { grouped, percentText, secondsText, t } from "../../tell/words.js";
 
@@ -31,6 +33,12 @@ const ROWS = [
   { key: "preemptions", name: "preemptions", hue: "fault", counts: true },
   { key: "seconds", name: "seconds", hue: "ink-2" },
 ];
+/** Of a watched server: what it says. @type {Row[]} */
+const OBSERVED = [
+  { key: "cached", name: "blocks_cached", hue: "prompt" },
+  { key: "removed", name: "evictions", hue: "q", counts: true },
+];
+const rows = computed(() => (own.large.value?.header.observed ? OBSERVED : ROWS));
 const HIGH = 18; // px, a row
 const LABEL = 116; // px
 const PHONE_LABEL = 78; // px
@@ -51,12 +59,13 @@ export function Strip() {
     const label = labelOf(element.clientWidth);
     const count = found.edges.length - 1;
     const share = Math.max(0, Math.min(1 - 1e-9, (x - label) / (element.clientWidth - label)));
-    return { bin: Math.floor(share * count), row: Math.max(0, Math.min(ROWS.length - 1, Math.floor(y / HIGH))) };
+    return { bin: Math.floor(share * count), row: Math.max(0, Math.min(rows.value.length - 1, Math.floor(y / HIGH))) };
   };
   const last = (overview.value?.num_surveyed ?? 1) - 1;
   return html`<figure class="large-strip">
     <figcaption>${t("large.strip")}</figcaption>
-    <canvas ref=${canvas} id="large-strip" style=${{ height: `${HIGH * ROWS.length}px` }} tabindex="0" role="slider"
+    <canvas ref=${canvas} id="large-strip" style=${{ height: `${HIGH * rows.value.length}px` }}
+      tabindex="0" role="slider"
       aria-label=${t("large.strip.slider")} aria-valuemin="-1" aria-valuemax=${last} aria-valuenow=${place.value}
       aria-valuetext=${said(found, binAt(found, place.value))}
       onPointerMove=${(/** @type {PointerEvent} */ event) => setPointed(placeOf(event))}
@@ -81,7 +90,7 @@ const labelOf = (width) => (width < NARROW ? PHONE_LABEL : LABEL);
  */
 async function seek({ edges }, { bin, row }) {
   const [first, end] = [edges[bin], edges[bin + 1]];
-  jumpTo(end - first > 1 ? await largestIn(ROWS[row].name, first, end) : first);
+  jumpTo(end - first > 1 ? await largestIn(rows.value[row].name, first, end) : first);
 }
 
 /** @param {KeyboardEvent} event @param {Bins} found @param {number} last */
@@ -113,8 +122,8 @@ const valueText = ({ key }, value) =>
 /** What a stretch has, of one row or of all. @param {Bins} found @param {number} bin @param {number} [only] */
 function said(found, bin, only) {
   const [first, last] = [found.edges[bin], found.edges[bin + 1] - 1];
-  const rows = only === undefined ? ROWS : [ROWS[only]];
-  const parts = rows.map((row) => {
+  const those = only === undefined ? rows.value : [rows.value[only]];
+  const parts = those.map((row) => {
     const [low, high] = [found[`${row.name}_min`][bin], found[`${row.name}_max`][bin]];
     const range = low === high ? valueText(row, low) : `${valueText(row, low)} – ${valueText(row, high)}`;
     const sum = row.counts ? t("large.strip.sum", { n: grouped(found[`${row.name}_sum`][bin]) }) : "";
@@ -132,14 +141,18 @@ function Table({ bins: found }) {
   /** @param {Row} row @param {number} start */
   const most = (row, start) => Math.max(...found[`${row.name}_max`].subarray(start, start + step));
   return html`<details class="large-table"><summary>${t("large.strip.table")}</summary>
-    <div class="large-table-scroll"><table class="num"><thead><tr><th scope="col">${t("large.record")}</th>${ROWS.map(
+    <div class="large-table-scroll"><table class="num"><thead><tr><th scope="col">${t(
+      "large.record",
+    )}</th>${rows.value.map(
       (row) => html`<th scope="col" key=${row.key}>${t(`large.row.${row.key}`)}</th>`,
     )}</tr></thead>
     <tbody>${from.map(
       (start) =>
         html`<tr key=${start}><th scope="row"><button onClick=${() => jumpTo(found.edges[start])}>${grouped(
           found.edges[start],
-        )}</button></th>${ROWS.map((row) => html`<td key=${row.key}>${valueText(row, most(row, start))}</td>`)}</tr>`,
+        )}</button></th>${rows.value.map(
+          (row) => html`<td key=${row.key}>${valueText(row, most(row, start))}</td>`,
+        )}</tr>`,
     )}</tbody></table></div></details>`;
 }
 
@@ -158,7 +171,7 @@ let drawn = null;
 function paint(canvas, width, pointed) {
   const found = bins.value;
   if (!found) return;
-  const [high, label, palette] = [HIGH * ROWS.length, labelOf(width), colours()];
+  const [high, label, palette] = [HIGH * rows.value.length, labelOf(width), colours()];
   const key = [found, width, themeVersion.value, language.value, globalThis.devicePixelRatio];
   if (!drawn || drawn.key.some((part, i) => part !== key[i])) {
     drawn = { key, canvas: document.createElement("canvas") };
@@ -186,7 +199,7 @@ function paintRows(c, found, width, font) {
   const wide = (width - label) / count;
   c.font = `12px ${font}`;
   c.textBaseline = "middle";
-  ROWS.forEach((row, i) => {
+  rows.value.forEach((row, i) => {
     const [top, colour] = [i * HIGH, palette[row.hue]];
     const [low, high] = [found[`${row.name}_min`], found[`${row.name}_max`]];
     const most = Math.max(

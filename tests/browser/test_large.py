@@ -1,0 +1,131 @@
+"""A recording that is too long to be read: what is shown of it is asked for, and is what the log says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import app.surveys
+from app.models import Models
+from app.served import Served
+from app.server import create_app
+from app.serving import Listener, bind
+from app.settings import ServerSettings
+from engine.trace.events import Preempt
+from engine.trace.log import TraceReader
+from engine.trace.state import State
+from tests.browser.axe import AXE, violations
+from tests.load.large_log import Shape, write
+
+OBSERVED = Path(__file__).parents[1] / "golden" / "observed.kvtrace"
+COLUMNS = """() => import('/static/js/net/surveyed.js').then(({ shown }) => {
+  const now = shown.peek();
+  return now && { at: now.at, refs: [...now.window.columns.ref_count], filled: [...now.window.columns.filled],
+    kept: now.window.pieces.length };
+})"""
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in which blocks are evicted and sequences preempted."""
+    path = tmp_path_factory.mktemp("large") / "pressed.kvtrace"
+    write(path, Shape(blocks=700, requests=60, steps=600))
+    return path
+
+
+@pytest.fixture
+def served(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A server on it, to which every log is a long one."""
+    monkeypatch.setattr(app.surveys, "MOST_RECORDS", 10)
+    made = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path), [log, OBSERVED])
+    listener = Listener(made, bind("127.0.0.1", 0))
+    yield f"http://127.0.0.1:{listener.port}"
+    listener.close()
+    made.extensions["kvtheater"].close()
+
+
+def opened(open_page: Callable[..., Page], served: str, **options: Any) -> Page:
+    page = open_page(f"{served}/?recording=rec-pressed", connection="replay", until="#large-pool", **options)
+    expect(page.locator("#region-large progress")).to_have_count(0)
+    return page
+
+
+def shows(page: Page, index: int, state: State) -> None:
+    """Whether the pool is the log's after record `index`."""
+    expect(page.locator("#large-record")).to_have_value(str(index))
+    found = page.evaluate(COLUMNS)
+    assert found["at"] == index and found["refs"] == [block.ref_count for block in state.blocks]
+    assert found["filled"] == [len(block.token_ids) for block in state.blocks]
+
+
+def test_any_record_is_the_logs(open_page, served, log):
+    page = opened(open_page, served)
+    with TraceReader(log) as reader:
+        last = len(reader) - 1
+        shows(page, last, reader.state_at(last))
+        for index in (300, 301, 302, 301, 40, last, 0):
+            page.locator("#large-record").fill(str(index))
+            page.locator("#large-record").press("Enter")
+            shows(page, index, reader.state_at(index))
+        page.locator("h2").first.click()
+        page.keyboard.press("ArrowRight")
+        shows(page, 1, reader.state_at(1))
+        expect(page).to_have_url(re.compile(r"step=1\b"))
+
+
+def test_a_click_on_the_strip_finds_the_preemption(open_page, served, log):
+    page = opened(open_page, served)
+    with TraceReader(log) as reader:
+        preempted = [i for i in range(len(reader)) if any(isinstance(op, Preempt) for op in reader.record(i).ops)]
+        strip = page.locator("#large-strip")
+        box = strip.bounding_box()
+        assert box and preempted
+        share = (preempted[0] + 0.5) / len(reader)
+        strip.click(position={"x": 116 + share * (box["width"] - 116), "y": 18 * 7.5})
+        expect(page.locator("#large-record")).to_have_value(str(preempted[0]))
+        expect(page.locator("#large-says")).to_contain_text("preempt")
+        strip.press("ArrowLeft")
+        expect(strip).to_have_attribute("aria-valuenow", str(preempted[0] - 1))
+
+
+def test_pool_and_sequences_answer(open_page, served, log):
+    page = opened(open_page, served)
+    pool, lens = page.locator("#large-pool"), page.locator(".large-pool .large-pointed")
+    pool.focus()
+    page.keyboard.press("Home")
+    expect(lens).to_contain_text("Block 0")
+    for meaning in ("age", "refs", "hits", "group"):
+        page.locator("#large-colour").select_option(meaning)
+        page.locator("#large-order").select_option("used" if meaning == "age" else "owner")
+    rows = page.locator(".large-scroll tbody tr[aria-rowindex]")
+    expect(rows).to_have_count(0)  # at its end the run has no sequence
+    page.locator("#large-here").uncheck()
+    page.get_by_role("button", name="Preempted").click()
+    expect(page.locator('th[aria-sort="descending"]')).to_have_count(1)
+    assert rows.first.locator("td").nth(4).inner_text() != "0"
+    assert rows.count() < 60
+    rows.first.locator("button").click()
+    assert int(page.locator("#large-record").input_value()) > 0
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_it_can_be_read_by_everybody(open_page, served, width, scheme):
+    page = opened(open_page, served, width=width, height=844, color_scheme=scheme, bypass_csp=True)
+    page.locator(".large-table summary").click()
+    page.add_script_tag(path=str(AXE))
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_of_a_watched_server_nothing_is_made_up(open_page, served):
+    page = open_page(f"{served}/?recording=rec-observed", connection="replay", until="#large-pool")
+    expect(page.locator(".large-unknown")).to_contain_text("ref_counts")
+    options = page.locator("#large-colour option").evaluate_all("all => all.map((one) => one.value)")
+    assert options == ["age", "group"]
+    assert page.locator(".large-scroll").count() == 0
+    expect(page.locator("#large-strip")).not_to_have_attribute("aria-valuetext", "Running")
