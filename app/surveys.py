@@ -33,6 +33,12 @@ def is_large(log: TraceReader) -> bool:
     return len(log) > MOST_RECORDS or log.num_bytes > MOST_BYTES
 
 
+def _is_whole(survey: Survey, log: TraceReader) -> bool:
+    """Whether it knows all that there is to know; a log may have grown since it was surveyed."""
+    index = survey.index
+    return index.is_done and survey.is_of(log) and (bool(index.problem) or index.num_records == len(log))
+
+
 class Surveys:
     """The surveys of a server. Every method may be called from any thread."""
 
@@ -57,10 +63,10 @@ class Surveys:
             target = self._folder / f"{hashlib.sha256(os.fsencode(log.path.resolve())).hexdigest()[:24]}.survey"
             with self._lock:
                 known = self._read.get(target)
-                if known is not None and known.index.is_done and known.is_of(log):
+                if known is not None and _is_whole(known, log):
                     return known
                 found = self._look(target, log)
-                if (found is None or not found.index.is_done) and target not in self._making:
+                if (found is None or not _is_whole(found, log)) and target not in self._making:
                     self._begin(target, log.path)
                 if found is not None:
                     return found

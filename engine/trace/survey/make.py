@@ -8,6 +8,7 @@ It is a program of its own so that a server that has a log surveyed neither wait
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import sys
@@ -27,7 +28,8 @@ from engine.trace.state import TraceStateError, initial_state
 from engine.trace.survey.block_rows import CHANGE, Rows, change, fresh_rows, put, touched
 from engine.trace.survey.sequence_rows import SequenceRows
 from engine.trace.survey.series import RECORD, numbers
-from engine.trace.survey.stored import LEVEL, Index, Piece, Stamp, write_index
+from engine.trace.survey.stored import LEVEL, Index, Piece, Stamp, SurveyError, write_index
+from engine.trace.survey.survey import Survey
 
 PIECE_RECORDS = 256  # in a piece of changes, at most
 PIECE_ROWS = 1 << 14  # and rows, but for one record's
@@ -81,6 +83,18 @@ def _by_column(rows: Rows) -> bytes:
     return b"".join(np.ascontiguousarray(rows[name]).tobytes() for name in rows.dtype.names or ())
 
 
+def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
+    """The survey of all of the log, if there is one."""
+    try:
+        survey = Survey(target, log)
+        if survey.index.num_records != len(log) or not survey.index.is_done:
+            return None
+        survey.blocks_at(len(survey) - 1)
+    except SurveyError:
+        return None
+    return survey.index
+
+
 def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda count: None) -> Index:
     """Survey a log into `target` (NAME.survey) and NAME.rows beside it. `tell` is called with the records done.
 
@@ -97,7 +111,12 @@ def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda co
     sequences, problem, told = SequenceRows(), "", time.monotonic()
     series: list[tuple[float, ...]] = []
     target.parent.mkdir(parents=True, exist_ok=True)
-    with target.with_suffix(".rows").open("wb") as file:
+    with target.with_suffix(".rows").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # another program may be at the same survey
+        if (found := _made_meanwhile(target, log)) is not None:
+            return found
+        target.unlink(missing_ok=True)  # its rows go
+        file.truncate(0)
         rows = _Rows(file, len(state.blocks))
 
         def kept(count: int, is_done: bool) -> Index:

@@ -175,3 +175,29 @@ def test_a_generated_log_is_the_same_for_the_same_seed(pressed: Path, tmp_path: 
         assert all(one.record_bytes(i) == other.record_bytes(i) for i in range(len(one)))
         ops = Counter(op.__struct_config__.tag for i in range(len(one)) for op in one.record(i).ops)
         assert ops["evict"] and ops["preempt"] and ops["share"] and ops["defer"]
+
+
+def test_who_comes_second_takes_what_the_first_has_made(pressed: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a.survey"
+    told: list[int] = []
+    with TraceReader(pressed) as log:
+        first = make(log, target, told.append)
+        assert told == [len(log)]
+        assert make(log, target, told.append) == first and told == [len(log)]
+        rows = target.with_suffix(".rows")
+        rows.write_bytes(b"\0" * rows.stat().st_size)
+        assert make(log, target, told.append) == first and told == [len(log)] * 2
+        assert (Survey(target, log).blocks_at(len(log) - 1)["ref_count"] >= 0).all()
+
+
+def test_a_log_that_has_grown_is_surveyed_again(pressed: Path, tmp_path: Path) -> None:
+    whole, cut = pressed.read_bytes(), tmp_path / "cut.kvtrace"
+    with TraceReader(pressed) as log:
+        frame = log.record_frame(300)
+    cut.write_bytes(whole[: frame.offset + frame.length])
+    with TraceReader(cut) as log:
+        assert make(log, tmp_path / "a.survey").num_records == 301
+    cut.write_bytes(whole)
+    with TraceReader(cut) as log:
+        assert Survey(tmp_path / "a.survey", log).is_of(log)  # as far as it goes
+        assert make(log, tmp_path / "a.survey").num_records == len(log)
