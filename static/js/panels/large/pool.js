@@ -25,6 +25,8 @@ const observed = computed(() => Boolean(own.large.value?.header.observed));
 const meanings = computed(() => (observed.value ? MEANINGS.filter((one) => !SAID.includes(one)) : MEANINGS));
 const meaning = computed(() => (meanings.value.includes(chosen.value) ? chosen.value : meanings.value[0]));
 const order = signal(/** @type {Order} */ ("id"));
+const MOST_HIGH = 300; // px, of the picture
+const LENS = { columns: 17, rows: 9, zoom: 8 }; // blocks around the one that is looked at, and px for each
 /** @type {Meaning[]} */
 const SAID = ["owner", "refs", "hits"];
 /** The block that is looked at by pointer or keys; null: none. */
@@ -62,7 +64,7 @@ function Texture() {
     (/** @type {HTMLCanvasElement} */ element, box) => {
       texture.current ??= document.createElement("canvas");
       const grid = paint(element, texture.current, box);
-      if (grid && (grid.columns !== size.columns || grid.cell !== size.cell)) setSize(grid);
+      if (grid && (grid.columns !== size.columns || grid.rows !== size.rows || grid.cell !== size.cell)) setSize(grid);
     },
   );
   const now = /** @type {NonNullable<typeof shown.value>} */ (shown.value);
@@ -87,7 +89,8 @@ function Texture() {
         of="colour" />
       <${Choice} label=${t("large.order")} all=${orders} now=${order.value} chosen=${order} of="order" />
     </div>
-    <canvas ref=${canvas} id="large-pool" role="img" aria-label=${said} tabindex="0" data-arrows
+    <canvas ref=${canvas} id="large-pool" style=${{ height: `${Math.max(size.rows * size.cell, 40)}px` }}
+      role="img" aria-label=${said} tabindex="0" data-arrows
       onPointerMove=${pointTo} onPointerLeave=${() => (looked.value = null)}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(event, size.columns)}></canvas>
     <${Legend} />
@@ -170,7 +173,7 @@ function paint(canvas, texture, { width, height }) {
   const now = shown.value;
   if (!now) return null;
   const ids = places();
-  const grid = gridFor(ids.length, width, height);
+  const grid = gridFor(ids.length, width, MOST_HIGH);
   const { columns, rows, cell } = grid;
   if (texture.width !== columns || texture.height !== rows) [texture.width, texture.height] = [columns, rows];
   const small = contextOf(texture);
@@ -195,7 +198,33 @@ function paint(canvas, texture, { width, height }) {
   c.strokeStyle = palette.focus;
   c.lineWidth = 2;
   c.strokeRect(x - 3, y - 3, cell + 6, cell + 6);
+  if (cell < LENS.zoom) paintLens(c, texture, palette, { place, columns, cell, width, height });
   return grid;
+}
+
+/**
+ * What lies around the block that is looked at, larger.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {HTMLCanvasElement} texture
+ * @param {import("../../kit/colour.js").Palette} palette
+ * @param {{place: number, columns: number, cell: number, width: number, height: number}} at
+ */
+function paintLens(c, texture, palette, { place, columns, cell, width, height }) {
+  const [column, row] = [place % columns, Math.floor(place / columns)];
+  const [wide, high] = [LENS.columns * LENS.zoom, LENS.rows * LENS.zoom];
+  const [left, top] = [column - (LENS.columns >> 1), row - (LENS.rows >> 1)]; // of the picture, in blocks
+  const x = column * cell + wide + 20 < width ? column * cell + 12 : column * cell - wide - 12;
+  const y = Math.max(2, Math.min(height - high - 2, row * cell - high / 2));
+  c.fillStyle = palette.surface;
+  c.fillRect(x, y, wide, high);
+  c.drawImage(texture, left, top, LENS.columns, LENS.rows, x, y, wide, high); // beyond its edge nothing is drawn
+  c.lineWidth = 1;
+  c.strokeStyle = palette["ink-3"];
+  c.strokeRect(x - 0.5, y - 0.5, wide + 1, high + 1);
+  c.lineWidth = 2;
+  c.strokeStyle = palette.focus;
+  c.strokeRect(x + (wide - LENS.zoom) / 2, y + (high - LENS.zoom) / 2, LENS.zoom, LENS.zoom);
 }
 
 /** @param {string} hex @returns {Rgb} */
