@@ -129,3 +129,14 @@ def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     assert options == ["age", "group"]
     assert page.locator(".large-scroll").count() == 0
     expect(page.locator("#large-strip")).not_to_have_attribute("aria-valuetext", "Running")
+
+
+def test_one_comes_to_another_recording_and_back(open_page, served):
+    page = opened(open_page, served)
+    page.locator("#large-library").click()
+    page.locator("#library").get_by_role("button", name=re.compile("observed")).first.click()
+    expect(page.locator(".large-unknown")).to_be_visible()
+    page.locator("#large-library").click()
+    expect(page.locator("#large-pool")).to_have_count(0)
+    page.locator("#large-library").click()
+    expect(page.locator("#large-pool")).to_be_visible()

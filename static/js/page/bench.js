@@ -16,6 +16,7 @@ import { log, own, provenance } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { Around } from "./around.js";
 import { Detail } from "./detail.js";
+import { panelOf } from "./detail_panels.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 const Attached = lazyPanel(() => import("../panels/attached/panel.js"), "attached");
@@ -30,11 +31,13 @@ export function Everything() {
     ${log.value?.header.observed || own.large.value ? null : html`<${Tabs} />`}
     ${own.large.value ? null : html`<${Transport} />`}
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
-      <${own.large.value ? Large : log.value?.header.observed ? Attached : Regions} />
+      <${own.large.value ? LongRun : log.value?.header.observed ? Attached : Regions} />
     </main>
     <p class="print-link" id="print-link"></p>
     <${Around} />`;
 }
+
+const LongRun = () => html`<${Large} library=${panelOf("library")} />`;
 
 const Regions = () => html`<${Setup} />
       ${provenance.value ? html`<${Provenance} />` : null}

@@ -24,3 +24,6 @@ export const DETAIL_PANELS = [
   { name: "compare", component: lazyPanel(() => import("../panels/compare/panel.js"), "compare"), needs: "server" },
   { name: "library", component: lazyPanel(() => import("../panels/library/panel.js"), "library"), needs: "files" },
 ];
+
+/** A panel of the detail region by its name. @param {string} name */
+export const panelOf = (name) => DETAIL_PANELS.find((panel) => panel.name === name)?.component;

@@ -7,6 +7,7 @@ import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { Typed } from "../../kit/typed.js";
 import { bins, follow, overview, show, shown, trouble } from "../../net/surveyed.js";
+import { settings } from "../../state/settings.js";
 import { own, viewIndex } from "../../state/store.js";
 import { operationName } from "../../tell/operations.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
@@ -14,17 +15,29 @@ import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
 import { Strip } from "./strip.js";
 
-export function Panel() {
+/**
+ * `library`: the list of recordings, which is a panel of its own.
+ *
+ * @param {{library: import("../../kit/html.js").Component | undefined}} props
+ */
+export function Panel({ library }) {
   const large = own.large.value;
-  useEffect(() => (large ? follow() : undefined), [large]);
+  useEffect(() => {
+    if (!large) return undefined;
+    if (settings.detail.peek() === "library") settings.detail.value = "requests"; // it was chosen there: it is shown
+    return follow();
+  }, [large]);
   const index = viewIndex.value;
   useEffect(() => show(index), [index]);
   if (!large) return null;
   const known = overview.value;
+  const listed = settings.detail.value === "library" && library !== undefined;
   const { model, engine } = large.header;
   return html`<section class="large" id="region-large" aria-label=${t("large.title")} tabindex="0">
     <header class="large-head">
       <h2>${t("large.of", { model: model.name })}</h2>
+      <button class="tool" id="large-library" aria-pressed=${listed}
+        onClick=${() => (settings.detail.value = listed ? "requests" : "library")}>${t("detail.library")}</button>
       <p>${t("large.size", {
         records: grouped(own.numRecords.value),
         blocks: grouped(known?.num_blocks ?? 0),
@@ -33,17 +46,20 @@ export function Panel() {
         time: secondsText(known?.seconds ?? 0),
       })}</p>
     </header>
-    <${Progress} />
-    ${large.header.observed ? html`<p>${t("large.observed", { source: large.header.observed.source })}</p>` : null}
+    ${listed ? html`<${library} />` : html`<${Run} observed=${large.header.observed} />`}
+  </section>`;
+}
+
+/** @param {{observed: import("../../core/trace.js").Header["observed"]}} props null: it is no watched server's */
+const Run = ({ observed }) => html`<${Progress} />
+    ${observed ? html`<p>${t("large.observed", { source: observed.source })}</p>` : null}
     ${
       bins.value
         ? html`<${Strip} /><${Moment} /><div class="large-two"><${Pool} />${
-            large.header.observed ? html`<${Unknown} names=${large.header.observed.unknown} />` : html`<${Sequences} />`
+            observed ? html`<${Unknown} names=${observed.unknown} />` : html`<${Sequences} />`
           }</div>`
         : null
-    }
-  </section>`;
-}
+    }`;
 
 /** @param {{names: string[]}} props what a watched server does not say */
 const Unknown = ({ names }) => html`<p class="large-unknown">${t("large.unknown", { names: names.join(", ") })}</p>`;
