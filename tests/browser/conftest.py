@@ -7,7 +7,9 @@ import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
+
+from tests.browser.contexts import Contexts, Lent
 
 # The first has no windows and takes three quarters of the processor's time: tools/get_chromium.sh.
 NAMES = (os.environ.get("KVTHEATER_CHROMIUM", ""), "chromium-headless-shell", "chromium", "chromium-browser")
@@ -27,6 +29,7 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     f"--disable-features={','.join(WITHOUT)}",
+    "--process-per-site",  # in each context: contexts.py
 ]
 
 
@@ -42,14 +45,25 @@ def browser() -> Iterator[Browser]:
         launched.close()
 
 
+@pytest.fixture(scope="session")
+def contexts(browser: Browser) -> Contexts:
+    return Contexts(browser)
+
+
 @pytest.fixture
-def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page]]:
+def lent(contexts: Contexts) -> Iterator[Lent]:
+    """Contexts for this test, as empty as new ones."""
+    with contexts.lent() as lent:
+        yield lent
+
+
+@pytest.fixture
+def open_page(lent: Lent, live_server: str) -> Iterator[Callable[..., Page]]:
     """Open the page in a context of its own. At the end no page may have had an error or broken the security policy.
 
     `path` may be the address of another server than the live one.
     Unless `motion` is set the system asks for no movement: most tests wait for what is shown, not for how it comes.
     """
-    contexts: list[BrowserContext] = []
     problems: list[str] = []
 
     def opened(
@@ -67,21 +81,18 @@ def open_page(browser: Browser, live_server: str) -> Iterator[Callable[..., Page
     ) -> Page:
         size = ViewportSize(width=width, height=height)
         options.setdefault("reduced_motion", "no-preference" if motion else "reduce")
-        context = browser.new_context(viewport=size, locale=locale, **options)  # type: ignore[arg-type]
-        contexts.append(context)
+        address = path if path.startswith("http") else live_server + path
+        page = lent.page(address, size, {"locale": locale, **options})
         if not (tour or opening):  # as for somebody who has been here before
-            context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
+            page.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
         if not opening:
-            context.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")
-        page = context.new_page()
+            page.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")
         page.set_default_timeout(PATIENCE)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
-        page.goto(path if path.startswith("http") else live_server + path)
+        page.goto(address)
         page.wait_for_selector(until or ("#opening" if opening else f"#connection.{connection}"))
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
     assert problems == []

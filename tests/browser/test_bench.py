@@ -10,34 +10,31 @@ from typing import Any
 
 import pytest
 import torch
-from playwright.sync_api import Browser, BrowserContext, Page, Route, ViewportSize, expect
+from playwright.sync_api import Page, Route, ViewportSize, expect
 
 from engine.bench.record import RESULTS
 from tests.browser.axe import AXE, complain, violations
+from tests.browser.contexts import Lent
 from tests.browser.settling import settled
 
 OpenBench = Callable[..., Page]
 
 
 @pytest.fixture
-def open_bench(browser: Browser, live_server: str) -> Iterator[OpenBench]:
-    contexts: list[BrowserContext] = []
+def open_bench(lent: Lent, live_server: str) -> Iterator[OpenBench]:
     problems: list[str] = []
 
     def opened(path: str = "", *, width: int = 1280, height: int = 800, locale: str = "en-US", **options: Any) -> Page:
-        context = browser.new_context(viewport=ViewportSize(width=width, height=height), locale=locale, **options)
-        contexts.append(context)
-        page = context.new_page()
+        address = f"{live_server}/bench{path}"
+        page = lent.page(address, ViewportSize(width=width, height=height), {"locale": locale, **options})
         page.set_default_timeout(20_000)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: problems.append(m.text) if "Content Security Policy" in m.text else None)
-        page.goto(f"{live_server}/bench{path}")
+        page.goto(address)
         page.wait_for_selector(".bench-report h2")
         return page
 
     yield opened
-    for context in contexts:
-        context.close()
     assert problems == []
 
 

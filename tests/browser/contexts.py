@@ -1,0 +1,117 @@
+"""Browser contexts that are lent to one test after another, as empty as new ones.
+
+A third of a visit's processor time is a new process for the page. In a context that is kept, a page that lies open on
+the same host keeps the process (`--process-per-site`); what a visitor leaves (storage, cookies, cached files, routes)
+is taken away when the context comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, CDPSession, Error, Page, ViewportSize
+
+MOST = 4  # that wait: each is a process of some 100 MB
+MEDIA = ("reduced_motion", "color_scheme")
+KEEPING = "/static/icon.svg"  # what lies open, of whatever server
+
+
+@dataclass
+class _Kept:
+    context: BrowserContext
+    options: str
+    size: ViewportSize  # in which it was opened; a page may be given another
+    keeper: Page | None = None  # the page that keeps the process
+    session: CDPSession | None = None
+    hosts: set[str] = field(default_factory=set)  # where its pages have been, with scheme and port
+
+
+class Contexts:
+    """All of a browser; `lent` is a test's share."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._free: list[_Kept] = []
+
+    @contextmanager
+    def lent(self) -> Iterator[Lent]:
+        lent = Lent(self)
+        try:
+            yield lent
+        finally:
+            for kept in lent.kept:
+                self._take_back(kept)
+
+    def take(self, size: ViewportSize, options: dict[str, Any]) -> _Kept:
+        """One with these options, the last that came back first, or a new one."""
+        wanted = repr(sorted(options.items()))
+        for kept in reversed(self._free):
+            if kept.options == wanted:
+                self._free.remove(kept)
+                return kept
+        return _Kept(self._browser.new_context(viewport=size, **options), wanted, size)
+
+    def _take_back(self, kept: _Kept) -> None:
+        try:
+            self._clean(kept)
+        except Error:  # the test closed it, or its process is gone
+            kept.context.close()
+            return
+        self._free.append(kept)
+        while len(self._free) > MOST:
+            self._free.pop(0).context.close()
+
+    def _clean(self, kept: _Kept) -> None:
+        """Everything that a page could tell from a new context, and what it was told to do with requests."""
+        for page in kept.context.pages:
+            if page is not kept.keeper:
+                kept.hosts.add(_host(page.url))
+                page.close()
+        kept.context.unroute_all(behavior="ignoreErrors")
+        kept.context.set_offline(False)
+        kept.context.clear_cookies()
+        kept.context.clear_permissions()
+        if kept.keeper is None:
+            kept.keeper = kept.context.new_page()
+            kept.keeper.goto(max(kept.hosts) + KEEPING)
+        if kept.session is None:
+            kept.session = kept.context.new_cdp_session(kept.keeper)
+        kept.session.send("Network.clearBrowserCache")
+        for host in kept.hosts:
+            kept.session.send("Storage.clearDataForOrigin", {"origin": host, "storageTypes": "all"})
+        kept.hosts.clear()
+        kept.keeper.evaluate("1")  # whether its process still answers
+
+
+class Lent:
+    """Contexts that no two callers share, until the test ends."""
+
+    def __init__(self, contexts: Contexts) -> None:
+        self._contexts = contexts
+        self.kept: list[_Kept] = []
+
+    def page(self, address: str, size: ViewportSize, options: dict[str, Any]) -> Page:
+        """A page in a context of its own, not yet at `address`, where it will go first.
+
+        What is to run before each page of it is the page's `add_init_script`: a context's would stay. Its size, and
+        what the system says of movement and colours, are the page's alone.
+        """
+        media = {name: options[name] for name in MEDIA if name in options}
+        kept = self._contexts.take(size, {name: value for name, value in options.items() if name not in MEDIA})
+        self.kept.append(kept)
+        kept.hosts.add(_host(address))
+        page = kept.context.new_page()
+        if size != kept.size:
+            page.set_viewport_size(size)
+        if media:
+            page.emulate_media(**media)
+        return page
+
+
+def _host(address: str) -> str:
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.netloc}"
