@@ -149,12 +149,12 @@ class Mortal:
 
     def kill(self) -> None:
         self.process.send_signal(signal.SIGKILL)
-        self.process.wait(20)
+        self.process.wait(120)  # what is to end ends, also on a busy machine
 
     def stop(self) -> None:
         """As who stops it properly: it says so to its viewers."""
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(20)
+        self.process.wait(120)  # what is to end ends, also on a busy machine
 
 
 @pytest.fixture
