@@ -21,8 +21,15 @@ $(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.python pyproject.toml constraints.txt
 	@echo "installing KV Theater and its test tools (torch and transformers take a few minutes the first time)"
-	@$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[test]'
+	@$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[test]'
 	@touch $@ $(VENV)/.run
+
+# Bytecode of what is imported: pip would compile all twelve thousand modules, one after another, of which a third is
+# used, and several processes that find none would each compile the same.
+$(VENV)/.compiled: export PYTHONDONTWRITEBYTECODE =
+$(VENV)/.compiled: $(VENV)/.test
+	@$(BIN)/python -m tests.imported
+	@touch $@
 
 # the page's type checker and the types of its libraries (package.json); nothing of it is served
 node_modules/.installed: $(VENV)/.test package.json package-lock.json
@@ -35,7 +42,8 @@ run: $(VENV)/.run
 
 # Bytecode is kept also where a machine says otherwise: a hundred processes would compile the same modules.
 test: export PYTHONDONTWRITEBYTECODE =
-test: $(VENV)/.test node_modules/.installed browser redis
+test: $(VENV)/.test
+	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.compiled node_modules/.installed browser redis
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/biome check .
@@ -63,7 +71,7 @@ processors: $(VENV)/.test
 browser: $(VENV)/.test
 	@sh tools/get_chromium.sh $(BIN)
 
-redis:
+redis: | browser
 	@sh tools/get_redis.sh
 
 lint: $(VENV)/.test

@@ -1,0 +1,25 @@
+"""Imports what the tests will import, once, so that its bytecode is there for all their processes: `make test`."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+
+from tests.preloaded import IMPORTS
+
+OTHERS = (
+    "engine.model.loader", "engine.model.compiled", "engine.cluster.cluster", "engine.simulate.placement",
+    "tests.tiny_models", "tests.parity.harness", "torch._inductor.compile_fx", "transformers", "triton", "scipy.stats",
+    "playwright.sync_api", "openai.types", "hypothesis.stateful", "pytest", "xdist.remote", "pyarrow.parquet",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter", "redis", "zmq", "schemathesis",
+)  # fmt: skip
+
+
+def main() -> None:
+    for name in (*IMPORTS, *OTHERS):
+        with contextlib.suppress(ImportError):  # a platform may not have it; who needs it will say so
+            importlib.import_module(name)
+
+
+if __name__ == "__main__":
+    main()
