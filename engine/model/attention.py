@@ -37,10 +37,12 @@ class AttentionRefused(ModelError):
 
 
 class Recorder(Protocol):
-    """Keeps what a layer computed."""
+    """Is shown what a layer computed."""
+
+    keeps: bool  # whether it reads the arrays after `record` has returned: then nobody may write to them
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        """q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] of the packed tokens; none is written to afterwards."""
+        """q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] of the packed tokens."""
 
 
 class Context(Protocol):

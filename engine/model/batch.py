@@ -273,6 +273,11 @@ class StepBatch:
     def num_decodes(self) -> int:
         return len(self.decode_indices)
 
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether the model is on the CPU."""
+        return self._device.type == "cpu"
+
     def reach(self, layer: int, window: int | None) -> Reach:
         """What the queries of a layer with this sliding window (tokens; None = full) see in this step."""
         reach = self._reaches.get((layer, window))

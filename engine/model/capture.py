@@ -5,14 +5,15 @@ What is kept, in this order while the budget lasts:
 2. all rows of the observed heads, observed layers first;
 3. where `outputs` are asked for, what attention gave each query, observed layers first.
 
-A decode step has one row a sequence, so 1. has all of them.
+A decode step has one row a sequence, so 1. has all of them; on the CPU its arrays are written as the log's bytes when
+they are there (`capture_decode`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor
 
 from engine.model.attention_backend import AttentionOutput, DecodeWeights, PrefillWeights
 from engine.model.batch import StepBatch
+from engine.model.capture_decode import DecodeCapture
+from engine.model.native import capture_kernel
 from engine.trace.records import AttentionRows, LayerCapture, ModelFacts
 
 DEFAULT_BUDGET = 8 * 1024 * 1024  # bytes a step
@@ -52,7 +55,9 @@ class _Layer:
 
 
 class CaptureRecorder:
-    """Keeps references during the forward pass and copies once at its end."""
+    """Keeps references during the forward pass and copies once at its end; of a decode step on the CPU it copies each
+    layer when it is shown it.
+    """
 
     def __init__(self, request: CaptureRequest, batch: StepBatch, facts: ModelFacts) -> None:
         self._request = request
@@ -66,9 +71,23 @@ class CaptureRecorder:
         heads = range(facts.num_heads)
         self._heads = [head for head in heads if request.heads is None or head in request.heads]
         self._kept: dict[int, _Layer] = {}
+        self._base_bytes: dict[int, int] = {}  # by layer, of q, k, v and last rows
+        self._encoded: dict[int, LayerCapture] = {}
+        kernel = None if request.outputs or batch.prefills or not batch.is_on_cpu else capture_kernel()
+        self._decode = DecodeCapture(kernel, batch, request.dtype) if kernel else None
+        self.keeps = self._decode is None
+        # positions up to their new tokens, which are the last
+        self._decode_keys = sum(batch.slices[index].start + 1 for index in batch.decode_indices)
         self._dtype = torch.float16 if request.dtype == "float16" else torch.float32
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
+        if layer in self._unasked:
+            return
+        if self._decode is not None and attended.decode is not None:
+            encoded, self._base_bytes[layer] = self._decode.layer(layer, q, k, v, attended.decode)
+            self._encoded[layer] = cast(LayerCapture, encoded)  # it reads as one
+            return
+        self._base_bytes[layer] = self._num_base_bytes(q, k, v, attended)
         # compiled code may use the output's memory again as soon as it has read it
         out = attended.out.clone() if self._request.outputs else None
         self._kept[layer] = _Layer(q, k, v, out, attended.decode, attended.prefills)
@@ -79,6 +98,8 @@ class CaptureRecorder:
         numbers = sorted(base)
         if not numbers:
             return [], self._omitted(base, full, outputs)
+        if self._decode is not None:
+            return [self._encoded[layer] for layer in numbers], self._omitted(base, full, outputs)
         kept = [self._kept[layer] for layer in numbers]
         q = self._copy([layer.q for layer in kept])
         k = self._copy([layer.k for layer in kept])
@@ -107,12 +128,12 @@ class CaptureRecorder:
         full: set[int] = set()
         outputs: set[int] = set()
         for layer in self._order:
-            size = self._base_bytes(self._kept[layer])
+            size = self._base_bytes[layer]
             if size <= left:
                 base.add(layer)
                 left -= size
         for layer in self._order:
-            size = self._full_bytes(self._kept[layer])
+            size = self._full_bytes(layer)
             if layer in base and size <= left:
                 full.add(layer)
                 left -= size
@@ -124,24 +145,20 @@ class CaptureRecorder:
                 left -= size
         return base, full, outputs
 
-    def _base_bytes(self, kept: _Layer) -> int:
-        elements = kept.q.numel() + kept.k.numel() + kept.v.numel()
-        if kept.decode is not None:
-            lens = (self._context_len(index) for index in self._batch.decode_indices)
-            elements += self._num_heads * sum(
-                length - start for length, start in zip(lens, kept.decode.key_starts, strict=True)
-            )
-        elements += self._num_heads * sum(piece.weights.shape[2] for piece in kept.prefills)
+    def _num_base_bytes(self, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> int:
+        elements = q.numel() + k.numel() + v.numel()
+        if attended.decode is not None:
+            elements += self._num_heads * (self._decode_keys - sum(attended.decode.key_starts))
+        elements += self._num_heads * sum(piece.weights.shape[2] for piece in attended.prefills)
         return elements * self._dtype.itemsize
 
-    def _full_bytes(self, kept: _Layer) -> int:
-        """Bytes of the rows before the last ones."""
-        elements = sum((piece.weights.shape[1] - 1) * piece.weights.shape[2] for piece in kept.prefills)
-        return elements * len(self._heads) * self._dtype.itemsize
+    def _prefills(self, layer: int) -> list[PrefillWeights]:
+        return self._kept[layer].prefills if layer in self._kept else []
 
-    def _context_len(self, index: int) -> int:
-        piece = self._batch.slices[index]
-        return piece.start + len(piece.token_ids)
+    def _full_bytes(self, layer: int) -> int:
+        """Bytes of the rows before the last ones."""
+        elements = sum((piece.weights.shape[1] - 1) * piece.weights.shape[2] for piece in self._prefills(layer))
+        return elements * len(self._heads) * self._dtype.itemsize
 
     def _omitted(self, base: set[int], full: set[int], outputs: set[int]) -> str:
         parts = []
@@ -149,7 +166,7 @@ class CaptureRecorder:
         if dropped:
             parts.append(f"everything of layers {_ranges(dropped)}")
         shortened = [layer for layer in self._order if layer in base and layer not in full]
-        if shortened and any(self._kept[layer].prefills for layer in shortened):
+        if any(self._prefills(layer) for layer in shortened):
             parts.append(f"all but the last attention row of each sequence in layers {_ranges(shortened)}")
         without = [layer for layer in self._order if layer in base and layer not in outputs]
         if without and self._request.outputs:

@@ -34,7 +34,9 @@ def _attend(
     sinks: Tensor | None,
 ) -> Tensor:
     context = current()
-    if context.recorder is not None:  # compiled code writes other numbers over these as soon as it can
+    if (
+        context.recorder is not None and context.recorder.keeps
+    ):  # compiled code writes other numbers over these as soon as it can
         q, k, v = q.clone(), k.clone(), v.clone()
     out: Tensor = context.attend(AttentionCall(layer, scaling, window, softcap, sinks), q, k, v)
     return out

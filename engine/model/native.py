@@ -1,7 +1,7 @@
 """The functions in kernels/, built where there is a C compiler, and kept for the next start (`kept`).
 
-Those for logits and products take a fraction of a second and are there before the first step; attention takes a few and
-is built on another thread while the model serves.
+Those for logits, products and captures take a fraction of a second and are there before the first step; attention takes
+a few and is built on another thread while the model serves.
 """
 
 from __future__ import annotations
@@ -118,6 +118,15 @@ class LinearKernel:
         return out
 
 
+class CaptureKernel:
+    """Rounds a decode step's arrays into the log's bytes, callable from any thread. Callers answer for shapes."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.store_decode = library.store_decode
+        self.store_decode.argtypes = (_P,) * 6
+        self.store_decode.restype = None
+
+
 class NativeKernels:
     """Attention, callable from any thread. Callers answer for shapes and strides."""
 
@@ -169,6 +178,16 @@ def build_native() -> NativeKernels:
 
 
 @cache
+def build_capture() -> CaptureKernel:
+    """Compile and load capture.c.
+
+    Raises:
+        NoCompiler: it cannot be had.
+    """
+    return CaptureKernel(_built("capture.c"))
+
+
+@cache
 def logit_kernels() -> LogitKernels | None:
     """Those of `build_logits`; None where they cannot be had: tensor operations give the same figures."""
     return _if_possible(build_logits, "the figures of logits stay")
@@ -184,6 +203,12 @@ def linear_kernel() -> LinearKernel | None:
 def native_kernels() -> NativeKernels | None:
     """Those of `build_native`; None where they cannot be had: tensor operations do the same."""
     return _if_possible(build_native, "attention stays")
+
+
+@cache
+def capture_kernel() -> CaptureKernel | None:
+    """That of `build_capture`; None where it cannot be had: tensor operations round the same."""
+    return _if_possible(build_capture, "captures stay")
 
 
 def _if_possible(build: Callable[[], T], what_stays: str) -> T | None:

@@ -85,6 +85,8 @@ def recompute_sequence(
 class _Layers:
     """Keeps these layers and lets the others go, so that only what is asked for stays in memory."""
 
+    keeps = True
+
     def __init__(self, layers: Sequence[int], heads: list[int], seq_id: int) -> None:
         self._layers, self._heads, self._seq_id = set(layers), heads, seq_id
         self.arrays: dict[int, LayerCapture] = {}

@@ -73,7 +73,12 @@ def encode(value: Any) -> bytes:
     return msgspec.msgpack.encode(value, enc_hook=_encode_array)
 
 
-def decode(payload: bytes, kind: type[T]) -> T:
+def encode_into(value: Any, buffer: bytearray) -> None:
+    """`encode`, with the bytes in `buffer` instead of what was there."""
+    _encoder.encode_into(value, buffer)
+
+
+def decode(payload: bytes | bytearray, kind: type[T]) -> T:
     """The inverse of `encode`; checks every field's type.
 
     Raises:
@@ -91,7 +96,7 @@ def frame(kind: FrameKind, payload: bytes) -> bytes:
     return frame_at(kind, payload, 0)[0] + payload
 
 
-def frame_at(kind: FrameKind, payload: bytes, offset: int) -> tuple[bytes, Frame]:
+def frame_at(kind: FrameKind, payload: bytes | bytearray, offset: int) -> tuple[bytes, Frame]:
     """The head of the frame that the payload gets at byte `offset` of a file, and where it lies then."""
     length = len(payload)
     if length > _longest(kind):
@@ -147,7 +152,16 @@ def check_payload(found: Frame, payload: bytes) -> bytes:
     return payload
 
 
-def _encode_array(value: Any) -> msgspec.msgpack.Ext:
+class Encoded:
+    """A value that is msgpack already."""
+
+    def __init__(self, encoded: bytearray) -> None:
+        self.encoded = encoded
+
+
+def _encode_array(value: Any) -> msgspec.msgpack.Ext | msgspec.Raw:
+    if isinstance(value, Encoded):
+        return msgspec.Raw(value.encoded)
     if not isinstance(value, np.ndarray) or value.dtype not in _DTYPE_CODES:
         raise TypeError(f"a trace cannot hold {type(value).__name__} {getattr(value, 'dtype', '')}".rstrip())
     head = struct.pack(f"<BB{value.ndim}I", _DTYPE_CODES[value.dtype], value.ndim, *value.shape)
@@ -166,6 +180,9 @@ def _decode_array(code: int, data: memoryview) -> np.ndarray[Any, Any]:
     if too_large or len(data) - start != math.prod(shape) * dtype.itemsize:
         raise TraceFormatError(f"an array of shape {shape} with {len(data) - start} bytes")
     return np.frombuffer(bytes(data[start:]), dtype).reshape(shape)
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_encode_array)
 
 
 def _check_array(kind: Any, value: Any) -> Any:

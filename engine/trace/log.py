@@ -26,6 +26,8 @@ from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
 _remembered = Remembered()
 KEYFRAME_INTERVAL = 64  # records between keyframes, at least
+COPIED = 1 << 15  # bytes of a payload; a larger one is written by itself, not copied behind its head
+HELD = 1 << 22  # bytes of memory that a log keeps for the next capture
 
 Subscriber = Callable[[StepRecord], None]
 
@@ -248,6 +250,7 @@ class TraceWriter(TraceReader):
         self._subscribers: list[Subscriber] = []
         self._redact = redact
         self._last_keyframe: Frame | None = None
+        self._arrays = bytearray()  # of the last capture: the next one is as large, and new memory takes longer
         self._lock = threading.Lock()
         self._ended: OSError | None = None  # why nothing can be written any more
         self._write(codec.MAGIC)
@@ -291,7 +294,10 @@ class TraceWriter(TraceReader):
                 apply(self._state, record, self._budget)
                 found = self._append("record", payload)
                 if capture is not None:
-                    self._captures[record.index] = self._append("capture", codec.encode(capture))
+                    codec.encode_into(capture, self._arrays)
+                    self._captures[record.index] = self._append("capture", self._arrays)
+                    if len(self._arrays) > HELD:
+                        self._arrays = bytearray()
                 if self._wants_keyframe(record.index):
                     keyframe = self._append("keyframe", codec.encode(self._state))
                     self._keyframes[record.index] = self._last_keyframe = keyframe
@@ -330,12 +336,16 @@ class TraceWriter(TraceReader):
             self._file.seek(self._whole)
         self._state = self.state_at(len(self._records) - 1)
 
-    def _append(self, kind: codec.FrameKind, payload: bytes) -> Frame:
+    def _append(self, kind: codec.FrameKind, payload: bytes | bytearray) -> Frame:
         head, found = codec.frame_at(kind, payload, self._end)
-        self._write(head + payload)
+        if len(payload) < COPIED:
+            self._write(head + payload)
+        else:
+            self._write(head)
+            self._write(payload)
         return found
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | bytearray) -> None:
         written = self._file.write(data)
         while written < len(data):  # a disk that is nearly full takes a part, and says why with the next
             written += self._file.write(memoryview(data)[written:])

@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from engine.model.attention import StepContext
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from engine.model.runner import ForwardResult, ModelRunner
+from engine.trace import codec
+from engine.trace.encoded import EncodedLayer
 from tests.parity.harness import Driver, eager_forward, mixed_schedule, random_prompt
 from tests.tiny_models import FAMILIES, VOCAB_SIZE, tiny_model
 
@@ -207,3 +210,41 @@ class TestBudget:
     def test_nothing_fits(self) -> None:
         result = self.run(budget_bytes=10)
         assert result.layers == [] and "everything of layers 0-2" in result.omitted
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_oss", "deepseek_v3"])
+def test_arrays_of_decode_steps_are_the_same_written_at_once(
+    family: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decode steps write into the log's bytes in C, or copy with tensor operations: the same bits."""
+    model = from_module(tiny_model(family))
+    request = CaptureRequest(dtype=dtype)
+    fast = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
+    monkeypatch.setattr("engine.model.capture.capture_kernel", lambda: None)
+    plain = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
+    written = [isinstance(layer, EncodedLayer) for result in fast for layer in result.layers]
+    assert any(written) and not all(written)
+    assert not any(isinstance(layer, EncodedLayer) for result in plain for layer in result.layers)
+    for one, other in zip(fast, plain, strict=True):
+        assert codec.encode(one.layers) == codec.encode(other.layers) and one.omitted == other.omitted
+
+
+def test_half_precision_rounds_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ties, numbers below the normal ones, above the largest, and those that are none."""
+    model = from_module(tiny_model("llama"))
+    wanted = [0.0, -0.0, 2049.0, 2051.0, 1e-7, 3e-8, 6e-8, 65519.0, 65520.0, 1e30, float("inf"), float("nan"), -1e-5]
+
+    def write(context: StepContext, call: Any, q: torch.Tensor, *rest: Any) -> Any:
+        q.view(-1)[: len(wanted)] = torch.tensor(wanted)
+        return attend(context, call, q, *rest)
+
+    attend = StepContext.attend
+    monkeypatch.setattr(StepContext, "attend", write)
+    driver = Driver(model, 4, 16)
+    token = SEQUENCES[9][:1]
+    result = driver.step([driver.slice(9, token, 1)], CaptureRequest())
+    expected = torch.tensor(wanted).half().numpy()
+    for layer in result.layers:
+        found = layer.q.reshape(-1)[: len(wanted)]
+        assert np.array_equal(found, expected, equal_nan=True) and np.signbit(found[1])
