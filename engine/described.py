@@ -12,14 +12,19 @@ from typing import Any
 import torch
 import transformers
 from torch.nn.modules.module import register_module_module_registration_hook
-from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoModelForSeq2SeqLM
-from transformers.models.auto.modeling_auto import AutoModelForSpeechSeq2Seq
 from transformers.utils import logging
 
 from engine.accounting.architecture import MOST_LAYERS, kv_shapes, read_architecture
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kv_shape import Architecture
 from engine.model.facts import count_parameters
+from engine.model.light_transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSpeechSeq2Seq,
+)
 
 MOST_BYTES = 256 * 1024  # of a config.json
 MOST_DEPTH = 8  # of objects in objects

@@ -19,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    os.environ.setdefault("KVTHEATER_LIGHT_IMPORT", "1")  # engine/model/light_transformers.py, which brings torch
     try:
         return int(arguments.run(arguments))
     except UserError as error:

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 import transformers
 from msgspec.structs import replace
-from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 from engine.bench.scenario import Scenario
 from engine.model.compiled import compile_model
+from engine.model.light_transformers import AutoModelForCausalLM
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
 from engine.model.naming import model_name

@@ -20,7 +20,6 @@ from statistics import median
 
 import numpy as np
 from msgspec import Struct
-from scipy.optimize import nnls
 
 from engine.bench.errors import BenchError
 from engine.bench.record import Record
@@ -70,6 +69,8 @@ def saturation(record: Record, share: float = 0.9) -> Saturation:
     ]
     if len(measured) < 3:
         raise BenchError(f"the record of {SCENARIO} has {len(measured)} points, and the fit has three terms")
+    from scipy.optimize import nnls  # it takes half a second, and every server imports this module
+
     batch = np.array([b for b, _, _ in measured], dtype=float)
     length = np.array([n for _, n, _ in measured], dtype=float)
     seconds = batch * length / np.array([figure.median for _, _, figure in measured])

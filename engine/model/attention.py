@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface
 
 from engine.cache.kv_store import KVStore
 from engine.model.attention_backend import AttentionBackend, AttentionCall, AttentionOutput
 from engine.model.batch import StepBatch
 from engine.model.errors import ModelError
+from engine.model.light_transformers import AttentionInterface
 
 ATTENTION_NAME = "kv_paged"
 # Keywords that families pass and that change nothing here: positions are in the rotated keys already, and a layer does

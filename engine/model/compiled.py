@@ -45,6 +45,7 @@ from engine.model.attention_native import NativeAttention
 from engine.model.compiled_forward import CompiledForward
 from engine.model.forward_key import forward_key
 from engine.model.kept import find, keep
+from engine.model.light_transformers import bring_compiler
 from engine.model.loaded import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
@@ -164,6 +165,7 @@ def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
 
 
 def _made(model: LoadedModel, key: str | None) -> CompiledForward:
+    bring_compiler()
     weights = MergedWeights()
     graphs = [_prepare(exported, model, weights) for exported in _export(model)]
     if model.device.type == "cpu":

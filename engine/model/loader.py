@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from msgspec.structs import replace
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from engine.model import attention
@@ -18,6 +17,7 @@ from engine.model.cpu_layout import store_linear_weights_transposed
 from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
+from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, without_compiler
 from engine.model.loaded import DTYPES, LoadedModel
 from engine.model.naming import model_name
 from engine.model.packed_linears import pack_linears
@@ -59,10 +59,11 @@ def load_model(
     tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, words, **options)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True, **options}
     telling("weights")
-    with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
-        module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
-    telling("check")
-    loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name))
+    with without_compiler():
+        with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
+            module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
+        telling("check")
+        loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name))
     if is_local:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(source)))
     return loaded

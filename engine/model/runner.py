@@ -20,7 +20,6 @@ from engine.model.attention import StepContext, attending
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_sequence import SequenceContext
-from engine.model.attention_varlen import VarlenAttention, activate
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.capture import CaptureRecorder, CaptureRequest
 from engine.model.compiled_forward import CompiledForward
@@ -50,6 +49,8 @@ def default_backend(device: torch.device) -> AttentionBackend:
         from engine.model.attention_triton import TritonAttention
 
         backend = TritonAttention()
+    from engine.model.attention_varlen import VarlenAttention, activate  # it brings torch's compiler
+
     return VarlenAttention(backend) if activate(device) else backend
 
 

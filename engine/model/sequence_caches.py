@@ -17,8 +17,8 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor
-from transformers import Cache, DynamicCache
-from transformers.cache_utils import StaticLayer
+
+from engine.model.light_transformers import Cache, DynamicCache, StaticLayer, bring_compiler
 
 CacheKind = Literal["concat", "dynamic", "static"]
 CACHE_KINDS: tuple[CacheKind, ...] = get_args(CacheKind)
@@ -83,7 +83,7 @@ class SequenceCaches:
         self._max_cache_len = max_cache_len
         self._caches: dict[int, SequenceCache] = {}
         if kind == "static":
-            import torch._dynamo  # noqa: F401  StaticLayer would load it, seconds long, in the first step's time
+            bring_compiler()  # StaticLayer would, seconds long, in the first step's time
 
     def begin(self, seq_id: int) -> None:
         """The sequence is computed from its first token on: nothing is cached."""

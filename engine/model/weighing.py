@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM
 
+from engine.model.light_transformers import AutoModelForCausalLM
 from engine.model.loader import model_config, resolve_device, resolve_dtype
 from engine.model.packed_linears import shares_panels
 

@@ -19,7 +19,6 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
-from scipy.special import pdtri
 
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.memory import stored_bytes_per_token
@@ -279,6 +278,8 @@ def _largest(seconds: object, most: int, within: float) -> int:
 
 def decode_rate(most: int, seconds: float, demand: Demand) -> float:
     """Requests a second at which at most `most` are under way with the probability `share`, in steps of `seconds`."""
+    from scipy.special import pdtri  # every server imports this module, and few ask
+
     mean = float(pdtri(most, demand.share))  # of a Poisson variable
     return mean / ((demand.output_tokens - 1) * seconds)  # the first token is prefill's
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface
-from transformers.masking_utils import AttentionMaskInterface
 
 from engine.model.attention_backend import AttentionCall
+from engine.model.light_transformers import AttentionInterface, AttentionMaskInterface
 
 WATCHED = ("sdpa", "eager")  # what a mask and a softmax can be read from
 _NAME = "kv_watched_{}"

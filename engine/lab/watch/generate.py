@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import DynamicCache
 
 from engine.lab.watch.attention import WATCHED, attention_watched, softmax_weights
 from engine.lab.watch.log import Generated, Pass, Row, write_log
 from engine.model.attention import ProbeContext
 from engine.model.attention_backend import AttentionCall
 from engine.model.facts import model_facts
+from engine.model.light_transformers import DynamicCache
 from engine.model.naming import model_name
 from engine.model.sampling import Sampler
 from engine.model.tokenizer import Tokenizer

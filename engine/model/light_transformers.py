@@ -1,0 +1,141 @@
+"""transformers, imported without what it would only bring along.
+
+Its modules import as a matter of course what no model here uses: torch's compiler (for decorators, and for masks that
+are given as functions), torch's distributed tensors and flexible attention, and scipy (for the loss of an object
+detector). Together they take more time and memory than torch itself. While transformers' base is imported here, it is
+told that there are none; what a process imports later is unchanged. Where transformers or torch are not as expected,
+they are imported whole.
+
+Only where the process is this program's own, which its command line says (`LIGHT`): a program that imports this one as
+a library may use transformers in other ways. What is used of transformers is imported from here, so that nothing else
+imports it first.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+import transformers.utils
+from transformers.utils import import_utils
+
+log = logging.getLogger(__name__)
+_compiler = threading.RLock()  # who has it decides what stands under the compiler's name
+LIGHT = "KVTHEATER_LIGHT_IMPORT"  # a variable of the environment, so that processes of this one know it too
+ABSENT = ("is_torch_distributed_available", "is_torch_flex_attn_available", "is_scipy_available")
+COMPILER = "torch._dynamo"
+DECORATORS = ("allow_in_graph", "assume_constant_result", "disable")  # they say what the compiler should do
+MASKS = f"{COMPILER}._trace_wrapped_higher_order_op"  # of it a mode is used, where a mask is given as a function
+BASE = ("transformers.modeling_utils", "transformers.generation.utils")
+
+
+def import_base() -> None:
+    """Import what every model's code needs of transformers. Does nothing where that, or the compiler, is there."""
+    if BASE[0] in sys.modules or COMPILER in sys.modules:
+        return
+    before = set(sys.modules)
+    try:
+        with _told_that_there_are_none(), without_compiler():
+            for name in BASE:
+                importlib.import_module(name)
+    except (ImportError, AttributeError, TypeError) as error:
+        log.info("transformers is imported whole: %s", error)
+        for name in set(sys.modules) - before:
+            if name.startswith("transformers."):
+                del sys.modules[name]
+
+
+@contextmanager
+def _told_that_there_are_none() -> Iterator[None]:
+    places = [(place, name) for place in (transformers.utils, import_utils) for name in ABSENT]
+    before = [(place, name, getattr(place, name)) for place, name in places]
+    for place, name in places:
+        setattr(place, name, lambda: False)
+    try:
+        yield
+    finally:
+        for place, name, value in before:
+            setattr(place, name, value)
+
+
+def bring_compiler() -> None:
+    """Import torch's compiler, on any thread."""
+    with _compiler:
+        importlib.import_module(COMPILER)
+
+
+@contextmanager
+def without_compiler() -> Iterator[None]:
+    """Inside the `with`, modules under the compiler's names: decorators that change nothing, and a class that brings
+    the compiler when it is called. Nothing of the kind where the compiler is there, or the process not this program's.
+
+    Models are loaded in it: of a few functions, among them those that make a model without content, torch would bring
+    the whole compiler to tell it that they are none of its business.
+    """
+    with _compiler:
+        if os.environ.get(LIGHT) and COMPILER not in sys.modules:
+            with _stand_in():
+                yield
+        else:
+            yield
+
+
+@contextmanager
+def _stand_in() -> Iterator[None]:
+    package, masks = ModuleType(COMPILER), ModuleType(MASKS)
+    for name in DECORATORS:
+        setattr(package, name, _undecorated)
+    masks.TransformGetItemToIndex = _mode  # type: ignore[attr-defined]
+    sys.modules.update({COMPILER: package, MASKS: masks})
+    torch._dynamo = package  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del torch._dynamo, sys.modules[COMPILER], sys.modules[MASKS]
+
+
+def _undecorated(fn: Any = None, *_: Any, **__: Any) -> Any:
+    return fn if fn is not None else _undecorated
+
+
+def _mode(*given: Any) -> Any:
+    return importlib.import_module(MASKS).TransformGetItemToIndex(*given)
+
+
+if os.environ.get(LIGHT):
+    import_base()
+from transformers import (  # noqa: E402 - what they bring has been kept away
+    AttentionInterface,
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    Cache,
+    DynamicCache,
+)
+from transformers.cache_utils import StaticLayer  # noqa: E402
+from transformers.masking_utils import AttentionMaskInterface  # noqa: E402
+from transformers.models.auto.modeling_auto import AutoModelForSpeechSeq2Seq  # noqa: E402
+
+__all__ = [
+    "AttentionInterface",
+    "AttentionMaskInterface",
+    "AutoConfig",
+    "AutoModelForCausalLM",
+    "AutoModelForImageTextToText",
+    "AutoModelForSeq2SeqLM",
+    "AutoModelForSpeechSeq2Seq",
+    "AutoTokenizer",
+    "Cache",
+    "DynamicCache",
+    "StaticLayer",
+]

@@ -1,0 +1,72 @@
+"""What a process of this program's own does not import, and that it can still have it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from engine.model.light_transformers import LIGHT
+
+pytestmark = pytest.mark.slow
+
+LOADS = """
+import json, sys
+from engine.model.loader import load_model
+model = load_model("bundled")
+heavy = ["torch._dynamo", "torch._inductor", "torch.distributed.tensor", "scipy.optimize"]
+found = {"loaded": [name for name in heavy if name in sys.modules]}
+"""
+THEN = """
+import torch
+import torch._dynamo
+found["whole"] = hasattr(torch._dynamo, "optimize") and "torch._dynamo.convert_frame" in sys.modules
+found["disabled"] = hasattr(torch.compiler.disable(lambda: 1), "_torchdynamo_disable")
+from transformers.masking_utils import TransformGetItemToIndex
+found["mode"] = type(TransformGetItemToIndex()).__module__
+"""
+UNEXPECTED = """
+import sys
+class Refuses:
+    left = 1
+    def find_spec(self, name, path=None, target=None):
+        if name == "transformers.generation.utils" and self.left:
+            self.left = 0
+            raise AttributeError("torch._dynamo has no such decorator")
+sys.meta_path.insert(0, Refuses())
+"""
+
+
+def said(code: str, light: bool) -> dict[str, Any]:
+    """What a new process puts into `found`."""
+    environment = {name: value for name, value in os.environ.items() if name != LIGHT}
+    environment |= {LIGHT: "1"} if light else {}
+    command = [sys.executable, "-c", code + "\nprint(json.dumps(found))"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_server_loads_a_model_without_the_compiler_and_can_have_it_later() -> None:
+    assert said(LOADS + THEN, light=True) == {
+        "loaded": [],
+        "whole": True,
+        "disabled": True,
+        "mode": "torch._dynamo._trace_wrapped_higher_order_op",
+    }
+
+
+def test_a_program_that_imports_this_one_has_transformers_whole() -> None:
+    assert "torch._dynamo" in said(LOADS, light=False)["loaded"]
+
+
+def test_another_transformers_is_imported_whole() -> None:
+    code = (
+        UNEXPECTED + LOADS + 'from transformers import DynamicCache; found["cache"] = DynamicCache().get_seq_length()'
+    )
+    found = said(code, light=True)
+    assert found["cache"] == 0 and "torch._dynamo" in found["loaded"]
