@@ -10,9 +10,9 @@ not compiled and exist once. What a graph does not know at tracing (the batch, t
 enters it, so nothing is compiled again while serving.
 
 On the CPU the code is a library without weights, which is kept for the next start of the same model (`ahead_of_time`,
-`forward_key`, `kept`): then nothing is traced. The result is compared with the eager path before it serves
-(`served_check`). On the CPU attention and products come
-from `kernels/`; on a GPU attention stays with the eager path's backend.
+`forward_key`, `kept`): then nothing is traced. A server has it made by a process that ends (`compile_apart`). The
+result is compared with the eager path before it serves (`served_check`). Attention and products come from `kernels/`;
+on a GPU attention stays with the eager path's backend.
 
 Products and sums are computed in another order than in the eager path, so logits differ in their last bits. Therefore
 the path changes only while no request is unfinished, and every step records which one it took (`timing.compiled`). With
@@ -42,6 +42,7 @@ from engine.model.ahead_of_time import CompiledGraph, Origin, bound, compile_gra
 from engine.model.attention import attending
 from engine.model.attention_backend import AttentionCall
 from engine.model.attention_native import NativeAttention
+from engine.model.compile_apart import compile_apart
 from engine.model.compiled_forward import CompiledForward
 from engine.model.forward_key import forward_key
 from engine.model.kept import find, keep
@@ -137,8 +138,26 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     keep_tracing_to_its_thread()
     if model.device.type == "cpu":
         key = forward_key(model, {**OPTIONS["cpu"], **AHEAD})
-        return _found(model, key) or _made(model, key)
+        found = _found(model, key)
+        if found is None and key and model.opened is not None and compile_apart(model.opened):
+            found = _found(model, key)
+        return found or _made(model, key)
     return _made(model, None)
+
+
+def compile_and_keep(model: LoadedModel) -> None:
+    """Compile a model on the CPU for another process to find.
+
+    Raises:
+        Exception: as `compile_model`.
+        ValueError: it can be compiled, but not kept.
+    """
+    key = forward_key(model, {**OPTIONS["cpu"], **AHEAD})
+    if key is None:
+        raise ValueError("the model has code of which only its process knows")
+    _made(model, key)
+    if find(key) is None:
+        raise ValueError("what was compiled cannot be kept")
 
 
 def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from engine.cache.kv_store import LayerShape
 from engine.model.compiled_forward import CompiledForward
@@ -21,6 +22,14 @@ DTYPES = {
     "half": torch.float16,
     "bfloat16": torch.bfloat16,
 }
+
+
+class Opened(Struct, frozen=True):
+    """What `load_model` was asked for."""
+
+    name: str  # or a folder
+    dtype: str
+    revision: str | None
 
 
 @dataclass
@@ -39,6 +48,7 @@ class LoadedModel:
     # of each way to serve it from these, by kind of cache ("auto": its own); how long comparing took
     differences: dict[str, Difference] = field(default_factory=dict)
     check_seconds: float = 0.0
+    opened: Opened | None = None  # None: it was in memory
 
     @property
     def keeps_logits(self) -> bool:

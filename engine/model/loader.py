@@ -18,7 +18,7 @@ from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
 from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, without_compiler
-from engine.model.loaded import DTYPES, LoadedModel
+from engine.model.loaded import DTYPES, LoadedModel, Opened
 from engine.model.naming import model_name
 from engine.model.packed_linears import pack_linears
 from engine.model.plain_check import plain_logits
@@ -64,6 +64,7 @@ def load_model(
             module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
         telling("check")
         loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name))
+    loaded.opened = Opened(name, dtype, revision)
     if is_local:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(source)))
     return loaded

@@ -1,0 +1,83 @@
+"""A server's model is compiled by a process that ends, so that its own never has the compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.model.compile_apart import compile_apart
+from engine.model.light_transformers import LIGHT
+from engine.model.loaded import Opened
+from engine.model.shipped import shipped_model
+from tests.tiny_models import tiny_model
+
+COMMAND = [sys.executable, "-m", "engine.model.compile_apart"]
+COMPILES = """
+import json, sys
+from engine.model.loader import load_model
+from engine.model.compiled import compile_model
+model = load_model(sys.argv[1])
+found = {"compiled": compile_model(model) is not None, "compiler": "torch._dynamo" in sys.modules}
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A tiny Llama with a vocabulary."""
+    tiny_model("llama").save_pretrained(tmp_path / "model")
+    words = shipped_model("bundled")
+    assert words is not None
+    for file in words.tokenizer_folder.glob("tokenizer*.json"):
+        shutil.copy(file, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, LIGHT: "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", COMPILES, str(folder)]
+    done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=True, timeout=600)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert found == {"compiled": True, "compiler": False}
+
+
+@pytest.mark.slow
+def test_it_ends_with_who_waits_for_it(folder: Path, tmp_path: Path) -> None:
+    task = {"opened": {"name": str(folder), "dtype": "auto", "revision": None}, "num_threads": 1}
+    with subprocess.Popen(COMMAND, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        other.communicate(json.dumps(task).encode() + b"\n", timeout=60)  # and the input ends
+    assert other.returncode == 1
+    kept = [json.loads(file.read_text())["key"] for file in tmp_path.glob("cache/**/entry.json")]
+    assert not any(key.startswith("{") for key in kept), "C functions at most"
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    task = {"opened": {"name": "/nowhere/at/all", "dtype": "auto", "revision": None}, "num_threads": 1}
+    with subprocess.Popen(COMMAND, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdin is not None and other.stdout is not None
+        other.stdin.write(json.dumps(task).encode() + b"\n")
+        other.stdin.flush()
+        said = other.stdout.read().decode()
+    assert other.returncode == 1 and "there is no folder /nowhere/at/all" in said
+
+
+def test_a_process_that_is_not_this_programs_compiles_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", never)
+    monkeypatch.delenv(LIGHT, raising=False)
+    assert not compile_apart(Opened("bundled", "auto", None))
