@@ -128,6 +128,8 @@ def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     options = page.locator("#large-colour option").evaluate_all("all => all.map((one) => one.value)")
     assert options == ["age", "group"]
     assert page.locator(".large-scroll").count() == 0
+    expect(page.locator(".large-head")).not_to_contain_text("sequences")
+    expect(page.locator("#large-says")).not_to_contain_text("step")
     expect(page.locator("#large-strip")).not_to_have_attribute("aria-valuetext", "Running")
 
 

@@ -134,6 +134,7 @@ test("an order has each block once, and colours say who holds what", () => {
       [9, 9, 9],
       [5, 5, 5],
     ],
+    cached: 0.45,
   };
   colourBlocks(words, orderOf(columns, "id"), columns, "owner", 10, inks, () => 0);
   const at = (id) => [...pixels.slice(4 * id, 4 * id + 3)];

@@ -111,9 +111,11 @@ def served(log: Path, data: Path) -> Iterator[Served]:
             process.terminate()
 
 
-def surveyed(log: Path, data: Path) -> float:
-    """Seconds until all of the log is known, from the first question about it."""
+def surveyed(log: Path, data: Path) -> float | None:
+    """Seconds until all of the log is known, from the first question about it; None: it was known already."""
     with served(log, data) as server:
+        if server.survey().get("is_done"):
+            return None
         began = time.monotonic()
         while not (found := server.survey()).get("is_done"):
             time.sleep(0.5)
@@ -198,7 +200,7 @@ def main() -> int:
             browser.close()
     record = {
         "log": {"records": count, "blocks": blocks, "mb": round(log.stat().st_size / 1e6)},
-        "survey": {"seconds": round(seconds, 1), "mb": round(size / 1e6, 1)},
+        "survey": {"seconds": seconds and round(seconds, 1), "mb": round(size / 1e6, 1)},
         "visit": found,
         "bars": BARS,
         "machine": {

@@ -5,7 +5,8 @@
  * @typedef {[number, number, number]} Rgb
  * @typedef {"owner" | "age" | "refs" | "hits" | "group"} Meaning
  * @typedef {"id" | "owner" | "used"} Order
- * @typedef {{paper: Rgb, ink: Rgb, owners: Rgb[], scale: Rgb[]}} Inks `scale`: from the least to the most
+ * @typedef {{paper: Rgb, ink: Rgb, owners: Rgb[], scale: Rgb[], cached: number}} Inks `scale`: from the least to the
+ *   most; `cached`: the share of its colour that a block has that nobody holds
  */
 
 /** @type {readonly Meaning[]} */
@@ -14,7 +15,10 @@ export const MEANINGS = ["owner", "age", "refs", "hits", "group"];
 export const ORDERS = ["id", "owner", "used"];
 const MOST_REFS = 8; // owners, from which on a block is drawn as shared by many
 const MOST_HITS = 64;
-const CACHED = 0.45; // of a colour that a block keeps that nobody holds: its content may be found again
+/** Of a colour that a block keeps that nobody holds: its content may be found again. */
+export const CACHED = 0.45;
+/** Of the scale, where it begins: what is least is not like a block without content. */
+export const FAINTEST = 0.2;
 
 /**
  * Columns and rows of `count` cells, and the side of each in whole pixels, so that all fit `width` × `height`.
@@ -69,10 +73,10 @@ export function colourBlocks(pixels, ids, columns, meaning, at, inks, groupOf) {
  * The colours of a meaning as pixels, of blocks that are held and of those that are cached only.
  * @param {Inks} inks @param {Meaning} meaning
  */
-function packed({ paper, ink, owners, scale }, meaning) {
+function packed({ paper, ink, owners, scale, cached }, meaning) {
   const all = meaning === "owner" || meaning === "group" ? owners : scale;
   const weaker = (/** @type {Rgb} */ rgb) =>
-    pixelOf(/** @type {Rgb} */ (rgb.map((part, i) => paper[i] + CACHED * (part - paper[i]))));
+    pixelOf(/** @type {Rgb} */ (rgb.map((part, i) => paper[i] + cached * (part - paper[i]))));
   return {
     held: Uint32Array.from(all, pixelOf),
     cached: Uint32Array.from(all, weaker),

@@ -38,7 +38,7 @@ export function Panel({ library }) {
       <h2>${t("large.of", { model: model.name })}</h2>
       <button class="tool" id="large-library" aria-pressed=${listed}
         onClick=${() => (settings.detail.value = listed ? "requests" : "library")}>${t("detail.library")}</button>
-      <p>${t("large.size", {
+      <p>${t(large.header.observed ? "large.size.observed" : "large.size", {
         records: grouped(own.numRecords.value),
         blocks: grouped(known?.num_blocks ?? 0),
         size: Number(engine.block_size),
@@ -96,7 +96,7 @@ function Moment() {
       id="large-record" onChange=${withValue((text) => text !== "" && jumpTo(Number(text)))} /></label>
     <p class="num" id="large-says">${
       says
-        ? t("large.says", {
+        ? t(says.kind === "observed" ? "large.says.observed" : "large.says", {
             kind: t(`large.kind.${says.kind}`),
             step: grouped(says.step),
             at: secondsText(says.timing.at),

@@ -4,7 +4,7 @@ import { useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { playing } from "../../control/playback.js";
 import { blockGroups } from "../../core/groups.js";
-import { colourBlocks, gridFor, MEANINGS, ORDERS, orderOf } from "../../core/pool_texture.js";
+import { CACHED, colourBlocks, FAINTEST, gridFor, MEANINGS, ORDERS, orderOf } from "../../core/pool_texture.js";
 import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -184,6 +184,7 @@ function paint(canvas, texture, { width, height }) {
     ink: rgbOf(palette.ink),
     owners: palette.sequences.map(rgbOf),
     scale: scaleOf(palette.sequential, 64),
+    cached: observed.value ? 1 : CACHED, // of a watched server nobody knows who holds what
   };
   colourBlocks(new Uint32Array(image.data.buffer), ids, now.window.columns, meaning.value, now.at, inks, groupOf());
   small.putImageData(image, 0, 0);
@@ -237,4 +238,7 @@ const rgbOf = (hex) => /** @type {Rgb} */ ([1, 3, 5].map((at) => Number.parseInt
  * @param {number} count
  */
 const scaleOf = (scale, count) =>
-  Array.from({ length: count }, (_, i) => scale[Math.round((i / (count - 1)) * (scale.length - 1))]);
+  Array.from({ length: count }, (_, i) => {
+    const share = FAINTEST + ((1 - FAINTEST) * i) / (count - 1);
+    return scale[Math.round(share * (scale.length - 1))];
+  });

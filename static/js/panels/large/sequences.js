@@ -24,7 +24,9 @@ const COLUMNS = {
   num_cached_tokens: (/** @type {SequenceRow} */ one) => one.num_cached_tokens,
   num_output_tokens: (/** @type {SequenceRow} */ one) => one.num_output_tokens,
   num_preemptions: (/** @type {SequenceRow} */ one) => one.num_preemptions,
-  waited: (/** @type {SequenceRow} */ one) => (one.admitted_in < 0 ? Infinity : one.admitted_in - one.submitted_in),
+  /** A fork has not. */
+  waited: (/** @type {SequenceRow} */ one) =>
+    one.admitted_in < 0 ? Infinity : Math.max(0, one.admitted_in - one.submitted_in),
 };
 const NAMES = /** @type {Column[]} */ (Object.keys(COLUMNS));
 
