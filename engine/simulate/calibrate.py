@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
 
 from engine.accounting.work import attended_keys
 from engine.simulate.cost import Linear, StepShape, knots_up_to
@@ -77,6 +76,8 @@ def calibrate(steps: Sequence[Timed], source: str) -> Calibration:
     rows[:, : len(knots)] = np.cumsum(rows[:, : len(knots)][:, ::-1], axis=1)[:, ::-1]
     scale = rows.max(axis=0)
     scale[scale == 0] = 1.0
+    from scipy.optimize import nnls  # takes half a second, and a server that starts does not need it
+
     found, _ = nnls(rows / scale / seconds[:, None], np.ones(len(steps)))
     found = found / scale
     each_seq, each_key, each_pair, idle = found[len(knots) :].tolist()
