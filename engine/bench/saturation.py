@@ -76,7 +76,6 @@ def saturation(record: Record, share: float = 0.9) -> Saturation:
     seconds = batch * length / np.array([figure.median for _, _, figure in measured])
     terms = np.stack([np.ones_like(batch), batch * length, batch * length**2], axis=1)
     scale = np.linalg.norm(terms / seconds[:, None], axis=0)  # the terms differ by orders of magnitude
-    from scipy.optimize import nnls  # takes half a second, and a server that starts does not need it
 
     solved, _ = nnls(terms / seconds[:, None] / scale, np.ones_like(seconds))
     a, c, q = (solved / scale).tolist()
