@@ -110,7 +110,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         ),
     ] = True
     enable_chunked_prefill: Annotated[bool, Option(control=Control(group="scheduler"))] = True
-    # admit a sequence when all of its tokens have room (the default of vLLM 0.32); else when its first chunk has
+    # admit a sequence when all of its tokens have room (vLLM 0.32 does by default); else when its first chunk has
     scheduler_reserve_full_isl: Annotated[bool, Option()] = False
     scheduling_policy: Annotated[Literal["fcfs", "priority"], Option(control=Control(group="scheduler"))] = "fcfs"
     # swap: computed tokens go to CPU memory and come back

@@ -8,6 +8,7 @@ Where the two differ, the first such step is told.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import random
@@ -29,9 +30,9 @@ BLOCK_SIZE = 32  # the smallest that vLLM has on a CPU
 CASES: dict[str, dict[str, Any]] = {
     "room for all": {},
     "evictions": {"blocks": 48, "max_num_seqs": 4},
-    "preemptions": {"blocks": 33},
+    "preemptions": {"blocks": 25},
     "preemptions, no prefix caching": {"blocks": 33, "enable_prefix_caching": False},
-    "preemptions, the first chunk is enough": {"blocks": 33, "scheduler_reserve_full_isl": False},
+    "preemptions, the first chunk is enough": {"blocks": 25, "scheduler_reserve_full_isl": False},
     "a small budget": {"blocks": 40, "max_num_batched_tokens": 48},
     "no chunked prefill": {"blocks": 40, "max_num_batched_tokens": 512, "enable_chunked_prefill": False},
     "priorities": {"blocks": 33, "scheduling_policy": "priority"},
@@ -130,10 +131,14 @@ def plain(step: Step) -> Step:
     return named | {"preempted": sorted(name.split("-")[0] for name in step["preempted"])}
 
 
-def compared(python: str, name: str, number: int, seed: int) -> dict[str, Any]:
-    """One case."""
+def compared(python: str, name: str, number: int, seed: int, keep: Path | None) -> dict[str, Any]:
+    """One case. `keep`: a folder for vLLM's steps, as the fixture of `tests/unit/scheduling/test_beside_vllm.py`."""
     settings, asked = DEFAULTS | CASES[name], requests(number, seed)
     (here, here_last), (there, there_last) = ours(settings, asked), theirs(python, settings, asked)
+    if keep:
+        lines = [json.dumps(plain(step), sort_keys=True) for step in there]
+        path = keep / f"{name.replace(', ', '-').replace(' ', '_')}.jsonl.gz"
+        path.write_bytes(gzip.compress("\n".join(lines).encode(), mtime=0))
     steps = [(plain(a), plain(b)) for a, b in zip(here, there, strict=False)]
     differs = next((index for index, (a, b) in enumerate(steps) if a != b), None)
     first = None if differs is None else {"step": differs, "ours": steps[differs][0], "theirs": steps[differs][1]}
@@ -165,11 +170,12 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--requests", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--into", type=Path)
+    parser.add_argument("--into", type=Path, help="the record")
+    parser.add_argument("--keep", type=Path, help="a folder for what vLLM decided")
     arguments = parser.parse_args()
     found = []
     for name in arguments.cases:
-        found.append(compared(arguments.python, name, arguments.requests, arguments.seed))
+        found.append(compared(arguments.python, name, arguments.requests, arguments.seed, arguments.keep))
         print(json.dumps(found[-1]), file=sys.stderr, flush=True)
     record = {"vllm": found[0].pop("vllm") if found else None, "cases": found}
     if arguments.into:
