@@ -24,13 +24,13 @@ from engine.trace.survey.stored import SurveyError
 from engine.trace.survey.survey import Survey
 
 MOST_RECORDS = 20_000  # of a log that a page reads whole
-MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20  # of its records: arrays are only sent as they are shown
 MOST_KEPT = 16  # surveys in the data folder; beyond that those unused for longest go
 
 
 def is_large(log: TraceReader) -> bool:
     """Whether a page is told about the log in pieces, and never takes all of it."""
-    return len(log) > MOST_RECORDS or log.num_bytes > MOST_BYTES
+    return len(log) > MOST_RECORDS or log.all_record_bytes > MOST_BYTES
 
 
 def _is_whole(survey: Survey, log: TraceReader) -> bool:

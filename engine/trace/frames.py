@@ -31,6 +31,11 @@ class RecordFrames:
     def __iter__(self) -> Iterator[Frame]:
         return (self[index] for index in range(len(self)))
 
+    @property
+    def num_bytes(self) -> int:
+        """Of all of them; captures and keyframes are other frames."""
+        return sum(self._lengths)
+
     def first(self, count: int) -> RecordFrames:
         """Those of the first `count` records, as a copy."""
         found = RecordFrames()

@@ -136,6 +136,11 @@ class TraceReader:
         return state
 
     @property
+    def all_record_bytes(self) -> int:
+        """Bytes of all records: what a viewer of the whole log is sent. Arrays come apart from them."""
+        return self._records.num_bytes
+
+    @property
     def num_captures(self) -> int:
         """Records whose arrays are kept."""
         return len(self._captures)

@@ -78,3 +78,13 @@ def test_a_large_recording_is_not_sent(server, monkeypatch):
     assert not whole["large"] and whole["from"] == 0
     wait_for(lambda: sum(len(batch["records"]) for batch in client.batches) == whole["num_records"])
     client.io.disconnect()
+
+
+def test_arrays_do_not_make_a_recording_large(monkeypatch):
+    """They are only sent as they are shown."""
+    with TraceReader(FILE) as log:
+        assert log.num_captures and log.all_record_bytes < log.num_bytes
+        monkeypatch.setattr(app.surveys, "MOST_BYTES", log.all_record_bytes)
+        assert not app.surveys.is_large(log)
+        monkeypatch.setattr(app.surveys, "MOST_BYTES", log.all_record_bytes - 1)
+        assert app.surveys.is_large(log)
