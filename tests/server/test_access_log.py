@@ -235,7 +235,7 @@ def test_a_file_that_takes_nothing_holds_nobody_up_and_says_how_many_were_lost(m
     began = time.monotonic()
     for i in range(1, 9):
         noted(log, f"/{i}")
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5  # the writer is stuck for ten
     out.free.set()
     wait_for(log._lines.empty, "the writer to go on")
     noted(log, "/9")

@@ -82,7 +82,7 @@ def test_run_at_a_speed_and_pause_at_once(server, client, theater):
     assert time.monotonic() - started >= 10 / 40  # 12 steps at 40 a second, with room for the first ones
     asked = time.monotonic()
     status = client.do("pause", theater=theater)["status"]
-    assert time.monotonic() - asked < 1
+    assert time.monotonic() - asked < 5
     assert status["mode"] == "paused"
     count = status["num_records"]
     time.sleep(0.1)
@@ -94,7 +94,7 @@ def test_running_slowly_can_be_paused_between_two_steps(client, theater):
     client.do("run", theater=theater, speed=0.1)  # a step every ten seconds
     asked = time.monotonic()
     client.do("pause", theater=theater)
-    assert time.monotonic() - asked < 1
+    assert time.monotonic() - asked < 5
 
 
 def test_a_running_theater_waits_for_work_and_refuses_steps(client, theater):

@@ -38,7 +38,7 @@ def test_a_theater_that_nobody_watches_makes_room(make_server):
 
 
 def test_idle_theaters_are_closed_and_their_logs_deleted(make_server):
-    server = make_server(idle_seconds=0.2)
+    server = make_server(idle_seconds=2.0)
     client = server.client()
     kept = client.do("create")["theater"]
     left = client.do("create")["theater"]
