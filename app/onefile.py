@@ -32,6 +32,7 @@ from engine.trace.log import TraceReader
 MAX_LOG_BYTES = 96 << 20  # of the log: as text it is a third more, and a browser has to hold it several times
 ENTRY = "js/main.js"
 LOADER = "js/onefile/start.js"
+LEFT_OUT = ("js/panels/large/",)  # shows logs of which a server tells a part at a time; a file has all of its log
 
 _SPECIFIER = re.compile(r"""(?<![\w$.])((?:from|import)\s*\(?\s*)(["'])(\.{1,2}/[^"'\n]+)\2""")
 _STYLE = re.compile(r'<link rel="stylesheet" href="/static/([^"]+)"[^>]*>')
@@ -144,8 +145,8 @@ def _renamed(name: str, _: tuple[int, int]) -> tuple[str, list[str]]:
 
     def rename(found: re.Match[str]) -> str:
         path = normpath(join(name, "..", found[3]))
-        if not (static_dir() / path).is_file():
-            return found[0]  # a word in a comment
+        if not (static_dir() / path).is_file() or path.startswith(LEFT_OUT):
+            return found[0]  # a word in a comment, or what is never asked for
         imported.append(path)
         return f"{found[1]}{found[2]}{bare_name(path)}{found[2]}"
 

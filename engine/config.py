@@ -216,7 +216,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         """Every field by name, for the trace's header. What adds to records or takes from them only where it is on, and
         what is about several instances only where there are several.
         """
-        left_out = {name for name in ("count_copies", "private") if not getattr(self, name)}
+        optional = ("count_copies", "private", "scheduler_reserve_full_isl")  # logs that are older do not have them
+        left_out = {name for name in optional if not getattr(self, name)}
         left_out |= set() if self.num_instances else set(OF_SEVERAL)
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
