@@ -31,12 +31,15 @@ def _finding(headline: Headline, points: list[Point]) -> Finding | None:
 
 
 def saturation(points: list[Point], metric: str, share: float) -> float | None:
-    """The smallest axis value whose median reaches `share` of the largest median; None without numbers."""
+    """The smallest axis value whose median reaches `share` of the largest median; None without numbers, and where that
+    is the end of the axis: what comes after it may be more.
+    """
     medians = [(p.at, p.figures[metric].median) for p in points if isinstance(p.at, (int, float))]
     if not medians:
         return None
     best = max(value for _, value in medians)
-    return float(min(at for at, value in medians if value >= share * best))
+    found = min(at for at, value in medians if value >= share * best)
+    return None if found == max(at for at, _ in medians) else float(found)
 
 
 def _judged(headline: Headline, value: float, estimate: Estimate | None, unit: str) -> Finding:

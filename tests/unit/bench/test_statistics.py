@@ -61,3 +61,4 @@ def test_saturation_is_the_first_value_that_is_nearly_the_best() -> None:
     points = [point(1, 10), point(2, 50), point(4, 91), point(8, 100), point(16, 95)]
     assert saturation(points, "rate", 0.9) == pytest.approx(4)
     assert saturation([], "rate", 0.9) is None
+    assert saturation(points[:3], "rate", 0.9) is None  # it may go on growing after the end of the axis
