@@ -16,9 +16,9 @@ from app import routing
 from app.models import Models
 from app.routing import Route, json_answer
 from app.scale_asked import Asked, refusal, refused
-from app.scale_steps import Choice, Subject, answer, published
+from app.scale_steps import Choice, Served, Subject, answer, published, served_in
 from app.theaters import Theaters
-from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
+from engine.accounting.presets import DTYPE, GpuPreset, ModelPreset, gpu_presets, model_presets
 from engine.accounting.roofline_steps import Roof
 from engine.accounting.shape import ModelShape
 from engine.bench.prediction_error import SCENARIO as STEP_TIME
@@ -43,7 +43,7 @@ def subject(here: Here, asked: Asked) -> Subject:
     processor, and as they are now.
 
     Raises:
-        AppError: the choice is none of the lists'.
+        AppError: the choice is none of the lists', or the GPU does not multiply in that dtype.
     """
     live = here.models.first.facts if here.models.is_live else None
     presets = [preset for preset in model_presets() if preset.is_counted]
@@ -61,16 +61,24 @@ def subject(here: Here, asked: Asked) -> Subject:
     gpu = _chosen(asked, "gpu", gpus)
     shape: ModelShape | None = live if model == HERE else next(one for one in presets if one.id == model)
     assert shape is not None
+    dtypes: list[str] = []
+    served: Served | None = None
     if gpu in (HERE, RECORDED):
         found = recorded if gpu == RECORDED else here.theaters.measured(here.models.first.model)
         assert found is not None and found.roofs is not None
         flops, width, source = found.roofs.flops_per_second, found.roofs.bytes_per_second, gpu
     else:
         card = next(one for one in gpu_presets() if one.id == gpu)
-        flops, width, source = card.fp16_flops_per_second, card.bytes_per_second, card.source
+        dtypes = list(card.flops_per_second)
+        dtype = asked.get("dtype") or (shape.dtype if shape.dtype in dtypes else DTYPE)
+        if dtype not in dtypes:
+            raise refusal("no_such_dtype", gpu=card.name, dtype=dtype[:40], known=", ".join(dtypes))
+        served = served_in(shape, dtype)
+        flops, width, source = card.flops_per_second[dtype], card.bytes_per_second, card.source
     roof = Roof(flops_per_second=flops, bytes_per_second=width, source=source)
     is_here = model == HERE and gpu in (HERE, RECORDED)
-    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, live is None and here.models.first.is_loading)
+    is_loading = live is None and here.models.first.is_loading
+    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, is_loading, dtypes, served)
 
 
 def _is_such(one: Machine, other: Machine) -> bool:

@@ -7,12 +7,14 @@ where there is hardware, or not at all.
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from app.recordings.shelf import file_stamp
 from app.scale_asked import Asked, refusal, whole, wholes
 from engine.accounting.derived import Derived
+from engine.accounting.memory import bytes_per_element, bytes_per_weight, kv_bytes_per_token
 from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
 from engine.accounting.shape import ModelShape
 from engine.bench.prediction_error import SCENARIO as STEP_TIME
@@ -85,6 +87,8 @@ class RooflineAnswer(TypedDict):
     models: list[Choice]  # `here`, if there is a live model, is the first
     gpus: list[Choice]  # this machine: `recorded`, as it was when quiet, and `here`, as it is now
     is_loading: bool  # a model here is on its way: asked again in a moment, there is more to choose
+    dtypes: list[str]  # to choose from; empty: it runs in the model's own
+    dtype: str
     roof: Roof
     ridge: Derived
     is_here: bool  # this model runs on this machine
@@ -97,6 +101,26 @@ class RooflineAnswer(TypedDict):
     saturation: Saturation | None
 
 
+class Served(NamedTuple):
+    """A model with weights in another dtype than its own. K and V stay as wide as they are served beside such weights:
+    in two bytes where weights take one (`kv_cache_dtype` auto).
+    """
+
+    dtype: str
+    weight_element_bytes: float
+    kv_bytes_per_token: int
+
+
+def served_in(shape: ModelShape, dtype: str) -> Served:
+    """What it takes then.
+
+    Raises:
+        ValueError: unknown dtype.
+    """
+    size = bytes_per_element(dtype)
+    return Served(dtype, size, kv_bytes_per_token(shape, max(size, 2)))
+
+
 class Subject(NamedTuple):
     """What steps are drawn of, and under which roofs, with what else could be chosen."""
 
@@ -107,6 +131,8 @@ class Subject(NamedTuple):
     models: list[Choice]
     gpus: list[Choice]
     is_loading: bool = False  # a model here is on its way; then there will be more to choose
+    dtypes: Sequence[str] = ()  # in which the device multiplies, where it has several
+    served: Served | None = None  # None: in the model's own dtype
 
 
 def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
@@ -124,7 +150,8 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
     context = whole(asked, "context", min(256, furthest), 1, furthest)
     if batch * context > MOST_TOKENS:
         raise refusal("prefill_step", "refused", batch=batch, context=context)
-    times = StepTimes(shape, roof)
+    served = subject.served or Served(shape.dtype, bytes_per_weight(shape), kv_bytes_per_token(shape))
+    times = StepTimes(shape, roof, served.weight_element_bytes, served.kv_bytes_per_token)
     step_time, two_axes = published(results, STEP_TIME), published(results, TWO_AXES)
     phases: tuple[Phase, ...] = ("prefill", "decode")
     errors = {phase: prediction_error(step_time, phase) if step_time else None for phase in phases}
@@ -159,6 +186,8 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
         "models": subject.models,
         "gpus": subject.gpus,
         "is_loading": subject.is_loading,
+        "dtypes": list(subject.dtypes),
+        "dtype": served.dtype,
         "roof": roof,
         "ridge": roof.ridge,
         "is_here": is_here,

@@ -19,6 +19,11 @@ def bytes_per_element(dtype: str) -> float:
         raise ValueError(f"dtype {dtype!r} is unknown; use one of {', '.join(BYTES_PER_ELEMENT)}") from None
 
 
+def bytes_per_weight(facts: ModelShape) -> float:
+    """Bytes of a weight that a step reads, on average where they are kept in several ways."""
+    return bytes_per_element(facts.dtype) if facts.bytes_per_weight is None else facts.bytes_per_weight
+
+
 def kv_elements_per_token(facts: ModelShape) -> int:
     """Numbers cached for one token in all layers: layers * Hkv * (D + Dv), which is 2 * layers * Hkv * D if D = Dv."""
     return facts.num_layers * facts.num_kv_heads * (facts.head_dim + facts.v_head_dim)

@@ -6,6 +6,7 @@ They lie in `models.toml`, `gpus.toml` and `links.toml`; a user's own files have
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
@@ -17,8 +18,10 @@ from msgspec import Struct
 from engine.accounting.impossible import impossible
 from engine.accounting.kept import kv_token
 from engine.accounting.kv_shape import Architecture, KvShape
+from engine.accounting.memory import bytes_per_element
 
 FILE = Path(__file__).with_name("models.toml")
+DTYPE = "float16"  # that published models are served in, where nothing else is said
 COUNTED = (  # what only the work of a step, or its layers one by one, need
     "num_params", "num_active_params", "num_heads", "hidden_size", "intermediate_size", "vocab_size", "max_position",
     "tie_word_embeddings", "sliding_layers", "window", "state_layers", "state_elements", "cross_layers", "expanded_dim",
@@ -64,7 +67,12 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     @property
     def dtype(self) -> str:
         """Of the weights, as of K and V."""
-        return "float16"
+        return DTYPE
+
+    @property
+    def bytes_per_weight(self) -> None:
+        """As its dtype says."""
+        return None
 
     @property
     def v_head_dim(self) -> int:
@@ -120,11 +128,27 @@ class GpuPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     memory_bytes: int
     bytes_per_second: float
-    fp16_flops_per_second: float
+    flops_per_second: dict[str, float]  # by the dtype of what is multiplied: float16, and what else it has
     source: str
     announced: date
-    flops_per_second: dict[str, float] = {}  # by other dtypes that its tensor cores have
     checked: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse rates that are none.
+
+        Raises:
+            ValueError: float16 is not given, a dtype is unknown, or a rate is not above 0.
+        """
+        if DTYPE not in self.flops_per_second:
+            raise ValueError(f"flops_per_second of {self.id} needs {DTYPE}")
+        for dtype, rate in self.flops_per_second.items():
+            bytes_per_element(dtype)
+            if not 0 < rate < math.inf:
+                raise ValueError(f"flops_per_second of {self.id} in {dtype} must be above 0, not {rate:g}")
+
+    @property
+    def fp16_flops_per_second(self) -> float:
+        return self.flops_per_second[DTYPE]
 
 
 class LinkPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

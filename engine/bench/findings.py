@@ -47,6 +47,8 @@ def _judged(headline: Headline, value: float, estimate: Estimate | None, unit: s
     bar, met = "", None
     if headline.agrees and estimate is not None:
         bar, met = "holds 1", estimate.low <= 1 <= estimate.high
+    elif headline.within is not None:
+        bar, met = f"1 ± {headline.within:g}", abs(value - 1) <= headline.within
     elif headline.at_least is not None:
         bar, met = f"≥ {headline.at_least:g}", value >= headline.at_least
     elif headline.at_most is not None:

@@ -78,6 +78,7 @@ class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at_least: float | None = None  # the bar, if there is one
     at_most: float | None = None
     agrees: bool = False  # the bar: the interval of the ratio holds 1
+    within: float | None = None  # the bar: the ratio is 1, give or take so much
     leads: int = 0  # its place among the few that stand for the program where there is little room; 0: none
 
 

@@ -109,6 +109,28 @@ def test_rooflines_over_http_stand_under_the_measured_roofs(server):
     assert wrong.status_code == 400 and "batches lies from 1" in wrong.json()["error"]["message"]
 
 
+def test_a_card_multiplies_faster_in_narrower_dtypes_and_then_reads_narrower_weights(server):
+    """H100: 1,979e12 instead of 989.5e12 a second, and a byte for each weight; K and V stay in two."""
+
+    def asked(**choices: str) -> Any:
+        chosen = {"model": "llama-3.1-8b", "batch": "1", "context": "1", "contexts": "4096", **choices}
+        return requests.get(f"{server.url}/api/scale/roofline", chosen).json()
+
+    half, byte = asked(gpu="h100-80gb"), asked(gpu="h100-80gb", dtype="float8")
+    assert (half["dtype"], byte["dtype"]) == ("float16", "float8")
+    assert byte["ridge"]["value"] == 2 * half["ridge"]["value"] == 1979e12 / 3350e9
+    steps = [one["chosen"]["decode"]["step"] for one in (half, byte)]
+    assert steps[1]["intensity"] == pytest.approx(2 * steps[0]["intensity"], rel=1e-3)
+    limits = [one["decode"][0]["crossing"]["limit"]["value"] for one in (half, byte)]
+    # of ever more sequences: what the keys and values of each allow, and the embedding of its token
+    assert limits[0] == pytest.approx(limits[1], rel=1e-4)
+    assert "T4 16GB has no rate in float8; choose from float32, float16, int8" in asked(gpu="t4", dtype="float8")[
+        "error"
+    ]["message"]  # fmt: skip
+    own = asked(model=HERE, gpu="a100-80gb", contexts="4")
+    assert (own["dtype"], own["roof"]["flops_per_second"]) == ("float32", 19.5e12)
+
+
 def test_a_crossing_and_the_formula_with_its_numbers(tmp_path: Path) -> None:
     facts = replace(FACTS, num_params=100_000)
     found = roofline(

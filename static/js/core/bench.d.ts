@@ -88,6 +88,7 @@ export interface Headline {
   at_least: number | null;
   at_most: number | null;
   agrees: boolean;
+  within: number | null;
   leads: number;
 }
 

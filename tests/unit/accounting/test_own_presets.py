@@ -29,7 +29,7 @@ id = "t4"
 name = "My T4"
 memory_bytes = 15_000_000_000
 bytes_per_second = 300e9
-fp16_flops_per_second = 60e12
+flops_per_second = { float16 = 60e12 }
 source = "measured at my desk"
 announced = 2026-01-02
 """
@@ -54,7 +54,14 @@ def test_the_command_takes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("[[model]]\nid = 1", "cannot be read"), ("[[", "cannot be read"), (OWN + "colour = 1", "colour")],
+    [
+        ("[[model]]\nid = 1", "cannot be read"),
+        ("[[", "cannot be read"),
+        (OWN + "colour = 1", "colour"),
+        (OWN.replace("float16", "int8"), "needs float16"),
+        (OWN.replace("60e12", "60e12, float17 = 1e12"), "float17"),
+        (OWN.replace("60e12", "0"), "above 0"),
+    ],
 )
 def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:
     (tmp_path / "own.toml").write_text(text)

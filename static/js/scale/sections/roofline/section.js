@@ -1,5 +1,6 @@
 // Compute or bandwidth: what limits a step of prefill and of decode, and how far off such a prediction is.
 
+import { useRef } from "../../../../vendor/preact/hooks.js";
 import { html } from "../../../kit/html.js";
 import { grouped, secondsText, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
@@ -12,6 +13,7 @@ import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
 export const TABLE = {
   r_model: { type: name, initial: "", place: true },
   r_gpu: { type: name, initial: "", place: true },
+  r_dtype: { type: name, initial: "", place: true },
   r_batch: { type: number, initial: 16, place: true },
   r_context: { type: number, initial: 256, place: true },
 };
@@ -43,6 +45,7 @@ const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the mode
  * @typedef {{id: string, name: string, source: string}} Choice
  * @typedef {{
  *   model: string, max_position: number, models: Choice[], gpus: Choice[],
+ *   dtypes: string[], dtype: string,
  *   roof: {flops_per_second: number, bytes_per_second: number, source: string}, ridge: Derived, is_here: boolean,
  *   decode: {context: number, points: StepPoint[], crossing: Crossing}[],
  *   prefill: {batch: number, points: StepPoint[], crossing: number | null}[],
@@ -55,15 +58,31 @@ export function Section() {
   const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useAnswer("roofline", asked);
+  const answered = useRef(/** @type {Answer | null} */ (null)); // what cannot be leaves the lists to choose anew
+  answered.current = value ?? answered.current;
+  const lists = answered.current;
   const choice = (/** @type {string} */ id, /** @type {Choice[]} */ choices) =>
     html`<${Choose} section="roofline" id=${id} held=${values[id]} choices=${choices.map(named)} />`;
   return html`<div class="scale-controls">
-      ${choice("r_model", value?.models ?? [])} ${choice("r_gpu", value?.gpus ?? [])}
+      ${choice("r_model", lists?.models ?? [])} ${choice("r_gpu", lists?.gpus ?? [])}
+      ${lists?.dtypes.length ? html`<${Dtype} dtypes=${lists.dtypes} chosen=${lists.dtype} />` : null}
       <${Slider} section="roofline" id="r_batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
       <${Slider} section="roofline" id="r_context" held=${values.r_context} least=${1} most=${MOST_CONTEXT} step=${1} />
     </div>
     ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
     ${value ? html`<${Found} answer=${value} />` : null}`;
+}
+
+/**
+ * In which the GPU multiplies; without a choice, in the model's own where the GPU has it.
+ *
+ * @param {{dtypes: string[], chosen: string}} props
+ */
+function Dtype({ dtypes, chosen }) {
+  const held = values.r_dtype;
+  const first = held.value ? [] : [chosen];
+  const choices = [...new Set([...first, ...dtypes])].map((id) => ({ id, name: id }));
+  return html`<${Choose} section="roofline" id="r_dtype" held=${held} choices=${choices} />`;
 }
 
 /** @param {{answer: Answer}} props */
@@ -73,6 +92,7 @@ function Found({ answer }) {
       ${t("scale.roofline.roof", {
         flops: decimalText(answer.roof.flops_per_second, "FLOP/s"),
         bytes: decimalText(answer.roof.bytes_per_second, "B/s"),
+        dtype: answer.dtype,
         source: OURS.has(answer.roof.source) ? t(`scale.roofline.source.${answer.roof.source}`) : answer.roof.source,
       })}
     </p>
