@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
+from engine.accounting.memory import bytes_per_weight, stored_bytes_per_token
 from engine.trace.records import ModelFacts
 
 USUAL = 64  # blocks, as far as there is memory: a pool of a few would teach nothing
@@ -17,7 +17,7 @@ def slots_that_fit(facts: ModelFacts, kv_cache_dtype: str = "auto") -> int:
 
     It follows from the model alone, not from what a machine has free: the same settings give the same log everywhere.
     """
-    weights = facts.num_params * bytes_per_element(facts.dtype)
+    weights = facts.num_params * bytes_per_weight(facts)
     share = min(max(weights / SHARE, LEAST_BYTES), MOST_BYTES)
     return int(share // stored_bytes_per_token(facts, kv_cache_dtype))
 

@@ -11,6 +11,7 @@ from app.cli.loading import load
 from app.cli.options import add_command, add_model_options
 from app.plain import to_json
 from app.settings import ServerSettings
+from engine.trace.records import ModelFacts
 
 
 def add_parser(commands: Any) -> None:
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     windows = sorted({w for w in facts.sliding_windows if w is not None})
     rows = [
-        ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {facts.dtype})"),
+        ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {facts.dtype}{_kept(facts)})"),
         ("layers", f"{facts.num_layers}, hidden size {facts.hidden_size}"),
         ("heads", f"{facts.num_heads} query, {facts.num_kv_heads} KV, dimension {facts.head_dim}"),
         ("positions", f"{facts.max_position:,}" + (f", sliding windows {windows}" if windows else "")),
@@ -55,3 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     for name, text in rows:
         print(f"{name:<11}{text}")
     return 0
+
+
+def _kept(facts: ModelFacts) -> str:
+    return "" if facts.bytes_per_weight is None else f", {facts.bytes_per_weight:.3g} bytes a weight"

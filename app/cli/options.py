@@ -79,7 +79,12 @@ def add_command(commands: Any, name: str, help: str, examples: str) -> argparse.
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """--dtype and --device."""
     group = parser.add_argument_group("model")
-    group.add_argument("--dtype", default="auto", help="auto, float32, float16 or bfloat16 (default: auto)")
+    group.add_argument(
+        "--dtype",
+        default="auto",
+        help="auto, float32, float16 or bfloat16; on the CPU also bfloat16-weights or int8-weights, which are read in "
+        "half or a quarter of the time, and computed with in float32 (default: auto)",
+    )
     group.add_argument("--device", default="auto", help="auto, cpu or cuda (default: auto)")
 
 

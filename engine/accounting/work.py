@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
+from engine.accounting.memory import bytes_per_weight, stored_bytes_per_token
 from engine.accounting.shape import ModelShape
 from engine.trace.records import BatchEntry, Work
 
@@ -63,9 +63,10 @@ class StepWork:
     def __init__(
         self, facts: ModelShape, weight_element_bytes: float | None = None, kv_bytes_per_token: int | None = None
     ) -> None:
-        """Bytes of a weight and of a token's K and V in all layers; None = in the model's own dtype."""
+        """Bytes of a weight and of a token's K and V in all layers; None = as the model has them."""
         self._facts = facts
-        self._weight_size = bytes_per_element(facts.dtype) if weight_element_bytes is None else weight_element_bytes
+        own = bytes_per_weight(facts)
+        self._weight_size = own if weight_element_bytes is None else weight_element_bytes
         self._kv_size = stored_bytes_per_token(facts) if kv_bytes_per_token is None else kv_bytes_per_token
         self._layer_params = layer_params(facts)
         self._projection = facts.vocab_size * facts.hidden_size

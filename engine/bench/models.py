@@ -20,7 +20,7 @@ from transformers.utils import logging
 from engine.bench.scenario import Scenario
 from engine.model.compiled import compile_model
 from engine.model.light_transformers import AutoModelForCausalLM
-from engine.model.loaded import LoadedModel
+from engine.model.loaded import WEIGHTS, LoadedModel
 from engine.model.loader import from_module, load_model
 from engine.model.naming import model_name
 from engine.model.shipped import BUNDLED, shipped_model
@@ -48,7 +48,9 @@ class Models:
         key = (name, dtype)
         if key not in self._loaded:
             if name in MADE:
-                self._loaded[key] = from_module(self.transformers_model(name, dtype), None, name)
+                weights = WEIGHTS.get(dtype)
+                module = self.transformers_model(name, "float32" if weights else dtype)
+                self._loaded[key] = from_module(module, None, name, weights)
             else:
                 self._loaded[key] = load_model(name, dtype=dtype)
         model = self._loaded[key]

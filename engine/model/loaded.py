@@ -22,6 +22,10 @@ DTYPES = {
     "half": torch.float16,
     "bfloat16": torch.bfloat16,
 }
+WEIGHTS = {  # of linear layers alone, on the CPU: they are rounded to it, and everything is computed in float32
+    "bfloat16-weights": torch.bfloat16,
+    "int8-weights": torch.int8,
+}
 
 
 class Opened(Struct, frozen=True):

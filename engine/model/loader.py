@@ -18,9 +18,9 @@ from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
 from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, without_compiler
-from engine.model.loaded import DTYPES, LoadedModel, Opened
+from engine.model.loaded import DTYPES, WEIGHTS, LoadedModel, Opened
 from engine.model.naming import model_name
-from engine.model.packed_linears import pack_linears
+from engine.model.packed_linears import bytes_per_weight, pack_linears, round_linears
 from engine.model.plain_check import plain_logits
 from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
@@ -40,7 +40,9 @@ def load_model(
 
     `name_or_path`: the name of a model that comes with the program ("bundled", also None; `shipped.SHIPPED`), a
     folder, or a hub name.
-    `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. `device`: "auto" is a GPU if there is one.
+    `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. Of `WEIGHTS`: float32 on the CPU, with
+    weights that are rounded; "auto" keeps them in bfloat16 where that rounds nothing. `device`: "auto" is a GPU if
+    there is one.
     `telling` is called with what is done next, of `STAGES`; what is left of torch comes without a word.
     Only safetensors weights are read and no code of the model's repository is run.
 
@@ -63,7 +65,8 @@ def load_model(
         with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
             module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
         telling("check")
-        loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name))
+        kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
+        loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name), kept)
     loaded.opened = Opened(name, dtype, revision)
     if is_local:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(source)))
@@ -103,17 +106,26 @@ def _without_progress_bar() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> LoadedModel:
+def from_module(
+    module: Any, tokenizer: Any = None, name: str = "in-memory", weights: torch.dtype | None = None
+) -> LoadedModel:
     """Make a transformers model in memory ready; it is changed in place: attention, frozen weights, CPU layout.
 
-    `tokenizer` is a transformers tokenizer, a `Tokenizer`, or None.
+    `tokenizer` is a transformers tokenizer, a `Tokenizer`, or None. `weights` is what linear layers are rounded to, and
+    None what loses nothing.
 
     Raises:
-        ModelError: an unsupported family, or one that computes something else here than by itself.
+        ModelError: an unsupported family, one that computes something else here than by itself, or one whose layers
+            cannot be rounded.
     """
     refuse_unsupported(type(module), module.config)
     attention.register()
     module.eval().requires_grad_(False)
+    if weights and weights in WEIGHTS.values() and not round_linears(module, weights):  # before what it is held to
+        raise ModelError(
+            f"no linear layer of {name} can be kept in {weights}: that takes float32 weights on the CPU, outputs in "
+            "multiples of 16, and a C compiler"
+        )
     began = time.perf_counter()
     plain = plain_logits(module)
     seconds = time.perf_counter() - began
@@ -121,7 +133,8 @@ def from_module(module: Any, tokenizer: Any = None, name: str = "in-memory") -> 
     parameter = next(module.parameters())
     context = probe(module, parameter.device)
     facts = model_facts(module, name, context)
-    pack_linears(module)
+    pack_linears(module, weights)
+    facts = replace(facts, bytes_per_weight=bytes_per_weight(module, parameter.dtype))
     store_linear_weights_transposed(module)  # what is not packed
     replace_rms_norms(module)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
@@ -167,12 +180,16 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype | str:
     """The dtype of that name; "auto" stays "auto" on a GPU: the checkpoint's own.
 
     Raises:
-        ModelError: unknown.
+        ModelError: unknown, or of `WEIGHTS` on a GPU.
     """
+    if dtype in WEIGHTS and device.type != "cpu":
+        raise ModelError(f"{dtype} are for the CPU; on a GPU choose {', '.join(DTYPES)}")
+    if dtype in WEIGHTS:
+        return torch.float32
     if dtype == "auto":
         return torch.float32 if device.type == "cpu" else "auto"
     if dtype not in DTYPES:
-        raise ModelError(f"dtype {dtype!r} is unknown; use auto, {', '.join(DTYPES)}")
+        raise ModelError(f"dtype {dtype!r} is unknown; use auto, {', '.join((*DTYPES, *WEIGHTS))}")
     return DTYPES[dtype]
 
 

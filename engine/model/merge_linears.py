@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from engine.model.native import KINDS
 from engine.model.packed_linears import PACKED, PANEL
 
 LINEAR = torch.ops.aten.linear.default
 SLICE = torch.ops.aten.slice.Tensor
+OWN = (torch.float32,)
 
 
 class MergedWeights:
@@ -61,15 +63,18 @@ class MergedWeights:
 
 
 def merge_linears(program: fx.GraphModule, root: nn.Module, weights: MergedWeights) -> int:
-    """Merge in place what a graph of `root` multiplies with float32 weights; returns how many products are left out."""
+    """Merge in place what a graph of `root` multiplies with weights whose layout is ours; returns how many products are
+    left out.
+    """
     graph = program.graph
-    groups: dict[tuple[fx.Node, Any, bool], list[fx.Node]] = {}
+    groups: dict[tuple[fx.Node, Any, bool, torch.dtype], list[fx.Node]] = {}
     parameters = dict(root.named_parameters())
     for node in graph.nodes:
         if node.op == "call_function" and node.target in (LINEAR, PACKED) and _is_mergeable(node, parameters):
-            groups.setdefault((node.args[0], node.target, _bias(node) is not None), []).append(node)
+            dtype = parameters[str(node.args[1].target)].dtype
+            groups.setdefault((node.args[0], node.target, _bias(node) is not None, dtype), []).append(node)
     gone, old = 0, set[str]()
-    for (x, product, has_bias), nodes in groups.items():
+    for (x, product, has_bias, _), nodes in groups.items():
         if len(nodes) < 2:
             continue
         parts: list[Any] = [node.args[1] for node in nodes]
@@ -104,13 +109,13 @@ def _bias(node: fx.Node) -> Any:
 
 def _is_mergeable(node: fx.Node, parameters: dict[str, nn.Parameter]) -> bool:
     """Whether weight and bias are parameters that no other module reads, in the dtype whose layout is ours."""
-    for constant in (node.args[1], _bias(node)):
+    for constant, dtypes in ((node.args[1], KINDS if node.target is PACKED else OWN), (_bias(node), OWN)):
         if constant is None:
             continue
         if not isinstance(constant, fx.Node) or constant.op != "get_attr" or len(constant.users) > 1:
             return False
         found = parameters.get(str(constant.target))
-        if found is None or found.dtype != torch.float32 or found.device.type != "cpu":
+        if found is None or found.dtype not in dtypes or found.device.type != "cpu":
             return False
     return True
 

@@ -43,6 +43,8 @@ TUNINGS = (
     (),
 )
 SERIAL_BELOW = 1 << 17  # numbers to read; waking the other threads takes longer than so few
+KINDS = {torch.float32: 6, torch.bfloat16: 15, torch.int8: 1}  # of panels: linear.c has torch's own numbers of dtypes
+SCALES = 4  # lines of a panel of int8 before its weights: 16 float32 scales
 _P, _I, _F = ctypes.c_void_p, ctypes.c_int64, ctypes.c_float
 
 
@@ -89,7 +91,7 @@ class LinearKernel:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         """OSError: torch's C functions cannot be found, or it would multiply on one core only."""
-        names = ("get_data_ptr", "get_dim", "get_sizes", "get_strides", "empty_strided")
+        names = ("get_data_ptr", "get_dim", "get_dtype", "get_sizes", "get_strides", "empty_strided")
         found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         try:
             addresses = [ctypes.cast(getattr(found, f"aoti_torch_{name}"), _P) for name in names]
@@ -99,21 +101,27 @@ class LinearKernel:
         if not library.use_torch(*addresses):
             raise OSError("the C compiler knows no OpenMP")
         self._panels = library.linear_panels
-        self._panels.argtypes = (_P, _P, _P, _I, _I, _I)
+        self._panels.argtypes = (_P, _P, _P, _I, _I, _I, ctypes.c_int)
         self._panels.restype = ctypes.c_int
 
     def multiply(self, x: Tensor, panels: Tensor) -> Tensor:
-        """Float32 x [..., K] times panels [N / 16, K, 16] -> [..., N].
+        """Float32 x [..., K] times panels of `packed_linears` -> [..., N].
 
         Raises:
-            ValueError: x has another dtype or width; the C function would read something else without a word.
+            ValueError: x has another dtype or width, or the panels another dtype; the C function would read something
+                else without a word.
         """
-        blocks, width, lanes = panels.shape
+        blocks, lines, lanes = panels.shape
+        kind = KINDS.get(panels.dtype)
+        if kind is None:
+            raise ValueError(f"panels are {panels.dtype}; {', '.join(map(str, KINDS))} are multiplied")
+        width = lines - (SCALES if panels.dtype == torch.int8 else 0)
         if x.dtype != torch.float32 or not x.ndim or x.shape[-1] != width:
             raise ValueError(f"x is {x.dtype} {tuple(x.shape)}, the weights take float32 [..., {width}]")
         x = x.contiguous()
         out = x.new_empty((*x.shape[:-1], blocks * lanes))
-        if self._panels(x.data_ptr(), panels.data_ptr(), out.data_ptr(), x.numel() // width, width, blocks * lanes):
+        rows = x.numel() // width
+        if self._panels(x.data_ptr(), panels.data_ptr(), out.data_ptr(), rows, width, blocks * lanes, kind):
             raise MemoryError(f"no memory for a product of {x.numel()} numbers")
         return out
 

@@ -2,6 +2,11 @@
 
     W [N, K]   ->   panels [N / 16, K, 16]        `linear_panels` in linear.c
 
+Rows are float32, and so is every sum. A weight is float32, or bfloat16, which takes half as long to read: that loses
+nothing where the checkpoint was bfloat16, as most are, and then it is done unasked. It may be int8 with a scale for
+each column, the largest number of the column over 127 (symmetric, "per channel"); a panel's 16 scales are 4 lines
+before it.
+
 From a plain layout a product of few rows reads each weight from another page, or once a row; from panels it reads each
 once, in order. An embedding that shares the weight of a linear layer reads its rows from the panels too.
 
@@ -16,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.model.native import linear_kernel
+from engine.model.native import SCALES, linear_kernel
 
 PANEL = 16  # columns; LANES in kernels/vectors.h
 
@@ -43,14 +48,27 @@ def _linear_shape(x: Tensor, panels: Tensor) -> Tensor:
     return x.new_empty((*x.shape[:-1], panels.shape[0] * PANEL))
 
 
-def packed(weight: Tensor) -> Tensor:
-    """Panels [N / 16, K, 16] of a weight [N, K], a copy; N is a multiple of 16."""
+def packed(weight: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Panels of a float32 weight [N, K], rounded copies; N is a multiple of 16."""
+    if dtype == torch.int8:
+        scale = weight.abs().amax(dim=1) / 127
+        rounded = (weight / torch.where(scale > 0, scale, 1)[:, None]).round().to(torch.int8)
+        lines = scale.view(-1, PANEL).view(torch.int8).view(-1, SCALES, PANEL)
+        return torch.cat([lines, packed_as_is(rounded)], dim=1)
+    return packed_as_is(weight.to(dtype))
+
+
+def packed_as_is(weight: Tensor) -> Tensor:
+    """[N, K] -> [N / 16, K, 16]."""
     return weight.reshape(-1, PANEL, weight.shape[1]).transpose(1, 2).contiguous()
 
 
 def unpacked(panels: Tensor) -> Tensor:
-    """The weight [N, K], a copy."""
-    return panels.transpose(1, 2).flatten(0, 1)
+    """The weight [N, K], float32, a copy."""
+    if panels.dtype == torch.int8:
+        scale = panels[:, :SCALES].contiguous().view(-1, SCALES * PANEL).view(torch.float32).flatten()
+        return panels[:, SCALES:].transpose(1, 2).flatten(0, 1).float() * scale[:, None]
+    return panels.transpose(1, 2).flatten(0, 1).float()
 
 
 class _Packed(nn.Module):
@@ -71,13 +89,14 @@ class _Packed(nn.Module):
 
 
 class PackedLinear(_Packed):
-    """`nn.Linear` of a float32 weight on the CPU."""
+    """`nn.Linear` of float32 rows on the CPU."""
 
     def __init__(self, panels: nn.Parameter, bias: nn.Parameter | None) -> None:
         super().__init__()
         self.panels = panels
         self.bias = bias
-        self.in_features, self.out_features = panels.shape[1], panels.shape[0] * PANEL
+        self.in_features = panels.shape[1] - (SCALES if panels.dtype == torch.int8 else 0)
+        self.out_features = panels.shape[0] * PANEL
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., K] -> [..., N]."""
@@ -89,7 +108,7 @@ class PackedLinear(_Packed):
 
 
 class PackedEmbedding(_Packed):
-    """`nn.Embedding` of a weight that a `PackedLinear` has in panels."""
+    """`nn.Embedding` of a weight that a `PackedLinear` has in panels, which are not int8."""
 
     def __init__(self, panels: nn.Parameter) -> None:
         super().__init__()
@@ -98,29 +117,25 @@ class PackedEmbedding(_Packed):
 
     def forward(self, ids: Tensor) -> Tensor:
         """ids [...] -> [..., K]: of each id a column of a panel, in K cache lines."""
-        return self.panels.transpose(1, 2)[ids // PANEL, ids % PANEL]
+        return self.panels.transpose(1, 2)[ids // PANEL, ids % PANEL].float()
 
 
-def pack_linears(module: nn.Module) -> int:
+def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
     """Replace in place every `nn.Linear` of a module that can be packed, and embeddings that share a packed weight;
     returns how many linear layers. The plain weights are freed, one by one.
+
+    `weights`: what they are rounded to; None = bfloat16 if all of them are such numbers, else float32. What turns a
+    state into logits, or is shared with an embedding, is never rounded to int8 but to bfloat16.
     """
-    places: dict[int, list[tuple[nn.Module, str, nn.Linear | nn.Embedding]]] = {}  # by the weight
-    for owner in list(module.modules()):
-        for name, part in owner.named_children():
-            # Subclasses (quantized layers, adapters) may give `weight` another meaning.
-            if type(part) is nn.Linear and _is_packable(part.weight):
-                places.setdefault(id(part.weight), []).append((owner, name, part))
-    if not places or linear_kernel() is None:
-        return 0
-    for owner in list(module.modules()):
-        for name, part in owner.named_children():
-            if isinstance(part, nn.Embedding) and id(part.weight) in places and shares_panels(part):
-                places[id(part.weight)].append((owner, name, part))
+    places = _places(module)
+    if weights is None:
+        plain = [sharing[0][2].weight for sharing in places.values()]
+        weights = torch.bfloat16 if all(map(_is_bfloat16, plain)) else torch.float32
+    head = _head(module)
     count = 0
     while places:
         _, sharing = places.popitem()
-        panels = nn.Parameter(packed(sharing[0][2].weight.detach()), requires_grad=False)
+        panels = nn.Parameter(packed(sharing[0][2].weight.detach(), _kept(sharing, head, weights)), requires_grad=False)
         new: dict[int, nn.Module] = {}  # by the module that it replaces, which may stand in several places
         for owner, name, part in sharing:
             if id(part) not in new:
@@ -134,12 +149,76 @@ def pack_linears(module: nn.Module) -> int:
     return count
 
 
+def round_linears(module: nn.Module, weights: torch.dtype) -> int:
+    """Give every weight that `pack_linears` packs the values that it will have in its panels; how many will be of that
+    dtype. If none is, nothing is changed.
+    """
+    places, head = _places(module), _head(module)
+    kept = [(sharing[0][2].weight.detach(), _kept(sharing, head, weights)) for sharing in places.values()]
+    count = sum(dtype == weights for _, dtype in kept)
+    for weight, dtype in kept if count else ():
+        weight.copy_(unpacked(packed(weight, dtype)))
+    return count
+
+
+def bytes_per_weight(module: nn.Module, dtype: torch.dtype) -> float | None:
+    """The mean over all weights that a step reads whole, which are all but embeddings'; None: each is of `dtype`."""
+    seen: dict[int, tuple[int, int]] = {}  # by parameter: bytes, and the weights they are
+    for part in module.modules():
+        if not isinstance(part, (nn.Embedding, PackedEmbedding)):
+            for parameter in part.parameters(recurse=False):
+                count = parameter.numel()
+                if isinstance(part, PackedLinear) and parameter is part.panels:
+                    count = part.in_features * part.out_features
+                seen[id(parameter)] = parameter.nbytes, count
+    if all(size == count * dtype.itemsize for size, count in seen.values()):
+        return None
+    return sum(size for size, _ in seen.values()) / sum(count for _, count in seen.values())
+
+
+_Sharing = list[tuple[nn.Module, str, nn.Linear | nn.Embedding]]  # of one weight
+
+
+def _places(module: nn.Module) -> dict[int, _Sharing]:
+    """Where weights that can be packed are used, by weight; empty where nothing could multiply by them."""
+    places: dict[int, _Sharing] = {}
+    for owner in list(module.modules()):
+        for name, part in owner.named_children():
+            # Subclasses (quantized layers, adapters) may give `weight` another meaning.
+            if type(part) is nn.Linear and _is_packable(part.weight):
+                places.setdefault(id(part.weight), []).append((owner, name, part))
+    if not places or linear_kernel() is None:
+        return {}
+    for owner in list(module.modules()):
+        for name, part in owner.named_children():
+            if isinstance(part, nn.Embedding) and id(part.weight) in places and shares_panels(part):
+                places[id(part.weight)].append((owner, name, part))
+    return places
+
+
+def _head(module: nn.Module) -> nn.Module | None:
+    """What turns a state into logits."""
+    found: nn.Module | None = getattr(module, "get_output_embeddings", lambda: None)()
+    return found
+
+
+def _kept(sharing: _Sharing, head: nn.Module | None, weights: torch.dtype) -> torch.dtype:
+    """What one weight is kept in."""
+    is_outer = any(part is head or isinstance(part, nn.Embedding) for _, _, part in sharing)
+    return torch.bfloat16 if is_outer and weights == torch.int8 else weights
+
+
 def shares_panels(embedding: nn.Embedding) -> bool:
     """Whether an embedding of a float32 weight on the CPU can have it from a linear layer's panels: not if its class
     does more than look up (one scales, say). Else each of the two has a copy.
     """
     plain = type(embedding) is nn.Embedding and embedding.max_norm is None
     return plain and embedding.num_embeddings % PANEL == 0 and linear_kernel() is not None
+
+
+def _is_bfloat16(weight: Tensor) -> bool:
+    """Whether all numbers of a float32 tensor are: their last 16 bits are 0."""
+    return not bool((weight.detach().contiguous().view(torch.int32) & 0xFFFF).any())
 
 
 def _is_packable(weight: Tensor) -> bool:

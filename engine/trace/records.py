@@ -56,6 +56,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     sinks: list[list[float] | None] = []  # per layer: a logit for each query head that joins its softmax; None = none
     tie_word_embeddings: bool = False
     num_active_params: Int | None = None  # mixture of experts: parameters used by one token; None = all
+    bytes_per_weight: float | None = None  # mean over the layers and the output projection; None = of `dtype`
     heads: list[HeadPattern] = []  # known patterns, the clearest first; empty = not measured
 
     @property

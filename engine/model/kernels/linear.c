@@ -1,18 +1,24 @@
-/* Products of rows with weights that lie in panels of 16 columns. Float32.
+/* Products of float32 rows with weights that lie in panels of 16 columns, and are float32, bfloat16 or int8.
  *
- *     W^T [K, N]   ->   panels [N / 16, K, 16]
+ *     W^T [K, N]   ->   panels [N / 16, K, 16]        int8: [N / 16, 4 + K, 16], a panel's 16 float32 scales before it
  *
- * One token: every weight is read once, in order, two operations for four bytes: the time is that of reading them.
- * Many tokens: a panel stays near while groups of rows pass it; the time is that of the multiplications.
+ * One token: every weight is read once, in order, two operations for each: the time is that of reading them, so half of
+ * the bytes take half of it. Many tokens: a panel stays near while groups of rows pass it; the time is that of the
+ * multiplications. What is not float32 is widened in registers: bfloat16 by 16 zero bits behind, which loses nothing.
  */
 #include "vectors.h"
 
-#define FLOAT32 6 /* torch's numbers of a dtype and a device */
+#define INT8 1 /* torch's numbers of dtypes and of a device */
+#define FLOAT32 6
+#define BFLOAT16 15
 #define CPU 0
 #define SERIAL_BELOW (1 << 16) /* weights times rows; waking the other threads takes longer than so few */
 #define FEW 3 /* rows that are read where they lie */
 #define AHEAD 32 /* lines of a panel */
 #define RUN 256 /* products that are added one by one; sums of longer ones would lose more of their last bits */
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
 #if defined(__AVX512F__)
 #define WIDTH 16 /* numbers that a register holds */
 #define GROUP 16 /* rows whose sums all stay in registers */
@@ -29,9 +35,45 @@
 #define PARTS (LANES / WIDTH) /* registers in a line of a panel; left to the compiler, it would split them in memory */
 #define INLINE static inline __attribute__((always_inline))
 typedef float part __attribute__((vector_size(4 * WIDTH), aligned(4), may_alias));
+#if defined(__AVX512F__) /* GCC 12 would convert by halves, and bytes one by one */
+#define WIDE_BFLOAT16(p) (part) _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p))), 16)
+#define WIDE_INT8(p) (part) _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)(p))))
+#elif defined(__AVX2__)
+#define WIDE_BFLOAT16(p) (part) _mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)(p))), 16)
+#define WIDE_INT8(p) (part) _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)(p))))
+#else
+typedef uint32_t bits __attribute__((vector_size(4 * WIDTH)));
+typedef uint16_t half_bits __attribute__((vector_size(2 * WIDTH), aligned(2), may_alias));
+typedef int8_t bytes __attribute__((vector_size(WIDTH), aligned(1), may_alias));
+#define WIDE_BFLOAT16(p) (part)(__builtin_convertvector(*(const half_bits *)(p), bits) << 16)
+#define WIDE_INT8(p) __builtin_convertvector(*(const bytes *)(p), part)
+#endif
+#define SCALES 4 /* lines of a panel of int8 that hold its scales */
+
+INLINE int64_t size_of(int kind) { return kind == FLOAT32 ? 4 : kind == BFLOAT16 ? 2 : 1; }
+
+INLINE int64_t scale_lines(int kind) { return kind == INT8 ? SCALES : 0; }
+
+/* WIDTH weights from the one of this index on. `kind`, here and below, is a constant where this is inlined. */
+INLINE part weights_at(const char *panel, int64_t index, int kind) {
+    const char *from = panel + index * size_of(kind);
+    if (kind == BFLOAT16) return WIDE_BFLOAT16(from);
+    if (kind == INT8) return WIDE_INT8(from);
+    return *(const part *)from;
+}
+
+/* Where the weights of panel p begin; its scales, if it has some, lie before them. */
+INLINE const char *panel_at(const char *panels, int64_t p, int64_t width, int kind) {
+    return panels + (p * (width + scale_lines(kind)) + scale_lines(kind)) * LANES * size_of(kind);
+}
+
+INLINE part scaled(part sum, const char *panel, int64_t p, int kind) {
+    if (kind == INT8) sum *= *((const part *)(panel - SCALES * LANES) + p);
+    return sum;
+}
 
 /* y [16] = x [K] times one panel [K, 16]. Several sums: one would have to wait for itself. */
-INLINE void panel_one(const float *x, const float *panel, int64_t width, float *y) {
+INLINE void panel_one(const float *x, const char *panel, int64_t width, float *y, int kind) {
     part total[PARTS] = {{0}};
     for (int64_t begin = 0; begin < width; begin += RUN) {
         part sums[2][PARTS] = {{{0}}};
@@ -39,29 +81,28 @@ INLINE void panel_one(const float *x, const float *panel, int64_t width, float *
         for (; k + 2 <= end; k += 2)
             for (int64_t i = 0; i < 2; i++)
                 for (int64_t p = 0; p < PARTS; p++)
-                    sums[i][p] += x[k + i] * *(const part *)(panel + (k + i) * LANES + p * WIDTH);
+                    sums[i][p] += x[k + i] * weights_at(panel, (k + i) * LANES + p * WIDTH, kind);
         for (; k < end; k++)
-            for (int64_t p = 0; p < PARTS; p++) sums[0][p] += x[k] * *(const part *)(panel + k * LANES + p * WIDTH);
+            for (int64_t p = 0; p < PARTS; p++) sums[0][p] += x[k] * weights_at(panel, k * LANES + p * WIDTH, kind);
         for (int64_t p = 0; p < PARTS; p++) total[p] += sums[0][p] + sums[1][p];
     }
-    for (int64_t p = 0; p < PARTS; p++) *(part *)(y + p * WIDTH) = total[p];
+    for (int64_t p = 0; p < PARTS; p++) *(part *)(y + p * WIDTH) = scaled(total[p], panel, p, kind);
 }
 
 /* y [rows, N] = x times one panel [K, 16], where x[r, k] lies at r * to_row + k * to_next. `most`, a constant where
  * this is inlined, is at least `rows`.
  */
-INLINE void panel_rows(int64_t most, int64_t rows, const float *x, int64_t to_row, int64_t to_next, const float *panel,
-                       int64_t width, float *y, int64_t n) {
+INLINE void panel_rows(int64_t most, int64_t rows, const float *x, int64_t to_row, int64_t to_next, const char *panel,
+                       int64_t width, float *y, int64_t n, int kind) {
     for (int64_t begin = 0; begin < width; begin += RUN) {
         part sums[GROUP][PARTS];
         int64_t end = begin + RUN < width ? begin + RUN : width;
         for (int64_t r = 0; r < most; r++)
             for (int64_t p = 0; p < PARTS; p++) sums[r][p] = (part){0};
         for (int64_t k = begin; k < end; k++) {
-            const float *line = panel + k * LANES;
-            if (most > FEW) __builtin_prefetch(line + AHEAD * LANES);
+            if (most > FEW) __builtin_prefetch(panel + (k * LANES * size_of(kind) + AHEAD * 64));
             part weights[PARTS];
-            for (int64_t p = 0; p < PARTS; p++) weights[p] = *(const part *)(line + p * WIDTH);
+            for (int64_t p = 0; p < PARTS; p++) weights[p] = weights_at(panel, k * LANES + p * WIDTH, kind);
             for (int64_t r = 0; r < most; r++)
                 for (int64_t p = 0; p < PARTS; p++) sums[r][p] += x[k * to_next + r * to_row] * weights[p];
         }
@@ -69,41 +110,63 @@ INLINE void panel_rows(int64_t most, int64_t rows, const float *x, int64_t to_ro
             for (int64_t p = 0; p < PARTS; p++) {
                 part *to = (part *)(y + r * n + p * WIDTH);
                 if (r >= rows) continue;
+                sums[r][p] = scaled(sums[r][p], panel, p, kind);
                 if (begin) sums[r][p] += *to;
                 *to = sums[r][p];
             }
     }
 }
 
-static void few_rows(const float *x, const float *panels, float *y, int64_t m, int64_t width, int64_t n) {
-#pragma omp parallel for schedule(static) if (m * width * n >= SERIAL_BELOW)
-    for (int64_t p = 0; p < n / LANES; p++) {
-        const float *panel = panels + p * width * LANES;
-        float *out = y + p * LANES;
-        if (m == 1) panel_one(x, panel, width, out);
-        else if (m == 2) panel_rows(2, 2, x, width, 1, panel, width, out, n);
-        else panel_rows(3, 3, x, width, 1, panel, width, out, n);
+/* A few rows times panel p. */
+INLINE void few_rows(const float *x, const char *panels, int64_t p, float *y, int64_t m, int64_t width, int64_t n,
+                     int kind) {
+    const char *panel = panel_at(panels, p, width, kind);
+    float *out = y + p * LANES;
+    if (m == 1) panel_one(x, panel, width, out, kind);
+    else if (m == 2) panel_rows(2, 2, x, width, 1, panel, width, out, n, kind);
+    else panel_rows(3, 3, x, width, 1, panel, width, out, n, kind);
+}
+
+/* A group of turned rows [K, GROUP] times panel p. */
+INLINE void group_rows(int64_t rows, const float *x, const char *panels, int64_t p, int64_t width, float *y, int64_t n,
+                       int kind) {
+    const char *panel = panel_at(panels, p, width, kind);
+    float *out = y + p * LANES;
+    if (GROUP > 12 && rows > 12) panel_rows(GROUP, rows, x, 1, GROUP, panel, width, out, n, kind);
+    else if (GROUP > 8 && rows > 8) panel_rows(GROUP < 12 ? GROUP : 12, rows, x, 1, GROUP, panel, width, out, n, kind);
+    else if (GROUP > 6 && rows > 6) panel_rows(GROUP < 8 ? GROUP : 8, rows, x, 1, GROUP, panel, width, out, n, kind);
+    else if (GROUP > 4 && rows > 4) panel_rows(GROUP < 6 ? GROUP : 6, rows, x, 1, GROUP, panel, width, out, n, kind);
+    else if (GROUP > 3 && rows > 3) panel_rows(4, rows, x, 1, GROUP, panel, width, out, n, kind);
+    else panel_rows(3, rows, x, 1, GROUP, panel, width, out, n, kind);
+}
+
+/* Of each kind a function: parallel regions are cut out before what they call is inlined; the constant would be lost. */
+#define OF_KIND(kind)                                                                                                  \
+    static void few_rows_##kind(const float *x, const char *panels, int64_t p, float *y, int64_t m, int64_t width,     \
+                                int64_t n) {                                                                           \
+        few_rows(x, panels, p, y, m, width, n, kind);                                                                  \
+    }                                                                                                                  \
+    static void group_rows_##kind(int64_t rows, const float *x, const char *panels, int64_t p, int64_t width,          \
+                                  float *y, int64_t n) {                                                               \
+        group_rows(rows, x, panels, p, width, y, n, kind);                                                             \
     }
-}
+OF_KIND(FLOAT32)
+OF_KIND(BFLOAT16)
+OF_KIND(INT8)
+#define CALL(name, kind, ...)                                                                                          \
+    ((kind) == FLOAT32 ? name##_FLOAT32(__VA_ARGS__)                                                                   \
+                       : (kind) == BFLOAT16 ? name##_BFLOAT16(__VA_ARGS__) : name##_INT8(__VA_ARGS__))
 
-/* A group of turned rows [K, GROUP] times one panel. */
-static void group_rows(int64_t rows, const float *x, const float *panel, int64_t width, float *y, int64_t n) {
-    if (GROUP > 12 && rows > 12) panel_rows(GROUP, rows, x, 1, GROUP, panel, width, y, n);
-    else if (GROUP > 8 && rows > 8) panel_rows(GROUP < 12 ? GROUP : 12, rows, x, 1, GROUP, panel, width, y, n);
-    else if (GROUP > 6 && rows > 6) panel_rows(GROUP < 8 ? GROUP : 8, rows, x, 1, GROUP, panel, width, y, n);
-    else if (GROUP > 4 && rows > 4) panel_rows(GROUP < 6 ? GROUP : 6, rows, x, 1, GROUP, panel, width, y, n);
-    else if (GROUP > 3 && rows > 3) panel_rows(4, rows, x, 1, GROUP, panel, width, y, n);
-    else panel_rows(3, rows, x, 1, GROUP, panel, width, y, n);
-}
-
-/* y [M, N] = x [M, K] times panels [N / 16, K, 16], all contiguous. More than a few rows are turned in groups,
+/* y [M, N] = x [M, K] times panels of `kind`, all contiguous. More than a few rows are turned in groups,
  * [K, GROUP], so that they too are read in order; every weight comes from memory once, for the groups after the first
  * its panel is still near. Returns 0, or 1 without memory.
  */
-int linear_panels(const float *x, const float *panels, float *y, int64_t m, int64_t width, int64_t n) {
+int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, int64_t width, int64_t n, int kind) {
+    const char *panels = of_panels;
     if (!m) return 0;
     if (m <= FEW) {
-        few_rows(x, panels, y, m, width, n);
+#pragma omp parallel for schedule(static) if (m * width * n >= SERIAL_BELOW)
+        for (int64_t p = 0; p < n / LANES; p++) CALL(few_rows, kind, x, panels, p, y, m, width, n);
         return 0;
     }
     int64_t groups = (m + GROUP - 1) / GROUP;
@@ -122,8 +185,8 @@ int linear_panels(const float *x, const float *panels, float *y, int64_t m, int6
 #pragma omp for schedule(static)
         for (int64_t p = 0; p < n / LANES; p++)
             for (int64_t g = 0; g < groups; g++)
-                group_rows(m - g * GROUP, turned + g * GROUP * width, panels + p * width * LANES, width,
-                           y + g * GROUP * n + p * LANES, n);
+                CALL(group_rows, kind, m - g * GROUP, turned + g * GROUP * width, panels, p, width, y + g * GROUP * n,
+                     n);
     }
     free(turned);
     return 0;
@@ -131,13 +194,13 @@ int linear_panels(const float *x, const float *panels, float *y, int64_t m, int6
 
 /* Torch's C functions, given by address: nothing is linked against torch. */
 typedef void *tensor;
-static int32_t (*get_data)(tensor, void **), (*get_dim)(tensor, int64_t *);
+static int32_t (*get_data)(tensor, void **), (*get_dim)(tensor, int64_t *), (*get_dtype)(tensor, int32_t *);
 static int32_t (*get_sizes)(tensor, int64_t **), (*get_strides)(tensor, int64_t **);
 static int32_t (*make_empty)(int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, tensor *);
 
 /* Returns whether this build uses every core. */
-int use_torch(void *data, void *dim, void *sizes, void *strides, void *empty) {
-    get_data = data, get_dim = dim, get_sizes = sizes, get_strides = strides, make_empty = empty;
+int use_torch(void *data, void *dim, void *dtype, void *sizes, void *strides, void *empty) {
+    get_data = data, get_dim = dim, get_dtype = dtype, get_sizes = sizes, get_strides = strides, make_empty = empty;
 #if defined(_OPENMP)
     return 1;
 #else
@@ -145,14 +208,16 @@ int use_torch(void *data, void *dim, void *sizes, void *strides, void *empty) {
 #endif
 }
 
-/* What compiled code calls for `kvtheater::linear`: out [..., N] = contiguous x [..., K] times panels [N / 16, K, 16],
+/* What compiled code calls for `kvtheater::linear`: out [..., N] = contiguous x [..., K] times panels as above,
  * of at most 4 dimensions. Returns 0, or an error.
  */
 int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
     int64_t dims, *sizes, *strides, m = 1, shape[4], steps[4];
     void *from, *packed, *to;
-    if (get_sizes(panels, &sizes)) return 1;
-    int64_t width = sizes[1], n = sizes[0] * LANES;
+    int32_t kind;
+    if (get_sizes(panels, &sizes) || get_dtype(panels, &kind)) return 1;
+    if (kind != FLOAT32 && kind != BFLOAT16 && kind != INT8) return 1;
+    int64_t width = sizes[1] - scale_lines(kind), n = sizes[0] * LANES;
     if (get_dim(x, &dims) || dims < 1 || dims > 4 || get_sizes(x, &sizes) || get_strides(x, &strides)) return 1;
     if (sizes[dims - 1] != width) return 1;
     for (int64_t d = dims - 1, step = n, expected = width; d >= 0; d--) {
@@ -164,5 +229,5 @@ int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
     }
     if (make_empty(dims, shape, steps, FLOAT32, CPU, 0, out)) return 1;
     if (get_data(x, &from) || get_data(panels, &packed) || get_data(*out, &to)) return 1;
-    return linear_panels(from, packed, to, m, width, n);
+    return linear_panels(from, packed, to, m, width, n, kind);
 }

@@ -14,7 +14,16 @@ const GROUPS = {
   blocks: ["contiguous-or-paged", "block-size", "kv-heads", "kv-dtype-error", "kv-dtype-speed"],
   scheduling: ["arrivals", "chunked-prefill", "preemption"],
   instances: ["kv-disaggregated", "kv-long-prompt", "kv-routing", "early-rejection"],
-  compute: ["prefill-saturation", "prefill-two-axes", "decode-batch", "step-time", "step-parts", "gpu-decode"],
+  compute: [
+    "prefill-saturation",
+    "prefill-two-axes",
+    "decode-batch",
+    "weight-dtype-speed",
+    "weight-dtype-error",
+    "step-time",
+    "step-parts",
+    "gpu-decode",
+  ],
   method: ["runner-noise", "observation", "simulated-runs", "guard"],
 };
 

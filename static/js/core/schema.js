@@ -344,6 +344,7 @@ export const STRUCTS = {
       "sinks": {"list": {"either": [{"list": "float"}, "null"]}},
       "tie_word_embeddings": "bool",
       "num_active_params": {"either": ["int", "null"]},
+      "bytes_per_weight": {"either": ["float", "null"]},
       "heads": {"list": "HeadPattern"},
     },
   ],

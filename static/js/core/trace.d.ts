@@ -330,6 +330,7 @@ export interface ModelFacts {
   sinks?: (number[] | null)[];
   tie_word_embeddings?: boolean;
   num_active_params?: number | null;
+  bytes_per_weight?: number | null;
   heads?: HeadPattern[];
 }
 

@@ -49,7 +49,7 @@ def test_there_is_a_scenario_for_each_question() -> None:
     parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
     against-transformers against-engines against-no-cache runner-noise guard step-parts kv-tiers
     gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
-    prefill-two-axes step-time"""
+    prefill-two-axes step-time weight-dtype-speed weight-dtype-error"""
     assert set(scenario_ids()) == set(wanted.split())
 
 

@@ -11,12 +11,14 @@ import pytest
 import torch
 from transformers.models.llama.modeling_llama import LlamaRMSNorm
 
+from engine.accounting.work import StepWork
 from engine.model.cpu_layout import store_linear_weights_transposed
 from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.loader import from_module, load_model, resolve_device, resolve_dtype
 from engine.model.runner import ModelRunner
 from engine.model.shipped import SHIPPED
+from engine.trace.records import BatchEntry
 from tests.parity.harness import eager_forward
 from tests.tiny_models import REFUSED, tiny_model, tiny_tokenizer
 
@@ -41,6 +43,36 @@ def test_a_folder(folder: Path) -> None:
     assert model.tokenizer is not None and model.tokenizer_facts.eos_token_ids == [2]
     assert model.facts.name == folder.name and model.facts.tie_word_embeddings
     assert load_model(str(folder), dtype="bfloat16", device="cpu").facts.dtype == "bfloat16"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_weights_in_fewer_bits(folder: Path, tmp_path: Path) -> None:
+    """A bfloat16 checkpoint is kept so, with every bit of its logits as in float32; what is rounded is what it is held
+    to, and its accounting knows how much a step reads.
+    """
+    plain = tiny_model("llama_tied").bfloat16()
+    plain.save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    kept, wide = load_model(str(tmp_path), device="cpu"), load_model(str(tmp_path), "float32", "cpu")
+    assert kept.facts.dtype == wide.facts.dtype == "float32"
+    assert kept.facts.bytes_per_weight == pytest.approx(2, rel=0.02) and wide.facts.bytes_per_weight is None
+    ids = [token % 100 for token in range(40)]
+    logits = [eager_forward(model.module, ids).logits for model in (kept, wide)]
+    assert torch.equal(*logits)
+    rounded = load_model(str(folder), "int8-weights", "cpu")
+    assert rounded.differences and 1 < (rounded.facts.bytes_per_weight or 0) < 2
+    batch = [BatchEntry(seq_id=0, phase="decode", start=9, token_ids=[1], context_len=10, samples=True)]
+    read = [StepWork(model.facts).of(batch).weight_bytes for model in (kept, wide)]
+    assert read[0] == pytest.approx(read[1] / 2, rel=0.02)
+
+
+def test_a_model_without_such_layers_is_not_served_as_if_it_had_them() -> None:
+    """GPT-2's projections are no `nn.Linear`, and its head, which is one, is not rounded to int8."""
+    with pytest.raises(ModelError, match=r"no linear layer of .* can be kept in torch.int8") as error:
+        from_module(tiny_model("gpt2"), weights=torch.int8)
+    one_sentence(error)
+    with pytest.raises(ModelError, match="int8-weights are for the CPU"):
+        resolve_dtype("int8-weights", torch.device("cuda"))
 
 
 @pytest.mark.parametrize("family", sorted(REFUSED))

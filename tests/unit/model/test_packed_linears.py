@@ -11,7 +11,17 @@ from torch import Tensor, nn
 
 from engine.model import packed_linears
 from engine.model.compiled import OPTIONS
-from engine.model.packed_linears import PACKED, PackedEmbedding, PackedLinear, pack_linears, packed, unpacked
+from engine.model.native import KINDS
+from engine.model.packed_linears import (
+    PACKED,
+    PackedEmbedding,
+    PackedLinear,
+    bytes_per_weight,
+    pack_linears,
+    packed,
+    round_linears,
+    unpacked,
+)
 from tests.tiny_models import tiny_model
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -34,12 +44,13 @@ class _Layers(nn.Module):
         return up, part, self.odd(part)
 
 
-def _layers() -> tuple[nn.Module, nn.Module]:
+def _layers(weights: torch.dtype) -> tuple[nn.Module, nn.Module]:
     """Packed ones, and the same in float64."""
     torch.manual_seed(0)
     layers = _Layers().requires_grad_(False)
+    assert round_linears(layers, weights) == 2
     exact = copy.deepcopy(layers).double()
-    assert pack_linears(layers) == 2
+    assert pack_linears(layers, weights) == 2
     return layers, exact
 
 
@@ -48,41 +59,116 @@ def _check(found: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> None:
         torch.testing.assert_close(one.double(), wanted, rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("weights", KINDS, ids=str)
 @pytest.mark.parametrize("rows", ROWS)
-def test_every_number_of_rows(rows: int) -> None:
-    layers, exact = _layers()
+def test_every_number_of_rows(rows: int, weights: torch.dtype) -> None:
+    layers, exact = _layers(weights)
     x = torch.randn(1, rows, 25)
     _check(layers(x), exact(x.double()))
     scattered = torch.randn(25, rows).t()
     _check(layers(scattered), exact(scattered.double()))
 
 
-def test_large_products_are_shared_by_cores() -> None:
+@pytest.mark.parametrize("weights", KINDS, ids=str)
+def test_large_products_are_shared_by_cores(weights: torch.dtype) -> None:
     """1024 x 512 weights are over the number from which other threads are woken."""
     torch.manual_seed(0)
-    weight = torch.randn(1024, 512)
+    panels = packed(torch.randn(1024, 512), weights)
     for rows in (1, 3, 20):
         x = torch.randn(rows, 512)
-        found = torch.ops.kvtheater.linear(x, packed(weight))
-        torch.testing.assert_close(found.double(), x.double() @ weight.t().double(), rtol=1e-5, atol=1e-4)
+        found = torch.ops.kvtheater.linear(x, panels)
+        torch.testing.assert_close(found.double(), x.double() @ unpacked(panels).t().double(), rtol=1e-5, atol=1e-4)
+
+
+def test_bfloat16_weights_are_widened_without_a_loss() -> None:
+    """The same sums in the same order as of float32 weights with the same values: every bit is equal."""
+    torch.manual_seed(0)
+    weight = torch.randn(64, 70).bfloat16().float()
+    half = packed(weight, torch.bfloat16)
+    assert torch.equal(unpacked(half), weight)
+    for rows in ROWS[1:]:
+        x = torch.randn(rows, 70)
+        assert torch.equal(PACKED(x, half), PACKED(x, packed(weight)))
+
+
+def test_int8_is_half_a_step_from_every_weight() -> None:
+    """A step is the largest number of the column over 127; a column of zeros stays one."""
+    torch.manual_seed(0)
+    weight = torch.randn(32, 70) * torch.logspace(-3, 3, 32)[:, None]
+    weight[5] = 0
+    panels = packed(weight, torch.int8)
+    step = weight.abs().amax(dim=1, keepdim=True) / 127
+    assert panels.shape == (2, 4 + 70, 16) and panels.dtype == torch.int8
+    assert ((unpacked(panels) - weight).abs() <= step * 0.5001).all()
+    assert torch.equal(unpacked(packed(unpacked(panels), torch.int8))[5], weight[5])
+
+
+def test_bfloat16_is_taken_unasked_where_all_weights_are_such_numbers() -> None:
+    layers = _Layers().bfloat16().float().requires_grad_(False)
+    before = {name: tensor.clone() for name, tensor in layers.state_dict().items()}
+    assert pack_linears(layers) == 2 and layers.up.panels.dtype == torch.bfloat16
+    assert all(torch.equal(before[name], tensor) for name, tensor in layers.state_dict().items())
+    other = _Layers().bfloat16().float().requires_grad_(False)
+    other.down.weight[0, 0] = 0.1  # needs more bits
+    assert pack_linears(other) == 2 and other.up.panels.dtype == torch.float32
+    assert bytes_per_weight(other, torch.float32) is None
+    # of 25 * 48 and 50 * 16 weights 2 bytes each, of 16 * 40 and 48 biases 4
+    assert bytes_per_weight(layers, torch.float32) == (2 * 2000 + 4 * 688) / 2688
+
+
+def test_what_makes_logits_is_not_rounded_to_int8() -> None:
+    module = tiny_model("llama_tied").requires_grad_(False)
+    assert pack_linears(module, torch.int8) == 3 * 7 + 1
+    assert module.lm_head.panels.dtype == torch.bfloat16
+    assert module.model.layers[0].mlp.up_proj.panels.dtype == torch.int8
+    ids = torch.tensor([[3, 127, 16, 0]])
+    assert torch.equal(module.model.embed_tokens(ids), module.lm_head.weight[ids])
+
+
+def test_panels_of_another_dtype_are_refused() -> None:
+    with pytest.raises(ValueError, match="float64"):
+        PACKED(torch.randn(2, 10), packed(torch.randn(16, 10)).double())
+
+
+class _Kinds(nn.Module):
+    """Of every kind of weight a layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Linear(k, n, bias=b) for k, n, b in ((25, 48, True), (48, 80, False), (80, 16, True))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
 
 
 @pytest.mark.slow
 def test_compiled() -> None:
-    layers, exact = _layers()
+    torch.manual_seed(0)
+    layers = _Kinds().requires_grad_(False)
+    for layer, kind in zip(layers.layers, KINDS, strict=True):
+        round_linears(nn.Sequential(layer), kind)
+    exact = copy.deepcopy(layers).double()
+    for i, kind in enumerate(KINDS):
+        plain = layers.layers[i]
+        assert isinstance(plain, nn.Linear)
+        layers.layers[i] = PackedLinear(nn.Parameter(packed(plain.weight, kind), requires_grad=False), plain.bias)
     tokens = torch.export.Dim("tokens", min=2, max=1 << 20)
     with torch.no_grad():
         exported = torch.export.export(layers, (torch.randn(1, 6, 25),), dynamic_shapes=({1: tokens},), strict=False)
         program = exported.module(check_guards=False)
         graph = torch.fx.GraphModule(program, program.graph)
         graph.graph.set_codegen(torch.fx.graph.CodeGen())
-        assert [node.target for node in graph.graph.nodes].count(PACKED) == 2
+        assert [node.target for node in graph.graph.nodes].count(PACKED) == 3
         inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
         compiled = torch._inductor.compile(graph, inputs, options=OPTIONS["cpu"])
     for rows in ROWS[2:]:
         x = torch.randn(1, rows, 25)
         with torch.inference_mode():
-            _check(compiled(x), exact(x.double()))
+            _check(compiled(x), (exact(x.double()),))
 
 
 def test_panels_are_the_weight() -> None:
@@ -129,6 +215,6 @@ def test_without_the_c_function_nothing_is_packed(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("wrong", [torch.ones(3, 26), torch.ones(3, 25, dtype=torch.float64), torch.tensor(1.0)])
 def test_another_width_or_dtype_is_an_error(wrong: Tensor) -> None:
     """As with nn.Linear; the C function would read past the row, or other numbers, without a word."""
-    layers, _ = _layers()
+    layers, _ = _layers(torch.float32)
     with pytest.raises(ValueError, match=r"float32 \[\.\.\., 25\]"):
         layers.get_submodule("up")(wrong)

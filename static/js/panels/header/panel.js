@@ -106,11 +106,13 @@ function ApiLink() {
 /** @param {{header: import("../../core/trace.js").Header}} props */
 function Facts({ header }) {
   const m = header.model;
+  const kept = m.bytes_per_weight; // where it is not the dtype's
   return html`${hasChoice.value ? null : html`<span class="fact strong">${m.name}</span>`}
     <span class="fact">${t("header.params", { n: countText(m.num_params) })}</span>
     <span class="fact">${t("header.layers", { n: m.num_layers })}</span>
     <span class="fact"><${Term} id="gqa">${t("header.heads", { q: m.num_heads, kv: m.num_kv_heads })}<//></span>
     <span class="fact">${m.dtype}</span>
+    ${kept && html`<span class="fact">${t("header.weights", { n: kept.toPrecision(3) })}</span>`}
     ${header.machine.device && html`<span class="fact">${header.machine.device}</span>`}
     <${Compiling} />`;
 }
