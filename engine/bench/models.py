@@ -49,7 +49,7 @@ class Models:
         if key not in self._loaded:
             if name in MADE:
                 weights = WEIGHTS.get(dtype)
-                module = self.transformers_model(name, "float32" if weights else dtype)
+                module = self.transformers_model(name, "float32" if weights or dtype == "auto" else dtype)
                 self._loaded[key] = from_module(module, None, name, weights)
             else:
                 self._loaded[key] = load_model(name, dtype=dtype)

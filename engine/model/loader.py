@@ -134,7 +134,8 @@ def from_module(
     context = probe(module, parameter.device)
     facts = model_facts(module, name, context)
     pack_linears(module, weights)
-    facts = replace(facts, bytes_per_weight=bytes_per_weight(module, parameter.dtype))
+    rounded_to = str(weights).removeprefix("torch.") if weights in WEIGHTS.values() else None
+    facts = replace(facts, bytes_per_weight=bytes_per_weight(module, parameter.dtype), rounded_to=rounded_to)
     store_linear_weights_transposed(module)  # what is not packed
     replace_rms_norms(module)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):

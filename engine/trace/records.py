@@ -57,6 +57,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     tie_word_embeddings: bool = False
     num_active_params: Int | None = None  # mixture of experts: parameters used by one token; None = all
     bytes_per_weight: float | None = None  # mean over the layers and the output projection; None = of `dtype`
+    rounded_to: str | None = None  # what its linear layers were rounded to when it was opened; None = nothing was
     heads: list[HeadPattern] = []  # known patterns, the clearest first; empty = not measured
 
     @property

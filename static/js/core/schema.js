@@ -345,6 +345,7 @@ export const STRUCTS = {
       "tie_word_embeddings": "bool",
       "num_active_params": {"either": ["int", "null"]},
       "bytes_per_weight": {"either": ["float", "null"]},
+      "rounded_to": {"either": ["str", "null"]},
       "heads": {"list": "HeadPattern"},
     },
   ],

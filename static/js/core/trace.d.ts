@@ -331,6 +331,7 @@ export interface ModelFacts {
   tie_word_embeddings?: boolean;
   num_active_params?: number | null;
   bytes_per_weight?: number | null;
+  rounded_to?: string | null;
   heads?: HeadPattern[];
 }
 

@@ -52,7 +52,8 @@ def test_the_command_makes_the_same_log_apart_from_the_clocks(name: str, model: 
     again = tmp_path / "again.kvtrace"
     record(model, next(shipped for shipped in RECORDINGS if shipped.name == name), again)
     with TraceReader(FOLDER / f"{name}.kvtrace") as shipped, TraceReader(again) as made:
-        assert shipped.header.model == made.header.model and shipped.header.engine == made.header.engine
+        assert shipped.header.model == replace(made.header.model, bytes_per_weight=None)  # as it lies here
+        assert shipped.header.engine == made.header.engine
         assert len(shipped) == len(made)
         for index in range(len(made)):
             old, new = shipped.record(index), made.record(index)
@@ -103,8 +104,11 @@ def _exact(record: StepRecord) -> object:
         return output.seq_id, output.token_id, output.token_bytes, output.text
 
     ops = [_without_clocks(op) for op in record.ops]
+    work = record.work and replace(
+        record.work, weight_bytes=0
+    )  # the machine's matter: the same weights may lie in half
     return (
-        record.index, record.kind, record.step, record.batch, ops, record.memory, record.work,
+        record.index, record.kind, record.step, record.batch, ops, record.memory, work,
         record.has_capture, [without_logprobs(output) for output in record.outputs],
     )  # fmt: skip
 
