@@ -36,6 +36,7 @@ from engine.trace.events import (
     Receive,
     Release,
     Removed,
+    Requeue,
     Reserve,
     Sample,
     Send,
@@ -69,6 +70,7 @@ from engine.trace.tables import (
     free_cpu_block,
     group_of,
     let_go,
+    requeue,
     reserve_piece,
     set_table,
     table_of,
@@ -182,6 +184,8 @@ def _apply_op(state: State, record: StepRecord, op: Op, outputs: dict[tuple[int,
                 del state.recent_lookups[:-RECENT_LOOKUPS]
         case Reserve():
             reserve_piece(state, op.seq_id, Hole(op.block_id, op.num_blocks), op.hole_blocks, budget)
+        case Requeue():
+            requeue(state, op.block_ids, budget)
         case Allocate():
             block, group = block_of(state, op.block_id), group_of(state, op.block_id)
             queue = state.free_queues[group]

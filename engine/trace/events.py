@@ -186,6 +186,16 @@ class Reserve(BlockOp, frozen=True, kw_only=True, tag="reserve"):
     hole_blocks: Int  # of the hole that the piece is cut from
 
 
+class Requeue(_Op, frozen=True, kw_only=True, tag="requeue"):
+    """Blocks that are free come to the head of the free queue, in this order.
+
+    Another engine's: it gives back several blocks without a hash together, the last of a table at the head. Ours go
+    one by one, each to the head.
+    """
+
+    block_ids: list[Int]
+
+
 class Allocate(BlockOp, frozen=True, kw_only=True, tag="allocate"):
     """The block at the head of the free queue becomes the sequence's next logical block (ref_count 1).
 
@@ -616,6 +626,7 @@ Op = (
     | Admit
     | Defer
     | Reserve
+    | Requeue
     | Allocate
     | Evict
     | Share

@@ -20,6 +20,7 @@ Unknown = Literal[
     "ids", "ref_counts", "copies", "requests", "partial_blocks", "preemptions", "steps", "arrays", "before", "model",
     "texts",
 ]  # fmt: skip
+NotWatched = Literal["arrays", "logprobs", "texts", "num_params", "work"]
 InstanceRole = Literal["prefill", "decode", "mixed"]
 
 
@@ -134,6 +135,15 @@ class Observed(Struct, frozen=True, kw_only=True):
     unknown: list[Unknown]
 
 
+class Watched(Struct, frozen=True, kw_only=True):
+    """A run of another engine, written down inside its process: what it decided is known, as of a run of ours."""
+
+    source: str  # which engine, and its version
+    # What it does not say there. Fields that would say it have a value because they must, and it means nothing
+    unknown: list[NotWatched]
+    first_block_id: Int = 0  # its own number of what is block 0 here
+
+
 FINISHED_KEPT = 1000  # of what is written here: what a server keeps in memory must not grow by the day
 
 
@@ -155,6 +165,7 @@ class Header(Struct, frozen=True, kw_only=True):
     instances: list[InstanceFacts] = []  # empty = one, of which nothing more is said
     simulated: Simulated | None = None  # None = a model computed it
     observed: Observed | None = None  # None = the log is the engine's own
+    watched: Watched | None = None  # None = not another engine's
     finished_kept: Int | None = None  # finished sequences that the state keeps, the last ones; None = all
 
 

@@ -70,6 +70,16 @@ def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
         state.free_order.push_back(queue, block_id)
 
 
+def requeue(state: State, block_ids: list[int], budget: Budget) -> None:
+    """Free blocks come to the head of their queue, in this order. Raises ValueError: one is none, or not free."""
+    budget.spend(len(block_ids))
+    for block_id in reversed(block_ids):
+        block_of(state, block_id)
+        queue = state.free_queues[group_of(state, block_id)]
+        state.free_order.remove(queue, block_id)
+        state.free_order.push_front(queue, block_id)
+
+
 def _holes(state: State, group: int, budget: Budget) -> list[Hole]:
     """The holes of a group's pool, by place."""
     first, count = state.block_groups[group].first_block, state.block_groups[group].num_blocks

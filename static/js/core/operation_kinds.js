@@ -24,6 +24,7 @@ export const OPERATION_KINDS = {
   admit: { turn: true },
   defer: { mark: () => "defer", tone: "held" },
   reserve: { cause: true },
+  requeue: { routine: true },
   allocate: { told: "between" },
   evict: { event: "evict", tone: "lost", told: "between" },
   share: { event: "hit" },

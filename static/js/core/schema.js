@@ -212,6 +212,7 @@ export const STRUCTS = {
       "instances": {"list": "InstanceFacts"},
       "simulated": {"either": ["Simulated", "null"]},
       "observed": {"either": ["Observed", "null"]},
+      "watched": {"either": ["Watched", "null"]},
       "finished_kept": {"either": ["int", "null"]},
     },
   ],
@@ -454,6 +455,7 @@ export const STRUCTS = {
     {"place": "int", "medium": "str", "block_hash": "bytes"},
     {"outside": "bool", "group": {"either": ["int", "null"]}},
   ],
+  Requeue: [{"block_ids": {"list": "int"}}, {}],
   Reserve: [{"seq_id": "int", "block_id": "int", "num_blocks": "int", "hole_blocks": "int"}, {}],
   Roofs: [
     {
@@ -516,6 +518,7 @@ export const STRUCTS = {
             "admit": "Admit",
             "defer": "Defer",
             "reserve": "Reserve",
+            "requeue": "Requeue",
             "allocate": "Allocate",
             "evict": "Evict",
             "share": "Share",
@@ -685,6 +688,13 @@ export const STRUCTS = {
       },
     },
     {"detail": "str"},
+  ],
+  Watched: [
+    {
+      "source": "str",
+      "unknown": {"list": {"one": ["arrays", "logprobs", "num_params", "texts", "work"]}},
+    },
+    {"first_block_id": "int"},
   ],
   Work: [
     {

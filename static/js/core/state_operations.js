@@ -97,6 +97,17 @@ export const OPERATIONS = {
     sequenceOf(state, op.seq_id); // it explains, and changes nothing
   },
 
+  requeue(state, op, _index, _outputs, budget) {
+    budget.spend(op.block_ids.length);
+    for (const id of op.block_ids.toReversed()) {
+      blockOf(state, id);
+      const free = queueOf(state, id);
+      expect(free.includes(id), `block ${id} is not in the free queue`);
+      remove(free, id);
+      free.unshift(id);
+    }
+  },
+
   allocate(state, op, index, _outputs, budget) {
     const block = blockOf(state, op.block_id);
     const free = queueOf(state, op.block_id);

@@ -208,6 +208,7 @@ export interface Header {
   instances?: InstanceFacts[];
   simulated?: Simulated | null;
   observed?: Observed | null;
+  watched?: Watched | null;
   finished_kept?: number | null;
 }
 
@@ -424,6 +425,10 @@ export interface Removed {
   group?: number | null;
 }
 
+export interface Requeue {
+  block_ids: number[];
+}
+
 export interface Reserve {
   seq_id: number;
   block_id: number;
@@ -597,6 +602,12 @@ export interface TransferFailed {
   detail?: string;
 }
 
+export interface Watched {
+  source: string;
+  unknown: ("arrays" | "logprobs" | "num_params" | "texts" | "work")[];
+  first_block_id?: number;
+}
+
 export interface Work {
   num_tokens: number;
   flops: number;
@@ -618,6 +629,7 @@ export type Op =
   | (Admit & { type: "admit" })
   | (Defer & { type: "defer" })
   | (Reserve & { type: "reserve" })
+  | (Requeue & { type: "requeue" })
   | (Allocate & { type: "allocate" })
   | (Evict & { type: "evict" })
   | (Share & { type: "share" })

@@ -204,12 +204,15 @@ export function blocksRead(log, context, layers = null) {
 }
 
 /**
- * How probable a chosen token was; a private log does not say, nor one that no model wrote.
+ * How probable a chosen token was; a private log does not say, nor one that no model wrote, or another engine.
  *
  * @param {Log} log @param {import("../core/trace.js").Output} output
  */
-export const chance = (log, output) =>
-  log.header.engine.private === true || log.header.simulated ? "–" : probability(Math.exp(output.logprob));
+export const chance = ({ header }, output) =>
+  header.engine.private === true || isSilent(header) ? "–" : probability(Math.exp(output.logprob));
+
+/** @param {Log["header"]} header */
+const isSilent = ({ simulated, watched }) => Boolean(simulated || watched);
 
 /** A probability in words: two decimals, four where that would be 0.00. @param {number} p */
 export const probability = (p) => p.toFixed(p < 0.01 ? 4 : 2);

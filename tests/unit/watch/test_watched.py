@@ -1,0 +1,109 @@
+"""A watched vLLM's log against what its scheduler gave out, step by step.
+
+`tests/load/watch_vllm.py` made both in `captured/`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.trace.apply import apply
+from engine.trace.check import check
+from engine.trace.events import Finish, Free, Lookup, Preempt
+from engine.trace.log import TraceReader
+from engine.trace.state import State, initial_state
+
+CAPTURED = Path(__file__).with_name("captured")
+CASES = sorted(path.name.removesuffix(".kvtrace.gz") for path in CAPTURED.glob("*.kvtrace.gz"))
+
+
+@pytest.fixture(params=CASES)
+def captured(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[dict[str, Any]], dict[str, Any]]:
+    """The log, vLLM's steps, and what came out of it."""
+    path = tmp_path / "run.kvtrace"
+    path.write_bytes(gzip.decompress((CAPTURED / f"{request.param}.kvtrace.gz").read_bytes()))
+    lines = gzip.decompress((CAPTURED / f"{request.param}.jsonl.gz").read_bytes()).splitlines()
+    *steps, last = [json.loads(line) for line in lines]
+    return path, steps, last
+
+
+Captured = tuple[Path, list[dict[str, Any]], dict[str, Any]]
+
+
+def test_it_is_sound(captured: Captured) -> None:
+    assert list(check(captured[0])) == []
+
+
+def plain(name: str) -> str:
+    """vLLM appends a random end to a request's name."""
+    return name.split("-")[0]
+
+
+def tables_before_ends(state: State, record: Any) -> dict[str, list[int]]:
+    """The tables that the step computed with: what ends in its record gives them back there, tail first."""
+    found = {one.request_id: list(one.block_tables[0]) for one in state.sequences.values()}
+    ended = {op.seq_id for op in record.ops if isinstance(op, Finish)}
+    for op in reversed(record.ops):
+        if isinstance(op, Free) and op.seq_id in ended:
+            found[state.sequences[op.seq_id].request_id].append(op.block_id)
+    return found
+
+
+def test_each_step_is_what_vllm_gave_out(captured: Captured) -> None:
+    """Who computes how many tokens from where, in which physical blocks, who had to go, how many blocks are free."""
+    path, steps, _ = captured
+    with TraceReader(path) as log:
+        state, number = initial_state(log.header), 0
+        assert log.header.watched is not None
+        first = log.header.watched.first_block_id
+        for index in range(len(log)):
+            record = log.record(index)
+            apply(state, record)
+            if record.kind != "step":
+                continue
+            names = {one.seq_id: one.request_id for one in state.sequences.values()}
+            there = steps[number]
+            scheduled = {names[entry.seq_id]: len(entry.token_ids) for entry in record.batch}
+            assert scheduled == {plain(name): count for name, count in there["scheduled"].items()}, number
+            assert {names[entry.seq_id]: entry.start for entry in record.batch} == {
+                plain(name): start for name, start in there["computed"].items()
+            }, number
+            tables = tables_before_ends(state, record)
+            for name, block_ids in there["blocks"].items():
+                assert [block_id + first for block_id in tables[plain(name)]] == block_ids, (number, name)
+            gone = [names[op.seq_id] for op in record.ops if isinstance(op, Preempt)]
+            assert sorted(gone) == sorted(map(plain, there["preempted"])), number
+            ended = {op.seq_id for op in record.ops if isinstance(op, Finish)}
+            given = sum(isinstance(op, Free) and op.seq_id in ended and op.to is not None for op in record.ops)
+            assert record.memory.num_blocks - record.memory.blocks_held - given == there["free"], number
+            number += 1
+    assert number == len(steps)
+
+
+def test_the_tokens_are_those_that_came_out(captured: Captured) -> None:
+    path, _, last = captured
+    with TraceReader(path) as log:
+        state = log.state_at(len(log) - 1)
+    said = {one.request_id: one.token_ids[one.num_prompt_tokens :] for one in state.sequences.values()}
+    assert said == {plain(name): tokens for name, tokens in last["outputs"].items()}
+    assert all(one.status == "finished" for one in state.sequences.values())
+
+
+def test_what_is_not_known_is_said(captured: Captured) -> None:
+    with TraceReader(captured[0]) as log:
+        assert log.header.watched is not None
+        assert log.header.watched.unknown == ["arrays", "logprobs", "work"]
+        assert log.header.watched.source == f"vLLM {captured[2]['vllm']}"
+        records = [log.record(index) for index in range(len(log))]
+    assert not any(record.has_capture or record.work for record in records)
+    assert all(record.timing.forward > 0 for record in records if record.kind == "step")
+    lookups = [op for record in records for op in record.ops if isinstance(op, Lookup)]
+    if log.header.engine["enable_prefix_caching"]:
+        assert {"hit", "miss"} <= {op.verdict for op in lookups} and "evicted" in {op.reason for op in lookups}
+    else:
+        assert {op.verdict for op in lookups} == {"disabled"}
