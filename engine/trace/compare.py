@@ -17,10 +17,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from engine.trace.alike import Renamed
 from engine.trace.events import Allocate, Free, LookupExternal, Op
-from engine.trace.figures import RunFigures, RunReading, SequenceFigures, Token
+from engine.trace.figures import RunFigures, RunReading, SequenceFigures, Token, Totals
 from engine.trace.log import TraceReader
-from engine.trace.records import Candidate, StepRecord
+from engine.trace.records import Candidate, Header, StepRecord
 
 TOLERANCE = 1e-4  # log probabilities and scores: float32 sums in another order differ by about 1e-6
 Setting = str | int | float | bool | None
@@ -71,8 +72,17 @@ class SettingDifference(Struct, frozen=True, kw_only=True):
     b: Setting
 
 
+class Unsaid(Struct, frozen=True, kw_only=True):
+    """By side: totals that its log does not say, and whose. They have a value because they must."""
+
+    a: list[str] = []
+    b: list[str] = []
+    source_a: str = ""
+    source_b: str = ""
+
+
 class Comparison(Struct, frozen=True, kw_only=True):
-    """Two runs side by side."""
+    """Two runs side by side. Of another engine's run names are not compared, only what they stand for (`alike`)."""
 
     same_model: bool
     same_machine: bool  # or else seconds tell of the machines
@@ -82,6 +92,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     sequences: list[SequencePair]
     a: RunFigures
     b: RunFigures
+    unsaid: Unsaid = Unsaid()
 
 
 def compare(a: TraceReader, b: TraceReader) -> Comparison:
@@ -94,30 +105,60 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
     one, two = RunReading(a.header), RunReading(b.header)
     ends = len(a), len(b)
     first_op = None
+    headers = a.header, b.header
+    others = [header for header in headers if _is_told(header)]
+    renamed = Renamed() if len(others) == 1 and others[0].watched is not None else None
     for index in range(max(ends)):
         records = [log.record(index) if index < end else None for log, end in zip((a, b), ends, strict=True)]
         for record, reading, log in zip(records, (one, two), (a, b), strict=True):
             if record is not None:
                 reading.read(record, log.num_record_bytes(index))
         if first_op is None:
-            first_op = _op_difference(index, *records)
+            first_op = _op_difference(index, records, renamed)
     pairs = list(_pairs(one.members, two.members))
     parted = [p.difference for p in pairs if p.difference]
     settings = {**a.header.engine, **b.header.engine}
     return Comparison(
-        same_model=a.header.model == b.header.model,
+        same_model=_model(a.header, bool(others)) == _model(b.header, bool(others)),
         same_machine=_machine(a) == _machine(b),
         settings=[
             SettingDifference(name=name, a=a.header.engine.get(name), b=b.header.engine.get(name))
             for name in settings
             if a.header.engine.get(name) != b.header.engine.get(name)
+            and (not others or all(name in header.engine for header in headers))
         ],
         first_op=first_op,
         first_token=min(parted, key=lambda d: min(t.record for t in (d.a, d.b) if t), default=None),
         sequences=pairs,
         a=one.figures(),
         b=two.figures(),
+        unsaid=Unsaid(a=_unsaid(a.header), b=_unsaid(b.header), source_a=_source(a.header), source_b=_source(b.header)),
     )
+
+
+def _is_told(header: Header) -> bool:
+    """Whether the log is of another engine than ours."""
+    return header.observed is not None or header.watched is not None
+
+
+def _source(header: Header) -> str:
+    of = header.watched or header.observed
+    return of.source if of else ""
+
+
+def _unsaid(header: Header) -> list[str]:
+    if header.observed is not None:  # of its records, contents come and go; nothing else is said
+        return [name for name in Totals.__struct_fields__ if name not in ("num_records", "operations")]
+    return ["flops", "bytes_moved"] if header.watched is not None and "work" in header.watched.unknown else []
+
+
+def _model(header: Header, counts_only: bool) -> Any:
+    """What must be the same for a run to be of the same model; another engine names and measures it otherwise."""
+    model = header.model
+    if not counts_only:
+        return model
+    return (model.architecture, model.num_layers, model.hidden_size, model.num_heads, model.num_kv_heads,
+            model.head_dim, model.vocab_size)  # fmt: skip
 
 
 def same(a: Any, b: Any) -> bool:
@@ -163,9 +204,10 @@ def first_op_that_differs(a: list[Op], b: list[Op]) -> int | None:
     return next((i for i, (x, y) in enumerate(zip_longest(a, b)) if not same(x, y)), None)
 
 
-def _op_difference(index: int, a: StepRecord | None, b: StepRecord | None) -> OpDifference | None:
+def _op_difference(index: int, records: list[StepRecord | None], renamed: Renamed | None = None) -> OpDifference | None:
+    a, b = records
     ops = [record.ops if record else [] for record in (a, b)]
-    place = first_op_that_differs(*ops)
+    place = first_op_that_differs(*(renamed.pair(*ops) if renamed else ops))
     if place is None:
         if a is not None and b is not None:
             return None

@@ -8,6 +8,7 @@ import {
   bytesOf,
   chosenToken,
   foldedPairs,
+  isUnsaid,
   linesOf,
   operationsThatDiffer,
 } from "../../static/js/panels/compare/comparison.js";
@@ -83,6 +84,8 @@ test("other prompts have nothing in common, and a run without the request has no
   assert.deepEqual([alone.same, alone.lanes.map((l) => l.length)], [0, [0, 2]]);
 });
 
+const ALL_SAID = { a: [], b: [], source_a: "", source_b: "" };
+
 test("bytes come back from their hexadecimal text", () => {
   assert.deepEqual([...bytesOf("e69c88")], [0xe6, 0x9c, 0x88]);
   assert.deepEqual([...bytesOf("")], []);
@@ -100,7 +103,7 @@ test("a pair's verdict", () => {
 
 test("the first token that differs is quoted from both, and a run may have ended before", () => {
   const first = { request_id: "request-0", number: 0, member: 0, position: 19, a: A[1], b: B[1] };
-  const of = (token) => firstToken({ sequences: [PAIR, PAIR], first_token: token });
+  const of = (token) => firstToken({ sequences: [PAIR, PAIR], first_token: token, unsaid: ALL_SAID });
   assert.equal(of(first), "First token that differs: request-0, position 19: A “明”, B “白”.");
   assert.match(of({ ...first, b: null }), /A “明”, B had ended\.$/);
   assert.equal(of(null), "No token differs: 2 chosen in both.");
@@ -116,7 +119,7 @@ test("what else one must know: settings, model, machine, what a fork left out", 
     { name: "enable_prefix_caching", a: true, b: false },
     { name: "window", a: null, b: "8" },
   ];
-  assert.deepEqual(notes({ settings, same_model: true, same_machine: false, runs }), [
+  assert.deepEqual(notes({ settings, same_model: true, same_machine: false, runs, unsaid: ALL_SAID }), [
     "block_size: A 4, B 8",
     "enable_prefix_caching: A on, B off",
     "window: A –, B 8",
@@ -124,9 +127,24 @@ test("what else one must know: settings, model, machine, what a fork left out", 
     "request-1 was left out",
     "it failed",
   ]);
-  assert.deepEqual(notes({ settings: [], same_model: false, same_machine: true, runs: [] }), [
+  assert.deepEqual(notes({ settings: [], same_model: false, same_machine: true, runs: [], unsaid: ALL_SAID }), [
     "The two runs are of different models.",
   ]);
+});
+
+test("what a log does not say is no zero", () => {
+  const unsaid = { ...ALL_SAID, b: ["flops"], source_b: "vLLM 1" };
+  assert.deepEqual(notes({ settings: [], same_model: true, same_machine: true, runs: [], unsaid }), [
+    "B is vLLM 1, written down as it ran. Its hashes are names of its own: what they stand for is compared.",
+  ]);
+  const observed = { ...ALL_SAID, a: ["num_steps", "output_tokens"], source_a: "tcp://x" };
+  assert.match(
+    notes({ settings: [], same_model: true, same_machine: true, runs: [], unsaid: observed })[0],
+    /^A is what/,
+  );
+  assert.match(firstToken({ sequences: [], first_token: null, unsaid: observed }), /unknown/);
+  assert.equal(isUnsaid({ unsaid: observed }, "a", "num_steps"), true);
+  assert.equal(isUnsaid({ unsaid: observed }, "b", "num_steps"), false);
 });
 
 test("how much more or less the second run took", () => {

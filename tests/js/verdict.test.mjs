@@ -28,9 +28,18 @@ const comparison = (b, settings = [], more = {}) => ({
   same_model: true,
   settings,
   sequences: [PAIR],
+  unsaid: { a: [], b: [], source_a: "", source_b: "" },
   ...more,
 });
 const pool = (a, b) => ({ name: "num_blocks", a, b });
+
+test("a figure that one of the two does not say differs from nothing", () => {
+  speak("en");
+  const unsaid = { a: [], b: ["preemptions"], source_a: "", source_b: "x" };
+  assert.equal(outcomeOf(comparison({ preemptions: 0 }, [], { unsaid })), null);
+  const nothing = { ...unsaid, b: ["num_steps"] };
+  assert.match(verdictText(comparison({}, [], { unsaid: nothing })), /watched from outside/);
+});
 
 test("the largest difference of a kind that counts, and the pool that goes with it", () => {
   speak("en");

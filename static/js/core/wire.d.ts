@@ -257,6 +257,7 @@ export interface Comparison {
   sequences: SequencePair[];
   a: RunFigures;
   b: RunFigures;
+  unsaid: Unsaid;
 }
 
 export interface ConfigureMessage {
@@ -1140,6 +1141,13 @@ export interface Totals {
   flops: number;
   bytes_moved: number;
   operations: Record<string, number>;
+}
+
+export interface Unsaid {
+  a: string[];
+  b: string[];
+  source_a: string;
+  source_b: string;
 }
 
 export interface Verdict {

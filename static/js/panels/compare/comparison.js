@@ -83,6 +83,14 @@ export function chosenToken({ sequences }, side, op, record) {
   return place < 0 ? null : labelsOf(tokens.map(tokenOf))[place];
 }
 
+/**
+ * Whether a run's log does not say a figure of the whole run: it has a value there because it must.
+ * @param {Pick<Answer, "unsaid">} comparison
+ * @param {Side} side
+ * @param {string} name
+ */
+export const isUnsaid = ({ unsaid }, side, name) => unsaid[side].includes(name);
+
 /** @typedef {"count" | "bytes" | "flops" | "seconds"} Kind of value */
 
 /**

@@ -4,7 +4,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { quoted } from "../../runs/words.js";
 import { grouped, t } from "../../tell/words.js";
-import { SIDES, wordOf } from "./comparison.js";
+import { isUnsaid, SIDES, wordOf } from "./comparison.js";
 import { look } from "./model.js";
 import { settingText } from "./verdict.js";
 import { opDifference } from "./words.js";
@@ -34,9 +34,11 @@ export function FirstToken({ now }) {
 
 /**
  * The first token that differs, or that none does.
- * @param {Pick<Answer, "first_token" | "sequences">} comparison
+ * @param {Pick<Answer, "first_token" | "sequences" | "unsaid">} comparison
  */
-export function firstToken({ first_token: first, sequences }) {
+export function firstToken(comparison) {
+  const { first_token: first, sequences } = comparison;
+  if (SIDES.some((side) => isUnsaid(comparison, side, "output_tokens"))) return t("compare.unsaid.tokens");
   const equal = sequences.reduce((sum, pair) => sum + pair.equal_tokens, 0);
   if (!first) return t("compare.no_token", { n: grouped(equal) });
   const [a, b] = SIDES.map((side) => (first[side] ? quoted(wordOf(first[side])) : t("runs.ended")));
@@ -54,13 +56,16 @@ export function Differences({ now }) {
   return html`<div class="compare-differences">
     <div>
       <p class="compare-verdict" id="compare-op">
-        ${op ? op.where : t("compare.no_op")} <${Fidelity} kind="captured" />
+        ${op ? op.where : equalText(now)} <${Fidelity} kind="captured" />
       </p>
       ${op ? html`<dl class="compare-ops">${SIDES.map(operation)}</dl>` : null}
     </div>
     <${Notes} now=${now} />
   </div>`;
 }
+
+/** @param {Pick<Answer, "a">} comparison */
+const equalText = ({ a }) => t("compare.no_op", { steps: grouped(a.totals.num_steps), n: a.totals.num_steps });
 
 /** @param {{now: Answer, side: Side, text: string}} props */
 function Operation({ now: { first_op: first }, side, text }) {
@@ -96,11 +101,17 @@ function Notes({ now }) {
 
 /**
  * What else one must know: settings that differ, another model or machine, inputs that were left out.
- * @param {Pick<Answer, "settings" | "same_model" | "same_machine" | "runs">} comparison
+ * @param {Pick<Answer, "settings" | "same_model" | "same_machine" | "runs" | "unsaid">} comparison
  * @returns {string[]}
  */
-export function notes({ settings, same_model, same_machine, runs }) {
+export function notes({ settings, same_model, same_machine, runs, unsaid }) {
   return [
+    ...SIDES.filter((side) => unsaid[`source_${side}`]).map((side) =>
+      t(unsaid[side].includes("num_steps") ? "compare.observed" : "compare.watched", {
+        side: side.toUpperCase(),
+        source: unsaid[`source_${side}`],
+      }),
+    ),
     ...settings.map(({ name, a, b }) => t("compare.setting", { name, a: settingText(a), b: settingText(b) })),
     ...(same_model ? [] : [t("compare.other_model")]),
     ...(same_machine ? [] : [t("compare.other_machine")]),

@@ -4,7 +4,7 @@ import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { tips } from "../../kit/tooltip.js";
 import { bytesText, countText, grouped, secondsText, t } from "../../tell/words.js";
-import { FIGURES, linesOf, operationsThatDiffer, SIDES } from "./comparison.js";
+import { FIGURES, isUnsaid, linesOf, operationsThatDiffer, SIDES } from "./comparison.js";
 import { keyOf } from "./lanes.js";
 
 /**
@@ -115,8 +115,8 @@ function Totals({ now }) {
     ${FIGURES.map(
       ([group, rows]) => html`<tbody key=${group}>
         ${rows.map(([name, kind]) => {
-          const [a, b] = [now.a.totals[name], now.b.totals[name]];
-          return html`<${Row} key=${name} name=${name} kind=${kind} a=${a} b=${b} />`;
+          const [a, b] = SIDES.map((side) => (isUnsaid(now, side, name) ? null : now[side].totals[name]));
+          return html`<${Row} key=${name} name=${name} kind=${kind} a=${a} b=${b} unsaid=${now.unsaid} />`;
         })}
       </tbody>`,
     )}
@@ -133,16 +133,27 @@ function Totals({ now }) {
   </table>`;
 }
 
-/** @param {{name: string, kind: Kind, a: number, b: number}} props */
-function Row({ name, kind, a, b }) {
+/** @param {{name: string, kind: Kind, a: number | null, b: number | null, unsaid: Answer["unsaid"]}} props */
+function Row({ name, kind, a, b, unsaid }) {
   const exact = EXACT[kind];
-  const about = exact ? { tabindex: 0, ...tips(() => [`A ${exact(a)}`, `B ${exact(b)}`]) } : {};
-  return html`<tr data-figure=${name} class=${a === b ? "" : "differs"}>
+  const isKnown = a !== null && b !== null;
+  const about = exact && isKnown ? { tabindex: 0, ...tips(() => [`A ${exact(a)}`, `B ${exact(b)}`]) } : {};
+  return html`<tr data-figure=${name} class=${!isKnown || a === b ? "" : "differs"}>
     <th scope="row">${derived(t(`compare.total.${name}`), name)}</th>
-    <td>${TEXT[kind](a)}</td>
-    <td>${TEXT[kind](b)}</td>
-    <td ...${about}>${differenceText(kind, a, b)}</td>
+    <${Value} kind=${kind} value=${a} source=${unsaid.source_a} />
+    <${Value} kind=${kind} value=${b} source=${unsaid.source_b} />
+    <td ...${about}>${isKnown ? differenceText(kind, a, b) : "–"}</td>
   </tr>`;
+}
+
+/**
+ * A value; null: the run's log does not say it.
+ * @param {{kind: Kind, value: number | null, source: string}} props
+ */
+function Value({ kind, value, source }) {
+  if (value !== null) return html`<td>${TEXT[kind](value)}</td>`;
+  const why = t("compare.unsaid", { source });
+  return html`<td class="is-unsaid" tabindex="0" aria-label=${why} ...${tips(() => [why])}>?</td>`;
 }
 
 /**

@@ -1,6 +1,7 @@
 // What a comparison comes to, in one sentence: the outcome that differs most, and the settings that differ. Pure.
 
 import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
+import { isUnsaid, SIDES } from "./comparison.js";
 
 /**
  * @typedef {import("./comparison.js").Answer} Answer
@@ -39,13 +40,15 @@ const OUTCOMES = [
  * The outcome of the whole runs with the largest (a − b) / max(a, b), weighted; null when none differs by 5 %. Seconds
  * count where both ran on one machine, from 20 % on.
  *
- * @param {Pick<Answer, "a" | "b" | "same_machine">} comparison
+ * @param {Pick<Answer, "a" | "b" | "same_machine" | "unsaid">} comparison
  * @returns {Outcome | null}
  */
-export function outcomeOf({ a, b, same_machine }) {
+export function outcomeOf(comparison) {
+  const { a, b, same_machine } = comparison;
   /** @type {{outcome: Outcome, weight: number} | null} */
   let found = null;
   for (const { name, weight } of OUTCOMES) {
+    if (isUnsaid(comparison, "a", name) || isUnsaid(comparison, "b", name)) continue;
     const values = { a: a.totals[name], b: b.totals[name] };
     const share = Math.abs(values.a - values.b) / Math.max(values.a, values.b, Number.MIN_VALUE);
     if (share < (name === "seconds" ? LEAST_OF_A_CLOCK : LEAST) || (name === "seconds" && !same_machine)) continue;
@@ -58,9 +61,10 @@ export function outcomeOf({ a, b, same_machine }) {
 /**
  * The verdict in words: “B preempted 71 times, A 46: its pool is a third smaller.”
  *
- * @param {Pick<Answer, "a" | "b" | "same_machine" | "same_model" | "settings" | "sequences">} comparison
+ * @param {Pick<Answer, "a" | "b" | "same_machine" | "same_model" | "settings" | "sequences" | "unsaid">} comparison
  */
 export function verdictText(comparison) {
+  if (SIDES.some((side) => isUnsaid(comparison, side, "num_steps"))) return t("compare.verdict.unsaid");
   const outcome = outcomeOf(comparison);
   const about = outcome?.more ?? "b";
   const causes = causesOf(comparison, about);
