@@ -63,12 +63,12 @@ class Apart:
 
 
 def _serve(line: Connection, source: str) -> None:
-    models, peers = Models(), dict[str, Peer]()
+    models, peers, loaded = Models(), dict[str, Peer](), dict[str, int | None]()
     try:
         while True:
             cell, asks = line.recv()
             try:
-                answer: Measurement | str = _run(models, peers, source, cell, asks)
+                answer: Measurement | str = _run(models, peers, loaded, source, cell, asks)
             except Exception as error:  # told where it was asked for, as a peer's
                 answer = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             line.send(answer)
@@ -78,10 +78,15 @@ def _serve(line: Connection, source: str) -> None:
         models.close()
 
 
-def _run(models: Models, peers: dict[str, Peer], source: str, cell: Cell, asks: list[Ask]) -> Measurement:
+def _run(
+    models: Models, peers: dict[str, Peer], loaded: dict[str, int | None], source: str, cell: Cell, asks: list[Ask]
+) -> Measurement:
+    """`loaded`: what the process held once its model was there, before the first run."""
     if cell.peer is None:
         model = models.engine_model(source, cell.dtype, compiled=not cell.engine.enforce_eager)
+        loaded.setdefault("bytes", resident_bytes())
         found = run_engine(model, cell.engine, asks, cell.sampling, tiers=cell.tiers, observer=cell.observer)
+        found.resident_loaded_bytes = loaded["bytes"]
     else:
         if cell.peer not in peers:
             peers[cell.peer] = make_peer(cell.peer)

@@ -195,6 +195,7 @@ class Measurement:
     work: EngineWork | None = None
     instances: InstancesWork | None = None  # None: it was one engine, or a peer
     resident_bytes: int | None = None  # of its process, after the run; None: it has none of its own
+    resident_loaded_bytes: int | None = None  # the same once the model was there, before the first run; None for peers
 
     @property
     def num_output_tokens(self) -> int:

@@ -87,6 +87,7 @@ TABLE = [
     Metric("peak_blocks", "blocks", "lower", "count", of_work(lambda w: w.peak_blocks)),
     Metric("peak_kv_bytes", "B", "lower", "count", of_work(lambda w: w.peak_bytes)),
     Metric("resident_bytes", "B", "lower", "clock", lambda m, _: m.resident_bytes),
+    Metric("resident_loaded_bytes", "B", "lower", "clock", lambda m, _: m.resident_loaded_bytes),
     Metric("peak_running", "sequences", "higher", "count", of_work(lambda w: w.peak_running)),
     Metric("refused_at_step", "step", "higher", "count", of_work(lambda w: w.refused_at_step)),
     Metric("preemptions", "times", "lower", "count", of_work(lambda w: w.preemptions)),

@@ -45,6 +45,7 @@ from engine.model.attention_native import NativeAttention
 from engine.model.compile_apart import compile_apart
 from engine.model.compiled_forward import CompiledForward
 from engine.model.forward_key import forward_key
+from engine.model.give_back import give_back_memory
 from engine.model.kept import find, keep
 from engine.model.light_transformers import bring_compiler
 from engine.model.loaded import LoadedModel
@@ -136,13 +137,15 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     if model.device.type not in OPTIONS:
         raise ValueError("only models on the CPU or on a CUDA device are compiled")
     keep_tracing_to_its_thread()
-    if model.device.type == "cpu":
-        key = forward_key(model, {**OPTIONS["cpu"], **AHEAD})
+    if model.device.type != "cpu":
+        return _made(model, None)
+    key = forward_key(model, {**OPTIONS["cpu"], **AHEAD})
+    found = _found(model, key)
+    if found is None and key and model.opened is not None and compile_apart(model.opened):
         found = _found(model, key)
-        if found is None and key and model.opened is not None and compile_apart(model.opened):
-            found = _found(model, key)
-        return found or _made(model, key)
-    return _made(model, None)
+    found = found or _made(model, key)
+    give_back_memory()  # what merging weights and comparing took
+    return found
 
 
 def compile_and_keep(model: LoadedModel) -> None:

@@ -17,6 +17,7 @@ from engine.model.cpu_layout import store_linear_weights_transposed
 from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
+from engine.model.give_back import give_back_memory
 from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, without_compiler
 from engine.model.loaded import DTYPES, WEIGHTS, LoadedModel, Opened
 from engine.model.naming import model_name
@@ -68,6 +69,7 @@ def load_model(
         kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
         loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name), kept)
     loaded.opened = Opened(name, dtype, revision)
+    give_back_memory()  # what packing and comparing took
     if is_local:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(source)))
     return loaded
