@@ -30,6 +30,7 @@ ARGUMENTS = [
     "--disable-component-update",
     f"--disable-features={','.join(WITHOUT)}",
     "--process-per-site",  # in each context: contexts.py
+    "--js-flags=--no-opt --no-maglev",  # most code runs for a second: optimising it takes longer than it saves
 ]
 
 

@@ -104,12 +104,23 @@ class Lent:
         kept = self._contexts.take(size, {name: value for name, value in options.items() if name not in MEDIA})
         self.kept.append(kept)
         kept.hosts.add(_host(address))
-        page = kept.context.new_page()
+        page = _new_page(kept)
         if size != kept.size:
             page.set_viewport_size(size)
         if media:
             page.emulate_media(**media)
         return page
+
+
+def _new_page(kept: _Kept) -> Page:
+    """Opened by the page that lies open, it begins in that one's process: otherwise one is made for the empty page that
+    it is at first, and left at once.
+    """
+    if kept.keeper is None:
+        return kept.context.new_page()
+    with kept.context.expect_page() as opened:
+        kept.keeper.evaluate("void window.open('about:blank')")
+    return opened.value
 
 
 def _host(address: str) -> str:

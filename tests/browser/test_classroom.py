@@ -20,7 +20,7 @@ Follow = Callable[..., Page]
 
 def teach(open_page: OpenPage, **options: Any) -> Page:
     """A presenter's page with a class, whose door is closed again."""
-    page = open_with_axe(open_page, "/", **options)
+    page = open_page("/", **options)
     page.click("#btn-teach")
     page.fill("#class-title", "Pages")
     page.click("#class-open")
@@ -41,8 +41,7 @@ def follow(open_page: OpenPage, wall: Page) -> Follow:
     """Opens the page of one more follower, on a phone unless told otherwise."""
 
     def opened(**options: Any) -> Page:
-        chosen = {**PHONE, **options}
-        return open_with_axe(open_page, wall.evaluate(JOIN), until="#class-bar", **chosen)
+        return open_page(wall.evaluate(JOIN), until="#class-bar", **{**PHONE, **options})
 
     return opened
 

@@ -37,7 +37,8 @@ def open_file(browser: Browser) -> Iterator[Callable[..., Page]]:
 
     def opened(path: Path, address: str = "", **options: object) -> Page:
         size = {"width": 1280, "height": 800}
-        context = browser.new_context(**{"viewport": size, "locale": "en-US", "offline": True, **options})  # type: ignore[arg-type]
+        usual = {"viewport": size, "locale": "en-US", "reduced_motion": "reduce", "offline": True}
+        context = browser.new_context(**{**usual, **options})  # type: ignore[arg-type]
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(20_000)
