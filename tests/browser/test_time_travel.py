@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -321,15 +320,15 @@ def test_thousands_of_records_are_dragged_through_smoothly(open_page: OpenPage, 
     y = box["y"] + box["height"] / 2
     page.mouse.move(box["x"] + box["width"] * 0.9, y)
     page.mouse.down()
-    started = time.monotonic()
+    painted = set()
     for i in range(40):
         page.mouse.move(box["x"] + box["width"] * (0.9 - i * 0.02), y)
         page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-    took = time.monotonic() - started
+        painted.add(page.evaluate(SHOWN))
     page.mouse.up()
     wait_until(page, f"400 < {SHOWN} && {SHOWN} < 700")  # 12 % of 5,000
     at = page.evaluate(SHOWN)
-    assert took < 12, f"{took:.1f} s for 40 places"  # generous for a shared machine
+    assert len(painted) > 30, "of 40 places: two frames after it is asked for, each is there"
     page.keyboard.press("n")
     shows(page, at + 1 if at % 2 else at + 2)  # preemptions are the even records
     page.keyboard.press("9")

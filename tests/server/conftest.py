@@ -53,7 +53,7 @@ class Client:
 
     def _on_records(self, message: dict[str, Any]) -> None:
         self._keep("records", self.batches, message)
-        self.hold.wait(20)
+        self.hold.wait(120)
 
     def ask(self, event: str, message: Any = None, **fields: Any) -> Any:
         """The acknowledgement, whatever it says."""

@@ -217,7 +217,7 @@ class Stuck(io.StringIO):
         self.free = threading.Event()
 
     def write(self, text: str) -> int:
-        self.free.wait(10)
+        self.free.wait(60)
         return super().write(text)
 
 
@@ -232,10 +232,9 @@ def test_a_file_that_takes_nothing_holds_nobody_up_and_says_how_many_were_lost(m
     log = AccessLog(out)
     noted(log, "/0")
     wait_for(log._lines.empty, "the writer to take the first")
-    began = time.monotonic()
     for i in range(1, 9):
         noted(log, f"/{i}")
-    assert time.monotonic() - began < 5  # the writer is stuck for ten
+    assert out.getvalue() == "", "nobody waited for the writer"
     out.free.set()
     wait_for(log._lines.empty, "the writer to go on")
     noted(log, "/9")

@@ -1,7 +1,6 @@
 """The tiers together: where a block is found, what is copied up, and what waits."""
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -134,7 +133,7 @@ class Gate:
 
     def write(self, file: int, parts: list[bytes]) -> None:
         self.asked.set()
-        assert self.open.wait(10)
+        assert self.open.wait(60)
         write_all(file, parts)
 
 
@@ -143,7 +142,6 @@ def test_a_block_is_found_while_it_waits_for_the_disk(tmp_path: Path, monkeypatc
     gate = Gate()
     assert tiers._disk is not None
     monkeypatch.setattr(tiers._disk, "_write", gate.write)
-    begin = time.monotonic()
     for n in range(3):
         assert tiers.store(key(n), payload(n)) == ["disk"]
     assert gate.asked.wait(10) and not block_files(tmp_path)
@@ -151,7 +149,7 @@ def test_a_block_is_found_while_it_waits_for_the_disk(tmp_path: Path, monkeypatc
     found = tiers.load(key(2))
     assert found is not None and (found.payload, found.tier, found.queued) == (payload(2), "disk", True)
     assert tiers.figures()[0].hits == 0  # the disk gave nothing
-    assert time.monotonic() - begin < 5  # and the engine did not wait for it
+    assert not block_files(tmp_path), "the engine did not wait for it"
     gate.open.set()
     assert tiers.flush() and len(block_files(tmp_path)) == 3
     tiers.close()
@@ -177,8 +175,7 @@ def test_closing_ends_in_time_with_a_disk_that_hangs(tmp_path: Path) -> None:
     for n in range(3):
         writer.submit(key(n), payload(n))
     assert gate.asked.wait(10)
-    begin = time.monotonic()
-    assert writer.close(0.05) == 3 and time.monotonic() - begin < 5
+    assert writer.close(0.05) == 3 and not block_files(tmp_path)
     assert disk.figures().drops == {"closed": 3}
     assert not writer.submit(key(4), payload(4)) and disk.figures().drops == {"closed": 4}
     gate.open.set()
