@@ -22,6 +22,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord
+from tests.preloaded import PreloadedPopen
 from tests.server.fake import FakeModel
 
 
@@ -301,14 +302,14 @@ def test_a_disk_that_is_full_while_a_run_is_recorded(tmp_path):
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000)); sys.exit(main(sys.argv[1:]))"
     )
     arguments = ["generate", "Once upon a time", "--max-tokens", "60", "--enforce-eager", "--record", str(path)]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+    command = [sys.executable, "-c", code, *arguments]
+    with PreloadedPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as done:
+        out, err = done.communicate()
     with TraceReader(path) as reader:
         assert reader.damage is None and len(reader) > 1
         count = len(reader)
-    assert done.returncode == 2 and done.stdout.startswith(" ")
-    assert done.stderr == (
-        f"kvtheater: the log cannot be written: File too large; {path} holds the {count} records before\n"
-    )
+    assert done.returncode == 2 and out.startswith(" ")
+    assert err == (f"kvtheater: the log cannot be written: File too large; {path} holds the {count} records before\n")
 
 
 def test_a_user_without_a_home_has_a_command_line(capsys, monkeypatch):
@@ -418,7 +419,7 @@ def test_a_limit_is_told_without_a_server(capsys: pytest.CaptureFixture[str]) ->
 def test_a_class_is_started_for_phones_unless_an_address_is_named(tmp_path: Path, host: list[str]) -> None:
     """The teacher's address is this machine's own, with the token and the way to a class; one sentence on phones."""
     command = [sys.executable, "-m", "app", "serve", "--class", "--port", "0", "--data-dir", str(tmp_path), *host]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = PreloadedPopen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         address, phones = process.stdout.readline(), process.stdout.readline()

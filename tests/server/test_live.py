@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from app.cli import main
 from engine.trace import codec
 from engine.trace.log import TraceReader
 from engine.trace.records import Capture, StepRecord
@@ -107,7 +108,7 @@ def test_a_signal_ends_the_server_cleanly() -> None:
         process.wait()
 
 
-def test_generate_and_info(tmp_path: Path) -> None:
+def test_generate(tmp_path: Path) -> None:
     path = tmp_path / "run.kvtrace"
     done = subprocess.run(
         [sys.executable, "-m", "app", "generate", POEM, "--max-tokens", "4", "--record", str(path)],
@@ -118,7 +119,8 @@ def test_generate_and_info(tmp_path: Path) -> None:
         text = "".join(o.text for i in range(len(reader)) for o in reader.record(i).outputs)
         assert reader.capture(1) is not None
     assert done.stdout == text + "\n"
-    done = subprocess.run(
-        [sys.executable, "-m", "app", "info", "no/such/folder"], cwd=ROOT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 2 and done.stderr == "kvtheater: there is no folder no/such/folder\n"
+
+
+def test_info_of_what_is_not_there_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info", "no/such/folder"]) == 2
+    assert capsys.readouterr().err == "kvtheater: there is no folder no/such/folder\n"
