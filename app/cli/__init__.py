@@ -9,7 +9,22 @@ import sys
 from collections.abc import Sequence
 
 from app import __version__
-from app.cli import attach, bench, export, generate, info, lesson, replay, serve, simulate, size, top, trace, worker
+from app.cli import (
+    attach,
+    bench,
+    beside,
+    export,
+    generate,
+    info,
+    lesson,
+    replay,
+    serve,
+    simulate,
+    size,
+    top,
+    trace,
+    worker,
+)
 from app.cli.options import Parser, UserError
 from app.cli.terminal import say
 
@@ -57,6 +72,21 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kvtheater {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (serve, worker, replay, attach, top, generate, info, size, simulate, trace, export, lesson, bench):
+    for command in (
+        serve,
+        worker,
+        replay,
+        attach,
+        top,
+        generate,
+        info,
+        size,
+        simulate,
+        trace,
+        beside,
+        export,
+        lesson,
+        bench,
+    ):
         command.add_parser(commands)
     return parser

@@ -97,6 +97,9 @@ def _print_table(reader: TraceReader) -> None:
     say(f"{header.format} {header.version} by {header.generator}, {header.created}")
     if header.observed is not None:
         return _print_observed(reader)
+    if header.watched is not None:
+        say(f"watched  {header.watched.source}, from inside; its block {header.watched.first_block_id} is 0 here")
+        say(f"unknown  {', '.join(header.watched.unknown)}")
     say(f"model    {header.model.name} ({header.model.num_layers} layers, {header.model.dtype})")
     say(
         f"engine   {engine.get('strategy')}, {engine.get('num_blocks')} blocks of {engine.get('block_size')}, "

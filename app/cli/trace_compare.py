@@ -91,7 +91,9 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
         say(_row(pair))
     say("", f"{'':<18} {'A':>22} {'B':>22}")
     for name, unit in TOTALS:
-        say(f"{name:<18} {_figure(found.a.totals, name, unit):>22} {_figure(found.b.totals, name, unit):>22}")
+        sides = ((found.a, found.unsaid.a), (found.b, found.unsaid.b))
+        values = ["unknown" if name in unsaid else _figure(run.totals, name, unit) for run, unsaid in sides]
+        say(f"{name:<18} {values[0]:>22} {values[1]:>22}")
 
 
 def _op_difference(difference: OpDifference | None) -> list[str]:

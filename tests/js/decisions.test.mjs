@@ -34,6 +34,7 @@ test("every allocate and free of the shipped recordings says its reason, and a g
   const said = [
     "allocate admission",
     "allocate append",
+    "allocate chunk",
     "allocate copy",
     "allocate load",
     "allocate resume",

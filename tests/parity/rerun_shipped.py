@@ -1,5 +1,5 @@
 """`python -m tests.parity.rerun_shipped`: every shipped recording once more, checked record by record, then forked; but
-those whose blocks came from outside the pool, which the log does not have.
+those whose blocks came from outside the pool, which the log does not have, and those of another engine.
 
 Prints how far its log probabilities are from the recorded ones. What another processor computes may differ by rounding
 and by nothing else (`trace.compare.same`); a record that differs by more ends this with its number.
@@ -24,7 +24,7 @@ def main() -> None:
     model = load_model()
     for path in traces_in(static_dir() / "recordings"):
         with TraceReader(path) as log:
-            if any(isinstance(op, Load) for i in range(len(log)) for op in log.record(i).ops):
+            if log.header.watched or any(isinstance(op, Load) for i in range(len(log)) for op in log.record(i).ops):
                 continue
             config = msgspec.convert(log.header.engine, EngineConfig)
             with Engine(model, config) as again:

@@ -18,6 +18,7 @@ from engine.trace.check import check
 from engine.trace.events import Load, LookupExternal, Op, Rank, Share, Store
 from engine.trace.log import TraceReader
 from engine.trace.records import Output, StepRecord
+from tools.record_beside import CARDS
 from tools.record_shipped import RECORDINGS, card, record
 
 FOLDER = static_dir() / "recordings"
@@ -32,13 +33,15 @@ def model() -> LoadedModel:
 
 
 def test_the_shelf_has_each_with_its_card() -> None:
-    assert sorted(path.stem for path in traces_in(FOLDER)) == sorted(NAMES)
+    assert sorted(path.stem for path in traces_in(FOLDER)) == sorted([*NAMES, *CARDS])
     assert sum(path.stat().st_size for path in traces_in(FOLDER)) < MAX_BYTES
     for shipped in RECORDINGS:
         text = (FOLDER / f"{shipped.name}.json").read_bytes()
         assert msgspec.json.decode(text, type=Card) == card(shipped)
     entries = Shelf("shipped", traces_in(FOLDER)).entries()
-    assert len(entries) == len(RECORDINGS) and all(e.title and e.title["zh"] and not e.summary.damage for e in entries)
+    assert len(entries) == len(RECORDINGS) + len(CARDS) and all(
+        e.title and e.title["zh"] and not e.summary.damage for e in entries
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -91,6 +91,9 @@ function Way({ side, record }) {
   </button>`;
 }
 
+/** Whether a server that was watched from outside is one of the two. @param {Answer["unsaid"]} unsaid */
+const isOutside = ({ a, b }) => [a, b].some((names) => names.includes("num_steps"));
+
 /** @param {{now: Answer}} props */
 function Notes({ now }) {
   const lines = notes(now);
@@ -113,8 +116,8 @@ export function notes({ settings, same_model, same_machine, runs, unsaid }) {
       }),
     ),
     ...settings.map(({ name, a, b }) => t("compare.setting", { name, a: settingText(a), b: settingText(b) })),
-    ...(same_model ? [] : [t("compare.other_model")]),
-    ...(same_machine ? [] : [t("compare.other_machine")]),
+    ...(same_model || isOutside(unsaid) ? [] : [t("compare.other_model")]),
+    ...(same_machine || isOutside(unsaid) ? [] : [t("compare.other_machine")]),
     ...runs.flatMap(({ status }) => [
       ...(status.fork?.left_out ?? []),
       ...(status.fork && status.error ? [status.error] : []),

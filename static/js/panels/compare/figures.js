@@ -100,8 +100,11 @@ const EXACT = { bytes: (n) => `${grouped(n)} B`, flops: (n) => `${grouped(n)} FL
 /** @param {{now: Answer}} props */
 function Totals({ now }) {
   const other = operationsThatDiffer(now);
+  // what a log from outside has none of it may have done all the same
+  const said = (/** @type {Side} */ side, /** @type {number} */ n) =>
+    n || !isUnsaid(now, side, "num_steps") ? grouped(n) : "?";
   const times = other.map(
-    ([type, a, b]) => html`<span key=${type}><code>${type}</code> ${grouped(a)} / ${grouped(b)}</span>`,
+    ([type, a, b]) => html`<span key=${type}><code>${type}</code> ${said("a", a)} / ${said("b", b)}</span>`,
   );
   return html`<table class="compare-table num" id="compare-totals">
     <thead>

@@ -42,6 +42,12 @@ export function Panel() {
         : null
     }
     ${
+      header?.watched
+        ? html`<b class="fault-badge is-simulated" id="watched-badge" title=${header.watched.source}>◉<span
+            class="fault-badge-what">${header.watched.source}</span></b>`
+        : null
+    }
+    ${
       header?.observed
         ? html`<b class="fault-badge is-simulated" id="attached-badge" title=${t("header.attached.more")}>◉<span
             class="fault-badge-what">${t("header.attached")}</span></b>`

@@ -1,0 +1,121 @@
+"""`kvtheater beside`: the same requests through our engine and through vLLM, step by step."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from app.cli.options import UserError, add_command, add_engine_options, add_model_options, engine_config
+from app.cli.reading import open_trace
+from app.cli.terminal import say, say_json
+from engine.trace.compare import Comparison, OpDifference, compare
+from engine.trace.events import Op
+from engine.trace.telling import Voice
+
+if TYPE_CHECKING:
+    from engine.lab.beside import Answer
+
+OURS, THEIRS = "ours.kvtrace", "vllm.kvtrace"
+COUNTED = ("num_steps", "computed_tokens", "hit_tokens", "evictions", "preemptions", "output_tokens")
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "beside",
+        "serve the same requests with our engine and with vLLM; exit status 1 when an operation differs",
+        "  kvtheater beside requests.jsonl --python vllm-env/bin/python --num-blocks 24 --block-size 32 -o both\n"
+        "  kvtheater replay both            both runs in the page; Compare shows them side by side\n\n"
+        """a line of the file: {"prompt": "Once upon a time", "max_tokens": 40}, and where it matters "priority",\n"""
+        """  "at_step" (it comes before that step), "ignore_eos", "request_id"; a prompt may be token ids\n""",
+    )
+    parser.add_argument("requests", type=Path, metavar="REQUESTS", help="a file of JSON lines")
+    parser.add_argument(
+        "--python", type=Path, required=True, metavar="PATH", help="of the environment that vLLM is installed in"
+    )
+    parser.add_argument("--out", "-o", type=Path, required=True, metavar="DIR", help=f"for {OURS} and {THEIRS}")
+    parser.add_argument("--model", default="bundled", help="folder or hub name (default: the bundled model)")
+    parser.add_argument(
+        "--gpu-memory-utilization",
+        type=float,
+        default=0.5,
+        metavar="X",
+        help="that vLLM may take (default: %(default)s)",
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite the traces in --out")
+    parser.add_argument("--json", action="store_true", help="what came of it as JSON")
+    add_model_options(parser)
+    add_engine_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve twice, compare, and say what came of it."""
+    from engine.lab.beside import ours, requests_in, settled, theirs
+    from engine.model.loader import load_model
+
+    folder: Path = arguments.out
+    paths = [folder / OURS, folder / THEIRS]
+    if not arguments.force and any(path.exists() for path in paths):
+        raise UserError(f"{folder} has such traces already; choose another folder, or --force to overwrite them")
+    try:
+        requests = requests_in(arguments.requests)
+        folder.mkdir(parents=True, exist_ok=True)
+        model = load_model(arguments.model, arguments.dtype, arguments.device)
+        config = settled(engine_config(arguments), model)
+        answer = theirs(arguments.python, model, config, requests, paths[1], arguments.gpu_memory_utilization)
+        ours(model, config, requests, paths[0])
+    except OSError as error:
+        raise UserError(f"{error.filename or folder}: {error.strerror or error}") from error
+    except ValueError as error:  # BesideError, ModelError, ConfigError
+        raise UserError(str(error)) from error
+    with open_trace(paths[0]) as one, open_trace(paths[1]) as two:
+        found = compare(one, two)
+    if arguments.json:
+        say_json(
+            {"vllm": answer.vllm, "ended": answer.ended, "equal_steps": equal_steps(found), "first_op": found.first_op}
+        )
+    else:
+        _print(found, answer, folder)
+    return 1 if found.first_op or answer.ended else 0
+
+
+def equal_steps(found: Comparison) -> int:
+    """Whole steps before the first operation that differs."""
+    first = found.first_op
+    if first is None:
+        return found.a.totals.num_steps
+    is_step = first.kind_a == "step"
+    return max((first.step_a if first.step_a is not None else found.a.totals.num_steps) - is_step, 0)
+
+
+def _print(found: Comparison, answer: Answer, folder: Path) -> None:
+    steps, total = equal_steps(found), found.a.totals.num_steps
+    if found.first_op is None:
+        say(f"all {total} steps are equal: who runs, in which blocks, what hits, what is evicted, who has to go")
+    else:
+        say(f"{steps} of {total} steps are equal; then", *_told(found.first_op, answer))
+    if found.first_token is not None:
+        say(f"first token that differs: {found.first_token.request_id}, position {found.first_token.position}")
+    if answer.ended:
+        say(answer.ended)
+    say("", f"{'':<16} {'ours':>10} {f'vLLM {answer.vllm}':>12}")
+    for name in COUNTED:
+        say(f"{name:<16} {getattr(found.a.totals, name):>10,} {getattr(found.b.totals, name):>12,}")
+    say("", f"kvtheater replay {folder} shows both; Compare has them side by side")
+
+
+def _told(first: OpDifference, answer: Answer) -> list[str]:
+    """What each of the two did, in words and in numbers."""
+    voice = Voice("en", name=lambda seq_id: f"sequence {seq_id}", first_record=0, thin_space=" ")
+    return [
+        f"  {name:<12} record {first.record}, operation {first.op}: {_words(voice, op)}"
+        for name, op in (("ours", first.a), (f"vLLM {answer.vllm}", first.b))
+    ]
+
+
+def _words(voice: Voice, op: Op | None) -> str:
+    return (
+        "nothing more in this record" if op is None else f"{op.__struct_config__.tag}: {voice.tell(op, None, 'long')}"
+    )

@@ -1,0 +1,179 @@
+"""The same requests through our engine and through vLLM, with equal settings: a trace of each.
+
+Clocks play no part: a request comes before a step that is named, decoding is greedy. vLLM runs in an environment of its
+own (`engine.watch.offline`), whose scheduler is watched; ours in this process. `trace.compare` has the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+import engine as package
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.model.loaded import LoadedModel
+from engine.model.shipped import shipped_model
+
+SAME = ("max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching", "enable_chunked_prefill",
+        "scheduler_reserve_full_isl", "scheduling_policy", "seed")  # fmt: skip
+ONLY = {"strategy": "paged", "preemption_mode": "recompute", "kv_cache_dtype": "auto"}
+CPU_CACHE_GIB = "1"  # that vLLM takes on a CPU where nobody says otherwise
+
+
+class BesideError(ValueError):
+    """Why there are no two runs; one sentence."""
+
+
+class BesideRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One request. Text is tokenized once, so that both get the same tokens."""
+
+    prompt: str | list[int]
+    max_tokens: int = 64
+    priority: int = 0
+    ignore_eos: bool = False
+    at_step: int = 0  # it comes before that step, or when nothing else is left to do
+    request_id: str | None = None
+
+
+class Answer(Struct, frozen=True):
+    """What came of vLLM's run."""
+
+    vllm: str
+    seconds: float
+    ended: str | None  # why its log has ended before the run
+    outputs: dict[str, list[int]]
+
+
+def requests_in(path: Path) -> list[BesideRequest]:
+    """The requests of a file of JSON lines, in the order in which they come.
+
+    Raises:
+        BesideError: a line is none.
+        OSError: the file cannot be read.
+    """
+    found = list[BesideRequest]()
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(msgspec.json.decode(line, type=BesideRequest))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BesideError(f"{path}, line {number}: {error}") from error
+    if not found:
+        raise BesideError(f"{path} has no requests")
+    return sorted(found, key=lambda one: one.at_step)
+
+
+def settled(config: EngineConfig, model: LoadedModel) -> EngineConfig:
+    """The settings that both can have, each stated. Raises BesideError: vLLM has none like them."""
+    for name, value in ONLY.items():
+        if getattr(config, name) != value:
+            raise BesideError(f"vLLM has no {name} {getattr(config, name)}: leave it at {value}")
+    if config.num_instances or config.attention_window is not None:
+        raise BesideError("one engine is compared, without a window that the model has not: leave these options out")
+    if config.num_blocks is None:
+        raise BesideError("give --num-blocks: both pools are to be of one size")
+    length = config.max_model_len or min(model.facts.max_position, config.num_blocks * config.block_size)
+    return msgspec.structs.replace(config, max_model_len=length, enforce_eager=True)
+
+
+def ours(model: LoadedModel, config: EngineConfig, requests: list[BesideRequest], trace: Path) -> None:
+    """Serve them with our engine. Raises BesideError: one of them can never run."""
+    todo, num_steps = list(enumerate(requests)), 0
+    with Engine(model, config, log_path=trace) as engine:
+        while todo or engine.has_unfinished():
+            while todo and (todo[0][1].at_step <= num_steps or not engine.has_unfinished()):
+                number, one = todo.pop(0)
+                sampling = SamplingParams(max_tokens=one.max_tokens, ignore_eos=one.ignore_eos, temperature=0.0)
+                try:
+                    engine.add_request(one.prompt, sampling, name_of(number, one), one.priority)
+                except ValueError as error:
+                    raise BesideError(f"request {name_of(number, one)}: {error}") from error
+            engine.step()
+            num_steps += 1
+
+
+def theirs(
+    python: Path,
+    model: LoadedModel,
+    config: EngineConfig,
+    requests: list[BesideRequest],
+    trace: Path,
+    gpu_memory_utilization: float,
+) -> Answer:
+    """Serve them with the vLLM of that interpreter. Raises BesideError: it did not run."""
+    job = {
+        "engine": {
+            "model": _folder(model),
+            "dtype": model.facts.dtype,
+            "block_size": config.block_size,
+            "num_gpu_blocks_override": (config.num_blocks or 0) + 1,  # its block 0 is never used
+            "max_model_len": config.max_model_len,
+            "enforce_eager": True,
+            "gpu_memory_utilization": gpu_memory_utilization,
+            **{name: getattr(config, name) for name in SAME},
+        },
+        "requests": [
+            {
+                "request_id": name_of(number, one),
+                "prompt": tokens_of(model, one),
+                "max_tokens": one.max_tokens,
+                "priority": one.priority,
+                "ignore_eos": one.ignore_eos,
+                "at_step": one.at_step,
+            }
+            for number, one in enumerate(requests)
+        ],
+        "trace": str(trace.resolve()),
+    }
+    root = str(Path(package.__file__).resolve().parent.parent)
+    env = {"VLLM_CPU_KVCACHE_SPACE": CPU_CACHE_GIB, "VLLM_NO_USAGE_STATS": "1", **os.environ, "PYTHONPATH": root}
+    with tempfile.TemporaryDirectory(prefix="kvtheater-beside-") as folder:
+        asked = Path(folder) / "job.json"
+        asked.write_text(json.dumps(job), encoding="utf-8")
+        command = [str(python), "-m", "engine.watch.offline", str(asked)]
+        try:
+            said = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
+        except OSError as error:
+            raise BesideError(f"{python} cannot be run: {error.strerror or error}") from error
+    lines = said.stdout.splitlines()
+    if said.returncode or not lines:
+        raise BesideError(f"vLLM did not run: {_last_line(said.stderr)}")
+    return msgspec.json.decode(lines[-1].encode(), type=Answer)
+
+
+def name_of(number: int, one: BesideRequest) -> str:
+    """What it is called in both traces."""
+    return one.request_id or f"request-{number}"
+
+
+def tokens_of(model: LoadedModel, one: BesideRequest) -> list[int]:
+    """Its prompt's tokens. Raises BesideError: it is text, and the model has no tokenizer."""
+    if not isinstance(one.prompt, str):
+        return one.prompt
+    if model.tokenizer is None:
+        raise BesideError("the model has no tokenizer: give prompts as token ids")
+    return model.tokenizer.encode(one.prompt)
+
+
+def _folder(model: LoadedModel) -> str:
+    name = model.opened.name if model.opened else model.facts.name
+    shipped: Any = shipped_model(name)
+    if shipped is not None and shipped.folder != shipped.tokenizer_folder:
+        raise BesideError(f"{name} shares another model's tokenizer, which vLLM cannot find: choose bundled")
+    return str(shipped.folder if shipped is not None else name)
+
+
+def _last_line(text: str) -> str:
+    """What an error comes to: the last line that says something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    wrong = [line for line in lines if "Error" in line]
+    return (wrong or lines or ["it said nothing"])[-1][:300]

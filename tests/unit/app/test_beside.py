@@ -1,0 +1,75 @@
+"""`kvtheater beside`, where there is no vLLM: what it reads, what it refuses, what it says of two logs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from app.cli.beside import equal_steps
+from app.paths import static_dir
+from engine.config import EngineConfig
+from engine.lab.beside import BesideError, requests_in, settled, theirs
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
+from engine.trace.compare import compare
+from engine.trace.log import TraceReader
+
+SHIPPED = static_dir() / "recordings"
+
+
+@pytest.fixture(scope="module")
+def model() -> LoadedModel:
+    return load_model()
+
+
+def test_requests_come_in_the_order_of_their_steps(tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text('{"prompt": "a", "at_step": 4}\n\n{"prompt": [1, 2], "max_tokens": 3}\n', encoding="utf-8")
+    late = requests_in(path)[1]
+    assert [(one.at_step, one.max_tokens) for one in requests_in(path)] == [(0, 3), (4, 64)]
+    assert late.prompt == "a"
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "line 1"), ('{"prompt": "a", "at": 3}', "at"), ("", "no requests")])
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "requests.jsonl"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BesideError, match=said):
+        requests_in(path)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (EngineConfig(num_blocks=8, strategy="concat"), "strategy concat"),
+        (EngineConfig(num_blocks=8, preemption_mode="swap", swap_space=4), "preemption_mode swap"),
+        (EngineConfig(), "--num-blocks"),
+        (EngineConfig(num_blocks=8, attention_window=16), "without a window"),
+    ],
+)
+def test_settings_that_vllm_has_not_are_refused(model: LoadedModel, config: EngineConfig, said: str) -> None:
+    with pytest.raises(BesideError, match=said):
+        settled(config, model)
+
+
+def test_a_python_without_vllm_is_told_in_a_sentence(model: LoadedModel, tmp_path: Path) -> None:
+    config = settled(EngineConfig(num_blocks=8, block_size=32), model)
+    path = tmp_path / "requests.jsonl"
+    path.write_text('{"prompt": "a"}', encoding="utf-8")
+    with pytest.raises(BesideError, match=r"vLLM did not run: .*(vLLM is not installed|No module named)"):
+        theirs(Path(sys.executable), model, config, requests_in(path), tmp_path / "vllm.kvtrace", 0.3)
+    with pytest.raises(BesideError, match="cannot be run"):
+        theirs(tmp_path / "no-python", model, config, requests_in(path), tmp_path / "vllm.kvtrace", 0.3)
+
+
+def test_equal_steps_are_counted() -> None:
+    with (
+        TraceReader(SHIPPED / "beside-ours.kvtrace") as one,
+        TraceReader(SHIPPED / "beside-vllm.kvtrace") as two,
+    ):
+        found = compare(one, two)
+        assert equal_steps(found) == found.a.totals.num_steps == 56
+    with TraceReader(SHIPPED / "beside-ours.kvtrace") as one, TraceReader(SHIPPED / "moon.kvtrace") as two:
+        assert equal_steps(compare(one, two)) == 0

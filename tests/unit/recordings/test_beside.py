@@ -1,0 +1,50 @@
+"""The two recordings of one run beside another: ours, made again, and vLLM's have the same operations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from app.paths import static_dir
+from app.recordings.shelf import Card
+from engine.lab.beside import ours, settled
+from engine.model.loader import load_model
+from engine.model.shipped import BUNDLED
+from engine.trace.check import check
+from engine.trace.compare import compare
+from engine.trace.log import TraceReader
+from tools.record_beside import CARDS, CONFIG, REQUESTS
+
+FOLDER = static_dir() / "recordings"
+OURS, THEIRS = (FOLDER / f"{name}.kvtrace" for name in CARDS)
+
+
+def test_they_are_sound_and_have_their_cards() -> None:
+    for name, card in CARDS.items():
+        assert list(check(FOLDER / f"{name}.kvtrace")) == []
+        assert msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=Card) == card
+    assert OURS.stat().st_size + THEIRS.stat().st_size < 300_000
+
+
+def test_every_operation_is_the_same() -> None:
+    """Blocks, hits, evictions, victims and tokens; only names differ, and what vLLM does not say has none."""
+    with TraceReader(OURS) as one, TraceReader(THEIRS) as two:
+        found = compare(one, two)
+        assert two.header.watched is not None
+    assert found.first_op is None and found.first_token is None and found.settings == []
+    assert found.same_model
+    assert found.unsaid.b == ["flops", "bytes_moved"] and found.unsaid.source_b == "vLLM 0.32.0"
+    assert found.unsaid.a == []
+    for totals in (found.a.totals, found.b.totals):
+        assert min(totals.preemptions, totals.evictions, totals.hit_tokens) > 0
+
+
+def test_ours_is_what_is_made_now(tmp_path: Path) -> None:
+    model, path = load_model(BUNDLED), tmp_path / "again.kvtrace"
+    requests = [msgspec.structs.replace(one, ignore_eos=True) for one in REQUESTS]
+    ours(model, settled(CONFIG, model), requests, path)
+    with TraceReader(OURS) as shipped, TraceReader(path) as made:
+        found = compare(shipped, made)
+        assert len(shipped) == len(made)
+    assert found.first_op is None and found.first_token is None
