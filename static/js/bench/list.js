@@ -9,7 +9,7 @@ import { dropped, goTo, recordsOf, scenarios } from "./store.js";
 
 /** @type {Record<string, string[]>} */
 const GROUPS = {
-  against: ["against-no-cache", "against-transformers", "against-engines"],
+  against: ["against-no-cache", "against-transformers", "against-engines", "against-vllm"],
   cache: ["cache-over-length", "prefix-sharing", "kv-tiers", "parallel-sampling", "beam-search"],
   blocks: ["contiguous-or-paged", "block-size", "kv-heads", "kv-dtype-error", "kv-dtype-speed"],
   scheduling: ["arrivals", "chunked-prefill", "preemption"],

@@ -11,7 +11,7 @@ import pytest
 
 from engine.bench.models import Models
 from engine.bench.peers.base import PeerError
-from engine.bench.peers.process import ProcessPeer
+from engine.bench.peers.process import ProcessPeer, VllmPeer
 from engine.bench.runner import Runner
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
@@ -94,3 +94,13 @@ def test_a_variant_apart_gives_the_same_tokens_and_says_its_memory() -> None:
         assert apart.figures["resident_loaded_bytes"].median > 50 << 20 and "resident_loaded_bytes" not in generate.figures
         assert apart.figures["computed_tokens"].median == 7 * at, "5 of each prompt, and 2 of its 3 new tokens"
         assert impossible.failed and not impossible.figures
+
+
+def test_vllm_is_skipped_with_its_reason_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peer = VllmPeer()
+    monkeypatch.setenv("KVTHEATER_PEERS", str(tmp_path))
+    assert "vllm is not here" in str(peer.unavailable())
+    python = tmp_path / "vllm" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.touch()
+    assert peer.unavailable() is None and peer.interpreter() == str(python)

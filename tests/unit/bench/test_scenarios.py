@@ -47,7 +47,7 @@ def test_a_headline_names_no_length_that_its_axis_does_not_have(name: str) -> No
 def test_there_is_a_scenario_for_each_question() -> None:
     wanted = """cache-over-length contiguous-or-paged block-size prefill-saturation decode-batch prefix-sharing
     parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
-    against-transformers against-engines against-no-cache runner-noise guard step-parts kv-tiers
+    against-transformers against-engines against-vllm against-no-cache runner-noise guard step-parts kv-tiers
     gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
     prefill-two-axes step-time weight-dtype-speed weight-dtype-error"""
     assert set(scenario_ids()) == set(wanted.split())
@@ -92,8 +92,8 @@ def test_mistakes_are_told_in_one_sentence() -> None:
     assert "the baseline all is not a variant" in _wrong(baselines=["all"])
     assert "the axis has a value twice" in _wrong(axis={**axis, "values": [1, 1]})
     assert "two variants have one id" in _wrong(variants=[variants[0], variants[0]])
-    assert "no peer vllm; there are transformers-dynamic" in _wrong(
-        variants=[*variants, {"id": "v", "title": TEXT, "peer": "vllm"}]
+    assert "no peer none-such; there are transformers-dynamic" in _wrong(
+        variants=[*variants, {"id": "v", "title": TEXT, "peer": "none-such"}]
     )
     sentence = _wrong(axis={**axis, "sets": ["engine.blocksize"]})
     assert sentence == "scenario small, requests 1, variant none: engine has no setting blocksize"
