@@ -24,6 +24,7 @@ from engine.trace.events import (
     Lookup,
     LookupExternal,
     Medium,
+    Op,
     Preempt,
     Sample,
     Share,
@@ -60,6 +61,7 @@ class Fold:
         self._before: dict[int, SequenceTimes] = {}  # that were gone on with elsewhere, or will be
         self._residencies = Residencies()
         self._ended: list[RequestTimes] = []
+        self._num_generated = 0  # tokens of the record that is read
         self._at = self._began = 0.0  # of the record that is read: its end, and where its step began
         self._take: dict[type, Callable[[Any], None]] = {
             Submit: self._submit, Lookup: self._lookup, LookupExternal: self._lookup_external, Admit: self._admit,
@@ -78,16 +80,14 @@ class Fold:
         with self._tally.lock:
             self._at = record.timing.at
             self._began = record.timing.at - step_seconds(record.timing)
+            self._num_generated = 0
             for op in record.ops:
-                before, lost = self._parts.read(op, record.instance)
-                for seq_id in lost:
-                    self._lose(seq_id)
-                if isinstance(op, Submit) and before in self._before:
-                    self._go_on(op, self._before.pop(before))
+                if self._parts.is_shared and self._read_part(op, record.instance):
                     continue
                 take = self._take.get(type(op))
                 if take is not None:
                     take(op)
+            self._tally.add(names.GENERATION_TOKENS, self._num_generated)
             if record.kind == "step":
                 self._tally.observe(names.ITERATION_TOKENS, sum(len(entry.token_ids) for entry in record.batch))
             if (work := record.work) is not None:
@@ -97,6 +97,16 @@ class Fold:
             self.memory = record.memory
         ended, self._ended = self._ended, []
         return ended
+
+    def _read_part(self, op: Op, instance: int) -> bool:
+        """Of a request that several instances have. Whether that is all there is to the operation."""
+        before, lost = self._parts.read(op, instance)
+        for seq_id in lost:
+            self._lose(seq_id)
+        if isinstance(op, Submit) and before in self._before:
+            self._go_on(op, self._before.pop(before))
+            return True
+        return False
 
     def _submit(self, op: Submit) -> None:
         request = RequestTimes(
@@ -173,7 +183,7 @@ class Fold:
         if self._parts.is_producer(op.seq_id):  # nobody is given that token
             request.prefilled = self._at
             return
-        tally.add(names.GENERATION_TOKENS)
+        self._num_generated += 1
         if request.first_token is None:
             self._prefilled(request)
         if sequence.last_token is None:

@@ -56,16 +56,26 @@ class Answering(LateAnswer):
             return
         call = self._call
         while not call.is_gone:
-            if events := told.chunks(call, self._token_bytes):
+            if self.connection is not None:
+                self.connection.send_rest()
+            events = told.chunks(call, self._token_bytes)
+            if call.is_done:
+                if not call.is_gone:
+                    events += told.last_chunks(call) if call.error is None else [told.event(call.error.as_map())]
+                    yield b"".join(events)
+                return
+            if events:
                 yield b"".join(events)
-            elif call.error is not None:
-                yield told.event(call.error.as_map())
-                return
-            elif call.is_done:
-                yield b"".join(told.last_chunks(call))
-                return
             else:
                 self._wait()
+
+    def _tell(self) -> bool:
+        """Between two turns of the greenlet: write what has come, and let it sleep. It begins an answer and ends it."""
+        call, connection = self._call, self.connection
+        if connection is None or connection.has_rest or not connection.headers_sent or call.is_done:
+            return False
+        events = told.chunks(call, self._token_bytes)
+        return not events or connection.send_now(b"".join(events))
 
     def gone(self) -> None:
         self._engine.leave(self._call)
@@ -81,6 +91,7 @@ class Answering(LateAnswer):
         self._engine.leave(call)
 
     def _wait(self) -> None:
+        self._call.tell = self._tell
         try:
             self._call.wait(self._until)
         except TimeoutError:
@@ -93,6 +104,8 @@ class Answering(LateAnswer):
             call.fail(error)
             self._engine.leave(call)
             call.is_gone = False  # its client is there, and is told
+        finally:
+            self._call.tell = None
 
     def _about(self) -> list[tuple[str, str]]:
         """Where to look: the record that submitted the call, and the page at that step."""

@@ -140,7 +140,7 @@ def read(data: bytes, kind: type[T]) -> T:
         raise ApiError("the body is no JSON that this server reads: its lists lie too deep in each other") from None
     if not isinstance(found, dict):
         raise ApiError("the body must be a JSON object")
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
+    known = kind.__struct_encode_fields__
     for name, value in found.items():
         if name not in known:
             _check_other(name, value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 
 from gevent.event import Event
 
@@ -29,6 +30,7 @@ class Choice:
         self.is_begun = False  # something of it has been told
         self.finish_reason: str | None = None
         self.is_told = False  # with its finish_reason
+        self.around: tuple[bytes, bytes] | None = None  # its texts, in the events that differ in nothing else
 
 
 class Part:
@@ -38,7 +40,6 @@ class Part:
         """`count`: sequences that will run for it."""
         self.call, self.prompt, self.request_id = call, prompt, request_id
         self.first_index, self.count = first_index, count
-        self.arrived_at = time.monotonic()
         self.record: int | None = None  # that submitted it
         self.num_cached_tokens = 0
         self.is_admitted = False
@@ -64,11 +65,13 @@ class Part:
 class Call:
     """`event` wakes who waits for it; what has changed stands in the fields."""
 
-    def __init__(self, asked: Asked, client: str, model: str, theater_id: str) -> None:
+    def __init__(self, asked: Asked, client: str, model: str, theater_id: str, arrived_at: float) -> None:
+        """`arrived_at`: when all of it was here, on the monotonic clock."""
         prefix = "chatcmpl" if asked.kind == "chat" else "cmpl"
         self.id = f"{prefix}-{secrets.token_hex(12)}"
         self.created = int(time.time())
         self.asked, self.client, self.model, self.theater_id = asked, client, model, theater_id
+        self.arrived_at = arrived_at
         many = len(asked.prompts) > 1
         self.parts = [
             Part(self, prompt, f"{self.id}-{i}" if many else self.id, i * asked.n, asked.sampling.num_sequences)
@@ -79,6 +82,7 @@ class Call:
         self.is_gone = False  # its client has left, or was answered
         self._unfinished = len(self.parts)
         self._event: Event | None = None
+        self.tell: Callable[[], bool] | None = None  # writes what has changed at once; False: who waits must do it
 
     @property
     def first_record(self) -> int | None:
@@ -111,8 +115,13 @@ class Call:
         self.error = self.error or error
         self.wake()
 
+    def news(self) -> None:
+        """Something has changed: it is told, or who waits is woken for it."""
+        if self.tell is None or not self.tell():
+            self.wake()
+
     def wake(self) -> None:
-        """Something has changed."""
+        """Have who waits look."""
         if self._event is not None:
             self._event.set()
 

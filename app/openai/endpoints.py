@@ -22,14 +22,14 @@ from app.openai.bodies import ChatBody, CompletionBody, DetokenizeBody, Tokenize
 from app.openai.call import Call
 from app.openai.errors import ApiError, api_error
 from app.openai.keys import ApiKeys, Policy
-from app.openai.paths import THEATER
+from app.openai.paths import MOST_BYTES, THEATER
 from app.openai.theaters import ApiTheaters
 from app.routing import Route, json_answer
 from app.security import bearer
 from app.served import Served
 from app.transport.access_log import tell
+from app.transport.workers import ARRIVED
 
-MOST_BYTES = 8 * 1024 * 1024  # of a body
 MOST_TOKENS = 1 << 20  # in one request to detokenize
 
 
@@ -167,7 +167,9 @@ def answer_error(error: Exception) -> Response:
 
 def _data(request: Request) -> bytes:
     request.max_content_length = MOST_BYTES
-    return request.get_data(cache=False)
+    found = request.get_data(cache=False)
+    request.environ.setdefault(ARRIVED, time.monotonic())
+    return found
 
 
 def _answer(
@@ -186,7 +188,7 @@ def _answer(
     if served is None:
         served = here.theaters.of_model(body.model)
     theater, engine = served
-    call = Call(asked, policy.name, found.facts.name, theater.theater_id)
+    call = Call(asked, policy.name, found.facts.name, theater.theater_id, request.environ[ARRIVED])
     said = partial(tell, request.environ)
     said(client=policy.name, request_id=call.id, model=call.model, theater=call.theater_id)
     spans = flask.current_app.extensions[SPANS]

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 AHEAD = 4  # requests in the engine's queue beyond those that it has places for
 RATE_SECONDS = 30.0  # requests that ended in the last so many say how fast they end
 LONGEST_RETRY = 60  # seconds
+HEARD = frozenset((Submit, Fork, Admit, Finish, Rank, Lost))  # operations that a call is told of
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -160,7 +161,7 @@ class AsyncEngine:
             if not len(self._lanes):
                 return
             part = self._lanes.take()
-            asked = _ask(part, time.monotonic() - part.arrived_at)
+            asked = _ask(part, time.monotonic() - part.call.arrived_at)
             try:
                 engine.submit([asked], part.call.asked.sampling)
             except RejectedError as error:
@@ -214,7 +215,9 @@ class AsyncEngine:
         ends: list[Finish | Rank] = []
         woken: dict[Call, bool] = {}  # and whether it may not wait
         for op in record.ops:
-            if isinstance(op, Submit | Fork):
+            if type(op) not in HEARD:  # most are not
+                continue
+            if isinstance(op, (Submit, Fork)):
                 part = self._parts.get(plain_id(op.request_id))
                 if part is not None:
                     self._instance_of[op.seq_id] = record.instance
@@ -231,7 +234,7 @@ class AsyncEngine:
                 if admitted is not None and not admitted.is_admitted:
                     admitted.is_admitted = True
                     admitted.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
-            elif isinstance(op, Finish | Rank):
+            elif isinstance(op, (Finish, Rank)):
                 ends.append(op)
             elif isinstance(op, Lost):
                 ends += self._ended_with(record.instance)

@@ -36,7 +36,7 @@ class Streams:
         for call, is_urgent in calls.items():
             if is_urgent:
                 self._late.pop(call, None)
-                call.wake()
+                call.news()
             else:
                 self._late[call] = None
         if self._late and self._timer is None:  # no further record may come
@@ -51,7 +51,7 @@ class Streams:
         self._late = {}
         self._last = now
         for call in calls:
-            call.wake()
+            call.news()
         # whoever was woken runs before this, and has written what it had
         gevent.get_hub().loop.run_callback(self._told, now)
 

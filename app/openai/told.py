@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from codecs import utf_8_decode
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from engine.trace.records import Candidate, Output
 
 FINGERPRINT = f"kvtheater-{__version__}"
 DONE = b"data: [DONE]\n\n"
+PLACE = secrets.token_hex(16)  # where a text will stand: in no name and no text
 TokenBytes = Callable[[int], bytes]
 
 
@@ -37,13 +39,34 @@ def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
     found: list[bytes] = []
     changed, call.changed = call.changed, {}
     for choice, part in changed.items():
-        told = _delta(call, part, choice, token_bytes)
-        if told is not None:
-            chunk = {**_head(call, is_chunk=True), "choices": [told]}
-            if call.asked.include_usage:
-                chunk["usage"] = None
-            found.append(event(chunk))
+        if choice.around is not None and choice.finish_reason is None:
+            text = "".join([output.text for output in choice.outputs])
+            choice.outputs = []
+            if text:
+                found.append(choice.around[0] + msgspec.json.encode(text) + choice.around[1])
+        elif (told := _delta(call, part, choice, token_bytes)) is not None:
+            found.append(_chunk(call, told))
+            if call.asked.logprobs is None and not call.asked.only_echo:
+                choice.around = _around(call, part, choice, token_bytes)
     return found
+
+
+def _chunk(call: Call, told: dict[str, Any]) -> bytes:
+    chunk = {**_head(call, is_chunk=True), "choices": [told]}
+    if call.asked.include_usage:
+        chunk["usage"] = None
+    return event(chunk)
+
+
+def _around(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> tuple[bytes, bytes]:
+    """What is before and after the text in each event of a choice between its first and its last one."""
+    between = Choice(choice.index)
+    between.is_begun = True
+    between.outputs = [Output(seq_id=0, token_id=0, token_bytes=b"", text=PLACE, logprob=0.0, top=[])]
+    told = _delta(call, part, between, token_bytes)
+    assert told is not None
+    before, after = _chunk(call, told).split(msgspec.json.encode(PLACE))
+    return before, after
 
 
 def last_chunks(call: Call) -> list[bytes]:

@@ -83,6 +83,14 @@ class SafelyClosed:
         self._files.append(self._green.makefile(*arguments))
         return self._files[-1]
 
+    def send_now(self, data: bytes) -> int:
+        """How many bytes the system takes without waiting. Raises OSError: the client has left."""
+        try:
+            count: int = self._green._sock.send(data)
+        except BlockingIOError:
+            return 0
+        return count
+
     def close(self) -> None:
         """Read what has come first: a connection that is closed with something unread is reset, its last words lost."""
         with contextlib.suppress(OSError):
@@ -109,6 +117,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         self._asked: dict[str, Any] | None = None  # the request's environment; None: its head is not here
         self._is_taken_over = False
         self.is_left = False  # by its client, in the middle of an answer
+        self._rest = b""  # of a piece of an answer, that the system did not take at once
         super().__init__(SafelyClosed(sock), address, server)
 
     def handle(self) -> None:
@@ -147,6 +156,30 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         environ[ACCESS] = {}
         self._asked = environ
         return environ
+
+    def send_now(self, piece: bytes) -> bool:
+        """The next piece of an answer whose head is sent, by whoever has it; its own greenlet, which would have to be
+        woken for it, sleeps on. False: the client does not take it, and what is left waits for `send_rest`.
+        """
+        framed = b"%x\r\n%b\r\n" % (len(piece), piece) if self.response_use_chunked else piece
+        try:
+            count = self.socket.send_now(framed)
+        except OSError:  # the greenlet meets it again
+            count = 0
+        self.response_length += count
+        self._rest = framed[count:]
+        return not self._rest
+
+    @property
+    def has_rest(self) -> bool:
+        """Whether something waits for `send_rest`."""
+        return bool(self._rest)
+
+    def send_rest(self) -> None:
+        """What is left of the last piece, as fast as the client takes it. Raises OSError."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._sendall(rest)
 
     def taken_over(self) -> tuple[Any, Any]:
         """The socket and its reader, handed over to another protocol."""

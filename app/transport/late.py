@@ -17,6 +17,8 @@ class LateAnswer:
     The response's own status and headers are not sent: `head` says them when they are known.
     """
 
+    connection: HttpConnection | None = None  # set before `head` is called; None: a test's client
+
     def head(self) -> tuple[str, list[tuple[str, str]]]:
         """Status line and headers, as soon as there are some."""
         raise NotImplementedError

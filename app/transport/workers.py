@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import gevent
 from gevent.lock import Semaphore
 from werkzeug.exceptions import ClientDisconnected
 
+from app.transport.connection import CONNECTION
 from app.transport.hub import Hub, Workers
 from app.transport.late import LateAnswer, watch
 from app.transport.limits import MIB, Limits
@@ -19,6 +21,7 @@ Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 PIECE = 256 * 1024  # bytes of an answer made at a time
+ARRIVED = "kvtheater.arrived"  # in a request's environment, unless its body is long: when all of it was here, monotonic
 
 
 class OnWorkers:
@@ -41,6 +44,7 @@ class OnWorkers:
         if not chunked and int(length) <= MIB:
             with gevent.Timeout(self._limits.stall_seconds, TimeoutError("the request's body did not come in time")):
                 environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read() if length != "0" else b"")
+            environ[ARRIVED] = time.monotonic()
             return self._answer(environ, start_response)
         if not self._uploads.acquire(blocking=False):
             return _refused(start_response, f"{self._limits.uploads} uploads are under way; try again in a moment")
@@ -87,6 +91,7 @@ def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes
 
 def _late(parts: LateAnswer, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
     """On the hub thread: an answer that is told by whoever has it, for as long as its client is there."""
+    parts.connection = environ.get(CONNECTION)
     watching = watch(environ, parts.gone)
     try:
         start_response(*parts.head())

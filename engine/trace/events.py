@@ -83,7 +83,9 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
     cache_salt: str | None = None
     sampling: dict[str, Setting] = {}
     client: str | None = None  # who sent it, where several share an engine
-    waited: float = 0.0  # seconds that it waited among its client's requests before; a clock reading
+    waited: float = (
+        0.0  # seconds since it came to the server: read, tokenized, among its client's requests; a clock reading
+    )
     transfer: str | None = None  # the name under which its keys and values move between instances
     kv_role: KVRole | None = None  # whether they go from here, or come here
 

@@ -1,0 +1,102 @@
+"""Streams that are written without their greenlets: nothing lost, doubled or out of order, and times that are true."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.live_model import LiveModel
+from app.transport.connection import HttpConnection
+from engine.trace.events import Submit
+from tests.server.apis import Api, served_api
+
+STORY = "Once upon a time"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    with served_api() as found:
+        yield found
+
+
+def events(answer: bytes) -> list[dict[str, Any]]:
+    """Of a chunked answer, framing and all."""
+    body, joined = answer.partition(b"\r\n\r\n")[2], b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        joined += body[: int(size, 16)]
+        body = body[int(size, 16) + 2 :]
+    *lines, done, end = joined.decode().split("\n\n")
+    assert (done, end) == ("data: [DONE]", "")
+    return [json.loads(line.removeprefix("data: ")) for line in lines]
+
+
+def test_a_client_that_takes_a_little_at_a_time_gets_all_of_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever part of a piece the system takes at once, none or half of it too."""
+    whole = HttpConnection.send_now
+    taken: list[int] = []
+
+    def send_now(self: HttpConnection, piece: bytes) -> bool:
+        green = self.socket
+        taken.append(len(piece) * (len(taken) % 3) // 2)
+
+        class Partly:
+            def send_now(self, data: bytes) -> int:
+                return int(green.send_now(data[: taken[-1]])) if taken[-1] else 0
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(green, name)
+
+        self.socket = Partly()
+        try:
+            return whole(self, piece)
+        finally:
+            self.socket = green
+
+    monkeypatch.setattr(HttpConnection, "send_now", send_now)
+    asked: dict[str, Any] = {"prompt": STORY, "max_tokens": 60, "ignore_eos": True, "n": 3, "seed": 7}
+    with api.open(**asked, stream=True) as connection:
+        answer = b""
+        while not answer.endswith(b"\r\n0\r\n\r\n"):
+            piece = connection.recv(1 << 16)
+            assert piece, answer[-400:]
+            answer += piece
+    assert answer.startswith(b"HTTP/1.1 200") and len(taken) > 10
+    found = events(answer)
+    assert {event["id"] for event in found} == {found[0]["id"]}
+    expected = [choice["text"] for choice in api.post(**asked).json()["choices"]]
+    for index in range(3):
+        own = [choice for event in found for choice in event["choices"] if choice["index"] == index]
+        assert "".join(choice["text"] for choice in own) == expected[index]
+        assert [choice["finish_reason"] for choice in own] == [None] * (len(own) - 1) + ["length"]
+
+
+def test_a_client_that_is_gone_is_met_by_whoever_writes(api: Api) -> None:
+    with api.open(prompt=STORY, max_tokens=400, ignore_eos=True, stream=True) as connection:
+        connection.recv(1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
+    end = time.monotonic() + 20
+    while api.served.engine.num_active or api.held():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_what_is_done_before_a_lane_counts_as_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time to the first token begins with the request's last byte, as its client has it."""
+    encode = LiveModel.encode
+
+    def slowly(self: LiveModel, text: str) -> list[int]:
+        time.sleep(0.3)
+        return encode(self, text)
+
+    monkeypatch.setattr(LiveModel, "encode", slowly)
+    began = time.monotonic()
+    api.post(prompt=STORY, max_tokens=1)
+    took = time.monotonic() - began
+    [submit] = [op for op in api.records()[-2].ops if isinstance(op, Submit)]
+    assert 0.3 <= submit.waited < took
