@@ -92,8 +92,16 @@ def add_parser(commands: Any) -> None:
     parser.set_defaults(run=run, instances=None)  # see `served_config`
 
 
+# Threads that compute wait for each other without giving their core away, for milliseconds, as libgomp has it. But a
+# server's cores are wanted by its clients too: then one thread waits for another that has no core, step after step.
+# So many rounds, some ten microseconds, is what libgomp itself takes where there are more threads than cores.
+SPIN_COUNT = "1000"
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM. The port answers before the model is there."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # read when torch is imported
     if arguments.max_theaters < 1:
         raise UserError(f"--max-theaters must be at least 1, not {arguments.max_theaters}")
     if arguments.lessons is not None and not arguments.lessons.is_dir():
