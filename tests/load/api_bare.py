@@ -1,6 +1,6 @@
 """The same work without a server: an engine that writes no log, always with as many requests under way.
 
-Usage: python -m tests.load.api_bare CLIENTS
+Usage: python -m tests.load.api_bare CLIENTS BLOCKS [compiled]
 Reads lines "SECONDS" and answers each with one line of JSON.
 """
 
@@ -19,7 +19,9 @@ from tests.load.api_prompts import MAX_TOKENS, PROMPTS
 def main() -> None:
     clients = int(sys.argv[1])
     model = load_model("bundled")
-    config = EngineConfig(max_num_seqs=clients, num_blocks=int(sys.argv[2]), enforce_eager=True, num_logprobs=0)
+    config = EngineConfig(
+        max_num_seqs=clients, num_blocks=int(sys.argv[2]), enforce_eager="compiled" not in sys.argv[3:], num_logprobs=0
+    )
     sampling = SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True)
     with Engine(model, config, keep_log=False) as engine:
         number = 0
