@@ -8,19 +8,17 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from flask import Request, Response
+from werkzeug.exceptions import RequestEntityTooLarge
 
+from app.openai.errors import ApiError
+from app.openai.paths import MOST_BYTES
 from app.relay.link import away
+from app.relay.streamed import OWN, PIECE, Streamed
 from app.security import address_of
 from app.transport.connection import CONNECTION
 
 SILENCE = 120.0  # seconds in which something of an answer comes
-PIECE = 64 * 1024  # bytes
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-# of one connection, or what the worker's own server says
-OWN = (
-    *("connection", "date", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "server", "te"),
-    *("trailer", "transfer-encoding", "upgrade"),
-)
 
 
 class Proxy:
@@ -49,6 +47,17 @@ class Proxy:
             raise away() from error
         headers = [(name, value) for name, value in found.headers.items() if name.lower() not in OWN]
         return Response(_pieces(connection, found), found.status, headers, direct_passthrough=True)
+
+    def stream(self, request: Request) -> Response:
+        """The same for programs: what may take long, told as it comes."""
+        request.max_content_length = MOST_BYTES
+        try:
+            body = request.get_data(cache=False) or None
+        except RequestEntityTooLarge as error:
+            refusal = ApiError(f"a body may have {MOST_BYTES >> 20} MiB", status=error.code)
+            return Response(refusal.body(), refusal.status, refusal.headers())
+        late = Streamed(self._server(), request.method, _target(request.environ), body, _asked(request))
+        return Response(late, direct_passthrough=True)
 
 
 def _target(environ: dict[str, Any]) -> str:

@@ -62,8 +62,8 @@ def create_worker(
 
     def asked(path: str = "") -> Response:
         """What the engine's process says."""
-        if request.path.startswith(FOR_PROGRAMS):  # it streams, to programs that need no worker
-            raise AppError("not_found", f"programs ask the server itself, at {link.server}: this is a web worker")
+        if request.path.startswith(FOR_PROGRAMS):
+            return proxy.stream(request)
         return proxy.answer(request)
 
     app.register_blueprint(words.blueprint())

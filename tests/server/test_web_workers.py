@@ -356,8 +356,3 @@ def test_a_worker_is_small() -> None:
     code = "import sys, app.relay.worker; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"
-
-
-def test_programs_are_sent_to_the_server(room: Room, make_worker: Any) -> None:
-    answer = requests.get(f"{make_worker().url}/v1/models", headers=OWNER)
-    assert answer.status_code == 404 and room.server.url in answer.json()["error"]["message"]

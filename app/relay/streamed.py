@@ -1,0 +1,73 @@
+"""What programs ask at a web worker: asked of the engine's process on a greenlet, and told as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import gevent.socket
+
+from app.openai.errors import of_refusal
+from app.relay.link import away
+from app.transport.late import LateAnswer
+
+CONNECTING = 10.0  # seconds
+PIECE = 64 * 1024  # bytes
+# headers of one connection, or what the worker's own server says
+OWN = (
+    *("connection", "date", "expect", "keep-alive", "proxy-authenticate", "proxy-authorization", "server", "te"),
+    *("trailer", "transfer-encoding", "upgrade"),
+)
+
+
+class Streamed(LateAnswer):
+    """The answer to one request. A stream may last, so no thread is held; who leaves here has left there."""
+
+    def __init__(
+        self, server: str | None, method: str, target: str, body: bytes | None, headers: dict[str, str]
+    ) -> None:
+        """`server`: the address of the engine's process; None: it is not known."""
+        self._server, self._asked = server, (method, target, body, headers)
+        self._socket: Any = None
+        self._upstream: http.client.HTTPConnection | None = None
+        self._found: http.client.HTTPResponse | None = None  # None: the server cannot be asked
+        self._refusal = of_refusal(away())
+
+    def head(self) -> tuple[str, list[tuple[str, str]]]:
+        parts = urlsplit(self._server or "")
+        try:
+            if not self._server:
+                raise ConnectionError
+            self._upstream = http.client.HTTPConnection(parts.hostname or "", parts.port)
+            self._socket = gevent.socket.create_connection((parts.hostname, parts.port), CONNECTING)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.settimeout(None)  # a request may wait in its lane for as long as its deadline lets it
+            self._upstream.sock = self._socket
+            self._upstream.request(*self._asked)
+            self._found = self._upstream.getresponse()
+        except (OSError, http.client.HTTPException):
+            return self._refusal.status_line, self._refusal.headers()
+        headers = [(name, value) for name, value in self._found.headers.items() if name.lower() not in OWN]
+        return f"{self._found.status} {self._found.reason}", headers
+
+    def __iter__(self) -> Iterator[bytes]:
+        if self._found is None:
+            yield self._refusal.body()
+            return
+        while piece := self._found.read1(PIECE):
+            yield piece
+
+    def gone(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # whoever reads it is woken
+
+    def close(self) -> None:
+        if self._found is not None:
+            self._found.close()
+        if self._upstream is not None:
+            self._upstream.close()
