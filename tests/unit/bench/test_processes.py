@@ -91,7 +91,9 @@ def test_a_variant_apart_gives_the_same_tokens_and_says_its_memory() -> None:
         assert "resident_bytes" not in none.figures, "the benchmark's own process holds more than a variant"
         for point in (apart, generate):
             assert point.figures["resident_bytes"].median > 50 << 20, "torch alone takes more"
-        assert apart.figures["resident_loaded_bytes"].median > 50 << 20 and "resident_loaded_bytes" not in generate.figures
+        assert (
+            apart.figures["resident_loaded_bytes"].median > 50 << 20 and "resident_loaded_bytes" not in generate.figures
+        )
         assert apart.figures["computed_tokens"].median == 7 * at, "5 of each prompt, and 2 of its 3 new tokens"
         assert impossible.failed and not impossible.figures
 
