@@ -119,9 +119,10 @@ function Past() {
 }
 
 /** That there are no arrays, and what there is. */
-const Bare = () => html`<p class="stage-past" id="stage-bare">
-  <span>${t(ownIsShown.value ? "stage.bare" : "stage.bare_lane")}</span>
-</p>`;
+function Bare() {
+  const own = log.value?.header.engine.private ? "stage.bare_private" : "stage.bare";
+  return html`<p class="stage-past" id="stage-bare"><span>${t(ownIsShown.value ? own : "stage.bare_lane")}</span></p>`;
+}
 
 /** The two scales of values; each row says its own range. */
 function Scales() {
