@@ -117,6 +117,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         self._asked: dict[str, Any] | None = None  # the request's environment; None: its head is not here
         self._is_taken_over = False
         self.is_left = False  # by its client, in the middle of an answer
+        self._held: bytearray | None = None  # what is sent together with what comes next
         self._rest = b""  # of a piece of an answer, that the system did not take at once
         super().__init__(SafelyClosed(sock), address, server)
 
@@ -156,6 +157,21 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         environ[ACCESS] = {}
         self._asked = environ
         return environ
+
+    def _write_with_headers(self, data: bytes) -> None:
+        """gevent's, the head and the first piece at once: a client waits for both, and each call has its price."""
+        self._held = bytearray()
+        try:
+            super()._write_with_headers(data)
+        finally:
+            held, self._held = self._held, None
+        self._sendall(held)
+
+    def _sendall(self, data: bytes | bytearray) -> None:
+        if self._held is None:
+            super()._sendall(data)
+        else:
+            self._held += data
 
     def send_now(self, piece: bytes) -> bool:
         """The next piece of an answer whose head is sent, by whoever has it; its own greenlet, which would have to be
