@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +93,11 @@ class Server(Running):
 
     def turn(self, seconds: float, leaves: float, seed: int) -> dict[str, Any]:
         """As the bare engine's, and what the clients say."""
-        began = self.cpu_seconds
+        began, before = self.cpu_seconds, self._ttft()
         asked = [str(each) for each in (self.port, self._clients, seconds, leaves, seed)]
         client = [sys.executable, "-m", "tests.load.api_client", *asked]
         told = json.loads(subprocess.run(client, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        tokens = told["tokens"]
+        tokens, after = told["tokens"], self._ttft()
         return {
             "tokens_per_s": tokens / told["seconds"],
             "cpu_ms_per_token": (self.cpu_seconds - began) / tokens * 1e3,
@@ -105,8 +106,18 @@ class Server(Running):
             "errors": told["errors"],
             "first_errors": told["first_errors"],
             "ttft_p50": told["ttft_p50"],
+            "ttft_mean": told["ttft_mean"],
+            "ttft_mean_by_log": (after[0] - before[0]) / (after[1] - before[1]),
             "resident_mib": self.resident_mib,
         }
+
+    def _ttft(self) -> list[float]:
+        """Seconds and requests so far, as the server's metrics have them."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
+            text = answer.read().decode()
+        name = "vllm:time_to_first_token_seconds"
+        found = [re.search(rf"^{name}_{end}{{.*}} (\S+)$", text, re.MULTILINE) for end in ("sum", "count")]
+        return [float(line[1]) if line else 0.0 for line in found]
 
 
 def main() -> None:

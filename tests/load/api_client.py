@@ -114,6 +114,7 @@ async def main() -> None:
                 "errors": len(seen.errors),
                 "first_errors": seen.errors[:3],
                 "ttft_p50": ttft[len(ttft) // 2] if ttft else None,
+                "ttft_mean": sum(ttft) / len(ttft) if ttft else None,
                 "ttft_p99": ttft[int(len(ttft) * 0.99)] if ttft else None,
                 "cpu_seconds": usage.ru_utime + usage.ru_stime,
             }
