@@ -53,6 +53,7 @@ class Recorder:
         ] = []  # of the batch: whose output is still to come; start, tokens
         self._by_name: dict[str, Watched] = {}
         self._num_asked = self._num_steps = 0
+        self._is_stepping = False  # from the beginning of a schedule until the step's output is taken in
         self._blocks = Blocks(settings.num_blocks, settings.block_size, settings.kv_bytes_per_token, self._emit)
         self._memory = PrefixMemory()
         self._scheduling = Scheduling(settings, self._blocks, self._memory, self._emit)
@@ -98,11 +99,12 @@ class Recorder:
                 sampling=one.sampling,
             )
         )
-        self._append("submit")
+        if not self._is_stepping:
+            self._append("submit")
 
     def ended_from_outside(self) -> None:
-        """Requests were aborted, or the prefix cache was emptied, between two steps."""
-        if self._ops:
+        """Requests were aborted, or the prefix cache was emptied; what happens within a step goes into its record."""
+        if self._ops and not self._is_stepping:
             is_abort = any(isinstance(op, Finish) for op in self._ops)
             self._append("abort" if is_abort else "adjust")
 
@@ -114,7 +116,8 @@ class Recorder:
 
     def scheduling(self) -> None:
         """The schedule of a step begins."""
-        self._scheduled_at = self._clock()
+        self._scheduled_at, self._is_stepping = self._clock(), True
+        self._unsampled, self._outputs, self._entries = [], [], []
         self._blocks.step, self._blocks.record = self._num_steps, len(self.log)
         self._scheduling.begin()
 
@@ -154,6 +157,7 @@ class Recorder:
         one.has_ended = is_finished
         if is_finished:
             self._take_samples(one)
+            self._compute_early(one)
         self._scheduling.freeing = one
 
     def freed(self, request: Asked, status: str) -> None:
@@ -178,20 +182,29 @@ class Recorder:
         """The step's output is about to be taken in: its tokens are computed."""
         self._updating_at = self._clock()
         self._forward_seconds = self._updating_at - self._scheduled_at - self._schedule_seconds
-        self._unsampled, self._outputs, self._entries = [], [], []
-        for one, count in self._scheduling.batch:
+        batch, self._scheduling.batch = self._scheduling.batch, []
+        for one, count in batch:
             self._unsampled.append((one, one.table.num_computed, count))
             self._blocks.write(one.table, count)
 
     def updated(self) -> None:
         """The step's output was taken in."""
         self._take_samples(None)
-        self._scheduling.batch = []
+        self._is_stepping = False
         if not self._entries and all(isinstance(op, Defer) for op in self._ops):
             self._ops.clear()  # nothing was scheduled, and nothing has changed
             return
         self._num_steps += 1
         self._append("step", self._clock() - self._updating_at)
+
+    def _compute_early(self, one: Watched) -> None:
+        """It was aborted while the step computed it: what is computed of it is there, and nothing is sampled."""
+        mine = [pair for pair in self._scheduling.batch if pair[0] is one]
+        self._scheduling.batch = [pair for pair in self._scheduling.batch if pair[0] is not one]
+        for _, count in mine:
+            self._unsampled.append((one, one.table.num_computed, count))
+            self._blocks.write(one.table, count)
+            self._take_samples(one)
 
     def _take_samples(self, upto: Watched | None) -> None:
         """What those of the batch have chosen whose output is taken in: up to who ends now, or all."""

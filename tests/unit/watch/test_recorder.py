@@ -93,6 +93,33 @@ def test_blocks_without_a_hash_go_back_together(tmp_path: Path) -> None:
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
+def test_who_is_aborted_while_the_model_computes_it_has_been_computed(tmp_path: Path) -> None:
+    """vLLM takes in aborts between a step's schedule and its output: one record, in which nothing of it is sampled."""
+    recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
+    one, two, tell = request("a", 4), request("b", 4), recorder.tell
+    for each in (one, two):
+        tell(recorder.arrived, each)
+    tell(recorder.scheduling)
+    for each, block_id in ((one, 0), (two, 1)):
+        tell(recorder.asking, each)
+        tell(recorder.took, [block_id])
+        tell(recorder.answered, each, 4, True)
+    tell(recorder.scheduled, {"a": 4, "b": 4})
+    tell(recorder.freeing, one, True)
+    tell(recorder.gave_back, [0])
+    tell(recorder.freed, one, "FINISHED_ABORTED")
+    tell(recorder.ended_from_outside)
+    tell(recorder.computed)
+    two.all_token_ids.append(7)
+    tell(recorder.updated)
+    assert recorder.ended is None
+    assert [recorder.log.record(index).kind for index in range(len(recorder.log))] == ["submit", "submit", "step"]
+    record = recorder.log.record(2)
+    assert [(entry.seq_id, entry.samples) for entry in record.batch] == [(0, False), (1, True)]
+    assert [op.reason for op in record.ops if isinstance(op, Finish)] == ["abort"]
+    assert list(check(tmp_path / "run.kvtrace")) == []
+
+
 def test_a_full_disk_ends_the_log_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
