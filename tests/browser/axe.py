@@ -14,15 +14,15 @@ AXE = Path(__file__).parent / "vendor" / "axe-core" / "axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 
-def violations(page: Page) -> list[str]:
-    """What axe calls serious or critical, one line for each element."""
+def violations(page: Page, within: str = "html") -> list[str]:
+    """What axe calls serious or critical in the element that the selector `within` names, one line for each element."""
     found: list[dict[str, Any]] = page.evaluate(
-        """async (tags) => {
+        """async ([tags, within]) => {
           const options = {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']};
-          const report = await globalThis.axe.run(document, options);
+          const report = await globalThis.axe.run(within, options);
           return report.violations.filter((v) => ['serious', 'critical'].includes(v.impact));
         }""",
-        RULES,
+        [RULES, within],
     )
     return [f"{v['id']}: {n['html'][:160]} | {n['failureSummary']}" for v in found for n in v["nodes"]]
 
