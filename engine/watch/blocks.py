@@ -200,13 +200,17 @@ class Blocks:
     # giving back
 
     def release(self, table: Table, block_ids: Sequence[int]) -> None:
-        """Blocks that the window has passed leave the table, in the order in which they were given back."""
+        """Blocks that the window has passed leave the table, in the order in which they were given back together."""
+        to_front = []
         for block_id in block_ids:
             logical = table.block_ids.index(block_id)
             table.block_ids[logical] = RELEASED
             table.num_released += 1
             to = self._let_go(block_id)
+            if to == "front":
+                to_front.append(block_id)
             self._emit(Release(seq_id=table.seq_id, block_id=block_id, logical=logical, reason="window", to=to))
+        self._together(to_front)
         self._count(table)
 
     def free(self, table: Table, block_ids: Sequence[int], reason: FreeReason) -> None:
@@ -219,8 +223,7 @@ class Blocks:
             if to == "front":
                 to_front.append(block_id)
             self._emit(Free(seq_id=table.seq_id, block_id=block_id, to=to, reason=reason))
-        if len(to_front) > 1:
-            self._emit(Requeue(block_ids=to_front))
+        self._together(to_front)
         table.block_ids, table.num_computed, table.num_released = [], 0, 0
         self._count(table)
 
@@ -235,6 +238,11 @@ class Blocks:
             tokens_logical=self._num_logical,
             kv_bytes_per_token=self._kv_bytes_per_token,
         )
+
+    def _together(self, to_front: list[int]) -> None:
+        """What goes to the head at once is there in its own order; one by one it would be in the opposite one."""
+        if len(to_front) > 1:
+            self._emit(Requeue(block_ids=to_front))
 
     def _let_go(self, block_id: int) -> QueueEnd | None:
         block = self._block(block_id)

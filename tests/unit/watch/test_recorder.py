@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.trace.check import check
-from engine.trace.events import Evict, Finish, Free, Op, Requeue
+from engine.trace.events import Evict, Finish, Free, Op, Release, Requeue
 from engine.trace.log import TraceWriter
 from engine.trace.records import Watched
 from engine.watch import WatchError, watched
@@ -117,6 +117,29 @@ def test_who_is_aborted_while_the_model_computes_it_has_been_computed(tmp_path: 
     record = recorder.log.record(2)
     assert [(entry.seq_id, entry.samples) for entry in record.batch] == [(0, False), (1, True)]
     assert [op.reason for op in record.ops if isinstance(op, Finish)] == ["abort"]
+    assert list(check(tmp_path / "run.kvtrace")) == []
+
+
+def test_what_a_window_has_passed_leaves_the_table(tmp_path: Path) -> None:
+    """Blocks 0 and 1 of three, given back together while slots for the next token are asked for: 1 is taken again."""
+    recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
+    one, tell = request("a", 12), recorder.tell
+    tell(recorder.arrived, one)
+    for took, gave, count in (([0, 1, 2], [], 12), ([1], [1, 0], 1)):
+        tell(recorder.scheduling)
+        tell(recorder.asking, one)
+        tell(recorder.gave_back, gave)
+        tell(recorder.took, took)
+        tell(recorder.answered, one, count, True)
+        tell(recorder.scheduled, {"a": count})
+        tell(recorder.computed)
+        one.all_token_ids.append(7)
+        tell(recorder.updated)
+    assert recorder.ended is None
+    ops = recorder.log.record(2).ops
+    assert [(op.block_id, op.logical) for op in ops if isinstance(op, Release)] == [(1, 1), (0, 0)]
+    assert recorder.log.state_now().free_queues == [[0, 3, 4, 5]]
+    assert recorder.log.state_now().sequences[0].block_tables == [[-1, -1, 2, 1]]
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
