@@ -47,6 +47,22 @@ def take_the_second(page: Page) -> None:
     expect(page.locator("#compare")).to_have_attribute("data-ready", "true", timeout=30_000)
 
 
+def test_vllm_stands_beside_ours_and_what_it_does_not_say_is_unknown(open_page: OpenPage) -> None:
+    """The two recordings of one run beside another: no operation differs, and work is no zero."""
+    page = open_page()
+    runs = "recording=rec-beside-vllm&run_a=rec-beside-ours&run_b=rec-beside-vllm"
+    page.goto(f"{page.url.split('?')[0]}?{runs}&detail=compare&distance=bench")
+    expect(page.locator("#compare")).to_have_attribute("data-ready", "true", timeout=30_000)
+    steps = compared(page)["a"]["totals"]["num_steps"]
+    expect(page.locator("#compare-op")).to_contain_text(f"No operation differs: all {steps} steps are equal.")
+    cells = page.locator('#compare-totals tr[data-figure="flops"] td')
+    assert "FLOP" not in cells.nth(1).inner_text() and cells.nth(1).inner_text() == "?"
+    expect(cells.nth(1)).to_have_attribute("aria-label", "Unknown: vLLM 0.32.0 does not say it.")
+    assert cells.nth(0).inner_text() not in ("?", "0")
+    expect(page.locator("#watched-badge")).to_contain_text("vLLM 0.32.0")
+    expect(page.locator("#compare-notes")).to_contain_text("B is vLLM 0.32.0, written down as it ran")
+
+
 def test_taking_another_candidate_shows_both_futures(open_page: OpenPage) -> None:
     page = open_page("/?max_tokens=12&ignore_eos=1")
     perform(page, 3)
