@@ -27,7 +27,8 @@ class Twice(torch.nn.Module):
 module = torch.export.export(Twice(), (torch.ones(3),)).module(check_guards=False)
 graph = torch.fx.GraphModule(module, module.graph)
 graph.graph.set_codegen(torch.fx.graph.CodeGen())
-assert _compile(graph, OPTIONS["cpu"])(torch.tensor([1.0, -1.0, 3.0]))[0].tolist() == [2.0, 0.0, 6.0]
+options = {**OPTIONS["cpu"], "cpp.vec_isa_ok": True}  # torch's own question to the processor takes as long again
+assert _compile(graph, options)(torch.tensor([1.0, -1.0, 3.0]))[0].tolist() == [2.0, 0.0, 6.0]
 """
 
 

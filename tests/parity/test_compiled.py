@@ -35,7 +35,8 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler"),
 ]
 SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
-FAMILIES = ["llama", "gemma2"]  # grouped heads; the second with sliding windows and softcaps
+FAMILIES = ["bundled", "gemma2"]  # a Llama, grouped heads; the second with sliding windows and softcaps
+WITHIN = {"bundled": 5 * TOLERANCE, "gemma2": TOLERANCE}  # logits of the trained model are larger and more layers' work
 
 
 class Compiled:
@@ -80,7 +81,7 @@ def test_logits_of_mixed_steps(family: str, compile_once: Compiled) -> None:
     (eager, _), (fast, _) = driven(model, None), driven(model, forward)
     assert len(fast.logits) == 25 and fast.logits.keys() == eager.logits.keys()
     for key, logits in fast.logits.items():
-        assert (logits - eager.logits[key]).abs().max() <= TOLERANCE, key
+        assert (logits - eager.logits[key]).abs().max() <= WITHIN[family], key
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -117,7 +118,7 @@ def run(model: LoadedModel, config: EngineConfig, prompts: list[list[int]]) -> t
     return [request.output_token_ids for request in requests], records
 
 
-@pytest.mark.parametrize("name", [*FAMILIES, "bundled"])
+@pytest.mark.parametrize("name", FAMILIES)
 def test_greedy_tokens(name: str, compile_once: Compiled) -> None:
     """Up to 6 of 9 sequences at once under a budget of 24 tokens: steps mix chunks and decodes; preemption on top."""
     model, forward = compile_once(name)
@@ -139,7 +140,7 @@ def test_greedy_tokens(name: str, compile_once: Compiled) -> None:
 
 def test_a_run_is_never_switched(compile_once: Compiled) -> None:
     """The compiled path comes in where nothing is unfinished, and not before."""
-    model, forward = compile_once("llama")
+    model, forward = compile_once("gemma2")
     with Engine(model, EngineConfig(block_size=4, num_blocks=16)) as engine:
         engine.add_request([5, 6, 7], SamplingParams(max_tokens=4, ignore_eos=True))
         used = [engine.step().timing.compiled]
@@ -197,7 +198,7 @@ def test_what_computes_something_else_is_not_taken(
     compile_once: Compiled, without_libraries: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A compiler that is wrong, for one token or for several: the eager path goes on serving."""
-    model, forward = compile_once("llama")
+    model, forward = compile_once("gemma2")
     for right, name in ((forward.one, "one"), (forward.many, "many")):
         louder: dict[str, Any] = {name: lambda *given, right=right: [right(*given)[0] * 1.01]}
         with pytest.raises(ModelError, match=r"else compiled than by itself: its logits differ by 0\.01\d* of"):
