@@ -161,6 +161,23 @@ def round_linears(module: nn.Module, weights: torch.dtype) -> int:
     return count
 
 
+def packed_bytes(module: nn.Module, weights: torch.dtype) -> int:
+    """How many bytes more (or, below 0, fewer) than float32 a module's parameters will take when its linear layers are
+    packed: those kept in fewer bits, and copies for embeddings that cannot share. Only its shapes are read.
+    """
+    linear = {id(part.weight): part for part in module.modules() if type(part) is nn.Linear}
+    tied = [part for part in module.modules() if isinstance(part, nn.Embedding) and id(part.weight) in linear]
+    more = sum(4 * part.weight.numel() for part in tied if not shares_panels(part))
+    head, outer = _head(module), {id(part.weight) for part in tied if shares_panels(part)}
+    for key, part in linear.items() if linear_kernel() is not None else ():
+        if part.out_features % PANEL == 0:
+            is_outer = part is head or key in outer
+            dtype = torch.bfloat16 if is_outer and weights == torch.int8 else weights
+            scales = 4 * part.out_features if dtype == torch.int8 else 0
+            more += part.weight.numel() * (dtype.itemsize - 4) + scales
+    return more
+
+
 def bytes_per_weight(module: nn.Module, dtype: torch.dtype) -> float | None:
     """The mean over all weights that a step reads whole, which are all but embeddings'; None: each is of `dtype`."""
     seen: dict[int, tuple[int, int]] = {}  # by parameter: bytes, and the weights they are

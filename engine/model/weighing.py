@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 
 from engine.model.light_transformers import AutoModelForCausalLM
+from engine.model.loaded import WEIGHTS
 from engine.model.loader import model_config, resolve_device, resolve_dtype
-from engine.model.packed_linears import shares_panels
+from engine.model.packed_linears import packed_bytes
 
 
 def weight_bytes(module: Any) -> int:
@@ -30,15 +30,8 @@ def bytes_to_come(name_or_path: str | None, dtype: str = "auto", device: str = "
     with torch.device("meta"):  # shapes without content
         module = AutoModelForCausalLM.from_config(config)
     kind = wanted if isinstance(wanted, torch.dtype) else (config.dtype or torch.float32)
-    count = sum(parameter.numel() for parameter in module.parameters())
+    taken = sum(parameter.numel() for parameter in module.parameters()) * kind.itemsize
     if target.type == "cpu" and kind == torch.float32:
-        count += _copied(module)
-    return int(count * kind.itemsize + sum(b.nbytes for b in module.buffers()))
-
-
-def _copied(module: Any) -> int:
-    """Numbers of the weights that a linear layer will hold in a layout of its own, beside an embedding's."""
-    parts = list(module.modules())
-    linear = {id(part.weight) for part in parts if type(part) is nn.Linear}
-    embeddings = [part for part in parts if isinstance(part, nn.Embedding) and id(part.weight) in linear]
-    return sum(part.weight.numel() for part in embeddings if not shares_panels(part))
+        of_checkpoint = torch.bfloat16 if config.dtype == torch.bfloat16 else torch.float32
+        taken += packed_bytes(module, WEIGHTS.get(dtype, of_checkpoint if dtype == "auto" else torch.float32))
+    return int(taken + sum(b.nbytes for b in module.buffers()))

@@ -293,7 +293,7 @@ def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.Mo
     given = argparse.Namespace(model=["bundled-mqa", "bundled-gqa"], dtype="auto", device="cpu")
     first = Served.loading("bundled-mqa")
     second, third = Served.unloaded("bundled-gqa", "named"), Served.unloaded("bundled-mha", "at_hand")
-    opening = LoadingThread(given, msgspec.structs.replace(SETTINGS, max_model_bytes=16 * MIB), first)
+    opening = LoadingThread(given, msgspec.structs.replace(SETTINGS, max_model_bytes=8 * MIB), first)
     models = Models(first, [second, third], opening, opening.most_bytes)
     opening.start(threading.Event())
     wait_for(lambda: first.status()["compiled"] == "done", seconds=60)
@@ -311,9 +311,14 @@ def test_what_a_model_takes_is_known_before_it_is_read() -> None:
     from engine.model.loader import load_model
     from engine.model.weighing import weight_bytes
 
-    for name in ("bundled-mqa", "bundled"):
-        expected = weigh(name, "auto", "cpu")
-        found = weight_bytes(load_model(name, device="cpu").module)
+    for name, dtype in (
+        ("bundled-mqa", "auto"),
+        ("bundled", "auto"),
+        ("bundled", "float32"),
+        ("bundled", "int8-weights"),
+    ):
+        expected = weigh(name, dtype, "cpu")
+        found = weight_bytes(load_model(name, dtype, "cpu").module)
         assert 0.97 * found <= expected <= found, "norms are kept a second time"
 
 
