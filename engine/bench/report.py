@@ -145,7 +145,8 @@ def machine_line(record: Record) -> str:
     machine = record.environment.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     threads = f"{record.environment.num_cpus} CPUs, {machine.num_threads} threads"
-    return f"{machine.processor or machine.device}, {threads}, {record.scenario.dtype}, {versions}"
+    dtype = "dtype auto" if record.scenario.dtype == "auto" else record.scenario.dtype
+    return f"{machine.processor or machine.device}, {threads}, {dtype}, {versions}"
 
 
 def caveats(records: list[Record], language: Language = "en") -> str:
