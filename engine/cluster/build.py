@@ -63,7 +63,7 @@ def local_cluster(
     log_path: Path | None = None,
     capture: CaptureRequest | None = None,
     lease: float = LEASE,
-    clock: Callable[[], float] = time.monotonic,
+    clock: Callable[[], float] = time.perf_counter,
     make_connector: type[TransferConnector] = TransferConnector,
 ) -> Cluster:
     """Every instance an engine of the caller's thread: the same inputs give the same log, apart from clocks.

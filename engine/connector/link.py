@@ -97,7 +97,7 @@ class ThrottledLink:
         link: Link,
         bytes_per_second: float,
         sleep: Callable[[float], object] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._link, self._rate, self._sleep, self._clock = link, bytes_per_second, sleep, clock
         self.name = f"{link.name}, throttled to {bytes_per_second / 1e6:g} MB/s"

@@ -75,7 +75,7 @@ class TransferConnector(KVConnector):
         pulls: Executor | Now | None = None,
         lease: float = LEASE,
         policy: FailurePolicy = "recompute",
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.perf_counter,
         told: Callable[[], object] = lambda: None,
     ) -> None:
         """`layout`: what the numbers of a block mean, given the tensors; `pulls`: where transfers wait for the link,

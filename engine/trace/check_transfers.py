@@ -32,7 +32,8 @@ class _Held(NamedTuple):
     instance: int
     seq_id: int
     blocks: frozenset[int]
-    until: float  # if nobody asked meanwhile, by the clock of the log
+    earliest: float  # the lease began as the sequence ended, while tokens were taken, and the record's clock is later
+    until: float  # at the latest, if nobody asked meanwhile, by the clock of the log
     lease: float  # seconds
 
 
@@ -80,7 +81,8 @@ class TransferBook:
                 if op.transfer in self._held:
                     yield f"transfer {op.transfer} is held already"
                 blocks, until = frozenset(self._tables.get(op.seq_id, [])), record.timing.at + op.lease
-                self._held[op.transfer] = _Held(record.instance, op.seq_id, blocks, until, op.lease)
+                earliest = until - record.timing.sample
+                self._held[op.transfer] = _Held(record.instance, op.seq_id, blocks, earliest, until, op.lease)
             case Receive():
                 self._coming.setdefault(op.seq_id, []).append(op)
             case Arrive():
@@ -91,8 +93,8 @@ class TransferBook:
                 held = self._held.pop(op.transfer, None)
                 if held is None or held.instance != record.instance:
                     yield f"transfer {op.transfer} is not held here"
-                elif record.timing.at < held.until:
-                    yield f"the lease of transfer {op.transfer} lasts until {held.until:.6f} s"
+                elif record.timing.at < held.earliest:
+                    yield f"the lease of transfer {op.transfer} lasts until {held.earliest:.6f} s"
                 self._forget(op.transfer, held, record)
             case Lost():
                 for transfer in [t for t, held in self._held.items() if held.instance == record.instance]:
