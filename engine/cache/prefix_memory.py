@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.trace.events import LookupReason
+from msgspec.structs import replace
+
+from engine.trace.events import Lookup, LookupReason
 
 RECENT_SEQUENCES = 64
 EVICTED_BLOCKS = 4096
@@ -32,6 +34,18 @@ class Explanation(NamedTuple):
     closest_seq_id: int | None = None
     num_shared_tokens: int = 0
     lost: LostBlock | None = None
+
+    def of(self, found: Lookup) -> Lookup:
+        """What the lookup found, with this reason."""
+        return replace(
+            found,
+            reason=self.reason,
+            closest_seq_id=self.closest_seq_id,
+            num_shared_tokens=self.num_shared_tokens,
+            lost_block_id=self.lost.block_id if self.lost else None,
+            evicted_in=self.lost.evicted_in if self.lost else None,
+            evicted_for=self.lost.evicted_for if self.lost else None,
+        )
 
 
 @dataclass(slots=True)

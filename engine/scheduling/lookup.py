@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from engine.scheduling.cache_protocol import Cache, Match
 from engine.scheduling.sequence import Sequence
 from engine.trace.events import Lookup
@@ -25,13 +23,4 @@ def verdict(cache: Cache, sequence: Sequence, match: Match) -> Lookup:
     )
     if match.verdict in ("disabled", "skipped"):
         return found
-    why = cache.explain(sequence.seq_id, sequence.token_ids, sequence.cache_salt, match.num_tokens)
-    return replace(
-        found,
-        reason=why.reason,
-        closest_seq_id=why.closest_seq_id,
-        num_shared_tokens=why.num_shared_tokens,
-        lost_block_id=why.lost.block_id if why.lost else None,
-        evicted_in=why.lost.evicted_in if why.lost else None,
-        evicted_for=why.lost.evicted_for if why.lost else None,
-    )
+    return cache.explain(sequence.seq_id, sequence.token_ids, sequence.cache_salt, match.num_tokens).of(found)

@@ -214,19 +214,14 @@ class Scheduling:
             lost = None if all_hit else self._blocks.evicted.find(bytes(one.request.block_hashes[len(hits)]))
             salt = one.request.cache_salt
             why = self._memory.explain(one.token_ids, salt, len(hits) * size, size, all_hit, lost)
-        return Lookup(
+        found = Lookup(
             seq_id=one.seq_id,
             verdict=verdict,
             num_tokens=num_tokens,
             num_hit_tokens=len(hits) * size,
             block_ids=[block_id for block_id in hits if block_id != RELEASED],
-            reason=why.reason,
-            closest_seq_id=why.closest_seq_id,
-            num_shared_tokens=why.num_shared_tokens,
-            lost_block_id=why.lost.block_id if why.lost else None,
-            evicted_in=why.lost.evicted_in if why.lost else None,
-            evicted_for=why.lost.evicted_for if why.lost else None,
         )
+        return why.of(found)
 
     def _said(self, one: Watched, hits: list[int]) -> LookupVerdict:
         if not self._settings.enable_prefix_caching:

@@ -4,7 +4,7 @@
 
 `scheduler_cls` is vLLM's own door for a scheduler; this one is its own, that tells. A line of FOUND for each step:
 {"scheduled": {request: tokens}, "computed": {request: tokens before the step}, "blocks": {request: ids},
-"preempted": [request, ...]}; a last one with the outputs.
+"preempted": [request, ...], "free": blocks that nobody holds}; a last one with the outputs.
 """
 
 from __future__ import annotations
@@ -20,36 +20,42 @@ os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the scheduler is to be in 
 from vllm import LLM, SamplingParams, __version__
 from vllm.v1.core.sched.scheduler import Scheduler
 
-steps: list[dict[str, Any]] = []
-num_preemptions: dict[str, int] = {}
 
+def telling(base: type, steps: list[dict[str, Any]]) -> type:
+    """A scheduler that also writes down what it gives out: `base` is vLLM's own, or one that is made from it."""
 
-class Telling(Scheduler):  # type: ignore[misc]  # vLLM is in an environment of its own
-    """vLLM's scheduler, and what it decided."""
+    class Telling(base):
+        """Reads only vLLM's `SchedulerOutput`, its requests and its manager's answers."""
 
-    def schedule(self, *arguments: Any, **options: Any) -> Any:
-        before = {name: one.num_preemptions for name, one in self.requests.items()}
-        found = super().schedule(*arguments, **options)
-        if found.num_scheduled_tokens:
-            computed = {one.req_id: one.num_computed_tokens for one in found.scheduled_new_reqs}
-            again = found.scheduled_cached_reqs
-            computed |= dict(zip(again.req_ids, again.num_computed_tokens, strict=True))
-            steps.append(
-                {
-                    "scheduled": found.num_scheduled_tokens,
-                    "computed": computed,
-                    "blocks": {name: self.kv_cache_manager.get_block_ids(name)[0] for name in computed},
-                    "preempted": [
-                        name for name, one in self.requests.items() if one.num_preemptions > before.get(name, 0)
-                    ],
-                }
-            )
-        return found
+        def schedule(self, *arguments: Any, **options: Any) -> Any:
+            before = {name: one.num_preemptions for name, one in self.requests.items()}
+            found = super().schedule(*arguments, **options)
+            if found.num_scheduled_tokens:
+                computed = {one.req_id: one.num_computed_tokens for one in found.scheduled_new_reqs}
+                again = found.scheduled_cached_reqs
+                computed |= dict(zip(again.req_ids, again.num_computed_tokens, strict=True))
+                manager = self.kv_cache_manager
+                steps.append(
+                    {
+                        "scheduled": found.num_scheduled_tokens,
+                        "computed": computed,
+                        "blocks": {name: manager.get_block_ids(name)[0] for name in computed},
+                        "preempted": [
+                            name for name, one in self.requests.items() if one.num_preemptions > before.get(name, 0)
+                        ],
+                        "free": manager.block_pool.get_num_free_blocks(),
+                    }
+                )
+            return found
+
+    return Telling
 
 
 def main() -> None:
     asked = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    llm = LLM(**asked["engine"], scheduler_cls=Telling, async_scheduling=False, disable_log_stats=True)
+    steps: list[dict[str, Any]] = []
+    scheduler = telling(Scheduler, steps)
+    llm = LLM(**asked["engine"], scheduler_cls=scheduler, async_scheduling=False, disable_log_stats=True)
     prompts = [{"prompt_token_ids": one["prompt"]} for one in asked["requests"]]
     sampling = [
         SamplingParams(temperature=0.0, max_tokens=one["max_tokens"], ignore_eos=True, detokenize=False)
