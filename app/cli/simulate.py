@@ -25,9 +25,8 @@ from engine.simulate.placed import facts_of
 from engine.simulate.placement import room_tokens
 from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
 from engine.trace.codec import TraceFormatError
-from engine.trace.events import Lookup
 from engine.trace.log import TraceReader
-from engine.trace.records import ModelFacts, StepRecord
+from engine.trace.records import ModelFacts
 
 MOST_REQUESTS = 1_000_000
 
@@ -119,7 +118,6 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
         link = None
         if arguments.link_gb_per_second is not None:
             link = LinkSpeed(_within("--link-gb-per-second", arguments.link_gb_per_second, 1e-6, 1e6) * 1e9)
-        hits = Hits()
         simulation = Simulation(
             facts,
             config,
@@ -128,7 +126,6 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
             seed=config_seed(arguments),
             keep_log=record is not None,
             log_path=record,
-            watch=hits.add,
         )
     except (BenchError, CalibrationError, ValueError) as error:
         raise UserError(str(error)) from error
@@ -142,21 +139,7 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UserError(str(error)) from error
     finally:
         simulation.close()
-    return figures(outcome, hits, cost.source)
-
-
-class Hits:
-    """Tokens of prompts that were asked for in the prefix cache, and those that hit."""
-
-    def __init__(self) -> None:
-        self.asked = self.hit = 0
-
-    def add(self, record: StepRecord) -> None:
-        """Count a record's lookups."""
-        for op in record.ops:
-            if isinstance(op, Lookup):
-                self.asked += op.num_tokens
-                self.hit += op.num_hit_tokens
+    return figures(outcome, cost.source)
 
 
 def subject(arguments: argparse.Namespace) -> Subject:
@@ -209,7 +192,7 @@ def _like(path: Path, asked: EngineConfig, seed: int) -> Subject:
     return Subject(facts, Jittered(found.cost, found.ratios, seed), replace(before, **changed))
 
 
-def figures(outcome: Outcome, hits: Hits, source: str) -> dict[str, Any]:
+def figures(outcome: Outcome, source: str) -> dict[str, Any]:
     """What is printed. Seconds; percentiles by the linear rule."""
     served = [one for one in outcome.requests if one.tokens]
     return {
@@ -219,8 +202,8 @@ def figures(outcome: Outcome, hits: Hits, source: str) -> dict[str, Any]:
         "seconds": outcome.seconds,
         "steps": outcome.num_steps,
         "preemptions": outcome.num_preemptions,
-        "prompt_tokens": hits.asked,
-        "hit_tokens": hits.hit,
+        "prompt_tokens": outcome.num_asked_tokens,
+        "hit_tokens": outcome.num_hit_tokens,
         "output_tokens": sum(len(one.tokens) for one in served),
         "moved_bytes": outcome.moved_bytes,
         "busy": [busy / outcome.seconds for busy in outcome.busy_seconds],

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from engine.cache.guards import ensure
+from engine.cache.guards import IntegrityError, ensure
 from engine.trace.events import QueueEnd
 from engine.trace.holes import Hole, first_fit, holes_of
 
@@ -67,12 +67,8 @@ class FreeQueue:
 
     def push(self, block_id: int, end: QueueEnd) -> None:
         """Add a block that is not in the queue. Raises IntegrityError when it is."""
-        ensure(
-            block_id not in self._ids,
-            f"block {block_id} is in the free queue already",
-            "double_free",
-            block_id=block_id,
-        )
+        if block_id in self._ids:  # `ensure` makes its sentence before it looks, and this is done for every block
+            raise IntegrityError(f"block {block_id} is in the free queue already", "double_free", block_id=block_id)
         self._ids[block_id] = None
         if end == "front":
             self._ids.move_to_end(block_id, last=False)
@@ -103,7 +99,8 @@ class BlockPool:
         self.blocks = {block_id: Block(block_id) for block_id in range(first_block, first_block + num_blocks)}
         self.free_queue = FreeQueue(self.blocks)
         self.step = 0  # the clock of residencies; the pool's owner sets it
-        self._ids_by_hash: dict[bytes, dict[int, None]] = {}  # the inner dict is an ordered set
+        self._id_by_hash: dict[bytes, int] = {}  # of the blocks that carry it: the one that was cached first
+        self._more_by_hash: dict[bytes, dict[int, None]] = {}  # the others, if there are any; dicts as ordered sets
         self._num_cached_free = 0
         self._num_filled_held = 0
 
@@ -177,12 +174,9 @@ class BlockPool:
 
     def release(self, block: Block) -> QueueEnd | None:
         """One owner less. At 0 it is free: hashed to the back, else emptied and to the front. None: still held."""
-        ensure(
-            block.ref_count > 0,
-            f"block {block.block_id} is released, but no sequence holds it",
-            "double_free",
-            block_id=block.block_id,
-        )
+        if block.ref_count <= 0:
+            text = f"block {block.block_id} is released, but no sequence holds it"
+            raise IntegrityError(text, "double_free", block_id=block.block_id)
         block.ref_count -= 1
         if block.ref_count > 0:
             return None
@@ -209,25 +203,18 @@ class BlockPool:
 
     def find_id(self, block_hash: bytes) -> int | None:
         """Its id."""
-        ids = self._ids_by_hash.get(block_hash)
-        return next(iter(ids)) if ids else None
+        return self._id_by_hash.get(block_hash)
 
     def cache(self, block: Block, block_hash: bytes) -> None:
         """Give a held block without a hash its hash."""
-        ensure(
-            block.block_hash is None,
-            f"block {block.block_id} has a hash already",
-            "hashed_twice",
-            block_id=block.block_id,
-        )
-        ensure(
-            block.ref_count > 0,
-            f"block {block.block_id} gets a hash, but no sequence holds it",
-            "hash_unheld",
-            block_id=block.block_id,
-        )
+        block_id = block.block_id
+        if block.block_hash is not None:
+            raise IntegrityError(f"block {block_id} has a hash already", "hashed_twice", block_id=block_id)
+        if block.ref_count <= 0:
+            text = f"block {block_id} gets a hash, but no sequence holds it"
+            raise IntegrityError(text, "hash_unheld", block_id=block_id)
         block.block_hash = block_hash
-        self._ids_by_hash.setdefault(block_hash, {})[block.block_id] = None
+        self._enter_index(block_id, block_hash)
 
     def uncache(self, block: Block) -> Eviction:
         """Take the hash and the content from a held block: it was promised and never written."""
@@ -244,18 +231,30 @@ class BlockPool:
     def _drop_hash(self, block: Block) -> Eviction:
         block_hash = block.block_hash
         assert block_hash is not None
-        ids = self._ids_by_hash[block_hash]
-        del ids[block.block_id]
-        if not ids:
-            del self._ids_by_hash[block_hash]
+        self._leave_index(block.block_id, block_hash)
         block.block_hash = None
-        return Eviction(
-            block_hash,
-            lifetime=self.step - block.allocated_at,
-            idle=self.step - block.accessed_at,
-            num_hits=block.num_hits,
-            reuse_gaps=[after - before for before, after in pairwise(block.hits_at)],
-        )
+        gaps = [after - before for before, after in pairwise(block.hits_at)] if block.hits_at else []
+        return Eviction(block_hash, self.step - block.allocated_at, self.step - block.accessed_at, block.num_hits, gaps)
+
+    def _enter_index(self, block_id: int, block_hash: bytes) -> None:
+        if self._id_by_hash.setdefault(block_hash, block_id) != block_id:
+            self._more_by_hash.setdefault(block_hash, {})[block_id] = None
+
+    def _leave_index(self, block_id: int, block_hash: bytes) -> None:
+        more = self._more_by_hash.get(block_hash)
+        if more is None:
+            del self._id_by_hash[block_hash]
+            return
+        if self._id_by_hash[block_hash] == block_id:
+            block_id = self._id_by_hash[block_hash] = next(iter(more))
+        del more[block_id]
+        if not more:
+            del self._more_by_hash[block_hash]
+
+    def _ids_of(self, block_hash: bytes) -> list[int]:
+        """The blocks that the index has under the hash, the first cached of them first."""
+        first = self._id_by_hash.get(block_hash)
+        return [] if first is None else [first, *self._more_by_hash.get(block_hash, ())]
 
     def check_integrity(self) -> None:
         """Recount everything. Raises IntegrityError at the first contradiction. O(num_blocks)."""
@@ -287,13 +286,19 @@ class BlockPool:
                     counted=0,
                 )
             if block.block_hash is not None:
-                known = block.block_id in self._ids_by_hash.get(block.block_hash, {})
+                known = block.block_id in self._ids_of(block.block_hash)
                 ensure(
                     known, f"{name} carries a hash that the index does not know",
                     "unknown_hash", block_id=block.block_id,
                 )  # fmt: skip
-        for block_hash, ids in self._ids_by_hash.items():
-            ensure(bool(ids), f"hash {block_hash.hex()} is in the index without a block", "empty_hash")
+        for block_hash in self._id_by_hash.keys() | self._more_by_hash.keys():
+            ids = self._ids_of(block_hash)
+            alone = block_hash not in self._more_by_hash or len(ids) > 1
+            ensure(
+                alone and block_hash in self._id_by_hash,
+                f"hash {block_hash.hex()} is in the index without a block",
+                "empty_hash",
+            )
             for block_id in ids:
                 carried = self.blocks[block_id].block_hash
                 ensure(

@@ -9,7 +9,8 @@ hashes       h0 = H(salt, t0..t3)
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -45,8 +46,12 @@ def hash_block(parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: 
     else:
         salt = cache_salt.encode("utf-8", "surrogatepass")
         head = b"\x01" + struct.pack("<Q", len(salt)) + salt
-    body = struct.pack(f"<{len(token_ids)}q", *token_ids)
-    return blake2b(head + body, digest_size=HASH_BYTES).digest()
+    return blake2b(head + _packing(len(token_ids))(*token_ids), digest_size=HASH_BYTES).digest()
+
+
+@cache
+def _packing(num_tokens: int) -> Callable[..., bytes]:
+    return struct.Struct(f"<{num_tokens}q").pack
 
 
 class HashChain:
@@ -59,13 +64,11 @@ class HashChain:
 
     def hash_at(self, logical: int, token_ids: Sequence[int]) -> bytes:
         """Hash of logical block `logical`; `token_ids` is the whole sequence, in which that block must be full."""
-        size = self._block_size
-        while len(self._hashes) <= logical:
-            start = len(self._hashes) * size
-            self._hashes.append(
-                hash_block(self.parent_of(len(self._hashes)), token_ids[start : start + size], self.cache_salt)
-            )
-        return self._hashes[logical]
+        size, hashes = self._block_size, self._hashes
+        for index in range(len(hashes), logical + 1):
+            parent = hashes[-1] if index else None
+            hashes.append(hash_block(parent, token_ids[index * size : (index + 1) * size], self.cache_salt))
+        return hashes[logical]
 
     def parent_of(self, logical: int) -> bytes | None:
         """Hash of the block before `logical`, which must have been computed; None for the first."""

@@ -130,7 +130,7 @@ def _never_forgetting(pool: BlockPool) -> Callable[[], tuple[Block, Eviction | N
     def allocate_and_forget_nothing() -> tuple[Block, Eviction | None]:
         block, evicted = allocate()
         if evicted is not None:
-            pool._ids_by_hash.setdefault(evicted.block_hash, {})[block.block_id] = None
+            pool._enter_index(block.block_id, evicted.block_hash)
         return block, evicted
 
     return allocate_and_forget_nothing

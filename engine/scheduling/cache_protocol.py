@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Items
 from typing import Any, Protocol
 
-from engine.trace.events import AllocateReason, ForkReason, FreeReason, LookupReason, LookupVerdict
+from engine.trace.events import AllocateReason, ForkReason, FreeReason, Lookup, LookupVerdict
 
 
 class Match(Protocol):
@@ -25,33 +25,11 @@ class Match(Protocol):
     def verdict(self) -> LookupVerdict: ...
 
 
-class Lost(Protocol):
-    """Where content was until it was evicted."""
-
-    @property
-    def block_id(self) -> int: ...
-
-    @property
-    def evicted_in(self) -> int: ...
-
-    @property
-    def evicted_for(self) -> int: ...
-
-
 class Why(Protocol):
     """Why hits end where they do."""
 
-    @property
-    def reason(self) -> LookupReason | None: ...
-
-    @property
-    def closest_seq_id(self) -> int | None: ...
-
-    @property
-    def num_shared_tokens(self) -> int: ...
-
-    @property
-    def lost(self) -> Lost | None: ...
+    def of(self, found: Lookup) -> Lookup:
+        """What the lookup found, with this reason."""
 
 
 class Demand(Protocol):

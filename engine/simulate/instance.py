@@ -25,7 +25,7 @@ from engine.scheduling.transfers import Came
 from engine.simulate.cost import StepCost, shape_of
 from engine.simulate.drawn import Tokens
 from engine.simulate.transfer import SimulatedConnector
-from engine.trace.events import Op, Preempt
+from engine.trace.events import Lookup, Op, Preempt
 from engine.trace.halves import plain_id
 from engine.trace.records import (
     BatchEntry,
@@ -86,6 +86,7 @@ class SimulatedInstance:
         self._next_seq_id, self._stride = place.first_seq_id, place.seq_id_stride
         self._num_records = self._num_steps = self._num_unfinished = 0
         self.num_preemptions = 0
+        self.num_asked_tokens = self.num_hit_tokens = 0  # of lookups in the prefix cache
         self._scheduled: list[ScheduledSequence] = []
         self._batch: list[BatchEntry] = []
 
@@ -211,7 +212,12 @@ class SimulatedInstance:
                 work=work,
             )
             self._records(record)
-        self.num_preemptions += sum([isinstance(op, Preempt) for op in self._ops])
+        for op in self._ops:
+            if isinstance(op, Lookup):
+                self.num_asked_tokens += op.num_tokens
+                self.num_hit_tokens += op.num_hit_tokens
+            elif isinstance(op, Preempt):
+                self.num_preemptions += 1
         self._ops.clear()
         self._num_records += 1
         self.cache.tick(self._num_records, self._num_steps)

@@ -103,6 +103,8 @@ class Outcome:
     busy_seconds: list[float]  # of each instance
     moved_bytes: int
     num_preemptions: int
+    num_asked_tokens: int  # of prompts that were looked up in the prefix cache
+    num_hit_tokens: int
 
 
 class Simulation:
@@ -193,6 +195,8 @@ class Simulation:
             busy_seconds=self._busy,
             moved_bytes=self._moved_bytes,
             num_preemptions=sum(one.num_preemptions for one in self.instances),
+            num_asked_tokens=sum(one.num_asked_tokens for one in self.instances),
+            num_hit_tokens=sum(one.num_hit_tokens for one in self.instances),
         )
 
     def close(self) -> None:

@@ -24,7 +24,7 @@ from vllm.v1.core.sched.scheduler import Scheduler
 def telling(base: type, steps: list[dict[str, Any]]) -> type:
     """A scheduler that also writes down what it gives out: `base` is vLLM's own, or one that is made from it."""
 
-    class Telling(base):
+    class Telling(base):  # type: ignore[misc]  # what it is, is known where vLLM is
         """Reads only vLLM's `SchedulerOutput`, its requests and its manager's answers."""
 
         def schedule(self, *arguments: Any, **options: Any) -> Any:
