@@ -6,6 +6,7 @@ which sequence runs, waits or is preempted, which blocks hit or are evicted, is 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
@@ -212,12 +213,12 @@ class SimulatedInstance:
                 work=work,
             )
             self._records(record)
-        for op in self._ops:
-            if isinstance(op, Lookup):
-                self.num_asked_tokens += op.num_tokens
-                self.num_hit_tokens += op.num_hit_tokens
-            elif isinstance(op, Preempt):
-                self.num_preemptions += 1
+        kinds = Counter(map(type, self._ops))
+        self.num_preemptions += kinds[Preempt]
+        if kinds[Lookup]:
+            found = [op for op in self._ops if isinstance(op, Lookup)]
+            self.num_asked_tokens += sum(op.num_tokens for op in found)
+            self.num_hit_tokens += sum(op.num_hit_tokens for op in found)
         self._ops.clear()
         self._num_records += 1
         self.cache.tick(self._num_records, self._num_steps)

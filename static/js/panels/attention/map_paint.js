@@ -137,7 +137,7 @@ function paintRows(c, now, at, source, keys) {
   const ratio = c.getTransform().a;
   const image = c.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
-  const scale = Uint32Array.from(lookupTable(), ([r, g, b, alpha]) => ((alpha << 24) | (b << 16) | (g << 8) | r) >>> 0);
+  const scale = lookupTable();
   const empty = rgbOf(c, colours()["line-2"]);
   at.layers.forEach((l, line) =>
     at.heads.forEach((h, place) => {

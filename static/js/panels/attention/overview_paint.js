@@ -25,34 +25,51 @@ const ROWS = 32; // newest queries in a small matrix
 const BINS = 64; // stretches of keys at most
 
 const FETCHED_AT_ONCE = 64;
-const LINES = 1 << 14; // pooled rows kept
+const KEPT = 512; // rows of all layers and heads, as they are painted
 
-/** @type {Map<string, Float32Array>} a pooled row never changes */
+/**
+ * What each head's row is painted from, by the row's source: a byte for each stretch of keys, its share of the row's
+ * largest weight as in a pyramid's line. A row that is here never changes.
+ *
+ * @type {Map<string, (Uint8Array | undefined)[]>}
+ */
 const lines = new Map();
 
-/** @type {{canvas: HTMLCanvasElement, lookup: number[][], theme: number} | null} */
+/** @type {{canvas: HTMLCanvasElement, lookup: Uint32Array, theme: number} | null} */
 let tile = null;
 
 /**
- * The row of a source, pooled and as shares of its largest weight; null when it is not here.
+ * The kept lines of a source's row, by layer and head.
+ *
+ * @param {View} now
+ * @param {Source} source
+ * @param {number} stretch
+ */
+function linesOf(now, source, stretch) {
+  const key = `${now.log.id}/${source.record}/${source.seq_id}/${source.position}/${stretch}`;
+  let known = lines.get(key);
+  if (!known) lines.set(key, (known = []));
+  if (lines.size > KEPT) lines.delete(lines.keys().next().value ?? "");
+  return known;
+}
+
+/**
+ * The line of one head; null when the row is not here.
  *
  * @param {View} now
  * @param {Source} source
  * @param {number} l
  * @param {number} h
- * @param {number} width
- * @param {number} bins
+ * @param {number} stretch
  */
-function lineOf(now, source, l, h, width, bins) {
-  const key = `${now.log.id}/${source.record}/${source.seq_id}/${source.position}/${l}/${h}/${width}`;
-  const known = lines.get(key);
-  if (known && known.length >= bins) return known;
+function lineOf(now, source, l, h, stretch) {
   const row = rowOf(now.log, source, l, h);
   if (!row) return null;
-  const made = pooled(row, width, bins).map((weight) => weight / (row.max || 1));
-  lines.set(key, made);
-  if (lines.size > LINES) lines.delete(lines.keys().next().value ?? "");
-  return made;
+  const seen = Math.max(source.position + 1, row.keyStart + row.weights.length); // a row may see keys after its query
+  const shares = pooled(row, stretch, Math.ceil(seen / stretch));
+  return Uint8Array.from(shares, (share, bin) =>
+    bin * stretch <= source.position || share > 0 ? 1 + Math.round(254 * (row.max > 0 ? share / row.max : 0)) : 0,
+  );
 }
 
 /**
@@ -71,53 +88,62 @@ export function paint(canvas, { width, height }, at) {
   const first = square ? Math.max(0, last - ROWS) : Math.max(0, last - 1);
   const stretch = 2 ** Math.max(0, Math.ceil(Math.log2(Math.max(1, last) / BINS)));
   const bins = Math.max(1, Math.ceil(last / stretch));
+  c.imageSmoothingEnabled = false;
+  for (const cells of at.lines) {
+    const picture = last > 0 ? pictureOf(c, now, cells, { first, last, stretch, bins }) : null;
+    cells.forEach(({ layer: l, head: h, x, y }, place) => {
+      c.fillStyle = palette["line-2"];
+      c.globalAlpha = 0.45;
+      c.fillRect(x, y, at.across, at.down);
+      c.globalAlpha = 1;
+      const rows = last - first;
+      if (picture) c.drawImage(picture, 0, place * rows, bins, rows, x, y, at.across, at.down);
+      if (l === now.layer && h === now.head) {
+        c.strokeStyle = palette.q;
+        c.lineWidth = 2;
+        c.strokeRect(x - 1, y - 1, at.across + 2, at.down + 2);
+      }
+    });
+  }
+  fetchMissing(now, [...new Set(at.lines.flat().map((cell) => cell.layer))], first, last);
+}
+
+/**
+ * The pictures of a line of cells, one below the other: an image for all of them is put once.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {View} now
+ * @param {import("./heads_geometry.js").Cell[]} cells
+ * @param {{first: number, last: number, stretch: number, bins: number}} shown
+ */
+function pictureOf(c, now, cells, { first, last, stretch, bins }) {
   if (tile?.theme !== themeVersion.peek())
     tile = {
       canvas: tile?.canvas ?? document.createElement("canvas"),
       lookup: lookupTable(),
       theme: themeVersion.peek(),
     };
-  c.imageSmoothingEnabled = false;
-  for (const { layer: l, head: h, x, y } of at.lines.flat()) {
-    c.fillStyle = palette["line-2"];
-    c.globalAlpha = 0.45;
-    c.fillRect(x, y, at.across, at.down);
-    c.globalAlpha = 1;
-    if (last > 0) paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at);
-    if (l === now.layer && h === now.head) {
-      c.strokeStyle = palette.q;
-      c.lineWidth = 2;
-      c.strokeRect(x - 1, y - 1, at.across + 2, at.down + 2);
-    }
-  }
-  fetchMissing(now, [...new Set(at.lines.flat().map((cell) => cell.layer))], first, last);
-}
-
-/**
- * @param {CanvasRenderingContext2D} c
- * @param {View} now
- * @param {{l: number, h: number, first: number, last: number, stretch: number, bins: number}} cell
- * @param {number} x
- * @param {number} y
- * @param {HeadsLayout} at
- */
-function paintCell(c, now, { l, h, first, last, stretch, bins }, x, y, at) {
-  if (!tile) return;
   const { canvas, lookup } = tile;
-  canvas.width = bins; // also clears it
-  canvas.height = last - first;
-  const context = contextOf(canvas);
-  const image = context.createImageData(bins, last - first);
+  const rows = last - first;
+  const image = c.createImageData(bins, rows * cells.length);
+  const pixels = new Uint32Array(image.data.buffer);
   for (let query = first; query < last; query++) {
     const source = sources.peek()[query];
-    const line = source && lineOf(now, source, l, h, stretch, bins);
-    if (!line) continue;
-    for (let bin = 0; bin < bins; bin++)
-      if (bin * stretch <= query || line[bin] > 0)
-        image.data.set(lookup[1 + Math.round(254 * line[bin])], 4 * ((query - first) * bins + bin));
+    if (!source) continue;
+    const known = linesOf(now, source, stretch);
+    cells.forEach(({ layer: l, head: h }, place) => {
+      const index = l * now.log.header.model.num_heads + h;
+      const line = known[index] ?? lineOf(now, source, l, h, stretch);
+      if (!line) return;
+      known[index] = line;
+      const begin = (place * rows + query - first) * bins;
+      for (let bin = 0; bin < line.length && bin < bins; bin++) pixels[begin + bin] = lookup[line[bin]];
+    });
   }
-  context.putImageData(image, 0, 0);
-  c.drawImage(canvas, 0, 0, bins, last - first, x, y, at.across, at.down);
+  canvas.width = image.width; // also clears it
+  canvas.height = image.height;
+  contextOf(canvas).putImageData(image, 0, 0);
+  return canvas;
 }
 
 /**

@@ -113,8 +113,8 @@ export class RowImage {
   pictures = [];
   /** @type {HTMLCanvasElement | null} */
   strip = null;
-  /** @type {number[][]} byte -> [r, g, b, a] */
-  lookup = [];
+  /** byte -> pixel */
+  lookup = new Uint32Array(256);
   /** @type {number | null} */
   theme = null;
 
@@ -241,17 +241,16 @@ export class RowImage {
    */
   #paint(context, line, y) {
     const image = context.createImageData(line.length, 1);
-    for (let x = 0; x < line.length; x++) image.data.set(this.lookup[line[x]], 4 * x);
+    const pixels = new Uint32Array(image.data.buffer);
+    for (let x = 0; x < line.length; x++) pixels[x] = this.lookup[line[x]];
     context.putImageData(image, 0, y);
   }
 }
 
-/** Colours of the bytes of a pyramid, on the attention scale; 0 is nothing at all. */
+/** Pixels (of image data, as words) for the bytes of a pyramid, on the attention scale; 0 is nothing at all. */
 export function lookupTable() {
   const scale = colours().sequential;
-  return Array.from({ length: 256 }, (_, byte) => {
-    if (byte === 0) return [0, 0, 0, 0];
-    const digits = sequentialAt(scale, (byte - 1) / 254).match(/\d+/g) ?? [];
-    return [...digits.map(Number), 255];
-  });
+  const colour = (/** @type {number} */ byte) => sequentialAt(scale, (byte - 1) / 254).match(/\d+/g) ?? [];
+  const bytes = Array.from({ length: 256 }, (_, byte) => (byte ? [...colour(byte).map(Number), 255] : [0, 0, 0, 0]));
+  return new Uint32Array(Uint8Array.from(bytes.flat()).buffer);
 }
