@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from engine.bench.metrics import METRICS
 from engine.bench.record import Finding, Point
 from engine.bench.scenario import Headline, Scenario
@@ -18,6 +20,9 @@ def _finding(headline: Headline, points: list[Point]) -> Finding | None:
     own = [point for point in points if point.variant == headline.variant and headline.metric in point.figures]
     if headline.saturates is not None:
         value = saturation(own, headline.metric, headline.saturates)
+        return None if value is None else _judged(headline, value, None, "")
+    if headline.off_a_line:
+        value = off_a_line(own, headline.metric)
         return None if value is None else _judged(headline, value, None, "")
     point = next((point for point in own if point.at == headline.at), None)
     if point is None:
@@ -40,6 +45,18 @@ def saturation(points: list[Point], metric: str, share: float) -> float | None:
     best = max(value for _, value in medians)
     found = min(at for at, value in medians if value >= share * best)
     return None if found == max(at for at, _ in medians) else float(found)
+
+
+def off_a_line(points: list[Point], metric: str) -> float | None:
+    """The largest |measured / line − 1| of the straight line over the axis that fits the medians best, each with the
+    same relative weight (least squares); None with fewer than three points, through which there is always one.
+    """
+    medians = [(p.at, p.figures[metric].median) for p in points if isinstance(p.at, (int, float))]
+    if len(medians) < 3:
+        return None
+    at, seconds = np.array(medians, dtype=float).T
+    slope, begin = np.polyfit(at, seconds, 1, w=1 / seconds)
+    return float(np.max(np.abs(seconds / (begin + slope * at) - 1)))
 
 
 def _judged(headline: Headline, value: float, estimate: Estimate | None, unit: str) -> Finding:

@@ -67,6 +67,7 @@ class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A figure that the scenario is about: a metric of a variant at a point, as it is or against a baseline.
 
     `saturates`: the smallest axis value that reaches so large a share of the variant's best, instead of the metric.
+    `off_a_line`: how far the metric lies from the straight line over the axis that fits best, instead of the metric.
     """
 
     title: Text
@@ -75,6 +76,7 @@ class Headline(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     at: Value | None = None
     against: str | None = None
     saturates: float | None = None
+    off_a_line: bool = False
     at_least: float | None = None  # the bar, if there is one
     at_most: float | None = None
     agrees: bool = False  # the bar: the interval of the ratio holds 1
@@ -236,11 +238,12 @@ def check(scenario: Scenario) -> None:
         problems.append((not known, f"there is no peer {variant.peer}; there are {', '.join(PEERS)}"))
     for headline in scenario.headlines:
         what = f"headline {headline.title.en!r}"
+        asked = (headline.at is not None) + (headline.saturates is not None) + headline.off_a_line
         problems += [
             (headline.metric not in scenario.measure, f"{what}: {headline.metric} is not measured"),
             (headline.variant not in ids, f"{what}: {headline.variant} is not a variant"),
             (headline.against not in [None, *scenario.baselines], f"{what}: {headline.against} is not a baseline"),
-            ((headline.at is None) != (headline.saturates is not None), f"{what}: give either at or saturates"),
+            (asked != 1, f"{what}: give one of at, saturates and off_a_line"),
             (headline.at is not None and headline.at not in values, f"{what}: {headline.at} is not on the axis"),
         ]
     for wrong, sentence in problems:

@@ -18,6 +18,7 @@ const GROUPS = {
     "prefill-saturation",
     "prefill-two-axes",
     "decode-batch",
+    "decode-context",
     "weight-dtype-speed",
     "weight-dtype-error",
     "step-time",

@@ -9,6 +9,7 @@ import pytest
 
 from app.paths import static_dir
 from engine.bench.errors import BenchError
+from engine.bench.models import MADE
 from engine.bench.peers import PEERS, make_peer
 from engine.bench.scenario import SCENARIOS, cell_of, check, find_scenario, read_scenario, scenario_ids
 from engine.bench.workload import SharedPrefix, requests_of
@@ -25,7 +26,8 @@ def test_every_shipped_scenario_loads_and_can_be_made(name: str) -> None:
         for variant in found.variants:
             cell = cell_of(found, point, variant)
             asks = requests_of(cell.workload, 8192, found.seed, lambda text: [1] * len(text))
-            config = resolve(cell.engine, 1024).config
+            made = MADE.get(cell.model)
+            config = resolve(cell.engine, made[0].max_position_embeddings if made else 1024).config
             assert config.max_model_len is not None
             for ask in asks:
                 if ask.after is None:
@@ -49,7 +51,7 @@ def test_there_is_a_scenario_for_each_question() -> None:
     parallel-sampling beam-search preemption kv-dtype-speed kv-dtype-error kv-heads chunked-prefill observation arrivals
     against-transformers against-engines against-vllm against-no-cache runner-noise guard step-parts kv-tiers
     gpu-decode kv-disaggregated kv-long-prompt kv-routing early-rejection simulated-runs
-    prefill-two-axes step-time weight-dtype-speed weight-dtype-error"""
+    decode-context prefill-two-axes step-time weight-dtype-speed weight-dtype-error"""
     assert set(scenario_ids()) == set(wanted.split())
 
 

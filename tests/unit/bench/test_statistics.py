@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engine.bench.figures import figures
-from engine.bench.findings import saturation
+from engine.bench.findings import off_a_line, saturation
 from engine.bench.record import Figure, Point
 from engine.bench.statistics import bootstrap_interval, estimate
 
@@ -62,3 +62,19 @@ def test_saturation_is_the_first_value_that_is_nearly_the_best() -> None:
     assert saturation(points, "rate", 0.9) == pytest.approx(4)
     assert saturation([], "rate", 0.9) is None
     assert saturation(points[:3], "rate", 0.9) is None  # it may go on growing after the end of the axis
+
+
+def test_off_a_line_is_the_largest_part_that_a_point_lies_away_from_it() -> None:
+    """2 + 3 · at; then the middle one a tenth higher: a little more than half of that is left beside the best line."""
+
+    def point(at: int, seconds: float) -> Point:
+        figure = Figure(median=seconds, low=seconds, high=seconds, samples=[seconds])
+        return Point(at=at, variant="v", figures={"seconds": figure})
+
+    line = [point(at, 2 + 3 * at) for at in (64, 256, 1024)]
+    assert off_a_line(line, "seconds") == pytest.approx(0, abs=1e-9)
+    assert off_a_line(line[:2], "seconds") is None
+    bent = off_a_line([line[0], point(256, 1.1 * (2 + 3 * 256)), line[2]], "seconds")
+    assert bent is not None and 0.03 < bent < 0.1
+    square = [point(at, at**2) for at in (64, 256, 1024, 4096)]
+    assert (off_a_line(square, "seconds") or 0) > 0.5
