@@ -21,6 +21,7 @@ from app.plain import to_json
 from app.routing import Route, json_answer
 from app.run import OpenLog
 from app.theaters import Theaters
+from app.what_ifs import WhatIfs
 from engine.trace import codec
 from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
@@ -38,6 +39,7 @@ class Here(NamedTuple):
     models: Models
     comparisons: Comparisons
     questions: LogQuestions
+    what_ifs: WhatIfs
 
 
 def health(here: Here, request: Request) -> Response:
@@ -84,6 +86,16 @@ def query(here: Here, request: Request, theater_id: str) -> Response:
     """What one statement of SQL finds in a run's log: `?sql=…`."""
     run = _run(here, request, theater_id)
     return _of_run(json_answer(here.questions.answer(run, request.args.get("sql", ""))), run)
+
+
+def what_if(here: Here, request: Request, theater_id: str) -> Response:
+    """What another pool would have saved: `?times=2`."""
+    run = _run(here, request, theater_id)
+    try:
+        times = float(request.args.get("times", "2"))
+    except ValueError as error:
+        raise AppError("bad_request", "times is a number") from error
+    return _of_run(json_answer(here.what_ifs.answer(run, times)), run)
 
 
 def header(here: Here, request: Request, theater_id: str) -> Response:
@@ -176,6 +188,7 @@ ROUTES = [
     Route("GET", "/compare", compare),
     Route("GET", "/questions", kept_questions),
     Route("GET", f"{_THEATER}/query", query),
+    Route("GET", f"{_THEATER}/what_if", what_if),
     Route("GET", f"{_THEATER}/header", header),
     Route("GET", _RECORD, record),
     Route("GET", f"{_RECORD}/capture", capture),
@@ -189,7 +202,10 @@ ROUTES = [
 
 def blueprint(theaters: Theaters, models: Models) -> flask.Blueprint:
     """The endpoints under /api."""
-    return routing.blueprint("api", "/api", Here(theaters, models, Comparisons(theaters), LogQuestions()), ROUTES)
+    what_ifs = WhatIfs()
+    theaters.on_close(what_ifs.close)
+    here = Here(theaters, models, Comparisons(theaters), LogQuestions(), what_ifs)
+    return routing.blueprint("api", "/api", here, ROUTES)
 
 
 def _run(here: Here, request: Request, theater_id: str) -> OpenLog:

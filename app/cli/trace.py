@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from app.cli import trace_check, trace_compare, trace_explain, trace_export, trace_query
+from app.cli import trace_check, trace_compare, trace_explain, trace_export, trace_query, trace_what_if
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say, say_json
 from engine.trace.codec import TraceFormatError
@@ -37,6 +37,7 @@ def add_parser(commands: Any) -> None:
     trace_check.add_parser(what)
     trace_export.add_parser(what)
     trace_query.add_parser(what)
+    trace_what_if.add_parser(what)
 
 
 def run(arguments: argparse.Namespace) -> int:

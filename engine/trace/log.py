@@ -150,6 +150,10 @@ class TraceReader:
         """Size of the file; of a growing one, up to the last whole record."""
         return os.fstat(self._file.fileno()).st_size
 
+    def fileno(self) -> int:
+        """The open file: of a log without a name, the way to it for another program."""
+        return self._file.fileno()
+
     @property
     def whole_end(self) -> int:
         """The byte after the last record that is whole, the arrays that it announces included."""

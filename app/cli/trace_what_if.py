@@ -1,0 +1,78 @@
+"""`kvtheater trace what-if`: what another pool would have saved, by the log's own requests once more."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from app.cli.options import UserError, add_command
+from app.cli.reading import open_trace
+from app.cli.terminal import say, say_json
+from engine.simulate.replay_inputs import ReplayError
+from engine.simulate.what_if import WhatIf, what_if
+
+ROWS = [  # what is said, and the figure
+    ("blocks", "num_blocks"), ("steps", "steps"), ("tokens computed", "computed_tokens"),
+    ("  computed again", "recomputed_tokens"), ("prompt tokens asked of the cache", "asked_tokens"),
+    ("  hit", "hit_tokens"), ("preemptions", "preemptions"), ("evictions", "evictions"),
+    ("  computed again later", "evicted_again"), ("steps in which the first had no room", "steps_without_room"),
+    ("steps to the first token, p50", "ttft_steps_p50"), ("steps to the first token, p99", "ttft_steps_p99"),
+    ("sequences finished", "finished"), ("requests refused", "refused"),
+]  # fmt: skip
+
+
+def add_parser(what: Any) -> None:
+    """The subcommand of `trace`."""
+    parser = add_command(
+        what,
+        "what-if",
+        "what twice the pool would have saved: scheduler and cache once more on the log's requests, without a model",
+        "  kvtheater trace what-if run.kvtrace\n"
+        "  kvtheater trace what-if run.kvtrace --times 0.5\n"
+        "  kvtheater trace what-if run.kvtrace --json | jq .other.preemptions\n",
+    )
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("--times", type=float, default=2.0, metavar="X", help="blocks over the log's (default: 2)")
+    parser.add_argument("--json", action="store_true", help="the same as JSON")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay and print. 0 when the trace is sound, 1 when it is damaged (what came before the damage is replayed)."""
+    if not 0 < arguments.times <= 1000:
+        raise UserError(f"--times is over 0 and at most 1000, not {arguments.times:g}")
+    with open_trace(arguments.file) as log:
+        try:
+            found = what_if(log, arguments.times)
+        except ReplayError as error:
+            raise UserError(f"{arguments.file}: {error}") from error
+        if arguments.json:
+            say_json(found)
+        else:
+            _print(found)
+        if log.damage:
+            sys.stdout.flush()
+            say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
+            return 1
+    return 0
+
+
+def _print(found: WhatIf) -> None:
+    head = ("log", "replayed", f"{found.times:g} x", "difference")
+    say(f"{'':<38}" + "".join(f"{name:>14}" for name in head))
+    for text, name in ROWS:
+        values = [getattr(one, name) for one in (found.log, found.same, found.other)]
+        change = "" if None in values else f"{values[2] - values[1]:+,.10g}"
+        say(f"{text:<38}" + "".join(f"{_text(value):>14}" for value in values) + f"{change:>14}")
+    say("")
+    if found.differs_in is None:
+        say(f"Replayed with the log's own pool, all {found.num_records:,} records decide the same.")
+    else:
+        say(f"Replayed with the log's own pool, record {found.differs_in} is the first that decides otherwise.")
+    say("A request comes after as many steps as in the log, and says what it said there; nothing is computed.")
+
+
+def _text(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.10g}"

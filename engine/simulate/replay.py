@@ -1,0 +1,159 @@
+"""A run's scheduler and cache once more, on what came in, with as many blocks as one likes, and no model.
+
+A request comes after as many steps as in the log and says what it said there. Where nothing is left to compute, the
+steps up to the next arrival are left out, as an engine would have waited. What the log does not say is drawn: the
+tokens of a sequence that was aborted there, or went on at the end, and here has come further.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.cache.kv_cache_manager import KVCacheManager
+from engine.config import ConfigError, EngineConfig
+from engine.resolve import Resolved, resolve_for
+from engine.scheduler_of import scheduler_of
+from engine.scheduling.sequence import Sequence
+from engine.simulate.drawn import DrawnTokens
+from engine.simulate.replay_inputs import TOKENS, Arrival, Asked, Decided, Inputs, ReplayError, Share, Told
+from engine.trace.events import FinishReason, Op
+from engine.trace.records import Header, ModelFacts, RecordKind
+
+
+class Replay:
+    """One replay, made once. `num_blocks` None: as many as the log's pool has.
+
+    Raises:
+        ReplayError: settings that cannot be read here, or a pool that cannot be.
+    """
+
+    def __init__(self, header: Header, inputs: Inputs, num_blocks: int | None = None) -> None:
+        resolved = _resolved(header, num_blocks)
+        self.config = resolved.config
+        self.num_refused = 0  # requests that could never run to their end in such a pool
+        self._inputs = inputs
+        self._ops: list[Op] = []
+        self._cache = _cache(header.model, resolved, self._ops)
+        self._scheduler = scheduler_of(self.config, self._cache, self._ops.append, None)
+        self._drawn = DrawnTokens(max(1, header.model.vocab_size), 0)
+        self._live: dict[int, tuple[Sequence, Asked, Told | None]] = {}  # by seq_id; Told None: the log has none
+        self._next_seq_id = self._num_records = self._num_steps = 0
+
+    def records(self) -> Iterator[Decided]:
+        """What is decided, record by record."""
+        skipped = 0  # steps of the log in which nothing is left to do here
+        for arrival in self._inputs.arrivals:
+            while self._live and self._num_steps + skipped < arrival.step:
+                yield self._step()
+            skipped = max(skipped, arrival.step - self._num_steps)
+            yield self._arrive(arrival)
+        while self._live and (self._inputs.is_complete or self._num_steps + skipped < self._inputs.num_steps):
+            yield self._step()
+
+    def _arrive(self, arrival: Arrival) -> Decided:
+        for asked in arrival.asked:
+            if arrival.kind == "submit":
+                self._submit(asked)
+                continue
+            for sequence, one, _ in list(self._live.values()):
+                if one is asked and arrival.kind == "abort":
+                    self._finish(sequence, "abort", "")
+                elif one is asked and arrival.max_tokens is not None:
+                    sequence.max_tokens = arrival.max_tokens
+        return self._record(arrival.kind, [])
+
+    def _submit(self, asked: Asked) -> None:
+        seq_id = self._next_seq_id
+        sequence = Sequence(
+            seq_id=seq_id,
+            request_id=asked.request_id,
+            token_ids=asked.prompt.tolist(),
+            num_prompt_tokens=len(asked.prompt),
+            max_tokens=asked.max_tokens,
+            priority=asked.priority,
+            cache_salt=asked.cache_salt,
+            arrival=seq_id,
+            num_forks=asked.num_forks,
+            skip_reading_prefix_cache=asked.scores_prompt,
+        )
+        try:
+            self._scheduler.add(sequence, [], {})
+        except ValueError:
+            self.num_refused += 1
+            return
+        self._next_seq_id += 1
+        self._live[seq_id] = (sequence, asked, asked.told[0])
+
+    def _step(self) -> Decided:
+        scheduler = self._scheduler
+        scheduled = scheduler.schedule()
+        self._cache.take_moves()  # no tensor is there to be moved
+        batch = [Share(sequence.seq_id, start, start + count) for sequence, start, count in scheduled]
+        scheduler.commit(scheduled)
+        chosen = list[Sequence]()
+        for sequence, start, count in scheduled:
+            if start + count >= sequence.num_prompt_tokens - 1:
+                sequence.skip_reading_prefix_cache = False  # its prompt is scored
+            if sequence.num_computed_tokens == len(sequence.token_ids):
+                chosen.append(sequence)
+                chosen += [self._fork(sequence) for _ in range(sequence.num_forks)]
+        for sequence in chosen:
+            self._append(sequence)
+        if self.config.strategy == "none":
+            scheduler.discard([one for one in scheduler.running if one.num_computed_tokens])
+        self._num_steps += 1
+        return self._record("step", batch)
+
+    def _fork(self, parent: Sequence) -> Sequence:
+        _, asked, _ = self._live[parent.seq_id]
+        member = 1 + asked.num_forks - parent.num_forks
+        child = self._scheduler.fork(parent, self._next_seq_id, asked.request_id)
+        told = asked.told[member] if member < len(asked.told) else None
+        self._live[child.seq_id] = (child, asked, told)
+        self._next_seq_id += 1
+        return child
+
+    def _append(self, sequence: Sequence) -> None:
+        _, asked, told = self._live[sequence.seq_id]
+        said = told.token_ids if told is not None else array(TOKENS)
+        at = len(sequence.token_ids) - sequence.num_prompt_tokens
+        position = len(sequence.token_ids)
+        token_id = said[at] if at < len(said) else self._drawn.at(f"{asked.request_id}/{id(told)}", position)
+        self._scheduler.append_token(sequence, token_id)
+        if told is not None and told.reason is not None and at + 1 == len(said):
+            self._finish(sequence, told.reason, told.detail)
+        elif at + 1 >= sequence.max_tokens:
+            self._finish(sequence, "length", f"max_tokens {sequence.max_tokens}")
+
+    def _finish(self, sequence: Sequence, reason: FinishReason, detail: str) -> None:
+        self._scheduler.finish(sequence, reason, detail)
+        del self._live[sequence.seq_id]
+
+    def _record(self, kind: RecordKind, batch: list[Share]) -> Decided:
+        record = Decided(self._num_records, kind, self._num_steps, self._ops.copy(), batch)
+        self._ops.clear()
+        self._num_records += 1
+        self._cache.tick(self._num_records, self._num_steps)
+        return record
+
+
+def _cache(facts: ModelFacts, resolved: Resolved, ops: list[Op]) -> KVCacheManager:
+    config, groups = resolved.config, resolved.groups
+    sizes = [
+        stored_bytes_per_token(replace(facts, num_layers=len(group.layers)), config.kv_cache_dtype) for group in groups
+    ]
+    caching = config.enable_prefix_caching
+    return KVCacheManager(groups, config.block_size, caching, ops.append, resolved.swap_space, sizes)
+
+
+def _resolved(header: Header, num_blocks: int | None) -> Resolved:
+    try:
+        config = msgspec.convert(header.engine, EngineConfig)
+        return resolve_for(config if num_blocks is None else replace(config, num_blocks=num_blocks), header.model)
+    except (msgspec.ValidationError, ConfigError) as error:
+        raise ReplayError(f"the run cannot be replayed with such settings: {error}") from error

@@ -1,0 +1,193 @@
+"""What came in from outside in a run, and what its sequences said: all that its scheduler and cache decided from.
+
+A log says when a request came (after how many steps), what it asked for, and which tokens it got. Nothing else of it is
+kept here, so that of a log of gigabytes what is in memory are its tokens.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from engine.config import SamplingParams
+from engine.trace import codec
+from engine.trace.events import Adjust, Finish, FinishReason, Fork, Load, Op, Sample, Submit
+from engine.trace.limits import Int
+from engine.trace.log import TraceReader
+from engine.trace.observing import UNSAID
+from engine.trace.records import Header, RecordKind
+
+TOKENS = "I"  # of an array of token ids
+
+
+class ReplayError(ValueError):
+    """A log that does not say enough to be replayed; one sentence."""
+
+
+class Share(Struct, frozen=True, gc=False):
+    """What is read of a `BatchEntry`: positions [start, context_len) of a sequence were computed."""
+
+    seq_id: Int
+    start: Int
+    context_len: Int
+
+
+class Decided(Struct, frozen=True, gc=False):
+    """What is read of a record, or made by a replay."""
+
+    index: Int
+    kind: RecordKind
+    step: Int
+    ops: list[Op] = []
+    batch: list[Share] = []
+
+
+@dataclass(slots=True)
+class Told:
+    """A sequence of a request: its tokens, and how it ended by itself (None: it did not, or was aborted)."""
+
+    token_ids: array[int] = field(default_factory=lambda: array(TOKENS))
+    reason: FinishReason | None = None
+    detail: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request as it came. `told`: its sequences, in the order in which they were forked."""
+
+    request_id: str
+    prompt: array[int]
+    max_tokens: int
+    priority: int
+    cache_salt: str | None
+    num_forks: int
+    scores_prompt: bool  # log probabilities of its prompt are wanted, so that it reads no cached block
+    told: list[Told]
+
+
+class Arrival(NamedTuple):
+    """A record that came from outside, after `step` steps."""
+
+    kind: RecordKind
+    step: int
+    asked: list[Asked]
+    max_tokens: int | None = None  # of an `adjust`: what it becomes
+
+
+class Inputs(NamedTuple):
+    """Of the first `num_records` records of a log."""
+
+    arrivals: list[Arrival]
+    num_records: int
+    num_steps: int
+    is_complete: bool  # nothing was left to compute at the end
+
+
+def decided(log: TraceReader, count: int) -> Iterator[Decided]:
+    """The first `count` records, without what no decision depends on.
+
+    Raises:
+        TraceFormatError: a damaged record.
+    """
+    for index in range(count):
+        yield codec.decode(log.record_bytes(index), Decided)
+
+
+def check_replayable(header: Header) -> None:
+    """Raises ReplayError: no log with this header says enough."""
+    if header.observed is not None:
+        raise ReplayError(f"{UNSAID}, so there is nothing to replay")
+    if header.engine.get("private"):
+        raise ReplayError("a private log does not hold what was asked, so it cannot be replayed")
+    if header.instances:
+        raise ReplayError("the log is of several instances: what each of them would do depends on the others")
+    if header.engine.get("fault"):
+        raise ReplayError("the log is of a run with a fault put in on purpose, which decides otherwise")
+
+
+def read_inputs(log: TraceReader, count: int, each: Callable[[Decided], None]) -> Inputs:
+    """Read the first `count` records; `each` gets them one by one.
+
+    Raises:
+        ReplayError: it does not say enough.
+        TraceFormatError: a damaged record.
+    """
+    check_replayable(log.header)
+    found = _Reading()
+    num_steps = 0
+    for record in decided(log, count):
+        try:
+            found.read(record)
+        except KeyError as error:
+            raise ReplayError(
+                f"record {record.index} is about a sequence that the log does not have: {error}"
+            ) from error
+        num_steps = record.step
+        each(record)
+    if not any(arrival.kind == "submit" for arrival in found.arrivals):
+        raise ReplayError("no request came in this log")
+    return Inputs(found.arrivals, count, num_steps, not found.of_seq)
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self.arrivals: list[Arrival] = []
+        self.of_seq: dict[int, tuple[Asked, Told]] = {}  # unfinished ones
+
+    def read(self, record: Decided) -> None:
+        asked: dict[int, Asked] = {}  # by id(): those that the record is about
+        max_tokens = None
+        for op in record.ops:
+            match op:
+                case Sample():
+                    self.of_seq[op.seq_id][1].token_ids.append(op.token_id)
+                case Submit():
+                    one = _asked(op)
+                    self.of_seq[op.seq_id] = (one, one.told[0])
+                    asked[id(one)] = one
+                case Fork():
+                    if op.reason == "beam":
+                        raise ReplayError(
+                            f"record {record.index} is of beams of {op.request_id!r}: which go on only a model says"
+                        )
+                    one, _ = self.of_seq[op.parent_seq_id]
+                    one.told.append(Told())
+                    self.of_seq[op.seq_id] = (one, one.told[-1])
+                case Finish():
+                    one, told = self.of_seq.pop(op.seq_id)
+                    asked[id(one)] = one
+                    if op.reason != "abort":
+                        told.reason, told.detail = op.reason, op.detail
+                case Adjust():
+                    one, _ = self.of_seq[op.seq_ids[0]]
+                    asked[id(one)], max_tokens = one, op.max_tokens
+                case Load():
+                    raise ReplayError(
+                        f"in record {record.index} a block came from outside the pool, and the log does not say what "
+                        "else lay there"
+                    )
+                case _:
+                    pass
+        if record.kind != "step":
+            self.arrivals.append(Arrival(record.kind, record.step, list(asked.values()), max_tokens))
+
+
+def _asked(op: Submit) -> Asked:
+    sampling = op.sampling
+    if sampling.get("use_beam_search"):
+        raise ReplayError(f"request {op.request_id!r} is a beam search, and which of them go on only a model says")
+    count = sampling.get("n", SamplingParams().n)
+    return Asked(
+        request_id=op.request_id,
+        prompt=array(TOKENS, op.prompt_token_ids),
+        max_tokens=op.max_tokens,
+        priority=op.priority,
+        cache_salt=op.cache_salt,
+        num_forks=count - 1 if isinstance(count, int) else 0,
+        scores_prompt=sampling.get("prompt_logprobs") is not None and len(op.prompt_token_ids) > 1,
+        told=[Told()],
+    )

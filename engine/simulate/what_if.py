@@ -1,0 +1,258 @@
+"""What another pool would have saved: a log's own figures beside those of replays of it.
+
+    python -m engine.simulate.what_if LOG --times 2      says how far it is, then what it found, a line of JSON each
+
+The replay with the log's own pool says how far the answer can be trusted: where it decides what the log decided, every
+difference of the other replay is the pool's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from engine.simulate.replay import Replay
+from engine.simulate.replay_inputs import Decided, Inputs, decided, read_inputs
+from engine.trace.events import (
+    Adjust,
+    Cache,
+    Choose,
+    Defer,
+    Evict,
+    Finish,
+    Fork,
+    Lookup,
+    LookupExternal,
+    Op,
+    Preempt,
+    Rank,
+    Sample,
+    Store,
+    Submit,
+)
+from engine.trace.log import TraceReader
+
+NICE = 10  # of the program: who looks at what is there comes first
+TOLD = 1.0  # seconds between two lines
+ASKED = ("hit", "miss", "too_short")  # verdicts of a lookup that was made
+NO_DECISION = (Rank, Choose, Adjust, LookupExternal, Store)  # what a model says, what comes in, what lies outside
+
+
+class Figures(Struct, kw_only=True):
+    """What a run's scheduler and cache did. Steps are the clock of all three runs."""
+
+    num_blocks: int
+    steps: int = 0
+    computed_tokens: int = 0
+    recomputed_tokens: int = 0  # of these, of positions that the same sequence had computed before
+    asked_tokens: int = 0  # of which the prefix cache was asked at first admissions
+    hit_tokens: int = 0
+    preemptions: int = 0
+    evictions: int = 0
+    evicted_again: int = 0  # blocks that were computed after their content had been evicted
+    steps_without_room: int = 0  # in which the first who waited was not admitted for want of blocks
+    first_tokens: int = 0  # requests that got one
+    ttft_steps_p50: float | None = None  # steps from the submission to the first token; None: nobody got one
+    ttft_steps_p99: float | None = None
+    finished: int = 0  # sequences
+    refused: int = 0  # requests that could never run in such a pool
+
+
+class WhatIf(Struct, kw_only=True):
+    """The answer."""
+
+    num_records: int
+    times: float
+    log: Figures
+    same: Figures  # replayed with the log's own pool
+    other: Figures  # with the other one
+    # the first record in which the replay with the log's own pool decides otherwise; None: it decides the same
+    differs_in: int | None
+
+
+class Counting:
+    """The figures of records, read one by one."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self._found = Figures(num_blocks=num_blocks)
+        self._came: dict[int, int] = {}  # by seq_id, of those without a token: steps before
+        self._far: dict[int, int] = {}  # by seq_id: positions that it has computed once
+        self._preempted: set[int] = set()
+        self._evicted: set[bytes] = set()
+        self._ttft: list[int] = []
+
+    def read(self, record: Decided) -> None:
+        """The next record."""
+        found = self._found
+        found.steps = record.step
+        far = self._far
+        for share in record.batch:
+            end, before = share.context_len, far.get(share.seq_id, 0)
+            found.computed_tokens += end - share.start
+            found.recomputed_tokens += max(0, min(end, before) - share.start)
+            far[share.seq_id] = max(end, before)
+        for op in record.ops:
+            if isinstance(op, Sample):
+                came = self._came.pop(op.seq_id, None)
+                if came is not None:
+                    self._ttft.append(record.step - came)
+            elif isinstance(op, Cache):
+                if op.block_hash in self._evicted:
+                    self._evicted.discard(op.block_hash)
+                    found.evicted_again += 1
+            else:
+                self._read(op, record)
+
+    def _read(self, op: Op, record: Decided) -> None:
+        found = self._found
+        match op:
+            case Evict():
+                found.evictions += 1
+                self._evicted.add(op.block_hash)
+            case Submit():
+                self._came[op.seq_id] = record.step
+            case Fork():
+                self._far[op.seq_id] = self._far.get(op.parent_seq_id, 0)
+            case Lookup() if op.verdict in ASKED and op.seq_id not in self._preempted:
+                found.asked_tokens += op.num_tokens
+                found.hit_tokens += op.num_hit_tokens
+            case Preempt():
+                found.preemptions += 1
+                self._preempted.add(op.seq_id)
+            case Defer() if op.reason in ("no_free_blocks", "fragmented"):
+                found.steps_without_room += 1
+            case Finish():
+                found.finished += 1
+                self._far.pop(op.seq_id, None)
+                self._came.pop(op.seq_id, None)
+                self._preempted.discard(op.seq_id)
+            case _:
+                pass
+
+    def figures(self, refused: int = 0) -> Figures:
+        """Of all that was read."""
+        found = msgspec.structs.replace(self._found, first_tokens=len(self._ttft), refused=refused)
+        if self._ttft:
+            found.ttft_steps_p50, found.ttft_steps_p99 = np.percentile(self._ttft, [50, 99]).round(2).tolist()
+        return found
+
+
+def what_if(
+    log: TraceReader,
+    times: float = 2.0,
+    tell: Callable[[float], None] = lambda share: None,
+    num_records: int | None = None,
+) -> WhatIf:
+    """Replay a log with `times` as many blocks: its first `num_records` records (None: as far as it is now).
+
+    `tell` hears which share is done, 0..1.
+
+    Raises:
+        ReplayError: it does not say enough, or no such pool can be.
+        TraceFormatError: a damaged record.
+    """
+    count = len(log) if num_records is None else min(num_records, len(log))
+    size = int(log.header.engine.get("num_blocks") or 0)
+    asked = max(1, round(size * times))
+    own = Counting(size)
+
+    def each(record: Decided) -> None:
+        own.read(record)
+        tell(record.index / (3 * count))
+
+    inputs = read_inputs(log, count, each)
+    Replay(log.header, inputs, asked)  # such a pool can be, before anything takes long
+    differs_in, same = _same(log, inputs, size, lambda share: tell((1 + share) / 3))
+    other = _replayed(log, inputs, asked, lambda share: tell((2 + share) / 3))
+    return WhatIf(num_records=count, times=times, log=own.figures(), same=same, other=other, differs_in=differs_in)
+
+
+def _same(
+    log: TraceReader, inputs: Inputs, num_blocks: int, tell: Callable[[float], None]
+) -> tuple[int | None, Figures]:
+    """The replay with the log's own pool, and where it first decides otherwise."""
+    replay, counting = Replay(log.header, inputs), Counting(num_blocks)
+    logged: Iterator[Decided] | None = decided(log, inputs.num_records)
+    differs_in, index = None, 0
+    for index, record in enumerate(replay.records()):
+        counting.read(record)
+        tell(min(1.0, index / inputs.num_records))
+        if logged is not None:
+            theirs = next(logged, None)
+            if theirs is None or not is_same(theirs, record):
+                differs_in, logged = index, None
+    if logged is not None and next(logged, None) is not None:
+        differs_in = index + 1
+    return differs_in, counting.figures(replay.num_refused)
+
+
+def _replayed(log: TraceReader, inputs: Inputs, num_blocks: int, tell: Callable[[float], None]) -> Figures:
+    replay, counting = Replay(log.header, inputs, num_blocks), Counting(num_blocks)
+    for record in replay.records():
+        counting.read(record)
+        tell(min(1.0, record.step / max(1, inputs.num_steps)))
+    return counting.figures(replay.num_refused)
+
+
+def is_same(logged: Decided, found: Decided) -> bool:
+    """Whether scheduler and cache decided the same in two records."""
+    if logged.kind != found.kind or logged.step != found.step or logged.batch != found.batch:
+        return False
+    ours = iter(found.ops)
+    theirs = (op for op in logged.ops if not isinstance(op, NO_DECISION))
+    return all(a is not None and b is not None and _is_same(a, b) for a, b in zip_longest(theirs, ours))
+
+
+def _is_same(a: Op, b: Op) -> bool:
+    if a == b:
+        return True
+    match a, b:
+        case Submit(), Submit():
+            return (a.seq_id, a.request_id, a.queue_position) == (b.seq_id, b.request_id, b.queue_position)
+        case Fork(), Fork():
+            return (a.seq_id, a.parent_seq_id) == (b.seq_id, b.parent_seq_id)
+        case Finish(), Finish():
+            return (a.seq_id, a.reason) == (b.seq_id, b.reason)
+        case Sample(), Sample():
+            return (a.seq_id, a.token_id) == (b.seq_id, b.token_id)
+    return False
+
+
+def main() -> None:
+    """Answer for one log."""
+    parser = argparse.ArgumentParser(description="What another pool would have saved in a log.")
+    parser.add_argument("log", type=Path)
+    parser.add_argument("--times", type=float, default=2.0, help="blocks of the other pool over the log's own")
+    parser.add_argument("--records", type=int, help="the first so many; not given: all")
+    given = parser.parse_args()
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+    last = time.monotonic()
+
+    def tell(share: float) -> None:
+        nonlocal last
+        if time.monotonic() - last >= TOLD:
+            last = time.monotonic()
+            print(json.dumps({"done": round(share, 3)}), flush=True)
+
+    try:
+        with TraceReader(given.log, verify=False) as log:
+            found = what_if(log, given.times, tell, given.records)
+    except (OSError, ValueError) as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        sys.exit(1)
+    print(json.dumps({"found": msgspec.to_builtins(found)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

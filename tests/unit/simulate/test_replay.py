@@ -1,0 +1,181 @@
+"""A replay decides what the log decided where the pool is the log's, and says what another pool would have saved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from app.cli import main
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.request_spec import RequestSpec
+from engine.simulate.replay import Replay
+from engine.simulate.replay_inputs import ReplayError, decided, read_inputs
+from engine.simulate.what_if import Figures, is_same, what_if
+from engine.trace.figures import RunReading
+from engine.trace.log import TraceReader
+from tests.load.large_log import Shape, write
+from tests.unit.engine.runs import tiny_llama
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+CONFIGS: dict[str, dict[str, Any]] = {
+    "roomy": {},
+    "preempting": {"num_blocks": 16, "max_model_len": 48},
+    "swapping": {"num_blocks": 16, "max_model_len": 48, "preemption_mode": "swap"},
+    "in chunks": {"max_num_batched_tokens": 16},
+    "priorities": {"max_num_seqs": 3, "scheduling_policy": "priority", "num_blocks": 16, "max_model_len": 48},
+    "first fit": {"strategy": "first_fit", "num_blocks": 32, "max_model_len": 64},
+    "contiguous": {"strategy": "contiguous", "max_model_len": 64},
+    "static": {"strategy": "static", "max_model_len": 64},
+    "no cache": {"strategy": "none", "max_model_len": 64},
+    "window": {"attention_window": 8, "attention_sinks": 4},
+}
+
+
+def _run(path: Path, settings: dict[str, Any], finish: bool = True) -> None:
+    """Requests that come while others run; samples, scored prompts, an abort, a changed limit, salts and stops."""
+    config = EngineConfig(**{"block_size": 4, "num_blocks": 96, "num_logprobs": 0, **settings})
+    several = config.strategy == "paged"
+    draw = np.random.default_rng(5)
+    shared = draw.integers(0, 90, 12).tolist()
+    with Engine(tiny_llama(), config, log_path=path) as engine:
+        for i in range(9):
+            sampling = SamplingParams(
+                max_tokens=8 + i, n=2 if several and i == 4 else 1, ignore_eos=i != 6, temperature=1.0
+            )
+            if i == 5:
+                sampling = replace(sampling, prompt_logprobs=1)
+            prompt = [*shared[: 12 * (i % 2)], *draw.integers(0, 90, int(draw.integers(3, 16))).tolist()]
+            salt = "other" if i == 7 else None
+            engine.add_requests([RequestSpec(prompt, sampling, f"r{i}", priority=i % 3, cache_salt=salt)])
+            for _ in range(int(draw.integers(0, 5))):
+                if engine.has_unfinished():
+                    engine.step()
+            if i == 3:
+                engine.abort("r2") or engine.abort("r3")
+            request = engine.request(f"r{i}")
+            if i == 6 and request is not None:
+                engine.adjust("r6", replace(request.sampling, max_tokens=12))
+        while finish and engine.has_unfinished():
+            engine.step()
+        engine.add_request([5, 6, 7], SamplingParams(max_tokens=3))  # after a rest
+        while finish and engine.has_unfinished():
+            engine.step()
+
+
+@pytest.mark.parametrize("finish", [True, False], ids=["to its end", "cut off"])
+@pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS.keys())
+def test_with_the_logs_own_pool_every_decision_is_the_logs(
+    settings: dict[str, Any], finish: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.kvtrace"
+    _run(path, settings, finish)
+    with TraceReader(path) as log:
+        inputs = read_inputs(log, len(log), lambda record: None)
+        found = list(Replay(log.header, inputs).records())
+        assert len(found) == len(log)
+        for logged, record in zip(decided(log, len(log)), found, strict=True):
+            assert is_same(logged, record), f"record {logged.index}: {logged} and not {record}"
+        answer = what_if(log)
+    assert answer.differs_in is None and answer.same == answer.log
+
+
+def test_the_logs_figures_are_those_of_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    _run(path, CONFIGS["preempting"])
+    with TraceReader(path) as log:
+        answer, reading = what_if(log), RunReading(log.header)
+        for index in range(len(log)):
+            reading.read(log.record(index), log.num_record_bytes(index))
+    totals, found = reading.figures().totals, answer.log
+    assert totals.preemptions > 0 and totals.evictions > 0
+    for name in ("computed_tokens", "asked_tokens", "hit_tokens", "preemptions", "evictions"):
+        assert getattr(found, name) == getattr(totals, name), name
+    everyone = [one for members in reading.members.values() for one in members]
+    waited = [one.ttft_steps for one in everyone if one.ttft_steps is not None and one.parts[0] == one.seq_id]
+    assert found.first_tokens <= len(waited) and found.steps == totals.num_steps
+    # whatever was computed beyond one pass over each sequence was computed again
+    assert 0 < found.recomputed_tokens < totals.computed_tokens
+
+
+def test_twice_the_pool_saves_what_the_pool_cost(tmp_path: Path) -> None:
+    path = tmp_path / "pressed.kvtrace"
+    write(path, Shape(blocks=700, requests=60, steps=600))
+    with TraceReader(path) as log:
+        answer = what_if(log)
+        four = what_if(log, times=4)
+    assert answer.differs_in is None and answer.same == answer.log
+    assert answer.log.preemptions > 0 and answer.log.recomputed_tokens > 0 and answer.log.steps_without_room > 0
+    assert answer.other.num_blocks == 2 * answer.log.num_blocks
+    assert answer.other.recomputed_tokens < answer.log.recomputed_tokens
+    assert answer.other.finished == answer.log.finished and answer.other.asked_tokens == answer.log.asked_tokens
+    assert _pressure(four.other) <= _pressure(answer.other) < _pressure(answer.log)
+
+
+def _pressure(found: Figures) -> tuple[int, int]:
+    return found.preemptions, found.evictions
+
+
+def test_a_smaller_pool_refuses_what_never_fits(tmp_path: Path) -> None:
+    path = tmp_path / "pressed.kvtrace"
+    write(path, Shape(blocks=700, requests=60, steps=600))
+    with TraceReader(path) as log:
+        answer = what_if(log, times=0.25)
+        with pytest.raises(ReplayError, match="cannot be replayed with such settings"):
+            what_if(log, times=1e9)
+    assert answer.other.refused > 0 and answer.other.finished + answer.other.refused == answer.log.finished
+
+
+def test_where_the_log_decides_otherwise_is_said() -> None:
+    """vLLM's own scheduler, watched: its figures come again, and the order of one record is another."""
+    with TraceReader(GOLDEN / "watched.kvtrace") as log:
+        answer = what_if(log)
+    assert answer.same == answer.log and answer.log.steps_without_room > answer.other.steps_without_room
+    assert answer.differs_in == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("observed", "does not say"),
+        ("instances", "several instances"),
+        ("outside", "outside the pool"),
+        ("cache", "came"),
+    ],
+)
+def test_what_a_log_does_not_say_is_one_sentence(name: str, says: str) -> None:
+    with TraceReader(GOLDEN / f"{name}.kvtrace") as log, pytest.raises(ReplayError, match=says):
+        what_if(log)
+
+
+def test_beams_are_a_models(tmp_path: Path) -> None:
+    path = tmp_path / "beams.kvtrace"
+    with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=64), log_path=path) as engine:
+        engine.add_request([5, 6, 7], SamplingParams(max_tokens=3, use_beam_search=True, beam_width=2))
+        while engine.has_unfinished():
+            engine.step()
+    with TraceReader(path) as log, pytest.raises(ReplayError, match="only a model says"):
+        what_if(log)
+
+
+def test_the_command_says_it_in_a_table_and_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "pressed.kvtrace"
+    write(path, Shape(blocks=700, requests=60, steps=600))
+    with TraceReader(path) as log:
+        expected = what_if(log)
+    assert main(["trace", "what-if", str(path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    [preempted] = [line.split() for line in lines if line.startswith("preemptions")]
+    saved = expected.other.preemptions - expected.same.preemptions
+    assert preempted[1:] == [str(expected.log.preemptions)] * 2 + [str(expected.other.preemptions), f"{saved:+}"]
+    assert any("all" in line and "decide the same" in line for line in lines)
+    assert main(["trace", "what-if", str(path), "--times", "4", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["other"]["num_blocks"] == 2800
+    assert main(["trace", "what-if", str(path), "--times", "0"]) == 2
+    assert main(["trace", "what-if", str(GOLDEN / "observed.kvtrace")]) == 2
+    assert "does not say" in capsys.readouterr().err
