@@ -14,7 +14,9 @@ from app.routing import Route, json_answer
 from app.run import OpenLog, read_batch
 from app.surveys import Surveys
 from app.theaters import Theaters
+from engine.trace.observing import UNSAID
 from engine.trace.survey.block_rows import BLOCK, CHANGE, Rows
+from engine.trace.survey.classes import BYS, ClassFigures, beside, classes
 from engine.trace.survey.series import bins
 from engine.trace.survey.stored import SurveyError
 from engine.trace.survey.survey import Survey
@@ -35,6 +37,25 @@ class SurveyAnswer(TypedDict):
     num_blocks: int
     num_sequences: int
     seconds: float  # when the last surveyed record was, since the log began
+
+
+class ClassedRun(TypedDict):
+    """One of the runs whose requests are told by class."""
+
+    theater: str
+    num_records: int
+    num_surveyed: int  # of these: the classes are of them
+    is_simulated: bool  # its seconds were reckoned
+    unsaid: str  # why nothing is known of its requests, or ""
+
+
+class ClassesAnswer(TypedDict):
+    """/api/theaters/<theater_id>/survey/classes."""
+
+    by: str
+    runs: list[ClassedRun]
+    classes: list[dict[str, Any]]  # `engine.trace.survey.classes.Beside`
+    num_more: int  # classes that are left out
 
 
 class Here(NamedTuple):
@@ -105,6 +126,39 @@ def sequences(here: Here, request: Request, theater_id: str) -> Response:
     return Response(msgspec.msgpack.encode(survey.index.sequences), mimetype=MSGPACK)
 
 
+def by_class(here: Here, request: Request, theater_id: str) -> Response:
+    """Requests by class, of this run and of another: `?by=prompt&beside=…`."""
+    by = request.args.get("by", "all")
+    if by not in BYS:
+        raise AppError("bad_request", f"by is one of {', '.join(BYS)}")
+    names = [name for name in (theater_id, request.args.get("beside")) if name]
+    sides, found = list[ClassedRun](), list[dict[str | None, ClassFigures]]()
+    for name in names:
+        run = here.theaters.watch(name).run
+        with run.reading() as log:
+            header = log.header
+        if header.observed is not None:
+            sides.append(
+                {"theater": name, "num_records": 0, "num_surveyed": 0, "is_simulated": False, "unsaid": UNSAID}
+            )
+            found.append({})
+            continue
+        survey = here.surveys.survey(run)
+        found.append(classes(survey, header, by))
+        sides.append(
+            {
+                "theater": name,
+                "num_records": len(run.log),
+                "num_surveyed": len(survey),
+                "is_simulated": header.simulated is not None,
+                "unsaid": "",
+            }
+        )
+    rows, num_more = beside(found[0], found[1] if len(found) > 1 else None, by)
+    answer: ClassesAnswer = {"by": by, "runs": sides, "classes": msgspec.to_builtins(rows), "num_more": num_more}
+    return json_answer(answer)
+
+
 _SURVEY = "/<theater_id>/survey"
 
 ROUTES = [
@@ -113,6 +167,7 @@ ROUTES = [
     Route("GET", f"{_SURVEY}/blocks", blocks),
     Route("GET", f"{_SURVEY}/changes", changes),
     Route("GET", f"{_SURVEY}/sequences", sequences),
+    Route("GET", f"{_SURVEY}/classes", by_class),
 ]
 
 

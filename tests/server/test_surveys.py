@@ -12,7 +12,12 @@ import pytest
 import requests
 
 import app.surveys
+from app.models import Models
 from app.paths import static_dir
+from app.served import Served
+from app.server import create_app
+from app.settings import ServerSettings
+from engine.trace.events import Submit
 from engine.trace.log import TraceReader
 from engine.trace.survey.block_rows import BLOCK
 from tests.server.conftest import Client, Server, wait_for
@@ -88,3 +93,37 @@ def test_arrays_do_not_make_a_recording_large(monkeypatch):
         assert not app.surveys.is_large(log)
         monkeypatch.setattr(app.surveys, "MOST_BYTES", log.all_record_bytes - 1)
         assert app.surveys.is_large(log)
+
+
+def test_requests_by_class_beside_another_run(surveyed):
+    listed = requests.get(f"{surveyed.url}/api/recordings", timeout=20).json()["recordings"]
+    [other, *_] = [one["id"] for one in listed if one["id"] != RECORDING and not one["summary"].get("observed")]
+
+    def found(**query: str) -> dict[str, Any]:
+        wait_for(lambda: ask(surveyed, "/classes", **query).status_code == 200, "both surveys", 60)
+        wait_for(lambda: all(run["num_surveyed"] for run in ask(surveyed, "/classes", **query).json()["runs"]))
+        return ask(surveyed, "/classes", **query).json()
+
+    with TraceReader(FILE) as log:
+        prompts = [op for i in range(len(log)) for op in log.record(i).ops if isinstance(op, Submit)]
+    alone = found(by="prompt")
+    assert sum(one["a"]["requests"] for one in alone["classes"]) == len(prompts)
+    assert all(one["b"] is None for one in alone["classes"]) and len(alone["runs"]) == 1
+    [both] = found(by="all", beside=other)["classes"]
+    assert both["a"]["requests"] == len(prompts) and both["b"]["requests"] > 0
+    assert ask(surveyed, "/classes", by="colour").json()["error"]["code"] == "bad_request"
+    assert ask(surveyed, "/classes", beside="nobody").status_code == 404
+
+
+def test_of_a_watched_server_no_request_is_known(tmp_path):
+    observed = Path(__file__).parents[1] / "golden" / "observed.kvtrace"
+    made = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path), [observed])
+    try:
+        client = made.test_client()
+        address = f"/api/theaters/{RECORDING}/survey/classes?beside=rec-observed"
+        wait_for(lambda: client.get(address).status_code == 200, "the survey", 60)
+        answer = client.get(address).get_json()
+        assert [bool(run["unsaid"]) for run in answer["runs"]] == [False, True]
+        assert all(one["b"] is None for one in answer["classes"])
+    finally:
+        made.extensions["kvtheater"].close()

@@ -26,6 +26,7 @@ from engine.trace.limits import Budget
 from engine.trace.log import TraceReader
 from engine.trace.state import TraceStateError, initial_state
 from engine.trace.survey.block_rows import CHANGE, Rows, change, fresh_rows, put, touched
+from engine.trace.survey.class_rows import ClassRows
 from engine.trace.survey.sequence_rows import SequenceRows
 from engine.trace.survey.series import RECORD, numbers
 from engine.trace.survey.stored import LEVEL, Index, Piece, Stamp, SurveyError, write_index
@@ -108,7 +109,8 @@ def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda co
     if not len(log):
         raise ValueError("the log has no record")
     state, budget = initial_state(log.header), Budget()
-    sequences, problem, told = SequenceRows(), "", time.monotonic()
+    sequences, classes = SequenceRows(), ClassRows(log.header)
+    problem, told = "", time.monotonic()
     series: list[tuple[float, ...]] = []
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".rows").open("ab") as file:
@@ -132,6 +134,7 @@ def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda co
                 wholes=rows.wholes,
                 series=np.array(series, dtype=RECORD).tobytes(),
                 sequences=sequences.columns,
+                classes=classes.columns,
             )
             write_index(target, index)
             tell(count)
@@ -147,6 +150,7 @@ def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda co
                 problem = str(error)
                 break
             sequences.add(record, state)
+            classes.add(record, sequences.rows)
             series.append(numbers(record, state))
             rows.add(index, [change(index, block_id, state, sequences.rows) for block_id in touched(record, state)])
             count = index + 1

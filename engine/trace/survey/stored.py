@@ -16,9 +16,10 @@ import msgspec
 from msgspec import Struct
 
 from engine.trace.codec import Frame, prepare
+from engine.trace.survey.class_rows import ClassColumns
 from engine.trace.survey.sequence_rows import SequenceColumns
 
-MAGIC = b"KVSURV\x00\x01"
+MAGIC = b"KVSURV\x00\x02"
 LEVEL = 1  # of zlib: reading is what must be quick
 
 
@@ -60,6 +61,7 @@ class Index(Struct, frozen=True, kw_only=True):
     wholes: list[Piece]
     series: bytes  # RECORD, a row a record
     sequences: SequenceColumns
+    classes: ClassColumns
 
 
 def write_index(path: Path, index: Index) -> None:

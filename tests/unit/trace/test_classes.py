@@ -1,0 +1,116 @@
+"""Requests by class have the figures that the whole log gives each of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
+from engine.request_spec import RequestSpec
+from engine.trace.figures import RunReading, SequenceFigures
+from engine.trace.log import TraceReader
+from engine.trace.survey.classes import BYS, By, ClassFigures, beside, classes, length_class
+from engine.trace.survey.make import make
+from engine.trace.survey.survey import Survey
+from tests.load.large_log import Shape, write
+from tests.unit.engine.runs import tiny_llama
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+SHARED = list(range(20, 36))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three clients: prompts that begin alike, samples, an abort, priorities, preemptions."""
+    path = tmp_path_factory.mktemp("classes") / "run.kvtrace"
+    config = EngineConfig(block_size=4, num_blocks=24, max_model_len=64, num_logprobs=0)
+    with Engine(tiny_llama(), config, log_path=path) as engine:
+        for i in range(9):
+            prompt = [*SHARED, 40 + i] if i % 3 == 0 else list(range(50, 53 + i))
+            sampling = SamplingParams(max_tokens=6 + 2 * i, n=2 if i == 4 else 1, ignore_eos=True, temperature=1.0)
+            client = (None, "alice", "bob")[i % 3]
+            engine.add_requests([RequestSpec(prompt, sampling, f"r{i}", priority=i % 2, client=client)])
+            engine.step()
+        engine.abort("r8")
+        while engine.has_unfinished():
+            engine.step()
+    return path
+
+
+def of(path: Path, by: By, tmp_path: Path) -> dict[str | None, ClassFigures]:
+    with TraceReader(path) as log:
+        make(log, tmp_path / "a.survey")
+        return classes(Survey(tmp_path / "a.survey", log), log.header, by)
+
+
+def read(path: Path) -> list[SequenceFigures]:
+    with TraceReader(path) as log:
+        reading = RunReading(log.header)
+        for index in range(len(log)):
+            reading.read(log.record(index), log.num_record_bytes(index))
+    return [one for members in reading.members.values() for one in members]
+
+
+@pytest.mark.parametrize("name", ["served", "instances", "outside", "samples-0.2.0", "watched", "pressed"])
+def test_all_of_them_are_the_runs(name: str, served: Path, tmp_path: Path) -> None:
+    path = {"served": served, "pressed": tmp_path / "pressed.kvtrace"}.get(name, GOLDEN / f"{name}.kvtrace")
+    if name == "pressed":
+        write(path, Shape(blocks=700, requests=60, steps=600))
+    [found] = of(path, "all", tmp_path).values()
+    everyone = read(path)
+    assert found.sequences == len(everyone)
+    assert found.preemptions == sum(one.num_preemptions for one in everyone)
+    assert found.output_tokens == sum(len(one.tokens) for one in everyone)
+    assert found.aborted == sum(one.finish_reason == "abort" for one in everyone)
+    tpot = [one.tpot for one in everyone if one.tpot is not None]
+    assert [found.tpot_p50, found.tpot_p99] == pytest.approx(np.percentile(tpot, [50, 99]), rel=1e-5, abs=1e-9)
+    if found.sequences == found.requests:
+        ttft = [one.ttft for one in everyone if one.ttft is not None]
+        assert [found.ttft_p50, found.ttft_p99] == pytest.approx(np.percentile(ttft, [50, 99]), rel=1e-5, abs=1e-9)
+        assert found.prompt_tokens == sum(len(one.prompt_token_ids) for one in everyone)
+
+
+def test_each_class_is_its_requests(served: Path, tmp_path: Path) -> None:
+    clients = of(served, "client", tmp_path)
+    assert {name: one.requests for name, one in clients.items()} == {None: 3, "alice": 3, "bob": 3}
+    assert clients["alice"].sequences == 4 and clients["bob"].aborted == 1
+    priorities = of(served, "priority", tmp_path)
+    assert {name: one.requests for name, one in priorities.items()} == {"0": 5, "1": 4}
+    prefixes = of(served, "prefix", tmp_path)
+    assert sorted(one.requests for one in prefixes.values()) == [3, 6] and prefixes["short"].requests == 6
+    [shared] = [one for name, one in prefixes.items() if name != "short"]
+    assert shared.cached_share is not None and shared.cached_share == pytest.approx(2 * 16 / (3 * 17))
+    lengths = of(served, "prompt", tmp_path)
+    assert {name: one.requests for name, one in lengths.items()} == {"16-63": 3, "1-15": 6}
+    for by in BYS:
+        found = of(served, by, tmp_path).values()
+        assert sum(one.requests for one in found) == 9 and sum(one.sequences for one in found) == 10
+
+
+def test_a_class_of_lengths_holds_its_ends() -> None:
+    assert [length_class(n) for n in (0, 1, 15, 16, 63, 64, 16_383, 16_384)] == [
+        "0", "1-15", "1-15", "16-63", "16-63", "64-255", "4096-16383", "16384+",
+    ]  # fmt: skip
+
+
+def test_two_runs_stand_beside_each_other(served: Path, tmp_path: Path) -> None:
+    a, b = of(served, "prompt", tmp_path), of(GOLDEN / "watched.kvtrace", "prompt", tmp_path)
+    rows, more = beside(a, b, "prompt")
+    assert more == 0 and [one.name for one in rows] == sorted({*a, *b}, key=lambda name: int(str(name).split("-")[0]))
+    for one in rows:
+        assert one.a == a.get(one.name) and one.b == b.get(one.name) and (one.a or one.b)
+    clients, _ = beside(of(served, "client", tmp_path), None, "client")
+    assert {one.name for one in clients} == {None, "alice", "bob"} and all(one.b is None for one in clients)
+
+
+def test_prompts_that_are_hidden_are_of_no_group(tmp_path: Path) -> None:
+    path = tmp_path / "private.kvtrace"
+    with Engine(tiny_llama(), EngineConfig(block_size=4, num_blocks=64, private=True), log_path=path) as engine:
+        engine.add_request(SHARED, SamplingParams(max_tokens=2))
+        engine.step()
+    assert list(of(path, "prefix", tmp_path)) == [None]
+    [unfinished] = of(path, "all", tmp_path).values()
+    assert unfinished.finished == unfinished.aborted == 0 and unfinished.tpot_p50 is None
