@@ -102,7 +102,8 @@ def test_requests_by_class_beside_another_run(surveyed):
     def found(**query: str) -> dict[str, Any]:
         wait_for(lambda: ask(surveyed, "/classes", **query).status_code == 200, "both surveys", 60)
         wait_for(lambda: all(run["num_surveyed"] for run in ask(surveyed, "/classes", **query).json()["runs"]))
-        return ask(surveyed, "/classes", **query).json()
+        answer: dict[str, Any] = ask(surveyed, "/classes", **query).json()
+        return answer
 
     with TraceReader(FILE) as log:
         prompts = [op for i in range(len(log)) for op in log.record(i).ops if isinstance(op, Submit)]
