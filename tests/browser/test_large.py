@@ -16,6 +16,7 @@ from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
+from engine.simulate.what_if import what_if
 from engine.trace.events import Preempt
 from engine.trace.log import TraceReader
 from engine.trace.state import State
@@ -142,3 +143,26 @@ def test_one_comes_to_another_recording_and_back(open_page, served):
     expect(page.locator("#large-pool")).to_have_count(0)
     page.locator("#large-library").click()
     expect(page.locator("#large-pool")).to_be_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_another_pool_and_requests_by_class(open_page, served, log, width, scheme):
+    page = opened(open_page, served, width=width, height=844, color_scheme=scheme, bypass_csp=True)
+    with TraceReader(log) as reader:
+        expected = what_if(reader)
+    page.locator("#what-if-ask").click()
+    row = page.locator('#what-if tr[data-row="preemptions"] td')
+    expect(row).to_have_count(3, timeout=60_000)
+    assert row.all_inner_texts()[:2] == [str(expected.log.preemptions), str(expected.other.preemptions)]
+    page.locator("#classes-by").select_option("prompt")
+    rows = page.locator("#classes tbody")
+    expect(rows.first).to_be_visible(timeout=60_000)
+    assert sum(int(text) for text in page.locator("#classes tbody td:nth-child(2)").all_inner_texts()) == 60
+    page.locator("#classes-beside").select_option("rec-observed")
+    expect(page.locator('#classes table[data-two="true"]')).to_be_visible(timeout=60_000)
+    assert set(page.locator("#classes tbody tr:nth-child(2) td").all_inner_texts()) == {"?"}
+    page.locator("#classes").get_by_role("button", name="Requests").click()
+    expect(page.locator('#classes th[aria-sort="descending"]')).to_have_count(1)
+    page.add_script_tag(path=str(AXE))
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -123,7 +123,8 @@ export async function wantLayer(index, layer) {
 /**
  * Where the server has `what` of the run that is shown; null when it is not on the server.
  *
- * @param {"trace" | "export.html" | "query"} what the log so far, a page with it, or what answers questions over it
+ * @param {"trace" | "export.html" | "query" | "what_if" | "survey/classes"} what the log so far, a page with it, or
+ *   what answers questions over it
  */
 export function runAddress(what) {
   const theater = ownIsShown.value ? session.run?.theater : onShow.value.theater.value;

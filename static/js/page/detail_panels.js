@@ -2,8 +2,13 @@
 // style sheets are found by folder, and so are its words, of which `detail.<name>` is its tab's. Here it gets its
 // place.
 
+import { html } from "../kit/html.js";
 import { lazyPanel } from "../kit/lazy.js";
 import { Panel as Attention } from "../panels/attention/panel.js";
+
+/** Questions over a whole log: beside the requests, and of a log that is too long to be read. */
+export const Whole = lazyPanel(() => import("../panels/whole/panel.js"), "whole");
+const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "requests");
 
 /**
  * In the order of their tabs; a name is a value of the setting `detail`. `needs`: what a page in one file lacks
@@ -17,7 +22,7 @@ export const DETAIL_PANELS = [
   { name: "attention", component: Attention, needsArrays: true }, // shown first: its code comes with the page
   { name: "scheduler", component: lazyPanel(() => import("../panels/scheduler/panel.js"), "scheduler") },
   { name: "prefix", component: lazyPanel(() => import("../panels/prefix/panel.js"), "prefix") },
-  { name: "requests", component: lazyPanel(() => import("../panels/requests/panel.js"), "requests") },
+  { name: "requests", component: () => html`<${Requests} whole=${Whole} />` },
   { name: "time", component: lazyPanel(() => import("../panels/time/panel.js"), "time") },
   { name: "race", component: lazyPanel(() => import("../panels/race/panel.js"), "race"), needs: "files" },
   { name: "museum", component: lazyPanel(() => import("../panels/museum/panel.js"), "museum"), needs: "files" },

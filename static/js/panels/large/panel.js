@@ -15,12 +15,14 @@ import { Pool } from "./pool.js";
 import { Sequences } from "./sequences.js";
 import { Strip } from "./strip.js";
 
+/** @typedef {import("../../kit/html.js").Component} Component */
+
 /**
- * `library`: the list of recordings, which is a panel of its own.
+ * `library`: the list of recordings, `whole`: questions over the whole log; they are panels of their own.
  *
- * @param {{library: import("../../kit/html.js").Component | undefined}} props
+ * @param {{library: Component | undefined, whole: Component}} props
  */
-export function Panel({ library }) {
+export function Panel({ library, whole }) {
   const large = own.large.value;
   useEffect(() => {
     if (!large) return undefined;
@@ -46,18 +48,22 @@ export function Panel({ library }) {
         time: secondsText(known?.seconds ?? 0),
       })}</p>
     </header>
-    ${listed ? html`<${library} />` : html`<${Run} observed=${large.header.observed} />`}
+    ${listed ? html`<${library} />` : html`<${Run} observed=${large.header.observed} whole=${whole} />`}
   </section>`;
 }
 
-/** @param {{observed: import("../../core/trace.js").Header["observed"]}} props null: it is no watched server's */
-const Run = ({ observed }) => html`<${Progress} />
+/**
+ * `observed` null: it is no watched server's.
+ *
+ * @param {{observed: import("../../core/trace.js").Header["observed"], whole: Component}} props
+ */
+const Run = ({ observed, whole }) => html`<${Progress} />
     ${observed ? html`<p>${t("large.observed", { source: observed.source })}</p>` : null}
     ${
       bins.value
         ? html`<${Strip} /><${Moment} /><div class="large-two"><${Pool} />${
             observed ? html`<${Unknown} names=${observed.unknown} />` : html`<${Sequences} />`
-          }</div>`
+          }</div>${observed ? null : html`<${whole} />`}`
         : null
     }`;
 

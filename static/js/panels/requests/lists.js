@@ -19,12 +19,16 @@ const tokensText = (prefill, decode) =>
     ...(decode ? [t("requests.slow_decode", { n: grouped(decode), count: decode })] : []),
   ].join(t("join.list"));
 
-/** @param {{figures: Figures, open: (seq: number) => void}} props */
-export function Lists({ figures, open }) {
+/**
+ * `whole`: questions over the whole log, a panel of its own.
+ *
+ * @param {{figures: Figures, open: (seq: number) => void, whole: import("../../kit/html.js").Component}} props
+ */
+export function Lists({ figures, open, whole }) {
   const { slowest, numSlow, median, rows } = figures;
   const victims = mostPreempted(rows);
   return html`<div class="requests-lists num">
-    <${AskSection} />
+    <${AskSection} /><${whole} />
     <${GoodputSection} figures=${figures} open=${open} />
     <section aria-labelledby="requests-slowest">
       <h3 class="panel-title" id="requests-slowest">${t("requests.slowest")}

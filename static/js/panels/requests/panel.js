@@ -42,7 +42,8 @@ function open(seq) {
   view.value = "story";
 }
 
-export function Panel() {
+/** @param {{whole: import("../../kit/html.js").Component}} props `whole`: questions over the whole log */
+export function Panel({ whole }) {
   const [box, size] = useBox();
   const arriving = connection.value === "replay" && numRecords.value < (status.value?.num_records ?? 0);
   const figures = log.value && numRecords.value ? requestFigures(log.value, arriving) : null;
@@ -70,7 +71,7 @@ export function Panel() {
       story
         ? html`<${Story} row=${row} close=${() => (view.value = wide ? "lists" : "table")} />`
         : lists
-          ? html`<${Lists} figures=${figures} open=${open} />`
+          ? html`<${Lists} figures=${figures} open=${open} whole=${whole} />`
           : null
     }
   </div>`;

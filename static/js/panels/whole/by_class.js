@@ -1,0 +1,162 @@
+// The requests of a run by class, as one asks about a service, and of another run beside it: what differs, sortable.
+
+import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { grouped, percentText, secondsText, t } from "../../tell/words.js";
+import { asking } from "./answered.js";
+import { BYS, COLUMNS, differenceOf, kindOf, sorted } from "./model.js";
+
+/**
+ * @typedef {import("./model.js").Answer} Answer
+ * @typedef {import("./model.js").Class} Class
+ * @typedef {import("./model.js").Column} Column
+ */
+
+/** @param {{address: string}} props */
+export function ByClass({ address }) {
+  const [by, setBy] = useState("");
+  const [other, setOther] = useState("");
+  const [runs, setRuns] = useState(/** @type {{id: string, name: string}[]} */ ([]));
+  const [answer, setAnswer] = useState(/** @type {Answer | null} */ (null));
+  const [problem, setProblem] = useState(/** @type {string | null} */ (null));
+  useEffect(() => {
+    if (!by) return undefined;
+    setProblem(null);
+    return asking(
+      `${address}?${new URLSearchParams({ by, ...(other ? { beside: other } : {}) })}`,
+      (found) => {
+        setAnswer(found);
+        return found.runs.every((/** @type {Answer["runs"][0]} */ run) => run.num_surveyed === run.num_records);
+      },
+      setProblem,
+    );
+  }, [by, other]);
+  useEffect(() => {
+    if (by && !runs.length) listed().then(setRuns, () => {});
+  }, [by]);
+  return html`<section aria-labelledby="whole-classes" id="classes">
+    <h3 class="panel-title" id="whole-classes">${t("whole.classes")} <${Fidelity} kind="derived"
+      formula=${t("whole.classes.formula")} /></h3>
+    <p class="whole-ask">
+      <label>${t("whole.classes.by")} <select id="classes-by" onChange=${withValue(setBy)}>
+        <option value="" selected=${!by}>${t("whole.classes.choose")}</option>
+        ${BYS.map(
+          (one) => html`<option key=${one} value=${one} selected=${one === by}>${t(`whole.by.${one}`)}</option>`,
+        )}
+      </select></label>
+      ${
+        by
+          ? html`<label>${t("whole.classes.beside")} <select id="classes-beside" onChange=${withValue(setOther)}>
+        <option value="" selected=${!other}>${t("whole.classes.alone")}</option>
+        ${runs
+          .filter(({ id }) => !address.includes(`/${id}/`))
+          .map(({ id, name }) => html`<option key=${id} value=${id} selected=${id === other}>${name}</option>`)}
+      </select></label>`
+          : null
+      }
+    </p>
+    ${problem ? html`<p class="whole-problem" role="alert">${problem}</p>` : null}
+    ${by && !answer && !problem ? html`<p role="status">${t("whole.classes.reading")}</p>` : null}
+    ${by && answer ? html`<${Told} answer=${answer} runs=${runs} />` : null}
+  </section>`;
+}
+
+/** Runs that this one can stand beside. @returns {Promise<{id: string, name: string}[]>} */
+async function listed() {
+  const [{ theaters }, { recordings = [] }] = await Promise.all(
+    ["api/theaters", "api/recordings"].map(async (address) => (await fetch(address)).json()),
+  );
+  const named = (/** @type {string} */ id, /** @type {string} */ name) => ({ id, name: name || id });
+  return [
+    ...recordings.map((/** @type {{id: string, name: string}} */ one) => named(one.id, one.name)),
+    ...theaters.map((/** @type {{theater: string, name: string}} */ one) => named(one.theater, one.name)),
+  ];
+}
+
+/** @param {{answer: Answer, runs: {id: string, name: string}[]}} props `runs`: by name */
+function Told({ answer, runs }) {
+  const [sort, setSort] = useState({ column: /** @type {Column | null} */ (null), down: true });
+  const two = answer.runs.length > 1;
+  const nameOfRun = (/** @type {string} */ theater) => runs.find(({ id }) => id === theater)?.name ?? theater;
+  const rows = sorted(answer.classes, sort.column, sort.down, two);
+  return html`${answer.runs.map(
+    (run, i) =>
+      html`<p class="hint" key=${i} role="status">${two ? `${"AB"[i]}: ${nameOfRun(run.theater)} · ` : ""}${
+        run.unsaid
+          ? t("whole.classes.unsaid", { why: run.unsaid })
+          : run.num_surveyed < run.num_records
+            ? t("whole.classes.so_far", { n: grouped(run.num_surveyed), all: grouped(run.num_records) })
+            : t("whole.classes.records", { n: grouped(run.num_records), count: run.num_records })
+      }${run.is_simulated ? t("whole.classes.simulated") : ""}</p>`,
+  )}
+  <div class="whole-table" tabindex="0" role="region" aria-labelledby="whole-classes">
+    <table class="num" data-two=${two}>
+      <thead><tr><th scope="col">${t(`whole.by.${answer.by}`)}</th>${two ? html`<td></td>` : null}${COLUMNS.map(
+        (name) => {
+          const order = sort.column === name ? (sort.down ? "descending" : "ascending") : "none";
+          return html`<th scope="col" key=${name} aria-sort=${order}><button title=${t(`whole.column.${name}.why`)}
+            onClick=${() => setSort({ column: name, down: order !== "descending" })}>${t(`whole.column.${name}`)}${
+              { none: "", ascending: " ▴", descending: " ▾" }[order]
+            }</button></th>`;
+        },
+      )}</tr></thead>
+      ${rows.map((one) => html`<${Line} key=${one.name ?? ""} one=${one} two=${two} answer=${answer} />`)}
+    </table>
+  </div>
+  ${answer.num_more ? html`<p class="hint">${t("whole.classes.more", { n: grouped(answer.num_more) })}</p>` : null}`;
+}
+
+/** A class: its figures, and in two runs those of both and what differs. @param {any} props */
+function Line({ one, two, answer: { by, runs } }) {
+  const name = nameOf(one.name, by);
+  const sides = two ? /** @type {const} */ (["a", "b"]) : /** @type {const} */ (["a"]);
+  return html`<tbody data-class=${one.name ?? "?"}>
+    ${sides.map(
+      (side, i) => html`<tr key=${side}>
+      ${i ? null : html`<th scope="rowgroup" rowspan=${two ? 3 : 1}>${name}</th>`}
+      ${two ? html`<th scope="row">${side.toUpperCase()}</th>` : null}
+      ${COLUMNS.map((column) => html`<td key=${column}>${figureText(one[side], column, runs[i])}</td>`)}
+    </tr>`,
+    )}
+    ${
+      two
+        ? html`<tr class="whole-difference"><th scope="row">${t("whole.classes.difference")}</th>${COLUMNS.map(
+            (column) => html`<td key=${column}>${differenceText(one, column)}</td>`,
+          )}</tr>`
+        : null
+    }
+  </tbody>`;
+}
+
+/** @param {string | null} name @param {string} by */
+function nameOf(name, by) {
+  if (name === null) return t("whole.unknown");
+  if (by === "all") return t("whole.by.all");
+  if (by === "prefix")
+    return name === "short" ? t("whole.prefix.short") : t("whole.prefix.named", { digest: name.slice(0, 8) });
+  return by === "prompt" || by === "output" ? name.replace("-", "–") : name;
+}
+
+/**
+ * `?`: the log does not say; `–`: there is nothing of it.
+ *
+ * @param {Class["a"]} figures @param {Column} column @param {Answer["runs"][number]} run
+ */
+function figureText(figures, column, run) {
+  if (run.unsaid) return "?";
+  const value = figures?.[column] ?? null;
+  if (value === null) return "–";
+  const kind = kindOf(column);
+  return kind === "share" ? percentText(value) : kind === "time" ? secondsText(value) : grouped(value);
+}
+
+/** @param {Class} one @param {Column} column */
+function differenceText(one, column) {
+  const value = differenceOf(one, column);
+  if (value === null) return "–";
+  if (value === 0) return "=";
+  const sign = value > 0 ? "+" : "−";
+  return `${sign}${kindOf(column) === "count" ? grouped(Math.abs(value)) : percentText(Math.abs(value))}`;
+}
