@@ -280,14 +280,18 @@ class GroupManager:
 
     # content
 
-    def write(self, blocks: Sequence[Block], num_tokens: int, num_filled: int) -> None:
-        """`num_tokens` more have content, after which `num_filled` slots of these blocks, from the first, have."""
-        self.tokens_logical += num_tokens
-        for block in blocks:
-            self.pool.fill(block, min(num_filled, self.block_size))
-            if num_filled >= self.block_size:
-                self.promised.pop(block.block_id, None)
-            num_filled -= self.block_size
+    def write(self, tables: BlockTables, logical: int, end: int) -> None:
+        """Positions [num_computed, end), which begin in block `logical`, have content now."""
+        pool, size, block_ids = self.pool, self.block_size, tables.block_ids[self.index]
+        self.tokens_logical += end - tables.num_computed
+        while (room := end - logical * size) > 0:
+            block_id = block_ids[logical]
+            if room < size:
+                pool.fill(pool.blocks[block_id], room)
+                return
+            pool.fill(pool.blocks[block_id], size)
+            self.promised.pop(block_id, None)
+            logical += 1
 
     # letting go
 

@@ -176,19 +176,17 @@ class KVCacheManager(CacheBooks):
                 f"{len(tables.block_ids[0])} blocks of {size} are held",
                 "write_range", seq_id=seq_id, said=tables.num_computed, counted=start,
             )  # fmt: skip
+        blocks, promised = self._blocks, self.promised
         first, last = start // size, (end - 1) // size
-        written = [
-            [self._blocks[block_id] for block_id in block_ids[first : last + 1]] for block_ids in tables.block_ids
-        ]
-        for own in written:
-            for block in own:
-                if block.ref_count > 1 and self.promised.get(block.block_id) != seq_id:
+        for block_ids in tables.block_ids:
+            for block_id in block_ids[first : last + 1] if last > first else (block_ids[first],):
+                if blocks[block_id].ref_count > 1 and promised.get(block_id) != seq_id:
                     raise MisuseError(
-                        f"block {block.block_id} is shared: allocate must copy it before the write",
-                        "shared_write", block_id=block.block_id,
+                        f"block {block_id} is shared: allocate must copy it before the write",
+                        "shared_write", block_id=block_id,
                     )  # fmt: skip
-        for group, own in zip(self.groups, written, strict=True):
-            group.write(own, end - start, end - first * size)
+        for group in self.groups:
+            group.write(tables, first, end)
         tables.num_computed = end
         self._emit(Write(seq_id=seq_id, start=start, num_tokens=num_tokens))
 
