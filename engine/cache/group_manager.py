@@ -7,7 +7,7 @@ the group's pool begins at its `first_block`. What swapping does to the blocks i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.cache.block_groups import GroupPlan
 from engine.cache.block_moves import PendingMoves
@@ -216,21 +216,34 @@ class GroupManager:
 
     # hashes
 
-    def check_hashable(self, tables: BlockTables, num_full: int) -> None:
-        """Raises MisuseError when one of the first `num_full` blocks would be promised while others hold it."""
-        for _, block in self._unhashed(tables, num_full):
-            if block.num_filled < self.block_size and block.ref_count > 1:
+    def unhashed(self, tables: BlockTables, num_full: int) -> list[tuple[int, Block]]:
+        """(logical, block) of the first `num_full` that are there and carry no hash; a fork's may have one already.
+
+        Raises MisuseError when one would be promised while others hold it.
+        """
+        blocks, size, found = self.pool.blocks, self.block_size, list[tuple[int, Block]]()
+        for logical, block_id in enumerate(
+            tables.block_ids[self.index][tables.num_hashed : num_full], tables.num_hashed
+        ):
+            if block_id == RELEASED:
+                continue
+            block = blocks[block_id]
+            if block.block_hash is not None:
+                continue
+            if block.num_filled < size and block.ref_count > 1:
                 raise MisuseError(
                     f"block {block.block_id} is shared and unwritten: allocate must copy it first",
                     "shared_promise", block_id=block.block_id,
                 )  # fmt: skip
+            found.append((logical, block))
+        return found
 
     def cache(
-        self, seq_id: int, tables: BlockTables, num_full: int, token_ids: Sequence[int], chain: HashChain
+        self, seq_id: int, unhashed: Sequence[tuple[int, Block]], token_ids: Sequence[int], chain: HashChain
     ) -> None:
-        """Give the first `num_full` blocks the hashes of `chain`. What is not filled yet is promised."""
+        """Give blocks the hashes of `chain`. What is not filled yet is promised."""
         size = self.block_size
-        for logical, block in self._unhashed(tables, num_full):
+        for logical, block in unhashed:
             if block.num_filled < size:
                 self.promised[block.block_id] = seq_id
             block_hash = chain.hash_at(logical, token_ids)
@@ -245,16 +258,6 @@ class GroupManager:
                     token_ids=list(token_ids[logical * size : (logical + 1) * size]),
                 )
             )
-
-    def _unhashed(self, tables: BlockTables, num_full: int) -> Iterator[tuple[int, Block]]:
-        """(logical, block) of the first `num_full` that are there and carry no hash; a fork's may have one already."""
-        block_ids = tables.block_ids[self.index]
-        for logical in range(tables.num_hashed, num_full):
-            if block_ids[logical] == RELEASED:
-                continue
-            block = self.pool.blocks[block_ids[logical]]
-            if block.block_hash is None:
-                yield logical, block
 
     def lose(self, block_id: int) -> None:
         """The block, if it is of this group, has not the content that its hash names."""

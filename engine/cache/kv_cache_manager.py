@@ -119,10 +119,9 @@ class KVCacheManager(CacheBooks):
                 f"sequence {seq_id} has neither blocks nor tokens for {num_tokens} positions",
                 "no_blocks", seq_id=seq_id,
             )  # fmt: skip
-        for group in self.groups:
-            group.check_hashable(tables, num_full)
-        for group in self.groups:
-            group.cache(seq_id, tables, num_full, token_ids, chain)
+        unhashed = [group.unhashed(tables, num_full) for group in self.groups]
+        for group, blocks in zip(self.groups, unhashed, strict=True):
+            group.cache(seq_id, blocks, token_ids, chain)
         tables.num_hashed = num_full
 
     def lose(self, block_ids: Iterable[int]) -> None:

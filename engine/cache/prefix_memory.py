@@ -66,8 +66,9 @@ class EvictedBlocks:
 
     def add(self, block_hash: bytes, lost: LostBlock) -> None:
         """A hash left the cache."""
+        if block_hash in self._lost:
+            self._lost.move_to_end(block_hash)
         self._lost[block_hash] = lost
-        self._lost.move_to_end(block_hash)
         if len(self._lost) > EVICTED_BLOCKS:
             self._lost.popitem(last=False)
 
