@@ -56,14 +56,6 @@ class CompiledGraph:
         return found
 
 
-def compile_graph(graph: torch.fx.GraphModule, folder: Path, options: dict[str, Any]) -> Path:
-    """The library, made in `folder`; a .json of the same name lies beside it."""
-    inputs = tuple(node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder")
-    with torch.no_grad():
-        made = torch._inductor.aot_compile(graph, inputs, options={**options, "aot_inductor.output_path": str(folder)})
-    return Path(str(made))
-
-
 def constants_of(library: Path) -> dict[str, str]:
     """What the code calls its constants -> what the graph called them."""
     runner: Any = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1)  # type: ignore[attr-defined]

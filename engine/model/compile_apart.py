@@ -23,6 +23,9 @@ from engine.model.light_transformers import COMPILER, LIGHT
 from engine.model.loaded import Opened
 
 log = logging.getLogger(__name__)
+# Whether this processor multiplies bfloat16 and bytes: compiled code here computes in float32, and torch's compiler
+# would try these instructions out, which takes seconds.
+ISA_QUESTIONS = ("_is_avx512_bf16_supported", "_is_vnni_supported")
 
 
 class _Task(msgspec.Struct, frozen=True):
@@ -65,6 +68,8 @@ def main() -> int:
     from engine.model.loader import load_model
 
     torch.set_num_threads(task.num_threads)
+    for question in ISA_QUESTIONS:
+        setattr(torch.cpu, question, lambda: False)
     opened = task.opened
     try:
         compile_and_keep(load_model(opened.name, opened.dtype, "cpu", opened.revision))

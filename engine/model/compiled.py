@@ -38,10 +38,11 @@ from msgspec import Struct
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from engine.model.ahead_of_time import CompiledGraph, Origin, bound, compile_graph, constants_of, origins_of
+from engine.model.ahead_of_time import CompiledGraph, Origin, bound, constants_of, origins_of
 from engine.model.attention import attending
 from engine.model.attention_backend import AttentionCall
 from engine.model.attention_native import NativeAttention
+from engine.model.build_libraries import building
 from engine.model.compile_apart import compile_apart
 from engine.model.compiled_forward import CompiledForward
 from engine.model.forward_key import forward_key
@@ -223,12 +224,14 @@ def _libraries(
 
     use_own_cache()
     root = nn.ModuleDict({"module": model.module})
+    with building(folder, {**OPTIONS["cpu"], **AHEAD}) as builder:
+        begun = {name: builder.begin(name, graph) for name, graph in reversed([*zip((ONE, MANY), graphs, strict=True)])}
+        libraries = [builder.finish(begun[name]) for name in (ONE, MANY)]  # that of many tokens takes longer
     served: list[CompiledGraph] = []
     files: dict[str, Path] = {}
     tensors: dict[str, Tensor] = {}
     noted: list[dict[str, Origin]] = []
-    for name, graph in zip((ONE, MANY), graphs, strict=True):
-        library = compile_graph(graph, folder / name, {**OPTIONS["cpu"], **AHEAD})
+    for name, graph, library in zip((ONE, MANY), graphs, libraries, strict=True):
         origins, small = origins_of(constants_of(library), graph, root, weights)
         origins = {k: Origin(kept=f"{name}.{o.kept}") if o.kept else o for k, o in origins.items()}
         tensors |= {f"{name}.{key}": tensor for key, tensor in small.items()}

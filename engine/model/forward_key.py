@@ -19,8 +19,9 @@ import transformers
 from engine.model.loaded import LoadedModel
 
 SOURCE = Path(__file__).parent
-TRACED = """ahead_of_time attention compiled compiled_forward cpu_layout cpu_norms forward_key
-merge_linears packed_linears kernels/linear kernels/vectors"""  # what is traced, what traces, and the layout of weights
+# What is traced, what traces, what makes a library of it, and the layout of weights.
+TRACED = """ahead_of_time attention build_libraries compiled compiled_forward cpu_layout cpu_norms forward_key
+graph_source merge_linears packed_linears kernels/linear kernels/runtime kernels/vectors"""
 KNOWN = ("torch.", "transformers.", "engine.")  # packages whose version or source is in the key
 PLAIN = (bool, int, float, str, type(None))
 

@@ -26,12 +26,17 @@ from engine.model.native import SCALES, linear_kernel
 PANEL = 16  # columns; LANES in kernels/vectors.h
 
 torch.library.define("kvtheater::linear", "(Tensor x, Tensor panels) -> Tensor")
+torch.library.define("kvtheater::rows", "(Tensor panels, Tensor ids) -> Tensor")
 PACKED = torch.ops.kvtheater.linear.default
+ROWS = torch.ops.kvtheater.rows.default
 OPTIONS: dict[str, Any] = {
     "aot_inductor.custom_ops_to_c_shims": {
         PACKED: [
             "AOTITorchError aoti_torch_cpu_linear(AtenTensorHandle x, AtenTensorHandle panels, AtenTensorHandle* out)"
-        ]
+        ],
+        ROWS: [
+            "AOTITorchError aoti_torch_cpu_rows(AtenTensorHandle panels, AtenTensorHandle ids, AtenTensorHandle* out)"
+        ],
     }
 }
 
@@ -46,6 +51,19 @@ def _linear(x: Tensor, panels: Tensor) -> Tensor:
 @torch.library.register_fake("kvtheater::linear")  # type: ignore[untyped-decorator]
 def _linear_shape(x: Tensor, panels: Tensor) -> Tensor:
     return x.new_empty((*x.shape[:-1], panels.shape[0] * PANEL))
+
+
+def _rows(panels: Tensor, ids: Tensor) -> Tensor:
+    """ids [...] -> [..., K], float32: of each id a column of a panel, in K cache lines."""
+    return panels.transpose(1, 2)[ids // PANEL, ids % PANEL].float()
+
+
+torch.library.impl("kvtheater::rows", "CPU", _rows)
+
+
+@torch.library.register_fake("kvtheater::rows")  # type: ignore[untyped-decorator]
+def _rows_shape(panels: Tensor, ids: Tensor) -> Tensor:
+    return panels.new_empty((*ids.shape, panels.shape[1]), dtype=torch.float32)
 
 
 def packed(weight: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -116,8 +134,11 @@ class PackedEmbedding(_Packed):
         self.num_embeddings, self.embedding_dim = panels.shape[0] * PANEL, panels.shape[1]
 
     def forward(self, ids: Tensor) -> Tensor:
-        """ids [...] -> [..., K]: of each id a column of a panel, in K cache lines."""
-        return self.panels.transpose(1, 2)[ids // PANEL, ids % PANEL].float()
+        """ids [...] -> [..., K]."""
+        if torch.compiler.is_exporting():
+            found: Tensor = ROWS(self.panels, ids.contiguous())
+            return found
+        return _rows(self.panels, ids)
 
 
 def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:

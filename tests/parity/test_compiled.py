@@ -65,7 +65,7 @@ def without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("no library")
 
     monkeypatch.setattr(compiled, "forward_key", lambda *_: None)
-    monkeypatch.setattr(compiled, "compile_graph", fails)
+    monkeypatch.setattr(compiled, "building", fails)
 
 
 def driven(model: LoadedModel, forward: CompiledForward | None, capture: CaptureRequest | None = None) -> Any:

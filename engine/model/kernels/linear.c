@@ -9,6 +9,7 @@
 #include "vectors.h"
 
 #define INT8 1 /* torch's numbers of dtypes and of a device */
+#define INT64 4
 #define FLOAT32 6
 #define BFLOAT16 15
 #define CPU 0
@@ -230,4 +231,48 @@ int32_t aoti_torch_cpu_linear(tensor x, tensor panels, tensor *out) {
     if (make_empty(dims, shape, steps, FLOAT32, CPU, 0, out)) return 1;
     if (get_data(x, &from) || get_data(panels, &packed) || get_data(*out, &to)) return 1;
     return linear_panels(from, packed, to, m, width, n, kind);
+}
+
+/* What compiled code calls for `kvtheater::rows`: out [..., K], of each of contiguous ids [...] its column of the panels,
+ * which are not int8; at most 3 dimensions. Returns 0, or an error.
+ */
+int32_t aoti_torch_cpu_rows(tensor panels, tensor ids, tensor *out) {
+    int64_t dims, *sizes, *strides, count = 1, shape[4], steps[4];
+    void *from, *packed, *to;
+    int32_t kind, kind_of_ids, failed = 0;
+    if (get_sizes(panels, &sizes) || get_dtype(panels, &kind)) return 1;
+    if (kind != FLOAT32 && kind != BFLOAT16) return 1;
+    int64_t width = sizes[1], n = sizes[0] * LANES;
+    if (get_dim(ids, &dims) || dims > 3 || get_dtype(ids, &kind_of_ids) || kind_of_ids != INT64) return 1;
+    if (get_sizes(ids, &sizes) || get_strides(ids, &strides)) return 1;
+    shape[dims] = width, steps[dims] = 1;
+    for (int64_t d = dims - 1; d >= 0; d--) {
+        if (sizes[d] != 1 && strides[d] != count) return 1;
+        shape[d] = sizes[d], steps[d] = count * width, count *= sizes[d];
+    }
+    if (make_empty(dims + 1, shape, steps, FLOAT32, CPU, 0, out)) return 1;
+    if (get_data(ids, &from) || get_data(panels, &packed) || get_data(*out, &to)) return 1;
+#pragma omp parallel for schedule(static) reduction(| : failed) if (count * width >= SERIAL_BELOW)
+    for (int64_t i = 0; i < count; i++) {
+        int64_t id = ((const int64_t *)from)[i], lane = id % LANES;
+        float *row = (float *)to + i * width;
+        if (id < 0 || id >= n) {
+            failed = 1;
+            continue;
+        }
+        const char *panel = (const char *)packed + (id / LANES) * width * LANES * size_of(kind);
+        for (int64_t k = 0; k < width; k++) {
+            const char *at = panel + (k * LANES + lane) * size_of(kind);
+            uint32_t bits = 0;
+            if (kind == BFLOAT16) {
+                uint16_t half;
+                memcpy(&half, at, 2);
+                bits = (uint32_t)half << 16;
+            } else {
+                memcpy(&bits, at, 4);
+            }
+            memcpy(row + k, &bits, 4);
+        }
+    }
+    return failed;
 }

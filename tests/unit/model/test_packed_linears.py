@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import shutil
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 
 from engine.model import packed_linears
 from engine.model.compiled import OPTIONS
-from engine.model.native import KINDS
+from engine.model.native import KINDS, linear_kernel
 from engine.model.packed_linears import (
     PACKED,
     PackedEmbedding,
@@ -204,6 +206,38 @@ def test_a_tied_weight_is_held_once() -> None:
     assert list(before) == list(after) and all(torch.equal(before[name], after[name]) for name in before)
     assert torch.equal(module.model.embed_tokens(ids), before["lm_head.weight"][ids])
     torch.testing.assert_close(module(ids).logits, expected, rtol=1e-5, atol=1e-6)
+
+
+def _rows(panels: Tensor, ids: Tensor) -> Tensor | None:
+    """What compiled code gets from the C function; None: an error."""
+    assert linear_kernel() is not None
+    torch_c: Any = torch._C._aoti  # type: ignore[attr-defined]
+    python, out = ctypes.pythonapi, ctypes.c_void_p()
+    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
+    python.PyCapsule_GetPointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+    python.PyCapsule_New.restype = ctypes.py_object
+    python.PyCapsule_New.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    given = torch_c.unsafe_alloc_void_ptrs_from_tensors([panels, ids])
+    function = ctypes.CDLL(None).aoti_torch_cpu_rows
+    failed = function(*(ctypes.c_void_p(python.PyCapsule_GetPointer(one, None)) for one in given), ctypes.byref(out))
+    torch_c.alloc_tensors_by_stealing_from_void_ptrs(given)  # and they are freed
+    if out.value is None:
+        return None
+    found: Tensor = torch_c.alloc_tensor_by_stealing_from_void_ptr(python.PyCapsule_New(out, None, None))
+    return None if failed else found
+
+
+@pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16], ids=str)
+def test_compiled_code_reads_an_embeddings_rows_from_the_panels(weights: torch.dtype) -> None:
+    """One id, two dimensions of them, and more than one core reads; of an id that there is not, nothing."""
+    weight = torch.randn(64, 50).to(weights).float()
+    panels = packed(weight, weights)
+    for ids in (torch.tensor([[63]]), torch.tensor([[0, 16, 17], [63, 1, 0]]), torch.arange(5000) % 64):
+        found = _rows(panels, ids)
+        assert found is not None and torch.equal(found, weight[ids])
+        assert torch.equal(PackedEmbedding(nn.Parameter(panels, requires_grad=False))(ids), weight[ids])
+    assert _rows(panels, torch.tensor([3, 64])) is None and _rows(panels, torch.tensor([-1])) is None
+    assert _rows(panels, torch.tensor([3], dtype=torch.int32)) is None
 
 
 def test_without_the_c_function_nothing_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:

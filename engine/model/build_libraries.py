@@ -1,0 +1,120 @@
+"""Traced graphs made into libraries: TorchInductor writes C++ (`graph_source`), and a compiler runs for each unit.
+
+The units of one graph are compiled while the next one is still lowered to C++, as many at once as there are threads to
+compute with. TorchInductor would compile one after the other.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from engine.model.graph_source import units_of
+
+SOURCES = {"aot_inductor.package": True, "aot_inductor.package_cpp_only": True}  # of a graph its C++ alone
+# Of the flags that TorchInductor gives: levels are said for each unit, warnings are for its authors, and lines and
+# frames for their debuggers.
+LEFT_OUT = frozenset({"O0", "O1", "O2", "O3", "Wall", "pedantic", "g1", "gline-tables-only", "fno-omit-frame-pointer"})
+RUNTIME = Path(__file__).parent / "kernels"  # where runtime.h lies
+
+
+class CannotBuild(RuntimeError):
+    """There is no C++ compiler, or it refuses a unit; one sentence."""
+
+
+class Library(NamedTuple):
+    """A graph whose units are being compiled."""
+
+    path: Path  # of the library to come; how it calls operations is said in a .json beside it
+    units: list[Future[Path]]  # objects
+
+
+class Builder:
+    """Makes libraries in a folder. To be used in a `with`."""
+
+    def __init__(self, folder: Path, options: Mapping[str, Any], pool: ThreadPoolExecutor) -> None:
+        """`options`: TorchInductor's. Raises CannotBuild."""
+        from torch._inductor import config
+        from torch._inductor.cpp_builder import CppTorchDeviceOptions
+        from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+        self._folder, self._pool = folder, pool
+        self._options = {**options, **SOURCES}
+        with config.patch({"cpp.vec_isa_ok": options.get("cpp.vec_isa_ok")}):
+            given = CppTorchDeviceOptions(vec_isa=pick_vec_isa(), device_type="cpu", aot_mode=True)
+        found = shutil.which(given.get_compiler())
+        if found is None:
+            raise CannotBuild("no C++ compiler was found")
+        self._compile = [
+            found,
+            *(f"-D{name.strip()}" for name in given.get_definitions()),
+            *(f"-{flag}" for flag in given.get_cflags() if flag not in LEFT_OUT),
+            f"-I{RUNTIME}",
+            *(f"-I{place}" for place in given.get_include_dirs()),
+            *(word for words in given.get_passthrough_args() for word in words.split()),
+        ]
+        self._link = [
+            *(f"-{flag}" for flag in given.get_ldflags()),
+            *(f"-L{place}" for place in given.get_libraries_dirs()),
+            *(f"-l{name}" for name in given.get_libraries()),
+        ]
+
+    def begin(self, name: str, graph: torch.fx.GraphModule) -> Library:
+        """Lower a graph to C++ and begin to compile it.
+
+        Raises:
+            UnknownSource: the C++ is not of the expected form.
+            Exception: TorchInductor cannot lower it.
+        """
+        inputs = tuple(node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder")
+        options = {**self._options, "aot_inductor.output_path": str(self._folder / name)}
+        with torch.no_grad():
+            made: Any = torch._inductor.aot_compile(graph, inputs, options=options)
+        path = self._folder / f"{name}.so"
+        files = [Path(file) for file in made if isinstance(file, str)]
+        for calls in (file for file in files if file.name.endswith(".wrapper.json")):
+            calls.rename(path.with_suffix(".json"))
+        (source,) = (file for file in files if file.name.endswith(".wrapper.cpp"))
+        units = units_of(source.read_text(encoding="utf-8"))
+        return Library(
+            path,
+            [
+                self._pool.submit(self._object, f"{name}-kernels", units.kernels, "-O3"),
+                self._pool.submit(self._object, f"{name}-forward", units.forward, "-O1"),
+            ],
+        )
+
+    def finish(self, library: Library) -> Path:
+        """Where it is. Raises CannotBuild."""
+        objects = [str(unit.result()) for unit in library.units]
+        _run([*self._compile, "-shared", *objects, "-o", str(library.path), *self._link])
+        return library.path
+
+    def _object(self, name: str, source: str, level: str) -> Path:
+        unit, made = self._folder / f"{name}.cpp", self._folder / f"{name}.o"
+        unit.write_text(source, encoding="utf-8")
+        _run([*(flag for flag in self._compile if flag != "-shared"), level, "-c", str(unit), "-o", str(made)])
+        return made
+
+
+@contextmanager
+def building(folder: Path, options: Mapping[str, Any]) -> Iterator[Builder]:
+    """At the end of the `with` no compiler runs any more. Raises CannotBuild: there is none."""
+    with ThreadPoolExecutor(max(1, torch.get_num_threads()), "c++") as pool:
+        try:
+            yield Builder(folder, options, pool)
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CannotBuild(f"{command[0]} fails: {' '.join(done.stderr.split())[:300]}")
