@@ -20,10 +20,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import torch
+import transformers
 import transformers.utils
 from transformers.utils import import_utils
 
@@ -31,6 +33,7 @@ log = logging.getLogger(__name__)
 _compiler = threading.RLock()  # who has it decides what stands under the compiler's name
 LIGHT = "KVTHEATER_LIGHT_IMPORT"  # a variable of the environment, so that processes of this one know it too
 ABSENT = ("is_torch_distributed_available", "is_torch_flex_attn_available", "is_scipy_available")
+LISTING = "create_import_structure_from_path"
 COMPILER = "torch._dynamo"
 DECORATORS = ("allow_in_graph", "assume_constant_result", "disable")  # they say what the compiler should do
 MASKS = f"{COMPILER}._trace_wrapped_higher_order_op"  # of it a mode is used, where a mask is given as a function
@@ -43,7 +46,7 @@ def import_base() -> None:
         return
     before = set(sys.modules)
     try:
-        with _told_that_there_are_none(), without_compiler():
+        with _told_that_there_are_none(), _models_listed_once(), without_compiler():
             for name in BASE:
                 importlib.import_module(name)
     except (ImportError, AttributeError, TypeError) as error:
@@ -64,6 +67,27 @@ def _told_that_there_are_none() -> Iterator[None]:
     finally:
         for place, name, value in before:
             setattr(place, name, value)
+
+
+@contextmanager
+def _models_listed_once() -> Iterator[None]:
+    """Which classes each model's files have, transformers finds by reading all of these files: for itself, and again
+    for its package of models, by another name of the same folder. Here the second time gets what the first one found.
+    """
+    before = getattr(import_utils, LISTING, None)
+    models = Path(transformers.__file__).parent / "models"
+    if before is None:
+        yield
+        return
+
+    def listed(path: str | Path) -> Any:
+        return before(models if Path(path) == models / "__init__.py" else path)
+
+    setattr(import_utils, LISTING, listed)
+    try:
+        yield
+    finally:
+        setattr(import_utils, LISTING, before)
 
 
 def bring_compiler() -> None:

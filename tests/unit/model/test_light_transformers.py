@@ -70,3 +70,20 @@ def test_another_transformers_is_imported_whole() -> None:
     )
     found = said(code, light=True)
     assert found["cache"] == 0 and "torch._dynamo" in found["loaded"]
+
+
+def test_models_that_are_listed_once_are_those_that_transformers_lists() -> None:
+    code = """
+import json
+from pathlib import Path
+import transformers
+from transformers.utils import import_utils
+from engine.model.light_transformers import _models_listed_once
+path = str(Path(transformers.__file__).parent / "models" / "__init__.py")
+expected = import_utils.define_import_structure.__wrapped__(path)
+before = import_utils.create_import_structure_from_path
+with _models_listed_once():
+    found = {"same": import_utils.define_import_structure.__wrapped__(path) == expected, "some": bool(expected)}
+found["as_before"] = import_utils.create_import_structure_from_path is before
+"""
+    assert said(code, light=False) == {"same": True, "some": True, "as_before": True}
