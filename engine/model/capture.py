@@ -94,6 +94,8 @@ class CaptureRecorder:
 
     def finish(self) -> tuple[list[LayerCapture], str]:
         """The arrays, layer by layer, and one sentence on what was left out ("" = nothing)."""
+        if self._decode and not self._kept and sum(self._base_bytes.values()) <= self._request.budget_bytes:
+            return [self._encoded[layer] for layer in sorted(self._encoded)], self._unasked_for()
         base, full, outputs = self._plan()
         numbers = sorted(base)
         if not numbers:
@@ -171,10 +173,13 @@ class CaptureRecorder:
         without = [layer for layer in self._order if layer in base and layer not in outputs]
         if without and self._request.outputs:
             parts.append(f"the attention outputs of layers {_ranges(without)}")
-        said = [f"Layers {_ranges(self._unasked)} were not asked for."] if self._unasked else []
+        said = [self._unasked_for()]
         if parts:
             said.append(f"Left out by the budget of {self._request.budget_bytes} bytes a step: {'; '.join(parts)}.")
-        return " ".join(said)
+        return " ".join(filter(None, said))
+
+    def _unasked_for(self) -> str:
+        return f"Layers {_ranges(self._unasked)} were not asked for." if self._unasked else ""
 
     # -- copying ---------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,6 @@ class DecodeCapture:
         layout = Layout(self._dtype, tuple(q.shape), tuple(k.shape), tuple(v.shape), rows)
         n, num_heads, length = decode.weights.shape
         shape = n, num_heads, k.shape[1], q.shape[2], v.shape[2], length, self._dtype == "float16"
-        strides = (x.stride(d) for x in (q, k, v) for d in (0, 1))
-        numbers = np.array([*shape, *strides, *(row.num_keys for row in rows), *layout.places], np.int64)
+        strides = *q.stride()[:2], *k.stride()[:2], *v.stride()[:2]
+        numbers = np.array([*shape, *strides, *[row.num_keys for row in rows], *layout.places], np.int64)
         return _Form(layout, numbers, numbers.ctypes.data)

@@ -37,32 +37,30 @@ class Layout:
         self, dtype: str, q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], rows: Sequence[DecodedRow]
     ) -> None:
         """Shapes of q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv], and their rows; `dtype` float16 or float32."""
-        parts: list[bytes] = []
-        places: list[int] = []
-        end = total = 0
-
-        def add(head: bytes, num_bytes: int) -> None:
-            nonlocal end, total
-            parts.append(head)
-            parts.append(bytes(num_bytes))
-            places.append(end + len(head))
-            end += len(head) + num_bytes
-            total += num_bytes
-
-        for name, shape in (("q", q), ("k", k), ("v", v)):
-            add(_value(name) + _array_head(dtype, shape), _num_bytes(dtype, shape))
+        heads: list[bytes] = []  # what stands before each array
+        sizes = [_num_bytes(dtype, shape) for shape in (q, k, v)]
+        for name, shape, size in zip(("q", "k", "v"), (q, k, v), sizes, strict=True):
+            heads.append(_value(name) + _array_head(dtype, shape, size))
         before = _value("rows") + _list_head(len(rows))
-        heads = _value("heads") + _value(list(range(q[1]))) + _value("weights")
-        for row in rows:
-            shape = (q[1], 1, row.num_keys)
-            own = before + _ROW
-            for key, number in zip(_NAMES, row[:3], strict=True):
-                own += key + _value(number)
-            add(own + heads + _array_head(dtype, shape), _num_bytes(dtype, shape))
+        num_heads, bytes_of_key = q[1], _num_bytes(dtype, (q[1],))
+        weights = _weights_of(num_heads)
+        for seq_id, query_start, key_start, num_keys in rows:
+            size = num_keys * bytes_of_key
+            head = _array_head(dtype, (num_heads, 1, num_keys), size)
+            numbers = (_SEQ_ID, _value(seq_id), _QUERY_START, _value(query_start), _KEY_START, _value(key_start))
+            heads.append(b"".join((before, *numbers, weights, head)))
+            sizes.append(size)
             before = b""
-        self.body = b"".join([*parts, before])
-        self.places = places
-        self.num_bytes = total  # of the arrays alone
+        self.num_bytes = sum(sizes)  # of the arrays alone
+        self.places: list[int] = []
+        self.body = bytearray(self.num_bytes + sum(map(len, heads)) + len(before))
+        end = 0
+        for head, size in zip(heads, sizes, strict=True):
+            begin, end = end, end + len(head)
+            self.body[begin:end] = head
+            self.places.append(end)
+            end += size
+        self.body[end:] = before
 
 
 class EncodedLayer(codec.Encoded):
@@ -90,10 +88,16 @@ def _num_bytes(dtype: str, shape: tuple[int, ...]) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _array_head(dtype: str, shape: tuple[int, ...]) -> bytes:
+def _array_head(dtype: str, shape: tuple[int, ...], num_bytes: int) -> bytes:
     """What stands before an array's numbers."""
     whole = codec.encode(np.zeros(shape, dtype))
-    return whole[: len(whole) - _num_bytes(dtype, shape)]
+    return whole[: len(whole) - num_bytes]
+
+
+@lru_cache(maxsize=64)
+def _weights_of(num_heads: int) -> bytes:
+    """What stands between a row's numbers and its weights."""
+    return _value("heads") + _value(list(range(num_heads))) + _value("weights")
 
 
 @lru_cache(maxsize=1024)
@@ -102,5 +106,5 @@ def _list_head(length: int) -> bytes:
 
 
 _LAYER = _value(dict.fromkeys(("layer", "q", "k", "v", "rows")))[:1] + _value("layer")  # `out` is left out
-_NAMES = tuple(_value(name) for name in AttentionRows.__struct_fields__[:3])
-_ROW = _value(dict.fromkeys(AttentionRows.__struct_fields__))[:1]
+_SEQ_ID, _QUERY_START, _KEY_START = (_value(name) for name in AttentionRows.__struct_fields__[:3])
+_SEQ_ID = _value(dict.fromkeys(AttentionRows.__struct_fields__))[:1] + _SEQ_ID  # a row begins with it
