@@ -83,10 +83,10 @@ test("blocks of another size: their number alone says nothing of the pool", () =
 
 test("what differs by less than 5 % is not spoken of; seconds of two machines never", () => {
   assert.equal(outcomeOf(comparison({ preemptions: 45 })), null);
-  assert.equal(verdictText(comparison({})), "No figure of the two runs differs by 5 % or more.");
+  assert.equal(verdictText(comparison({})), "Nothing that the two runs count differs by 5 % or more.");
   assert.equal(
     verdictText(comparison({}, [pool(10, 20)])),
-    "No figure of the two runs differs by 5 % or more, although in B its pool is twice as large.",
+    "Nothing that the two runs count differs by 5 % or more, although in B its pool is twice as large.",
   );
   assert.equal(outcomeOf(comparison({ seconds: 20 })).name, "seconds");
   assert.equal(outcomeOf(comparison({ seconds: 11.5 })), null); // a clock differs by itself
