@@ -125,7 +125,15 @@ class Nothing(TypedDict):
 
 Joined = TypedDict(  # `from` is a keyword of Python
     "Joined",
-    {"theater": str, "epoch": int, "header": bytes, "num_records": int, "from": int, "status": Status},
+    {
+        "theater": str,
+        "epoch": int,
+        "header": bytes,
+        "num_records": int,
+        "from": int,
+        "status": Status,
+        "large": bool,  # its records are not sent: the page asks for what it shows (`/api/theaters/<id>/survey`)
+    },
 )
 
 
@@ -133,7 +141,6 @@ class JoinedRecording(Joined):
     """The same of a recording."""
 
     recording: dict[str, Any]  # its entry
-    large: bool  # its records are not sent: the page asks for what it shows (`/api/theaters/<id>/survey`)
 
 
 class SubmittedRequest(TypedDict):

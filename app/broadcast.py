@@ -64,6 +64,7 @@ class Viewer:
         self.run = run
         self.next = first
         self.captures = captures
+        self.in_windows = False  # it asks for what it shows of this run: no records are sent
         self.begun = False  # the acknowledgement of its join is on its way, and records may follow
         self.sent = 0  # bytes of records and captures
         self.asked = 0  # of them, up to the last that it is to acknowledge
@@ -73,7 +74,7 @@ class Viewer:
 
     def has_room(self, end: int) -> bool:
         """Whether it can be sent more, of `end` records."""
-        return self.next < end and self.sent - self.acknowledged < WINDOW
+        return not self.in_windows and self.next < end and self.sent - self.acknowledged < WINDOW
 
 
 class Broadcast:
@@ -112,12 +113,14 @@ class Broadcast:
             self._run = run
         self.wake()
 
-    def join(self, sid: str, run: OpenLog, first: int, captures: bool) -> Callable[[], None]:
-        """Serve `sid` from record `first` of `run` on. Returns what is to be called when the join is acknowledged.
+    def join(self, sid: str, run: OpenLog, first: int, captures: bool, in_windows: bool = False) -> Callable[[], None]:
+        """Serve `sid` from record `first` of `run` on; `in_windows`: with its status, and no record until another run
+        begins. Returns what is to be called when the join is acknowledged.
 
         A viewer that joins again gets no more of what it was served before, once this returns.
         """
         viewer = Viewer(sid, run, first, captures)
+        viewer.in_windows = in_windows
         with self._lock:
             self._viewers[sid] = viewer
         with self._sending:
@@ -183,6 +186,7 @@ class Broadcast:
             for viewer in viewers:
                 viewer.run, viewer.next, viewer.sent_at = run, 0, 0.0
                 viewer.sent = viewer.asked = viewer.acknowledged = 0
+                viewer.in_windows = False
         message: Reset = {
             "theater": self._theater_id,
             "epoch": run.epoch,

@@ -83,7 +83,7 @@ class Events:
 
     def join(self, sid: str, message: messages.Join) -> Answer:
         watched = self._watched(sid, message)
-        return Answer(*watched.join(sid, message.first, message.epoch, message.captures))
+        return Answer(*watched.join(sid, message.first, message.epoch, message.captures, message.windows))
 
     def leave(self, sid: str, message: messages.OfTheater) -> answers.Nothing:
         self._theaters.watch(message.theater).leave(sid)  # who is no viewer leaves nothing

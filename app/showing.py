@@ -8,6 +8,7 @@ from app.answers import Joined, Status
 from app.broadcast import Broadcast, Emit
 from app.closing import Closing
 from app.run import OpenLog
+from app.surveys import is_large
 
 
 class Showing:
@@ -48,15 +49,18 @@ class Showing:
         }
 
     def join(
-        self, sid: str, first: int, epoch: int | None, captures: bool = False
+        self, sid: str, first: int, epoch: int | None, captures: bool = False, windows: bool = False
     ) -> tuple[Joined, Callable[[], None]]:
         """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
 
-        Arrays are not sent along: a viewer fetches those that it shows.
+        Arrays are not sent along: a viewer fetches those that it shows. `windows`: where it lacks more of the log than
+        a page reads, no record is sent either.
         """
         run = self.run
         first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
-        begin = self._broadcast.join(sid, run, first, captures=False)
+        large = windows and is_large(run.log, first)
+        first = len(run.log) if large else first
+        begin = self._broadcast.join(sid, run, first, captures=False, in_windows=large)
         answer: Joined = {
             "theater": self.theater_id,
             "epoch": run.epoch,
@@ -64,6 +68,7 @@ class Showing:
             "num_records": len(run.log),
             "from": first,
             "status": self.status(),
+            "large": large,
         }
         return answer, begin
 

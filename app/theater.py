@@ -32,6 +32,7 @@ from app.recordings.recorder import Recorder
 from app.run import Run
 from app.settings import ServerSettings
 from app.source import Source
+from app.surveys import is_large
 from app.turns import LabTurns, Turns
 from engine.config import EngineConfig, SamplingParams
 
@@ -169,14 +170,21 @@ class Theater:
         """Whether it takes steps by itself now."""
         return self._performance.mode == "running" and self._performance.unfinished > 0
 
-    def join(self, sid: str, first: int, epoch: int | None, captures: bool) -> tuple[Joined, Callable[[], None]]:
-        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way."""
+    def join(
+        self, sid: str, first: int, epoch: int | None, captures: bool, windows: bool = False
+    ) -> tuple[Joined, Callable[[], None]]:
+        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
+
+        `windows`: where it lacks more of the log than a page reads, no record is sent, and it asks for what it shows.
+        """
         run = self.run
         if epoch is not None and epoch != run.epoch:
             first = 0
         first = min(first, len(run.log))
         self.last_used = time.monotonic()
-        begin = self._broadcast.join(sid, run, first, captures)
+        large = windows and not run.is_held_back and is_large(run.log, first)
+        first = len(run.log) if large else first
+        begin = self._broadcast.join(sid, run, first, captures, large)
         if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, who was not told then
             raise self._commands.gone
         answer: Joined = {
@@ -186,6 +194,7 @@ class Theater:
             "num_records": len(run.log),
             "from": first,
             "status": self.status(),
+            "large": large,
         }
         return answer, begin
 

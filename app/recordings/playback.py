@@ -41,15 +41,15 @@ class Playback(Showing):
         return self.run.log.num_bytes != self._num_bytes
 
     def join(
-        self, sid: str, first: int, epoch: int | None, captures: bool = False
+        self, sid: str, first: int, epoch: int | None, captures: bool = False, windows: bool = False
     ) -> tuple[JoinedRecording, Callable[[], None]]:
-        """As any log's, with the recording's entry; no record follows of one that is large."""
+        """As any log's, with the recording's entry; no record follows of one that is large, whoever asks."""
         self.last_used = time.monotonic()
         large = is_large(self.run.log)
         if large:
-            first, epoch = len(self.run.log), None
-        answer, begin = super().join(sid, first, epoch, captures)
-        return {**answer, "recording": plain(self._library.entry(self.theater_id)), "large": large}, begin
+            first, epoch = 0, None
+        answer, begin = super().join(sid, first, epoch, captures, windows=large)
+        return {**answer, "recording": plain(self._library.entry(self.theater_id))}, begin
 
     def leave(self, sid: str) -> bool:
         """Whether `sid` was a viewer; it is none now."""

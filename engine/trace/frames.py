@@ -36,6 +36,10 @@ class RecordFrames:
         """Of all of them; captures and keyframes are other frames."""
         return sum(self._lengths)
 
+    def num_bytes_from(self, index: int) -> int:
+        """Of those from `index` on."""
+        return sum(self._lengths[index:])
+
     def first(self, count: int) -> RecordFrames:
         """Those of the first `count` records, as a copy."""
         found = RecordFrames()

@@ -140,6 +140,10 @@ class TraceReader:
         """Bytes of all records: what a viewer of the whole log is sent. Arrays come apart from them."""
         return self._records.num_bytes
 
+    def record_bytes_from(self, first: int) -> int:
+        """Bytes of the records from `first` on."""
+        return self._records.num_bytes_from(first)
+
     @property
     def num_captures(self) -> int:
         """Records whose arrays are kept."""
@@ -191,14 +195,23 @@ class TraceReader:
         if known is not None:
             self._records, self._captures, self._keyframes, self.damage = known
             return header
-        self._walk(fd, size, verify)
+        self._walk(fd, size, verify, self._header_frame.offset + self._header_frame.length)
         if not verify:
             _remembered.put(file, FileFrames(self._records, self._captures, self._keyframes, self.damage))
         return header
 
-    def _walk(self, fd: int, size: int, verify: bool) -> None:
-        """The frames after the header."""
-        offset = self._header_frame.offset + self._header_frame.length
+    def read_on(self) -> int:
+        """Take in what was appended to the file since it was opened, by the heads of frames. The number of records."""
+        fd = self._file.fileno()
+        last = len(self._records) - 1
+        ends = [self._header_frame, *([self._records[last]] if last >= 0 else [])]
+        ends += [frames[last] for frames in (self._captures, self._keyframes) if last in frames]
+        self.damage = None  # what was half written may be whole by now
+        self._walk(fd, os.fstat(fd).st_size, False, max(frame.offset + frame.length for frame in ends))
+        return len(self._records)
+
+    def _walk(self, fd: int, size: int, verify: bool, offset: int) -> None:
+        """The frames from byte `offset` on."""
         while offset < size:
             if not verify:
                 offset = self._records.take(fd, offset, size)

@@ -22,6 +22,7 @@ from engine.trace.log import TraceReader
 from engine.trace.state import State
 from tests.browser.axe import AXE, violations
 from tests.load.large_log import Shape, write
+from tests.server.conftest import Server
 
 OBSERVED = Path(__file__).parents[1] / "golden" / "observed.kvtrace"
 COLUMNS = """() => import('/static/js/net/surveyed.js').then(({ shown }) => {
@@ -166,3 +167,28 @@ def test_another_pool_and_requests_by_class(open_page, served, log, width, schem
     page.add_script_tag(path=str(AXE))
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, monkeypatch, tmp_path):
+    """And it grows; after a reset the page is whole again."""
+    monkeypatch.setattr(app.surveys, "MOST_RECORDS", 5)
+    server = Server(data_dir=tmp_path)
+    try:
+        client = server.client()
+        theater = client.do("create", name="long")["theater"]
+        client.do("submit", theater=theater, prompts=[{"text": "a b c"}], sampling={"max_tokens": 60})
+        client.do("step", theater=theater, count=9)
+        page = open_page(f"{server.url}/?theater={theater}", until="#large-pool")
+        expect(page.locator("#large-record")).to_have_value("9", timeout=30_000)
+        expect(page.locator(".large-live")).to_contain_text("10 records")
+        client.do("step", theater=theater, count=4)
+        expect(page.locator(".large-live")).to_contain_text("14 records")
+        expect(page.locator("#large-record")).to_have_value("13", timeout=30_000)
+        page.locator("#large-engine").click()
+        expect(page.locator("#large-engine")).to_contain_text("Pause")
+        client.do("pause", theater=theater)
+        client.do("reset", theater=theater)
+        expect(page.locator("#region-stage")).to_be_visible()
+        expect(page.locator("#large-pool")).to_have_count(0)
+    finally:
+        server.close()

@@ -128,3 +128,34 @@ def test_of_a_watched_server_no_request_is_known(tmp_path):
         assert all(one["b"] is None for one in answer["classes"])
     finally:
         made.extensions["kvtheater"].close()
+
+
+def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, theater, monkeypatch):
+    """And the run goes on: what is known grows with it. Who wants records, or has most of them, gets records."""
+    monkeypatch.setattr(app.surveys, "MOST_RECORDS", 5)
+    client.do("submit", theater=theater, prompts=[{"text": "one two three"}], sampling={"max_tokens": 40})
+    client.do("step", theater=theater, count=10)
+    late = server.client()
+    joined = late.ask("join", theater=theater, windows=True)
+    assert joined["large"] and joined["from"] == joined["num_records"] == 11
+    plain, near = server.client(), server.client()
+    assert not plain.ask("join", theater=theater)["large"]
+    have = near.ask("join", theater=theater, windows=True, epoch=joined["epoch"], **{"from": 8})
+    assert not have["large"] and have["from"] == 8
+    wait_for(lambda: sum(len(batch["records"]) for batch in plain.batches) == 11)
+    address = f"{server.url}/api/theaters/{theater}/survey"
+
+    def known() -> int:
+        answer = requests.get(address, timeout=20)
+        return int(answer.json()["num_surveyed"]) if answer.ok else 0
+
+    wait_for(lambda: known() == 11, "the survey", 60)
+    assert not requests.get(address, timeout=20).json()["is_done"]
+    client.do("step", theater=theater, count=5)
+    wait_for(lambda: known() == 16, "what came since", 60)
+    wait_for(lambda: any(status["num_records"] == 16 for status in late.statuses), "the status")
+    found = msgspec.msgpack.decode(requests.get(f"{address}/changes?first=12&end=16", timeout=20).content)
+    assert len(found["records"]) == 4 and not late.batches
+    client.do("reset", theater=theater)
+    client.do("submit", theater=theater, prompts=[{"text": "four"}], sampling={"max_tokens": 2})
+    wait_for(lambda: late.resets and sum(len(batch["records"]) for batch in late.batches) == 1, "the next run")

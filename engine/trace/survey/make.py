@@ -1,6 +1,7 @@
 """Making a survey: one pass over a log, by the reducer that everybody uses.
 
-    python -m engine.trace.survey.make LOG TARGET       says how far it is, a line of JSON each
+    python -m engine.trace.survey.make LOG TARGET               says how far it is, a line of JSON each
+    python -m engine.trace.survey.make LOG TARGET --follow      goes on with a log that grows until its input ends
 
 It is a program of its own so that a server that has a log surveyed neither waits for it nor grows by it.
 """
@@ -11,6 +12,7 @@ import argparse
 import fcntl
 import json
 import os
+import select
 import sys
 import time
 import zlib
@@ -36,7 +38,9 @@ PIECE_RECORDS = 256  # in a piece of changes, at most
 PIECE_ROWS = 1 << 14  # and rows, but for one record's
 WHOLE_PIECES = 16  # between two wholes, at most
 NICE = 10  # of the program: who looks at what is there comes first
-TOLD = 2.0  # seconds between two indexes
+TOLD = 2.0  # seconds between two indexes, at least
+SHARE = 20  # of the time, one part may go into writing them: that of a long log is long
+NEXT = 0.5  # seconds between two looks at whether a log has grown
 
 
 class _Rows:
@@ -96,8 +100,15 @@ def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
     return survey.index
 
 
-def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda count: None) -> Index:
+def make(
+    log: TraceReader,
+    target: Path,
+    tell: Callable[[int], None] = lambda count: None,
+    wait: Callable[[], bool] = lambda: False,
+) -> Index:
     """Survey a log into `target` (NAME.survey) and NAME.rows beside it. `tell` is called with the records done.
+
+    `wait` is called where the log ends: whether it may grow, after a while in which it might have.
 
     A log that contradicts itself, or a record that is damaged, ends the survey there, and it says why.
 
@@ -108,7 +119,7 @@ def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda co
     """
     if not len(log):
         raise ValueError("the log has no record")
-    state, budget = initial_state(log.header), Budget()
+    state, budget, is_told = initial_state(log.header), Budget(), True
     sequences, classes = SequenceRows(), ClassRows(log.header)
     problem, told = "", time.monotonic()
     series: list[tuple[float, ...]] = []
@@ -140,23 +151,29 @@ def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda co
             tell(count)
             return index
 
-        count = 0
-        for index in range(len(log)):
-            try:
-                record = log.record(index)
-                budget.read(log.num_record_bytes(index))
-                apply(state, record, budget)
-            except (TraceFormatError, TraceStateError) as error:
-                problem = str(error)
-                break
-            sequences.add(record, state)
-            classes.add(record, sequences.rows)
-            series.append(numbers(record, state))
-            rows.add(index, [change(index, block_id, state, sequences.rows) for block_id in touched(record, state)])
-            count = index + 1
-            if time.monotonic() - told >= TOLD:
+        count, pause = 0, TOLD
+        while count < len(log) or wait():
+            if count < len(log):
+                try:
+                    record = log.record(count)
+                    budget.read(log.num_record_bytes(count))
+                    apply(state, record, budget)
+                except (TraceFormatError, TraceStateError) as error:
+                    problem = str(error)
+                    break
+                sequences.add(record, state)
+                classes.add(record, sequences.rows)
+                series.append(numbers(record, state))
+                rows.add(count, [change(count, block_id, state, sequences.rows) for block_id in touched(record, state)])
+                count += 1
+                is_told = False
+            else:
+                log.read_on()
+            if not is_told and time.monotonic() - told >= pause:
+                began = time.monotonic()
                 kept(count, False)
-                told = time.monotonic()
+                is_told, told = True, time.monotonic()
+                pause = max(TOLD, SHARE * (told - began))
         if not count:
             raise ValueError(problem)
         return kept(count, True)
@@ -167,6 +184,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Survey a log: what is drawn of it when it is too long to be read.")
     parser.add_argument("log", type=Path)
     parser.add_argument("target", type=Path, help="the index to write; the rows lie beside it")
+    parser.add_argument("--follow", action="store_true", help="go on with a log that grows, until the input ends")
     given = parser.parse_args()
     if hasattr(os, "nice"):
         os.nice(NICE)
@@ -174,9 +192,12 @@ def main() -> None:
     def say(count: int) -> None:
         print(json.dumps({"num_records": count}), flush=True)
 
+    def wait() -> bool:
+        return given.follow and not select.select([sys.stdin], [], [], NEXT)[0]
+
     try:
         with TraceReader(given.log, verify=False) as log:
-            make(log, given.target, say)
+            make(log, given.target, say, wait)
     except (OSError, ValueError) as error:
         print(json.dumps({"error": str(error)}), flush=True)
         sys.exit(1)

@@ -459,12 +459,14 @@ export interface JoinMessage {
   from?: number;
   epoch?: number | null;
   captures?: boolean;
+  windows?: boolean;
 }
 
 export interface Joined {
   epoch: number;
   from: number;
   header: Uint8Array;
+  large: boolean;
   num_records: number;
   status: Status;
   theater: string;

@@ -77,7 +77,7 @@ export class FollowedRun {
    */
   begin({ epoch, header, num_records, large = false }) {
     batch(() => {
-      if (store.own.log.value) store.backToLive();
+      if (store.own.log.value || store.own.large.value) store.backToLive();
       leaveLog();
       store.own.large.value = large ? { theater: this.theater, header: decodeAs(asBytes(header), "Header") } : null;
       if (large) {
@@ -131,6 +131,7 @@ export class FollowedRun {
     if (message.theater !== this.theater || message.epoch < this.epoch) return; // of the run before a reset
     const before = store.status.value;
     store.status.value = message;
+    if (store.own.large.value) store.own.numRecords.value = message.num_records; // they do not come
     if (message.error && message.error !== before?.error) tell(message.error, message.objection);
     if (message.notice && message.notice !== before?.notice) store.toast(message.notice);
   }

@@ -93,7 +93,7 @@ export class Link {
    */
   async join(theater, known, heard) {
     const hear = this.#ifLast({ theater }, heard);
-    await this.client.ask("join", { theater, captures: true, ...known }, { heard: hear });
+    await this.client.ask("join", { theater, captures: true, windows: true, ...known }, { heard: hear });
   }
 
   /**

@@ -7,6 +7,7 @@ import { own } from "../state/run.js";
 import { viewIndex } from "../state/store.js";
 
 const AGAIN = 1000; // ms between two looks at a survey that is being made
+const LATER = 4000; // ms, where nearly all is known: of a run that goes on, which is read anew each time
 const BINS = 1600;
 const AHEAD = 128; // records before the end of what is here at which more is asked for
 const PIECE = 256; // records asked for at a time
@@ -81,6 +82,7 @@ export function follow() {
 /** @param {number} mine */
 async function look(mine) {
   let before = 0;
+  let wait = AGAIN;
   for (;;) {
     try {
       const found = await (await ask("")).json();
@@ -88,12 +90,13 @@ async function look(mine) {
       if (found.num_surveyed > before) await read(mine, found);
       before = found.num_surveyed;
       if (found.is_done) return;
+      wait = found.num_surveyed > 0.9 * found.num_records ? LATER : AGAIN;
     } catch (error) {
       if (life !== mine) return;
       const { message, code } = /** @type {Error & {code?: string}} */ (error);
       if (code && code !== "loading") return void (trouble.value = message);
     }
-    await new Promise((done) => setTimeout(done, AGAIN));
+    await new Promise((done) => setTimeout(done, wait));
     if (life !== mine) return;
   }
 }

@@ -263,9 +263,9 @@ def test_a_long_file_is_walked_once_and_again_when_it_has_changed(
     walks: list[Path | None] = []
     walk = TraceReader._walk
 
-    def counted(self: TraceReader, fd: int, size: int, verify: bool) -> None:
+    def counted(self: TraceReader, fd: int, size: int, verify: bool, offset: int) -> None:
         walks.append(self.path)
-        walk(self, fd, size, verify)
+        walk(self, fd, size, verify, offset)
 
     monkeypatch.setattr(TraceReader, "_walk", counted)
     path = written(tmp_path / "a.kvtrace", header, submits(header, 8))
@@ -295,3 +295,23 @@ def test_captures_of_any_size_are_read_back(header: Header, records: list[StepRe
         for index, size in enumerate(sizes):
             back = writer.capture(index)
             assert back is not None and back.layers[0].q.shape == (1, 1, size) and (back.layers[0].q == index).all()
+
+
+def test_what_is_appended_is_read_on(tmp_path: Path) -> None:
+    """Half a record is none until it is whole."""
+    for source in sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace")):
+        bytes_of = source.read_bytes()
+        with TraceReader(source) as log:
+            frames_of = [log.record_frame(index) for index in range(len(log))]
+        cut = frames_of[len(frames_of) // 2].offset + 3
+        path = tmp_path / source.name
+        path.write_bytes(bytes_of[:cut])
+        with TraceReader(path, verify=False) as growing, TraceReader(source) as expected:
+            assert len(growing) == len(frames_of) // 2 and growing.read_on() == len(growing)
+            with path.open("ab") as file:
+                file.write(bytes_of[cut:])
+            assert growing.read_on() == len(expected) and growing.damage is None
+            assert growing.num_captures == expected.num_captures
+            last = len(expected) - 1
+            assert growing.record_bytes(last) == expected.record_bytes(last)
+            assert growing.state_at(last) == expected.state_at(last)

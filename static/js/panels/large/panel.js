@@ -6,9 +6,10 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { Typed } from "../../kit/typed.js";
+import { command } from "../../net/commands.js";
 import { bins, follow, overview, show, shown, trouble } from "../../net/surveyed.js";
 import { settings } from "../../state/settings.js";
-import { own, viewIndex } from "../../state/store.js";
+import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
 import { operationName } from "../../tell/operations.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
 import { Pool } from "./pool.js";
@@ -48,6 +49,7 @@ export function Panel({ library, whole }) {
         time: secondsText(known?.seconds ?? 0),
       })}</p>
     </header>
+    ${connection.value === "live" && !listed ? html`<${Live} />` : null}
     ${listed ? html`<${library} />` : html`<${Run} observed=${large.header.observed} whole=${whole} />`}
   </section>`;
 }
@@ -69,6 +71,19 @@ const Run = ({ observed, whole }) => html`<${Progress} />
 
 /** @param {{names: string[]}} props what a watched server does not say */
 const Unknown = ({ names }) => html`<p class="large-unknown">${t("large.unknown", { names: names.join(", ") })}</p>`;
+
+/** Of a run that goes on: whether its engine computes, and the way to its newest record. */
+function Live() {
+  const runs = status.value?.mode === "running";
+  return html`<p class="large-live" role="status">
+    <span>${t(runs ? "large.live.runs" : "large.live.stands", { n: grouped(own.numRecords.value) })}</span>
+    <button class="tool" id="large-engine" onClick=${() => (runs ? command("pause") : command("run", { speed: 0 }))}
+      >${t(runs ? "large.live.pause" : "large.live.run")}</button>
+    <button class="tool" id="large-newest" disabled=${following.value} onClick=${backToLive}>${t(
+      "large.live.newest",
+    )}</button>
+  </p>`;
+}
 
 /** How far the log has been read, and what stands in the way. */
 function Progress() {

@@ -158,5 +158,8 @@ function differenceText(one, column) {
   if (value === null) return "–";
   if (value === 0) return "=";
   const sign = value > 0 ? "+" : "−";
-  return `${sign}${kindOf(column) === "count" ? grouped(Math.abs(value)) : percentText(Math.abs(value))}`;
+  const size = Math.abs(value);
+  const kind = kindOf(column);
+  if (kind === "share") return t("whole.classes.points", { n: `${sign}${(100 * size).toFixed(1)}` });
+  return `${sign}${kind === "count" ? grouped(size) : percentText(size)}`;
 }
