@@ -116,13 +116,13 @@ function Line({ one, two, answer: { by, runs } }) {
     ${sides.map(
       (side, i) => html`<tr key=${side}>
       ${i ? null : html`<th scope="rowgroup" rowspan=${two ? 3 : 1}>${name}</th>`}
-      ${two ? html`<th scope="row">${side.toUpperCase()}</th>` : null}
+      ${two ? html`<th scope="row" class="whole-side">${side.toUpperCase()}</th>` : null}
       ${COLUMNS.map((column) => html`<td key=${column}>${figureText(one[side], column, runs[i])}</td>`)}
     </tr>`,
     )}
     ${
       two
-        ? html`<tr class="whole-difference"><th scope="row">${t("whole.classes.difference")}</th>${COLUMNS.map(
+        ? html`<tr class="whole-difference"><th scope="row" class="whole-side">${t("whole.classes.difference")}</th>${COLUMNS.map(
             (column) => html`<td key=${column}>${differenceText(one, column)}</td>`,
           )}</tr>`
         : null
