@@ -85,6 +85,7 @@ export interface Headline {
   at: number | string | null;
   against: string | null;
   saturates: number | null;
+  off_a_line: boolean;
   at_least: number | null;
   at_most: number | null;
   agrees: boolean;

@@ -54,7 +54,13 @@ class Run:
 
 def here(**given: Any) -> api.Here:
     theaters = SimpleNamespace(watch=lambda theater_id: SimpleNamespace(run=Run()), all=list)
-    usual = {"theaters": theaters, "models": Models(Served(None)), "comparisons": None, "questions": None}
+    usual = {
+        "theaters": theaters,
+        "models": Models(Served(None)),
+        "comparisons": None,
+        "questions": None,
+        "what_ifs": None,
+    }
     return api.Here(**{**usual, **given})
 
 

@@ -122,9 +122,10 @@ function Line({ one, two, answer: { by, runs } }) {
     )}
     ${
       two
-        ? html`<tr class="whole-difference"><th scope="row" class="whole-side">${t("whole.classes.difference")}</th>${COLUMNS.map(
-            (column) => html`<td key=${column}>${differenceText(one, column)}</td>`,
-          )}</tr>`
+        ? html`<tr class="whole-difference">
+            <th scope="row" class="whole-side">${t("whole.classes.difference")}</th>
+            ${COLUMNS.map((column) => html`<td key=${column}>${differenceText(one, column)}</td>`)}
+          </tr>`
         : null
     }
   </tbody>`;
