@@ -4,7 +4,8 @@ Usage: python -m tests.load.api [--clients 64] [--seconds 20] [--rounds 3] [--co
 On the standard output one line of JSON a turn, then one of everything. What follows `--` is for the server.
 
 A turn of the server computes on the same cores as its clients, and on those of whatever else the machine does. So
-besides tokens a second there is the processor time of a token, for server, clients and bare engine apart.
+besides tokens a second there is the processor time of a token, for server, clients and bare engine apart, and of each
+turn how many cores were at work (`cores`) and how many of them for none of these (`others`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,29 @@ from tests.load.api_prompts import MAX_TOKENS
 TICK = os.sysconf("SC_CLK_TCK")
 WARM_SECONDS = 5.0
 BLOCKS_EACH = 8  # of 16 tokens: a prompt of the load and its answer
+
+
+def busy_seconds() -> float:
+    """Processor seconds of the whole machine so far that were not idle."""
+    ticks = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
+    return (sum(ticks[:3]) + sum(ticks[5:8])) / TICK  # all but idle, waiting for a disk, and guests, who count as users
+
+
+class Turn:
+    """What the machine does while something is measured."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._began, self._busy, self._cpu = time.monotonic(), busy_seconds(), running.cpu_seconds
+
+    def over(self, tokens: int, others_cpu: float = 0.0) -> dict[str, float]:
+        """`others_cpu`: processor seconds of what belongs to the measurement as well."""
+        seconds, cpu = time.monotonic() - self._began, self._running.cpu_seconds - self._cpu
+        return {
+            "cpu_ms_per_token": cpu / tokens * 1e3,
+            "cores": cpu / seconds,
+            "others": (busy_seconds() - self._busy - cpu - others_cpu) / seconds,
+        }
 
 
 class Running:
@@ -67,14 +92,11 @@ class Bare(Running):
     def turn(self, seconds: float) -> dict[str, Any]:
         """Tokens a second, and milliseconds of the processor a token."""
         assert self.process.stdin is not None
-        began = self.cpu_seconds
+        turn = Turn(self)
         self.process.stdin.write(f"{seconds}\n")
         self.process.stdin.flush()
         told = json.loads(self.out.readline())
-        return {
-            "tokens_per_s": told["tokens"] / told["seconds"],
-            "cpu_ms_per_token": (self.cpu_seconds - began) / told["tokens"] * 1e3,
-        }
+        return {"tokens_per_s": told["tokens"] / told["seconds"], **turn.over(told["tokens"])}
 
 
 class Server(Running):
@@ -88,19 +110,24 @@ class Server(Running):
         for line in self.out:
             if found := re.search(r"http://[^/\s]*:(\d+)", line):
                 self.port = int(found[1])
-                return
-        raise SystemExit("the server has ended")
+                break
+        else:
+            raise SystemExit("the server has ended")
+        while compiled and (state := self._model()["compiled"]) != "done":
+            if state == "failed":
+                raise SystemExit("the model was not compiled")
+            time.sleep(0.5)
 
     def turn(self, seconds: float, leaves: float, seed: int) -> dict[str, Any]:
         """As the bare engine's, and what the clients say."""
-        began, before = self.cpu_seconds, self._ttft()
+        turn, before = Turn(self), self._ttft()
         asked = [str(each) for each in (self.port, self._clients, seconds, leaves, seed)]
         client = [sys.executable, "-m", "tests.load.api_client", *asked]
         told = json.loads(subprocess.run(client, check=True, stdout=subprocess.PIPE, text=True).stdout)
         tokens, after = told["tokens"], self._ttft()
         return {
             "tokens_per_s": tokens / told["seconds"],
-            "cpu_ms_per_token": (self.cpu_seconds - began) / tokens * 1e3,
+            **turn.over(tokens, told["cpu_seconds"]),
             "client_cpu_ms_per_token": told["cpu_seconds"] / tokens * 1e3,
             "events_per_token": told["events"] / tokens,
             "errors": told["errors"],
@@ -110,6 +137,12 @@ class Server(Running):
             "ttft_mean_by_log": (after[0] - before[0]) / (after[1] - before[1]),
             "resident_mib": self.resident_mib,
         }
+
+    def _model(self) -> dict[str, Any]:
+        """The status of the model."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/models") as answer:
+            found: dict[str, Any] = json.load(answer)["models"][0]["status"]
+        return found
 
     def _ttft(self) -> list[float]:
         """Seconds and requests so far, as the server's metrics have them."""
@@ -156,6 +189,7 @@ def main() -> None:
                 "compiled": asked.compiled,
                 "max_tokens": MAX_TOKENS,
                 "cores": os.cpu_count(),
+                "others": [round(max(turn["others"] for turn in pair), 2) for pair in turns],
                 "throughput_ratio": statistics.median(s["tokens_per_s"] / b["tokens_per_s"] for b, s in turns),
                 "bare_tokens_per_s": median(0, "tokens_per_s"),
                 "server_tokens_per_s": median(1, "tokens_per_s"),

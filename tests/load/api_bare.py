@@ -12,15 +12,18 @@ import time
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
+from engine.model.compiled import compile_model
 from engine.model.loader import load_model
 from tests.load.api_prompts import MAX_TOKENS, PROMPTS
 
 
 def main() -> None:
-    clients = int(sys.argv[1])
+    clients, is_compiled = int(sys.argv[1]), "compiled" in sys.argv[3:]
     model = load_model("bundled")
+    if is_compiled:
+        model.compiled = compile_model(model)
     config = EngineConfig(
-        max_num_seqs=clients, num_blocks=int(sys.argv[2]), enforce_eager="compiled" not in sys.argv[3:], num_logprobs=0
+        max_num_seqs=clients, num_blocks=int(sys.argv[2]), enforce_eager=not is_compiled, num_logprobs=0
     )
     sampling = SamplingParams(max_tokens=MAX_TOKENS, ignore_eos=True)
     with Engine(model, config, keep_log=False) as engine:
