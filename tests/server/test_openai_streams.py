@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from app.live_model import LiveModel
+from app.openai.endpoints import SHORT
 from app.transport.connection import HttpConnection
 from engine.trace.events import Submit
 from tests.server.apis import Api, served_api
@@ -100,3 +102,23 @@ def test_what_is_done_before_a_lane_counts_as_waiting(api: Api, monkeypatch: pyt
     took = time.monotonic() - began
     [submit] = [op for op in api.records()[-2].ops if isinstance(op, Submit)]
     assert 0.3 <= submit.waited < took
+
+
+def test_a_short_request_is_answered_without_a_worker(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the hub thread, once what answers is there; workers have the long ones, and whatever is refused."""
+    asked: dict[str, Any] = {"prompt": STORY, "max_tokens": 5, "temperature": 0}
+    text = api.post(**asked).json()["choices"][0]["text"]
+    seen: list[str] = []
+    encode = LiveModel.encode
+
+    def note(self: LiveModel, text: str) -> list[int]:
+        seen.append(threading.current_thread().name)
+        return encode(self, text)
+
+    monkeypatch.setattr(LiveModel, "encode", note)
+    assert api.post(**asked).json()["choices"][0]["text"] == text
+    assert seen == ["hub"]
+    long = api.post(prompt=STORY, max_tokens=5, temperature=0, user="x" * SHORT)
+    assert long.json()["choices"][0]["text"] == text
+    assert api.post(prompt=STORY, max_tokens=-1).status_code == 400
+    assert seen[1] != "hub"
