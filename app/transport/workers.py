@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -46,7 +45,9 @@ class OnWorkers:
         if not chunked and int(length) <= MIB:
             with gevent.Timeout(self._limits.stall_seconds, TimeoutError("the request's body did not come in time")):
                 environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read() if length != "0" else b"")
-            environ[ARRIVED] = time.monotonic()
+            # When the hub thread saw that it was there: what it has done for others since then this request has waited.
+            environ[ARRIVED] = self._hub.looked_at
+            gevent.sleep(0)  # what came at the same time is read first
             if (late := self.at_once(environ)) is not None:
                 return _late(late, environ, start_response)
             return self._answer(environ, start_response)

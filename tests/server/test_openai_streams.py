@@ -122,3 +122,20 @@ def test_a_short_request_is_answered_without_a_worker(api: Api, monkeypatch: pyt
     assert long.json()["choices"][0]["text"] == text
     assert api.post(prompt=STORY, max_tokens=-1).status_code == 400
     assert seen[1] != "hub"
+
+
+def test_what_the_server_does_for_others_counts_as_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two requests that come at once, each a fifth of a second of work for the hub thread: one has waited for both."""
+    api.post(prompt=STORY, max_tokens=1)
+    encode, first = LiveModel.encode, len(api.records())
+
+    def slowly(self: LiveModel, text: str) -> list[int]:
+        time.sleep(0.2)
+        return encode(self, text)
+
+    monkeypatch.setattr(LiveModel, "encode", slowly)
+    api.app.extensions["kvtheater.transport"].hub.call(lambda: time.sleep(0.3))  # meanwhile both arrive
+    with api.open(prompt=STORY, max_tokens=1) as one, api.open(prompt=STORY, max_tokens=1) as other:
+        assert one.recv(16) and other.recv(16)
+    waited = [op.waited for record in api.records()[first:] for op in record.ops if isinstance(op, Submit)]
+    assert len(waited) == 2 and max(waited) >= 0.4
