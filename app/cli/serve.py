@@ -95,8 +95,9 @@ def add_parser(commands: Any) -> None:
 # Threads that compute wait for each other without giving their core away, for milliseconds, as libgomp has it. Where
 # the machine does something else too, as a browser that draws the page, one then waits for another that has no core,
 # step after step: 64 streams on two busy cores had a tenth of the tokens. So many rounds, some ten microseconds, are
-# what libgomp itself takes where there are more threads than cores. On a machine that does nothing else they cost up
-# to a tenth of the tokens; GOMP_SPINCOUNT=300000 in the environment has libgomp's own again.
+# what libgomp itself takes where there are more threads than cores. On a machine that does nothing else they cost, of
+# 64 streams on two virtual cores, three tenths of the tokens; GOMP_SPINCOUNT=300000 in the environment has libgomp's
+# own again.
 SPIN_COUNT = "1000"
 
 
