@@ -11,7 +11,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     """Bounds of the transport. Times in seconds, sizes in bytes."""
 
     connections: int = 2048  # at once; the next one waits to be accepted
-    waiting_heads: int = 512  # of them without a whole request: beyond that the one that waits for longest is closed
+    waiting_heads: int = 1280  # of them without a whole request: beyond that the one that waits for longest is closed
     sessions: int = 2048  # of Socket.IO; beyond that the oldest that polls ends
     sessions_of_one: int = 8  # of one guest, where guests are told apart: beyond that the oldest ends
     greet_seconds: float = 30.0  # until a session is a client's, or ends

@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -139,3 +140,17 @@ def test_what_the_server_does_for_others_counts_as_waiting(api: Api, monkeypatch
         assert one.recv(16) and other.recv(16)
     waited = [op.waited for record in api.records()[first:] for op in record.ops if isinstance(op, Submit)]
     assert len(waited) == 2 and max(waited) >= 0.4
+
+
+def test_a_thousand_connections_that_ask_nothing_hold_no_thread_and_are_answered(api: Api) -> None:
+    api.post(prompt=STORY, max_tokens=1)
+    threads = threading.active_count()
+    with ExitStack() as closing:
+        idle = [
+            closing.enter_context(socket.create_connection(("127.0.0.1", api.port), timeout=30)) for _ in range(1000)
+        ]
+        assert api.post(prompt=STORY, max_tokens=1).status_code == 200
+        assert threading.active_count() <= threads
+        for connection in idle:
+            connection.sendall(b"GET /version HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert all(connection.recv(4096).startswith(b"HTTP/1.1 200") for connection in idle)
