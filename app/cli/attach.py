@@ -14,14 +14,17 @@ def add_parser(commands: Any) -> None:
     parser = add_command(
         commands,
         "attach",
-        "watch the KV cache of a running vLLM",
+        "watch the KV cache of a running vLLM or SGLang",
         "  kvtheater attach --events tcp://127.0.0.1:5557 --replay tcp://127.0.0.1:5558 \\\n"
         "                   --metrics http://127.0.0.1:8000/metrics\n"
         "  kvtheater attach ... --record run.kvtrace   keep what is seen; replay, check and compare read it\n"
         "  kvtheater attach ... --rank 0 --rank 1      data-parallel ranks, their ports counted from the first's\n\n"
         "vLLM publishes events when it is started with --enable-prefix-caching --kv-events-config\n"
         """  '{"enable_kv_cache_events": true, "publisher": "zmq", "endpoint": "tcp://*:5557",\n"""
-        """    "replay_endpoint": "tcp://*:5558"}'\n""",
+        """    "replay_endpoint": "tcp://*:5558"}'\n"""
+        "SGLang publishes them with --kv-events-config\n"
+        """  '{"publisher": "zmq", "endpoint": "tcp://*:5557", "replay_endpoint": "tcp://*:5558"}';\n"""
+        "give --block-size, its page size, and --num-blocks, which its metrics do not say.\n",
     )
     what = parser.add_argument_group("what is watched")
     what.add_argument("--events", required=True, metavar="ADDRESS", help="where its KV cache events come from")

@@ -62,7 +62,11 @@ class Attachment:
             )
         endpoints = [rank_endpoint(asked.events, rank) for rank in asked.ranks]
         header = header_of(
-            model=first.model, source=self._source(), block_size=block_size, num_blocks=num_blocks, events=endpoints
+            model=first.model,
+            source=self._source(first),
+            block_size=block_size,
+            num_blocks=num_blocks,
+            events=endpoints,
         )
         self._size = (block_size, num_blocks)
         self.observed = ObservedLog(header, path)
@@ -122,9 +126,13 @@ class Attachment:
                     raise AttachError(str(error)) from error
                 time.sleep(min(0.5, self._asked.wait))
 
-    def _source(self) -> str:
-        """Which server, with its version where it says so beside its metrics."""
-        version = version_beside(self._asked.metrics) if self._asked.metrics else None
+    def _source(self, first: Look) -> str:
+        """Which server, with its version where it says so beside its metrics. Events alone do not say which."""
+        if self._asked.metrics is None:
+            return "vLLM or SGLang"
+        if any(name.startswith("sglang:") for numbers in first.by_rank.values() for name in numbers):
+            return "SGLang"
+        version = version_beside(self._asked.metrics)
         return f"vLLM {version}" if version else "vLLM"
 
     def _look(self) -> None:

@@ -1,8 +1,14 @@
-"""vLLM's KV cache events: one message's bytes to typed events, in each form that is in use.
+"""KV cache events of vLLM and SGLang: one message's bytes to typed events, in each form that is in use.
 
 A message is a msgpack array `[ts, [event, ...], data_parallel_rank]`, or a map with these names. An event is a map with
 `type`, or the older array with its name first and its fields in order. Fields at the end may be missing. Hashes are
-bytes or whole numbers. vLLM's `vllm/distributed/kv_events.py` is the source; SGLang and llm-d publish the same.
+bytes or whole numbers. vLLM's `vllm/distributed/kv_events.py` is the source, and llm-d publishes the same.
+
+SGLang's (`python/sglang/srt/disaggregation/kv_events.py` and `mem_cache/events.py`) have the same names: `attn_dp_rank`
+is the rank, hashes are signed 64-bit numbers, a page is a block, and may be short. An array has six fields, and after
+them a map of what else a content was asked with: there, or in the event's own map, `cache_salt`. With a draft model a
+page's tokens are pairs of neighbours: of such a page no token is known. Its first versions name a page by its own
+tokens alone, so that one name may stand for pages of several prompts.
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ STORED = (
 )  # fmt: skip
 REMOVED = ("block_hashes", "medium", "group_idx")
 BATCH = ("ts", "events", "data_parallel_rank")
+SALT = "cache_salt"
 MAX_WHOLE = (1 << 53) - 1  # what a trace takes
 GPU = ("", "GPU")  # of a server that names no medium: the first versions had no other
 
@@ -85,7 +92,7 @@ def decode(payload: bytes) -> Batch:
         if not isinstance(raw, list):
             raise EventError("the message has no list of events")
         found = [_event(one) for one in raw]
-        ts, rank = said.get("ts"), said.get("data_parallel_rank")
+        ts, rank = said.get("ts"), said.get("data_parallel_rank", said.get("attn_dp_rank"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise EventError(f"the message is no msgpack: {error}") from error
     return Batch(
@@ -120,12 +127,15 @@ def _event(raw: Any) -> Event | None:
 def _stored(fields: dict[str, Any]) -> BlockStored:
     hashes = [_hash(one) for one in _list(fields, "block_hashes")]
     tokens, size = fields.get("token_ids") or [], fields.get("block_size")
+    if isinstance(tokens, list) and all(isinstance(token, list) for token in tokens):
+        tokens = []  # pairs
     if not isinstance(tokens, list) or not all(_whole(token) is not None for token in tokens):
         raise EventError("token_ids of a BlockStored are no list of whole numbers")
     # of a group that keeps only some of its blocks the tokens of the others are there too: which are whose is unknown
     each = size if isinstance(size, int) and size > 0 and len(tokens) == len(hashes) * size else 0  # 0: unknown
     extra = fields.get("extra_keys")
-    keys = extra if isinstance(extra, list) and len(extra) == len(hashes) else [None] * len(hashes)
+    salt = _salt(fields)
+    keys = extra if isinstance(extra, list) and len(extra) == len(hashes) else [salt] * len(hashes)
     before = fields.get("parent_block_hash")
     parents = [None if before is None else _hash(before), *hashes]
     return BlockStored(
@@ -138,6 +148,13 @@ def _stored(fields: dict[str, Any]) -> BlockStored:
         window=_whole(fields.get("kv_cache_spec_sliding_window")),
         lora_name=_name(fields.get("lora_name")),
     )
+
+
+def _salt(fields: dict[str, Any]) -> dict[str, str] | None:
+    """SGLang's, of all blocks of an event: in the event's map, or in the map where vLLM's array has the LoRA's name."""
+    more = fields.get("lora_name")
+    salt = more.get(SALT) if isinstance(more, dict) else fields.get(SALT)
+    return {SALT: salt} if isinstance(salt, str) else None
 
 
 def _fields(raw: Any, names: tuple[str, ...]) -> dict[str, Any]:

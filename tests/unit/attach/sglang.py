@@ -1,0 +1,56 @@
+"""SGLang's KV events as bytes, written from its definition, in the three forms that it has had.
+
+Facts from github.com/sgl-project/sglang (Apache-2.0), `python/sglang/srt/disaggregation/kv_events.py` at commit
+612d579090db24ec7c47cc5ca6b83e0c649b8c28 (`FIVE`: arrays of five fields, and the rank after the events), the same file
+with media and metadata as quoted in its pull requests 27735 and 37482 (`SEVEN`: arrays, a medium, and a map of metadata
+where there is a salt), and `mem_cache/events.py` at 06f643f402f0d7e1c4fd480f6854b742fa642951 with pull request 37482
+(`MAPS`: tagged maps with `cache_salt`, `session_id` and `lora_name`). No byte of it was captured.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Form = Literal["FIVE", "SEVEN", "MAPS"]
+FORMS: tuple[Form, ...] = ("FIVE", "SEVEN", "MAPS")
+
+
+def page_stored(
+    form: Form,
+    hashes: list[int],
+    tokens: list[Any],
+    size: int,
+    parent: int | None = None,
+    medium: str = "GPU",
+    salt: str | None = None,
+) -> Any:
+    """A `BlockStored`: pages of `size` tokens each, hashes signed 64-bit numbers."""
+    if form == "MAPS":
+        fields = {"block_hashes": hashes, "parent_block_hash": parent, "token_ids": tokens, "block_size": size}
+        more = {name: value for name, value in {"medium": medium, "cache_salt": salt}.items() if value is not None}
+        return {"type": "BlockStored", **fields, "lora_id": None, **more, "session_id": "one"}
+    event = ["BlockStored", hashes, parent, tokens, size, None]
+    if form == "FIVE":
+        return event
+    return [*event, medium] if salt is None else [*event, medium, {"cache_salt": salt}]
+
+
+def page_removed(form: Form, hashes: list[int], medium: str = "GPU") -> Any:
+    """A `BlockRemoved`."""
+    if form == "MAPS":
+        return {"type": "BlockRemoved", "block_hashes": hashes, "medium": medium}
+    return ["BlockRemoved", hashes] if form == "FIVE" else ["BlockRemoved", hashes, medium]
+
+
+def cleared(form: Form) -> Any:
+    """An `AllBlocksCleared`."""
+    return {"type": "AllBlocksCleared"} if form == "MAPS" else ["AllBlocksCleared"]
+
+
+def batch(form: Form, *events: Any, rank: int = 0) -> bytes:
+    """A message; whether the newest one is a map too nobody has to know."""
+    if form == "MAPS":
+        return msgspec.msgpack.encode({"ts": 1.0, "events": list(events), "attn_dp_rank": rank})
+    return msgspec.msgpack.encode([1.0, list(events), rank])
