@@ -1,6 +1,6 @@
 """A traced graph as a shared library that has no weights in it, so that it serves at the next start too.
 
-    graph --AOTInductor--> one.so, one.json        the code, and how it calls attention
+    graph --AOTInductor--> one.so, one.json        the code, and how it calls attention (`build_libraries`)
                            origins                 where each constant of the code comes from: a weight of the model,
                                                    weights that are merged, or a small tensor that is kept beside it
 
