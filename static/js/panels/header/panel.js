@@ -36,9 +36,8 @@ export function Panel() {
     <${FaultBadge} />
     ${
       header?.simulated
-        ? html`<b class="fault-badge is-simulated" title=${t("header.simulated.more", header.simulated)}>◇ ${t(
-            "header.simulated",
-          )}</b>`
+        ? html`<b class="fault-badge is-simulated" title=${t("header.simulated.more", header.simulated)}>◇<span
+            class="fault-badge-what">${t("header.simulated")}</span></b>`
         : null
     }
     ${

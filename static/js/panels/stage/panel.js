@@ -120,7 +120,8 @@ function Past() {
 
 /** That there are no arrays, and what there is. */
 function Bare() {
-  const own = log.value?.header.engine.private ? "stage.bare_private" : "stage.bare";
+  const header = log.value?.header;
+  const own = header?.engine.private ? "stage.bare_private" : header?.simulated ? "stage.bare_simulated" : "stage.bare";
   return html`<p class="stage-past" id="stage-bare"><span>${t(ownIsShown.value ? own : "stage.bare_lane")}</span></p>`;
 }
 
