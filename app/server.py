@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +41,7 @@ from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
 from app.metrics import endpoint as metrics_endpoint
 from app.metrics.http import HttpRequests
-from app.metrics.observer import Metrics
+from app.metrics.observer import SPANS, Metrics
 from app.models import Models
 from app.openai import endpoints as openai
 from app.openai.keys import ApiKeys
@@ -97,6 +95,7 @@ def create_app(
     emit = transport.clients.emit
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
     metrics = Metrics(spans.take if spans else None)
+    app.extensions[SPANS] = spans
     theaters = Theaters(models, settings, emit, library, runs, metrics.observe)
     theaters.attached = AttachedWatch(attachment, emit) if attachment is not None else None
     app.extensions["kvtheater"] = theaters
@@ -129,9 +128,7 @@ def create_app(
     answering = ApiTheaters(theaters, models, settings, settings.api, transport.hub) if settings.api else None
     if answering is not None and settings.api is not None:
         app.extensions["kvtheater.api"] = answering
-        here = openai.Here(answering, models, ApiKeys(settings.api.keys, settings.api.default), int(time.time()), spans)
-        app.register_blueprint(openai.blueprint(here))
-        transport.answer_at_once(partial(openai.at_once, here))
+        app.register_blueprint(openai.blueprint(answering, models, ApiKeys(settings.api.keys, settings.api.default)))
     app.register_blueprint(api_models.blueprint(theaters, models, settings, answering))
     surveys = Surveys(settings.data_dir)
     theaters.on_close(surveys.close)

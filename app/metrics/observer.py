@@ -13,6 +13,7 @@ from app.metrics.tally import Tally
 from app.run import Run
 from engine.trace.records import Header, StepRecord
 
+SPANS = "kvtheater.spans"  # the application's extension: its RequestSpans, or None
 logger = logging.getLogger(__name__)
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import flask
 from flask import Request, Response
-from msgspec import Struct
 from msgspec.structs import replace
 from werkzeug.exceptions import HTTPException
 
 from app import __version__, routing
-from app.engine_face import ServedModel
+from app.metrics.observer import SPANS
 from app.models import Models
 from app.openai import asked as asking
 from app.openai.answering import Answering
@@ -25,21 +24,13 @@ from app.openai.errors import ApiError, api_error
 from app.openai.keys import ApiKeys, Policy
 from app.openai.paths import MOST_BYTES, THEATER
 from app.openai.theaters import ApiTheaters
-from app.openai.theaters import Served as Answers
 from app.routing import Route, json_answer
 from app.security import bearer
 from app.served import Served
 from app.transport.access_log import tell
-from app.transport.late import LateAnswer
-from app.transport.workers import ARRIVED, Environ
-
-if TYPE_CHECKING:
-    from app.metrics.spans import RequestSpans
+from app.transport.workers import ARRIVED
 
 MOST_TOKENS = 1 << 20  # in one request to detokenize
-THEATER_FIELD = f"HTTP_{THEATER.upper().replace('-', '_')}"  # of a request's environment
-SHORT = 4096  # bytes of a body that is read and tokenized in a millisecond or two
-Make = Callable[[Any, ServedModel], Asked]
 
 
 class Here(NamedTuple):
@@ -49,32 +40,20 @@ class Here(NamedTuple):
     models: Models
     keys: ApiKeys
     began: int  # seconds since 1970
-    spans: RequestSpans | None
-
-
-class Kind(NamedTuple):
-    """How the body of an address is read."""
-
-    body: type[Struct]
-    make: Make
-
-
-KINDS = {
-    "/v1/completions": Kind(CompletionBody, asking.completion),
-    "/v1/chat/completions": Kind(ChatBody, asking.chat),
-}
 
 
 def completions(here: Here, request: Request) -> Response:
     """A prompt, or several, continued."""
     policy = here.keys.policy(bearer(request.environ))
-    return _answer(here, request, policy, read(_data(request), CompletionBody), asking.completion)
+    body = read(_data(request), CompletionBody)
+    return _answer(here, request, policy, body, lambda model: asking.completion(body, model))
 
 
 def chat_completions(here: Here, request: Request) -> Response:
     """A conversation, continued by the model's own template or the plain one."""
     policy = here.keys.policy(bearer(request.environ))
-    return _answer(here, request, policy, read(_data(request), ChatBody), asking.chat)
+    body = read(_data(request), ChatBody)
+    return _answer(here, request, policy, body, lambda model: asking.chat(body, model))
 
 
 def embeddings(here: Here, request: Request) -> Response:
@@ -166,32 +145,9 @@ ROUTES = [
 ]
 
 
-def blueprint(here: Here) -> flask.Blueprint:
+def blueprint(theaters: ApiTheaters, models: Models, keys: ApiKeys) -> flask.Blueprint:
     """The API's addresses."""
-    return routing.blueprint("openai", "", here, ROUTES)
-
-
-def at_once(here: Here, environ: Environ) -> LateAnswer | None:
-    """The answer to a short request for what is there, made on the hub thread: a thread woken for it would take longer
-    to come than this takes. None: a worker makes it, also where it is a refusal. Nothing has been done then.
-    """
-    kind = KINDS.get(environ["PATH_INFO"]) if environ["REQUEST_METHOD"] == "POST" else None
-    if kind is None or THEATER_FIELD in environ:
-        return None
-    data = environ["wsgi.input"].getvalue()
-    if len(data) > SHORT:
-        return None
-    try:
-        policy = here.keys.policy(bearer(environ))
-        body: Any = read(data, kind.body)
-        found = here.theaters.at_hand(body.model) if body.theater is None else None
-        if found is None:
-            return None
-        served, model = found
-        asked = _bounded(kind.make(body, model), policy, model.facts.max_position)
-    except Exception:  # it is met again by the worker, which says what is wrong
-        return None
-    return _begin(here, Request(environ), policy, served, model, asked)
+    return routing.blueprint("openai", "", Here(theaters, models, keys, int(time.time())), ROUTES)
 
 
 def answer_error(error: Exception) -> Response:
@@ -216,32 +172,31 @@ def _data(request: Request) -> bytes:
     return found
 
 
-def _answer(here: Here, request: Request, policy: Policy, body: CompletionBody | ChatBody, make: Make) -> Response:
+def _answer(
+    here: Here,
+    request: Request,
+    policy: Policy,
+    body: CompletionBody | ChatBody,
+    make: Callable[[Any], Asked],
+) -> Response:
     if body.model is None:
         raise ApiError(f"model is missing; this server has {', '.join(m.name for m in here.models.all())}", "model")
     theater_id = request.headers.get(THEATER) or body.theater
     served = here.theaters.named(theater_id, body.model) if theater_id else None
-    model = here.theaters.model(served.theater.model_name if served else body.model)
-    asked = _bounded(make(body, model), policy, model.facts.max_position)
+    found = here.theaters.model(served.theater.model_name if served else body.model)
+    asked = _bounded(make(found), policy, found.facts.max_position)
     if served is None:
         served = here.theaters.of_model(body.model)
-    return Response(_begin(here, request, policy, served, model, asked), direct_passthrough=True)
-
-
-def _begin(
-    here: Here, request: Request, policy: Policy, served: Answers, model: ServedModel, asked: Asked
-) -> LateAnswer:
-    """Have the engine answer it."""
     theater, engine = served
-    call = Call(asked, policy.name, model.facts.name, theater.theater_id, request.environ[ARRIVED])
+    call = Call(asked, policy.name, found.facts.name, theater.theater_id, request.environ[ARRIVED])
     said = partial(tell, request.environ)
     said(client=policy.name, request_id=call.id, model=call.model, theater=call.theater_id)
-    if here.spans is not None:
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        for part in call.parts:
-            here.spans.expect(part.request_id, headers)
+    spans = flask.current_app.extensions[SPANS]
+    for part in call.parts if spans else ():
+        spans.expect(part.request_id, request.headers)
     engine.ask(call, policy)
-    return Answering(call, engine, model.token_bytes, request.host_url, policy.deadline, said)
+    late = Answering(call, engine, found.token_bytes, request.host_url, policy.deadline, said)
+    return Response(late, direct_passthrough=True)
 
 
 def _bounded(asked: Asked, policy: Policy, max_position: int) -> Asked:

@@ -71,13 +71,6 @@ class ApiTheaters:
                 served = self._own[known] = self._serve(theater)
             return served
 
-    def at_hand(self, name: str) -> tuple[Served, ServedModel] | None:
-        """`of_model` and the model, where nothing has to be made or waited for. None: something has."""
-        served = self._own.get(name)
-        if served is None or served.theater.is_closed or served.theater.model_name != name:
-            return None
-        return served, served.theater.model
-
     def leave_model(self, name: str) -> None:
         """Close the API's theater on a model, if nothing is under way there."""
         with self._lock:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -26,7 +25,6 @@ class Hub:
         self._thread: threading.Thread | None = None
         self._early: deque[Callable[[], None]] = deque()  # called before there was a loop
         self._lock = threading.Lock()
-        self.looked_at = 0.0  # when it last looked at its sockets, on the monotonic clock
 
     @property
     def is_here(self) -> bool:
@@ -40,20 +38,12 @@ class Hub:
             self._thread, self._loop = threading.current_thread(), hub.loop
             while self._early:
                 self._loop.run_callback(self._early.popleft())
-        looks = hub.loop.check(ref=False)
-        looks.priority = hub.loop.MAXPRI  # before anything is done with what has come
-        looks.start(self._has_looked)
         try:
             serve()
         finally:
             with self._lock:
                 self._loop = None
-            looks.stop()
-            looks.close()
             hub.destroy(destroy_loop=True)
-
-    def _has_looked(self) -> None:
-        self.looked_at = time.monotonic()
 
     def call(self, do: Callable[[], None]) -> None:
         """Have it done on the hub thread, in the order of the calls. It must not wait. Lost once the hub has ended."""

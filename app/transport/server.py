@@ -21,7 +21,7 @@ from app.transport.connection import HttpConnection, Noting, WaitingHeads
 from app.transport.hub import Hub, Workers
 from app.transport.limits import Limits
 from app.transport.packets import Message
-from app.transport.workers import AtOnce, OnWorkers
+from app.transport.workers import OnWorkers
 
 DESCRIPTORS = 256  # that the process needs for other things than connections
 FLUSH_SECONDS = 1.0  # at the end: for the last words to clients
@@ -57,10 +57,6 @@ class Transport:
         thread.start()
         self._accepting.wait()
         return thread
-
-    def answer_at_once(self, at_once: AtOnce) -> None:
-        """Requests with a short body are shown to it first, on the hub thread; what it answers no worker sees."""
-        self._on_workers.at_once = at_once
 
     def refuse_more(self) -> None:
         """Accept no more connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -19,7 +20,6 @@ from app.transport.limits import MIB, Limits
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
-AtOnce = Callable[[Environ], LateAnswer | None]
 PIECE = 256 * 1024  # bytes of an answer made at a time
 ARRIVED = "kvtheater.arrived"  # in a request's environment, unless its body is long: when all of it was here, monotonic
 
@@ -31,7 +31,6 @@ class OnWorkers:
         self._app, self._hub, self._limits = app, hub, limits
         self._workers: Workers | None = None
         self._uploads: Any = None
-        self.at_once: AtOnce = lambda _: None  # on the hub thread: what is answered there; the body is in memory
 
     def begin(self, workers: Workers) -> None:
         """On the hub thread, before the first request."""
@@ -45,11 +44,7 @@ class OnWorkers:
         if not chunked and int(length) <= MIB:
             with gevent.Timeout(self._limits.stall_seconds, TimeoutError("the request's body did not come in time")):
                 environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read() if length != "0" else b"")
-            # When the hub thread saw that it was there: what it has done for others since then this request has waited.
-            environ[ARRIVED] = self._hub.looked_at
-            gevent.sleep(0)  # what came at the same time is read first
-            if (late := self.at_once(environ)) is not None:
-                return _late(late, environ, start_response)
+            environ[ARRIVED] = time.monotonic()
             return self._answer(environ, start_response)
         if not self._uploads.acquire(blocking=False):
             return _refused(start_response, f"{self._limits.uploads} uploads are under way; try again in a moment")

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from app.live_model import LiveModel
-from app.openai.endpoints import SHORT
 from app.transport.connection import HttpConnection
 from engine.trace.events import Submit
 from tests.server.apis import Api, served_api
@@ -103,43 +102,6 @@ def test_what_is_done_before_a_lane_counts_as_waiting(api: Api, monkeypatch: pyt
     took = time.monotonic() - began
     [submit] = [op for op in api.records()[-2].ops if isinstance(op, Submit)]
     assert 0.3 <= submit.waited < took
-
-
-def test_a_short_request_is_answered_without_a_worker(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the hub thread, once what answers is there; workers have the long ones, and whatever is refused."""
-    asked: dict[str, Any] = {"prompt": STORY, "max_tokens": 5, "temperature": 0}
-    text = api.post(**asked).json()["choices"][0]["text"]
-    seen: list[str] = []
-    encode = LiveModel.encode
-
-    def note(self: LiveModel, text: str) -> list[int]:
-        seen.append(threading.current_thread().name)
-        return encode(self, text)
-
-    monkeypatch.setattr(LiveModel, "encode", note)
-    assert api.post(**asked).json()["choices"][0]["text"] == text
-    assert seen == ["hub"]
-    long = api.post(prompt=STORY, max_tokens=5, temperature=0, user="x" * SHORT)
-    assert long.json()["choices"][0]["text"] == text
-    assert api.post(prompt=STORY, max_tokens=-1).status_code == 400
-    assert seen[1] != "hub"
-
-
-def test_what_the_server_does_for_others_counts_as_waiting(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two requests that come at once, each a fifth of a second of work for the hub thread: one has waited for both."""
-    api.post(prompt=STORY, max_tokens=1)
-    encode, first = LiveModel.encode, len(api.records())
-
-    def slowly(self: LiveModel, text: str) -> list[int]:
-        time.sleep(0.2)
-        return encode(self, text)
-
-    monkeypatch.setattr(LiveModel, "encode", slowly)
-    api.app.extensions["kvtheater.transport"].hub.call(lambda: time.sleep(0.3))  # meanwhile both arrive
-    with api.open(prompt=STORY, max_tokens=1) as one, api.open(prompt=STORY, max_tokens=1) as other:
-        assert one.recv(16) and other.recv(16)
-    waited = [op.waited for record in api.records()[first:] for op in record.ops if isinstance(op, Submit)]
-    assert len(waited) == 2 and max(waited) >= 0.4
 
 
 def test_a_thousand_connections_that_ask_nothing_hold_no_thread_and_are_answered(api: Api) -> None:
