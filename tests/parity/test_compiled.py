@@ -6,8 +6,11 @@ import dataclasses
 import gc
 import logging
 import shutil
+import sys
 import threading
+import time
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model import compiled
+from engine.model.ahead_of_time import CompiledGraph
+from engine.model.attention import attending
 from engine.model.capture import CaptureRequest
 from engine.model.compiled import compile_in_background, compile_model
 from engine.model.compiled_forward import CompiledForward
@@ -252,6 +257,37 @@ def test_while_it_is_traced_the_model_keeps_its_weights(monkeypatch: pytest.Monk
     monkeypatch.setattr(compiled, "_GraphContext", Watched)
     compiled._export(model)
     assert len(calls) >= 2 * model.facts.num_layers and not any(calls)
+
+
+def test_other_threads_have_the_interpreter_while_a_graph_runs(compile_once: Compiled) -> None:
+    """One that only gets it where it is let go, and an attention that computes nothing and so keeps it."""
+    model, forward = compile_once("bundled")
+    assert isinstance(forward.many, CompiledGraph)
+    count = 256
+    out = torch.zeros(count, model.facts.num_heads, model.facts.head_dim)
+    inputs = [torch.ones((1, count), dtype=torch.long), torch.arange(count)[None], torch.arange(2)]
+    turns, ended, meanwhile, interval = [0], threading.Event(), 0, sys.getswitchinterval()
+
+    def other() -> None:
+        while not ended.is_set():
+            turns[0] += 1
+            time.sleep(0)  # lets it go
+
+    thread = threading.Thread(target=other)
+    with torch.inference_mode(), attending(SimpleNamespace(recorder=None, attend=lambda *_: out)):  # type: ignore[arg-type]
+        forward.many(*inputs)
+        thread.start()
+        sys.setswitchinterval(60)
+        try:
+            for _ in range(20):
+                before = turns[0]
+                forward.many._run(inputs)
+                meanwhile += turns[0] - before
+        finally:
+            sys.setswitchinterval(interval)
+            ended.set()
+            thread.join()
+    assert meanwhile > 20 * 50, "it is let go at each attention, not more"
 
 
 def test_two_models_that_are_compiled_at_once_are_both_compiled() -> None:

@@ -5,6 +5,8 @@
  * Included first by what TorchInductor writes of a graph (`graph_source`), which ends with CODE.
  */
 #pragma once
+#include <dlfcn.h>
+
 #include <array>
 #include <exception>
 #include <memory>
@@ -62,6 +64,29 @@ template <typename Work> static AOTIRuntimeError guarded(Work &&work) {
     return AOTI_RUNTIME_FAILURE;
 }
 
+/* Other threads may use the interpreter while a graph runs, of which most is kernels: torch's binding, which calls this,
+ * keeps it from them. Operations that need it (attention is one) take it themselves. Looked up, because a process that
+ * only compiles may have none.
+ */
+class Unlocked {
+    static void *find(const char *name) { return dlsym(RTLD_DEFAULT, name); }
+    void *state = nullptr;
+
+  public:
+    Unlocked() {
+        static const auto held = reinterpret_cast<int (*)()>(find("PyGILState_Check"));
+        static const auto save = reinterpret_cast<void *(*)()>(find("PyEval_SaveThread"));
+        if (held && save && held())
+            state = save();
+    }
+    ~Unlocked() {
+        static const auto restore = reinterpret_cast<void (*)(void *)>(find("PyEval_RestoreThread"));
+        if (state)
+            restore(state);
+    }
+    Unlocked(const Unlocked &) = delete;
+};
+
 typedef AOTInductorModelContainerHandle Handle;
 static torch::aot_inductor::AOTInductorModel *model_of(Handle handle) {
     return reinterpret_cast<torch::aot_inductor::AOTInductorModel *>(handle);
@@ -69,6 +94,7 @@ static torch::aot_inductor::AOTInductorModel *model_of(Handle handle) {
 
 static AOTIRuntimeError run(Handle handle, AtenTensorHandle *inputs, size_t num_inputs, AtenTensorHandle *outputs,
                             size_t num_outputs, AOTInductorStreamHandle, AOTIProxyExecutorHandle executor) {
+    Unlocked unlocked;
     return guarded([&] {
         if (num_inputs != CODE.num_inputs || num_outputs != CODE.num_outputs)
             throw std::runtime_error("another number of inputs or outputs");
