@@ -32,7 +32,9 @@ from engine.trace.log import TraceReader
 MAX_LOG_BYTES = 96 << 20  # of the log: as text it is a third more, and a browser has to hold it several times
 ENTRY = "js/main.js"
 LOADER = "js/onefile/start.js"
-LEFT_OUT = ("js/panels/large/",)  # shows logs of which a server tells a part at a time; a file has all of its log
+# What a server answers: logs of which it tells a part at a time, and questions over a whole one.
+SERVED = ("large/", "whole/")  # panels
+LEFT_OUT = tuple(f"js/panels/{name}" for name in SERVED)
 
 _SPECIFIER = re.compile(r"""(?<![\w$.])((?:from|import)\s*\(?\s*)(["'])(\.{1,2}/[^"'\n]+)\2""")
 _STYLE = re.compile(r'<link rel="stylesheet" href="/static/([^"]+)"[^>]*>')
@@ -81,7 +83,8 @@ def page_with(title: str, inside: dict[str, bytes]) -> bytes:
         f'<script type="application/gzip;base64" id="{name}">{_packed(content)}</script>\n'
         for name, content in inside.items()
     )
-    words = json.dumps({code: file_words_of(code) for code in languages()}, ensure_ascii=False).replace("</", "<\\/")
+    spoken = {code: file_words_of(code, SERVED) for code in languages()}
+    words = json.dumps(spoken, ensure_ascii=False).replace("</", "<\\/")
     texts = _packed(json.dumps(page_modules(), ensure_ascii=False, separators=(",", ":")).encode())
     # known only when everything else is: nothing in the contents can name it
     nonce = hashlib.sha256((contents + texts).encode()).hexdigest()[:32]

@@ -100,11 +100,14 @@ def scale_words_of(language: str) -> dict[str, Any]:
     return {**found, "texts": _together({"the page": found["texts"], **rooms})}
 
 
-def file_words_of(language: str) -> dict[str, Any]:
-    """As `words_of`, with all that comes late: what a page in one file needs."""
+def file_words_of(language: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """As `words_of`, with all that comes late, but of panels `without`: what a page in one file needs."""
     found = words_of(language)
-    late = {"the telling at length": long_texts(language), **_rooms("late", language)}
-    return {**found, "texts": _together({"the page": found["texts"], **late})}
+    late = {name: texts for name, texts in _rooms("late", language).items() if not name.startswith(without)}
+    return {
+        **found,
+        "texts": _together({"the page": found["texts"], "the telling at length": long_texts(language), **late}),
+    }
 
 
 def long_texts(language: str) -> dict[str, str]:

@@ -5,6 +5,7 @@ import { mostPreempted } from "../../core/requests.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Swatch } from "../../kit/swatch.js";
+import { runAddress } from "../../net/commands.js";
 import { viewIndex } from "../../state/store.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
 import { AskSection } from "./ask.js";
@@ -20,7 +21,7 @@ const tokensText = (prefill, decode) =>
   ].join(t("join.list"));
 
 /**
- * `whole`: questions over the whole log, a panel of its own.
+ * `whole`: questions over the whole log, a panel of its own; a run in a file has no server to answer them.
  *
  * @param {{figures: Figures, open: (seq: number) => void, whole: import("../../kit/html.js").Component}} props
  */
@@ -28,7 +29,7 @@ export function Lists({ figures, open, whole }) {
   const { slowest, numSlow, median, rows } = figures;
   const victims = mostPreempted(rows);
   return html`<div class="requests-lists num">
-    <${AskSection} /><${whole} />
+    <${AskSection} />${runAddress("what_if") === null ? null : html`<${whole} />`}
     <${GoodputSection} figures=${figures} open=${open} />
     <section aria-labelledby="requests-slowest">
       <h3 class="panel-title" id="requests-slowest">${t("requests.slowest")}

@@ -5,7 +5,7 @@ import { runAddress } from "../../net/commands.js";
 import { ByClass } from "./by_class.js";
 import { WhatIf } from "./what_if.js";
 
-/** Of a run that the server has; a run in a file has none to answer. */
+/** Of a run that the server has. */
 export function Panel() {
   const address = runAddress("what_if");
   if (address === null) return null;
