@@ -6,11 +6,13 @@ import { operationsOf } from "../../static/js/core/operations.js";
 import {
   alignedPair,
   bytesOf,
+  canGoOn,
   chosenToken,
   foldedPairs,
   isUnsaid,
   linesOf,
   operationsThatDiffer,
+  thatGoOn,
 } from "../../static/js/panels/compare/comparison.js";
 import { firstToken, notes } from "../../static/js/panels/compare/differences.js";
 import { differenceText } from "../../static/js/panels/compare/figures.js";
@@ -262,4 +264,13 @@ test("of many sequences those that are the same to their ends are folded, of a f
   });
   const many = foldedPairs(Array(12).fill(PAIR));
   assert.deepEqual([many.shown.length, many.apart.length, many.same.length], [8, 4, 0]);
+});
+
+test("two runs go on together, none while one is on its way to where the other is", () => {
+  const run = (mode, unfinished, active) => ({ status: { mode, unfinished, fork: { active } } });
+  const [paused, coming, over] = [run("paused", 1, false), run("paused", 1, true), run("paused", 0, false)];
+  assert.deepEqual([canGoOn([paused, coming]), thatGoOn([paused, coming])], [true, []]);
+  assert.deepEqual([canGoOn([paused, over]), thatGoOn([paused, over])], [true, [paused]]);
+  assert.deepEqual(thatGoOn([paused, paused]), [paused, paused]);
+  assert.equal(canGoOn([over, over]), false);
 });

@@ -20,6 +20,27 @@ import { differenceAt, labelOf, labelsOf } from "../../runs/tokens.js";
 /** @type {Side[]} */
 export const SIDES = ["a", "b"];
 
+/** @typedef {Pick<Answer["runs"][number], "status">} Live */
+
+/** Whether a run is on its way to where the one is that it was forked from. @param {Live} run */
+const comes = ({ status }) => Boolean(status.fork?.active);
+
+/** Whether a run takes steps by itself. @param {Live} run */
+export const grows = (run) => comes(run) || (run.status.mode === "running" && run.status.unfinished > 0);
+
+/** @param {Live} run */
+const waits = ({ status }) => status.mode === "paused" && status.unfinished > 0;
+
+/** Whether one of these can be stepped, now or soon. @param {Live[]} runs */
+export const canGoOn = (runs) => runs.some((run) => waits(run) || comes(run));
+
+/**
+ * Those that can be stepped now: none while one is on its way, which would be left behind.
+ * @template {Live} Run
+ * @param {Run[]} runs
+ */
+export const thatGoOn = (runs) => (runs.some(comes) ? [] : runs.filter(waits));
+
 /**
  * Bytes from the hexadecimal text that JSON has for them.
  * @param {string} hex

@@ -7,7 +7,7 @@ import { Icon } from "../../kit/icon.js";
 import { settings } from "../../state/settings.js";
 import { busy } from "../../state/store.js";
 import { t } from "../../tell/words.js";
-import { canContinue, chosen, continueBoth, onStage, runs } from "./model.js";
+import { canContinue, chosen, continueBoth, continuing, onStage, runs } from "./model.js";
 import { runName, settingsThatDiffer } from "./names.js";
 
 /**
@@ -53,7 +53,7 @@ function Continue({ name, count }) {
   return html`<button
     class="command"
     id=${`compare-${name}`}
-    disabled=${busy.value}
+    disabled=${busy.value || !continuing.value.length}
     title=${text}
     onClick=${() => continueBoth(count)}
   ><${Icon} name=${name} /><span>${text}</span></button>`;

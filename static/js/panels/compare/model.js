@@ -7,6 +7,7 @@ import { ownRuns } from "../../net/own_runs.js";
 import { session } from "../../net/session.js";
 import { settings } from "../../state/settings.js";
 import { connection, goTo, numRecords } from "../../state/store.js";
+import { canGoOn, grows, thatGoOn } from "./comparison.js";
 
 const SOON = 300; // ms after a change
 const AGAIN = 1500; // ms between two questions while a run that is not on stage goes on
@@ -14,7 +15,6 @@ const AGAIN = 1500; // ms between two questions while a run that is not on stage
 /**
  * @typedef {import("./comparison.js").Answer} Answer
  * @typedef {import("./comparison.js").Side} Side
- * @typedef {Answer["runs"][number]["status"]} Status
  * @typedef {Record<string, unknown>} Config
  *
  * A run that can be compared. `group`: one's own, one that comes with the program, one of others on this server.
@@ -70,7 +70,7 @@ export function followComparison() {
       runs.value = listed;
       problem.value = answer && "error" in answer ? answer.error.message : null;
       comparison.value = answer && !("error" in answer) ? answer : null;
-      if (comparison.value?.runs?.some(({ status }) => grows(status))) later(AGAIN);
+      if (comparison.value?.runs?.some(grows)) later(AGAIN);
     } catch {
       if (mine === last) later(4 * AGAIN); // the server is away: the page says so elsewhere
     }
@@ -90,22 +90,18 @@ export function followComparison() {
   };
 }
 
-/** Whether there is something left to compute in one of the two. */
-export const canContinue = computed(() => comparison.value?.runs.some(({ status }) => continues(status)) ?? false);
+/** Whether there is something left to compute in one of the two, now or when the other has come as far. */
+export const canContinue = computed(() => canGoOn(comparison.value?.runs ?? []));
 
-/** @param {Status} status */
-const grows = (status) => status.fork?.active || (status.mode === "running" && status.unfinished > 0);
-
-/** @param {Status} status */
-const continues = (status) => status.mode === "paused" && status.unfinished > 0 && !status.fork?.active;
+/** The runs that a step of both is of. */
+export const continuing = computed(() => thatGoOn(comparison.value?.runs ?? []));
 
 /**
  * Take up to `count` steps of both runs, each as far as it has something to compute.
  * @param {number} count
  */
 export async function continueBoth(count) {
-  for (const { theater, status } of comparison.peek()?.runs ?? [])
-    if (continues(status)) await command("step", { theater, count });
+  for (const { theater } of continuing.peek()) await command("step", { theater, count });
   moved.value += 1;
 }
 
