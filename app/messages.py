@@ -12,6 +12,7 @@ from app.errors import AppError
 from app.lessons.allocator.bench import Deed
 from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
+from engine.trace.limits import Int
 
 Name = Annotated[str, Meta(min_length=1, max_length=64)]
 ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -52,7 +53,7 @@ class Join(OfTheater, frozen=True, kw_only=True):
 class SubmittedPrompt(Message, frozen=True, kw_only=True):
     text: str
     request_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    priority: Annotated[int, Meta(ge=-(2**31), le=2**31)] = 0
+    priority: Int = 0
     cache_salt: Annotated[str, Meta(max_length=200)] | None = None
     after_steps: Annotated[int, Meta(ge=0, le=10_000)] = 0  # 0: at once
 
@@ -110,7 +111,7 @@ class ForkRequest(Message, frozen=True, kw_only=True, tag_field="kind", tag="req
     text: str
     sampling: dict[str, Any] = {}
     request_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
-    priority: Annotated[int, Meta(ge=-(2**31), le=2**31)] = 0
+    priority: Int = 0
     cache_salt: Annotated[str, Meta(max_length=200)] | None = None
 
 

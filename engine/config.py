@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, fields, replace
 
 from engine.cache.reach import WindowPolicy
-from engine.options.check import out_of_range
+from engine.options.check import MAX_WHOLE, out_of_range
 from engine.options.option import Control, Option
 from engine.trace.events import PreemptionMode, Setting
 from engine.trace.records import InstanceRole
@@ -28,7 +28,6 @@ FaultName = Literal[
     "read_after_release",
 ]
 MAX_POOL_SLOTS = 1 << 24
-MAX_SEED = (1 << 53) - 1  # exact as a double, which is what a reader of the log may have
 MAX_LOGPROBS = 20
 FAULTS_OF_SEVERAL = ("read_after_release",)  # mistakes between instances
 MAX_INSTANCES = 4  # of each role, that a server builds
@@ -37,7 +36,7 @@ OF_SEVERAL = (
     "link_mb_per_second",
 )  # fmt: skip
 MAX_SERVED_BLOCKS = 1 << 16  # each is an object in the log's state and a square on a page
-SEED = Option(ge=-MAX_SEED, le=MAX_SEED)
+SEED = Option(ge=-MAX_WHOLE, le=MAX_WHOLE)
 
 
 def _is_stop(stop: list[str]) -> bool:

@@ -14,6 +14,7 @@ from engine.request_spec import RequestError, RequestSpec
 from engine.resolve import Resolved
 from engine.scheduling.capacity import max_tokens_that_fit
 from engine.scheduling.sequence import Sequence
+from engine.trace.limits import MAX_WHOLE
 
 
 class Intake:
@@ -81,6 +82,8 @@ class Intake:
         request_id = spec.request_id or f"request-{number}"
         if request_id in taken:
             raise RequestError(f"request id {request_id!r} is in use by an unfinished request")
+        if abs(spec.priority) > MAX_WHOLE:
+            raise RequestError(f"priority must be between {-MAX_WHOLE} and {MAX_WHOLE}, not {spec.priority}")
         token_ids = self._encode(spec.prompt)
         max_tokens = self._max_tokens(len(token_ids), sampling)
         sequence = Sequence(

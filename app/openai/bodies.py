@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from app.openai.errors import ApiError
+from engine.trace.limits import Int
 
 T = TypeVar("T", bound=Struct)
 Token = Annotated[int, Meta(ge=0, le=2**31)]
-Whole = Annotated[int, Meta(ge=-(2**62), le=2**62)]
 LogitBias = dict[str, float]
 PATH = re.compile(r" - at `(?:key in )?\$\.?([^`\[]*)[^`]*`$")
 
@@ -63,21 +63,21 @@ class Sampled(Struct, kw_only=True):
     theater: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: Whole | None = None
+    max_tokens: Int | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: Whole | None = None
+    top_k: Int | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
-    n: Whole | None = None
-    seed: Whole | None = None
+    n: Int | None = None
+    seed: Int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[Token] | None = None
     ignore_eos: bool | None = None
-    min_tokens: Whole | None = None
+    min_tokens: Int | None = None
     logit_bias: LogitBias | None = None
-    prompt_logprobs: Whole | None = None
-    priority: Whole | None = None
+    prompt_logprobs: Int | None = None
+    priority: Int | None = None
     cache_salt: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 
 
@@ -85,9 +85,9 @@ class CompletionBody(Sampled, kw_only=True):
     """`POST /v1/completions`"""
 
     prompt: str | list[str | Token | list[Token]]
-    best_of: Whole | None = None
+    best_of: Int | None = None
     echo: bool | None = None
-    logprobs: Whole | None = None
+    logprobs: Int | None = None
 
 
 class Part(Struct, kw_only=True):
@@ -105,9 +105,9 @@ class ChatBody(Sampled, kw_only=True):
     """`POST /v1/chat/completions`"""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
-    max_completion_tokens: Whole | None = None
+    max_completion_tokens: Int | None = None
     logprobs: bool | None = None
-    top_logprobs: Whole | None = None
+    top_logprobs: Int | None = None
 
 
 class TokenizeBody(Struct, kw_only=True):

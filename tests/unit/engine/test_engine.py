@@ -12,6 +12,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
 from engine.request_spec import RequestError, RequestSpec
 from engine.trace.events import Defer, Finish, Lookup, Sample, Submit
+from engine.trace.limits import MAX_WHOLE
 from engine.trace.snapshot import snapshot_of
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, tiny_llama
 
@@ -92,6 +93,14 @@ def test_a_request_that_cannot_be_served_is_refused_with_the_numbers(
         engine.add_request(prompt, sampling)
     assert "\n" not in str(error.value)
     assert len(log_of(engine)) == 0 and not engine.has_unfinished()
+
+
+@pytest.mark.parametrize("priority", [MAX_WHOLE + 1, -(2**60), 2**70])
+def test_a_priority_that_no_log_takes_is_refused_and_the_log_stays_readable(engine: Engine, priority: int) -> None:
+    with pytest.raises(RequestError, match="priority must be between"):
+        engine.add_request(PROMPTS[0], GREEDY, priority=priority)
+    engine.add_request(PROMPTS[0], GREEDY, priority=MAX_WHOLE)
+    assert [op.priority for op in log_of(engine).record(0).ops if isinstance(op, Submit)] == [MAX_WHOLE]
 
 
 def test_a_prompt_over_the_pool_is_refused_with_the_numbers() -> None:

@@ -88,6 +88,8 @@ def test_end_of_sequence_is_no_text_and_can_be_ignored() -> None:
         {"max_tokens": 0},
         {"stop": [""]},
         {"stop": ["a"] * 17},
+        {"top_k": 2**53},
+        {"stop_token_ids": [3, -(2**53)]},
     ],
 )
 def test_sampling_out_of_range_is_refused(bad: dict[str, object]) -> None:

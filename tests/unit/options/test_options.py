@@ -14,11 +14,12 @@ from app.cli.options import add_engine_options, add_options, add_sampling_option
 from app.messages import parse_config
 from engine.config import ConfigError, EngineConfig, FaultName, KVCacheDtype, SamplingParams
 from engine.options import payload
-from engine.options.check import out_of_range, over_served_max
+from engine.options.check import MAX_WHOLE, out_of_range, over_served_max
 from engine.options.option import Control, Option
 from engine.options.payload import options_payload, tables_of
 from engine.options.table import table_of
 from engine.options.words import OptionWords, languages, words_in
+from engine.trace import limits
 
 STRUCTS = [EngineConfig, SamplingParams]
 NEW = {
@@ -42,6 +43,17 @@ def with_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(command_line, "words_in", words)
     monkeypatch.setattr(payload, "words_in", words)
+
+
+def test_no_option_takes_a_whole_number_that_a_log_does_not() -> None:
+    """Whatever the option's own range leaves open: these are all options with whole numbers in them."""
+    assert MAX_WHOLE == limits.MAX_WHOLE
+    for struct in STRUCTS:
+        for name, row in table_of(struct).items():
+            large: dict[str, Any] = {"integer": MAX_WHOLE + 1, "list": [MAX_WHOLE + 1], "map": {MAX_WHOLE + 1: 0.0}}
+            if row.kind in large and row.items[:1] != (str,):
+                wrong = out_of_range(struct(**{name: large[row.kind]}))
+                assert wrong is not None and (name in wrong), name
 
 
 @pytest.mark.usefixtures("with_words")
