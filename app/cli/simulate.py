@@ -15,6 +15,7 @@ from app.cli.options import UserError, add_command, add_engine_options, engine_c
 from app.cli.simulate_sweep import add_sweep_options, sweep
 from app.plain import to_json
 from engine.accounting.presets import gpu_presets, model_presets
+from engine.accounting.room import room_tokens
 from engine.bench.errors import BenchError
 from engine.bench.workload import Trace, requests_in
 from engine.config import EngineConfig
@@ -22,7 +23,6 @@ from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
 from engine.simulate.cost import Jittered, StepCost
 from engine.simulate.layers import layer_file, on_gpus
 from engine.simulate.placed import facts_of
-from engine.simulate.placement import room_tokens
 from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
@@ -160,7 +160,7 @@ def subject(arguments: argparse.Namespace) -> Subject:
     preset = next(one for one in model_presets() if one.id == arguments.model)
     card = next(one for one in gpu_presets() if one.id == arguments.gpu)
     if config.num_blocks is None:
-        room = room_tokens(preset, card, arguments.tp)
+        room = room_tokens(preset, card, arguments.tp, max_num_batched_tokens=config.max_num_batched_tokens)
         if room < config.block_size:
             raise UserError(f"{preset.name} does not fit on {arguments.tp} × {card.name}; give more GPUs with --tp")
         config = replace(config, num_blocks=room // config.block_size)

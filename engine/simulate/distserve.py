@@ -22,13 +22,14 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
+from engine.accounting.room import room_tokens
 from engine.accounting.work import attended_keys
 from engine.config import EngineConfig
 from engine.simulate import waiting
 from engine.simulate.cost import Linear, StepShape
 from engine.simulate.layers import measured_degrees, on_gpus
 from engine.simulate.placed import BLOCK_SIZE, facts_of
-from engine.simulate.placement import Demand, decode_rate, prompt_seconds, room_tokens, step_seconds
+from engine.simulate.placement import Demand, decode_rate, prompt_seconds, step_seconds
 from engine.simulate.queues import Arrangement, Prefill, crossing, mean_ttft
 from engine.simulate.simulation import Simulation
 
@@ -93,6 +94,9 @@ class _Card(NamedTuple):
     def cost(self, gpus: int = 1) -> Linear:
         return on_gpus(self.model.id, self.gpu.id, gpus)
 
+    def room_tokens(self) -> int:
+        return room_tokens(self.model, self.gpu, max_num_batched_tokens=STEP_TOKENS)
+
 
 class _Wanted(NamedTuple):
     prompt: list[int]
@@ -125,7 +129,7 @@ def _figure_1(card: _Card) -> PaperFigure:
     cost = card.cost()
     seconds = prompt_seconds(cost, DEMAND.prompt_tokens)
     both = [(rate, *both_at(card, rate)) for rate in RATES]
-    most = room_tokens(card.model, card.gpu, 1) // (DEMAND.prompt_tokens + DEMAND.output_tokens)
+    most = card.room_tokens() // (DEMAND.prompt_tokens + DEMAND.output_tokens)
     steps = [(batch, step_seconds(cost, batch, DEMAND, 0)) for batch in range(1, most + 1)]
     alone = [(decode_rate(batch, took, DEMAND), took) for batch, took in steps]
     prefill = waiting.highest_rate(seconds, DEMAND.ttft - seconds, DEMAND.share)
@@ -170,7 +174,7 @@ def both_at(card: _Card, rate: float, num_requests: int = REQUESTS) -> tuple[flo
     """The 90th percentiles of TTFT and TPOT on one GPU that prefills whole prompts and decodes, simulated."""
     config = EngineConfig(
         block_size=BLOCK_SIZE,
-        num_blocks=room_tokens(card.model, card.gpu, 1) // BLOCK_SIZE,
+        num_blocks=card.room_tokens() // BLOCK_SIZE,
         max_num_seqs=MOST_SEQUENCES,
         max_num_batched_tokens=STEP_TOKENS,
         max_model_len=card.model.max_position,

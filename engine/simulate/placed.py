@@ -9,10 +9,11 @@ from msgspec import Struct
 
 from engine.accounting.impossible import impossible
 from engine.accounting.presets import ModelPreset, gpu_presets
+from engine.accounting.room import room_tokens
 from engine.config import EngineConfig
 from engine.simulate.cost import StepCost
 from engine.simulate.layers import on_gpus
-from engine.simulate.placement import Demand, Kind, Nodes, Placement, room_tokens
+from engine.simulate.placement import Demand, Kind, Nodes, Placement
 from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
 from engine.trace.records import InstanceRole, ModelFacts
 
@@ -83,7 +84,7 @@ def simulated(
     card = next(one for one in gpu_presets() if one.id == decodes.gpu)
     config = EngineConfig(
         block_size=BLOCK_SIZE,
-        num_blocks=room_tokens(model, card, decodes.gpus) // BLOCK_SIZE,
+        num_blocks=room_tokens(model, card, decodes.tensor_parallel, decodes.stages) // BLOCK_SIZE,
         max_num_seqs=min(decodes.batch, tokens),
         max_num_batched_tokens=tokens,
         max_model_len=demand.prompt_tokens + demand.output_tokens,

@@ -8,7 +8,8 @@ An instance is `tensor_parallel` × `stages` GPUs of one kind, each split within
                Stochastic Models", 1.1.3):  P(at most as many as memory holds and a step within TPOT serves)
     mixed      chunks of prompts beside decode, in steps within TPOT: both of the above at once
 
-Stages hand over for nothing. What a mixed instance serves is from below: all of its steps are taken to carry a chunk.
+Memory is what the section of sizes leaves (`engine.accounting.room`). Stages hand over for nothing. What a mixed
+instance serves is from below: all of its steps are taken to carry a chunk.
 Then each side has as many replicas as the demand takes, and of all choices the one with the fewest GPUs is taken.
 """
 
@@ -23,14 +24,13 @@ from msgspec import Struct
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.memory import stored_bytes_per_token
 from engine.accounting.presets import GpuPreset, ModelPreset
+from engine.accounting.room import room_tokens
 from engine.accounting.work import attended_keys
 from engine.simulate import waiting
 from engine.simulate.cost import Linear, StepShape
 from engine.simulate.layers import measured_degrees, on_gpus
 
 Kind = Literal["prefill", "decode", "mixed"]
-UTILIZATION = 0.9  # gpu_memory_utilization of vLLM
-RESERVE = 1 << 30  # bytes of a GPU for activations: assumed
 MOST_BATCH = 1024
 CHUNKS = (64, 128, 256, 512, 1024, 2048)
 
@@ -108,13 +108,6 @@ class PlacementError(ImpossibleInput):
 def _refused(key: str, **values: str | float) -> PlacementError:
     found = impossible(key, **values)
     return PlacementError(key, {"en": str(found), **found.said})
-
-
-def room_tokens(model: ModelPreset, gpu: GpuPreset, gpus: int) -> int:
-    """Tokens whose keys and values fit beside the weights on so many GPUs together."""
-    weights = model.num_params * model.element_bytes
-    free = gpus * (UTILIZATION * gpu.memory_bytes - RESERVE) - weights
-    return max(0, int(free // stored_bytes_per_token(model)))
 
 
 def options(kind: Kind, model: ModelPreset, gpu: GpuPreset, nodes: Nodes, demand: Demand) -> list[Option]:
@@ -203,7 +196,7 @@ def _shapes(model: ModelPreset, gpu: GpuPreset, nodes: Nodes) -> Iterator[tuple[
         if nodes.gpus % tp:
             continue
         for stages in range(1, nodes.number * nodes.gpus // tp + 1):
-            if model.num_layers % stages == 0 and room_tokens(model, gpu, tp * stages):
+            if model.num_layers % stages == 0 and room_tokens(model, gpu, tp, stages):
                 yield tp, stages
 
 
@@ -213,7 +206,7 @@ def prompt_seconds(cost: Linear, tokens: int) -> float:
 
 
 def _prefill(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> Able:
-    if room_tokens(model, gpu, tp * stages) < demand.prompt_tokens:
+    if room_tokens(model, gpu, tp, stages) < demand.prompt_tokens:
         return Able()
     seconds = prompt_seconds(on_gpus(model.id, gpu.id, tp), demand.prompt_tokens)
     return Able(waiting.highest_rate(seconds / stages, demand.ttft - seconds, demand.share), seconds, 1)
@@ -252,7 +245,7 @@ _ABLE = {"prefill": _prefill, "decode": _decode, "mixed": _mixed}
 def _most(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> int:
     """Sequences of a stage's batch that memory holds at their longest."""
     longest = demand.prompt_tokens + demand.output_tokens
-    return min(MOST_BATCH, room_tokens(model, gpu, tp * stages) // longest // stages)
+    return min(MOST_BATCH, room_tokens(model, gpu, tp, stages) // longest // stages)
 
 
 def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:

@@ -1,0 +1,34 @@
+"""What fits has one answer: the tokens that placements and simulations have room for are those of the page's sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.scale_size import answer
+from engine.accounting.presets import presets
+from engine.accounting.room import room_tokens
+from engine.simulate.layers import layer_file
+
+KNOWN = presets()
+
+
+@pytest.mark.parametrize(("model", "tp"), sorted({(one.model, one.tensor_parallel) for one in layer_file().layer}))
+def test_the_page_and_an_instance_have_the_same_room(model: str, tp: int) -> None:
+    asked = {"model": model, "tensor_parallel": str(tp)}
+    sized = answer(asked, KNOWN)
+    token = next(one.value for one in sized["sizes"] if one.id == "kv_token")
+    for card in sized["gpus"]:
+        left = card["numbers"][0]
+        assert left.id == "kv_room"
+        assert room_tokens(KNOWN.models[model], KNOWN.gpus[card["id"]], tp) == max(0, left.value // token), card["id"]
+
+
+def test_a_longer_step_leaves_less_room_and_stages_have_a_part_each() -> None:
+    """OPT-13B, 26 GB: a stage of 20 layers has half of the weights and half of a token's 800 KiB; what a step holds and
+    the reserve are each GPU's own."""
+    model, card = KNOWN.models["opt-13b"], KNOWN.gpus["a100-80gb"]
+    assert room_tokens(model, card, max_num_batched_tokens=16_384) < room_tokens(model, card)
+    step = 8192 * (2 * 5120 + 3 * 20_480) * 2
+    left = 0.9 * card.memory_bytes - 13e9 - step - (1 << 30)
+    assert room_tokens(model, card, 1, 2) == left // (400 * 1024)
+    assert room_tokens(KNOWN.models["llama-2-70b"], card) == 0, "138 GB of weights"
