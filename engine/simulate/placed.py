@@ -6,6 +6,7 @@ import random
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.accounting.impossible import impossible
 from engine.accounting.presets import ModelPreset, gpu_presets
@@ -13,7 +14,8 @@ from engine.accounting.room import room_tokens
 from engine.config import EngineConfig
 from engine.simulate.cost import StepCost
 from engine.simulate.layers import on_gpus
-from engine.simulate.placement import Demand, Kind, Nodes, Placement
+from engine.simulate.layout import Kind
+from engine.simulate.placement import Demand, Nodes, Option, Placement
 from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
 from engine.trace.records import InstanceRole, ModelFacts
 
@@ -70,30 +72,20 @@ def tried(
 def simulated(
     model: ModelPreset, placement: Placement, demand: Demand, nodes: Nodes, num_requests: int, seed: int
 ) -> Outcome:
-    """The run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they decode.
-
-    All instances have one configuration, whose step holds the tokens of a prompt: so decode has at most that batch.
+    """The run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they decode, and
+    each kind has the blocks that its own GPUs hold.
     """
-    options = {option.kind: option for option in placement.options}
-    decodes = options.get("decode") or options["mixed"]
+    options: dict[Kind, Option] = {option.kind: option for option in placement.options}
+    settings: dict[InstanceRole, EngineConfig] = {
+        kind: _settings(model, option, demand) for kind, option in options.items()
+    }
 
     def replicas(kind: Kind) -> int:
         return options[kind].replicas if kind in options else 0
 
-    tokens = decodes.batch + decodes.chunk if decodes.chunk else demand.prompt_tokens
-    card = next(one for one in gpu_presets() if one.id == decodes.gpu)
-    config = EngineConfig(
-        block_size=BLOCK_SIZE,
-        num_blocks=room_tokens(model, card, decodes.tensor_parallel, decodes.stages) // BLOCK_SIZE,
-        max_num_seqs=min(decodes.batch, tokens),
-        max_num_batched_tokens=tokens,
-        max_model_len=demand.prompt_tokens + demand.output_tokens,
-        enable_prefix_caching=False,
-        routing_policy="least_loaded",
-        prefill=replicas("prefill"),
-        decode=replicas("decode"),
-        mixed=replicas("mixed"),
-    )
+    of_all = settings["decode" if "decode" in settings else "mixed"]
+    config = replace(of_all, prefill=replicas("prefill"), decode=replicas("decode"), mixed=replicas("mixed"))
+    places = [placement.layout.places[role][replica] for role in options for replica in range(replicas(role))]
 
     def cost(role: InstanceRole) -> StepCost:
         return on_gpus(model.id, options[role].gpu, options[role].tensor_parallel)
@@ -104,11 +96,28 @@ def simulated(
         at += draw.expovariate(demand.rate)
         prompt = [draw.randrange(model.vocab_size) for _ in range(demand.prompt_tokens)]
         wanted.append(_Request(prompt, demand.output_tokens, at))
-    simulation = Simulation(facts_of(model), config, cost, link=LinkSpeed(nodes.network), seed=seed)
+    simulation = Simulation(
+        facts_of(model), config, cost, settings=settings, link=LinkSpeed(nodes.network), nodes=places, seed=seed
+    )
     try:
         return simulation.run(wanted)
     finally:
         simulation.close()
+
+
+def _settings(model: ModelPreset, option: Option, demand: Demand) -> EngineConfig:
+    """Of one instance. One that decodes computes a prompt again where it had to preempt it."""
+    card = next(one for one in gpu_presets() if one.id == option.gpu)
+    whole = demand.prompt_tokens
+    return EngineConfig(
+        block_size=BLOCK_SIZE,
+        num_blocks=room_tokens(model, card, option.tensor_parallel, option.stages) // BLOCK_SIZE,
+        max_num_seqs=option.batch,
+        max_num_batched_tokens=option.batch + option.chunk if option.chunk else max(option.batch, whole),
+        max_model_len=demand.prompt_tokens + demand.output_tokens,
+        enable_prefix_caching=False,
+        routing_policy="least_loaded",
+    )
 
 
 def facts_of(model: ModelPreset) -> ModelFacts:

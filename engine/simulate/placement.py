@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -29,8 +29,8 @@ from engine.accounting.work import attended_keys
 from engine.simulate import waiting
 from engine.simulate.cost import Linear, StepShape
 from engine.simulate.layers import measured_degrees, on_gpus
+from engine.simulate.layout import Instances, Kind, Layout, filled, nodes_needed, side_by_side
 
-Kind = Literal["prefill", "decode", "mixed"]
 MOST_BATCH = 1024
 CHUNKS = (64, 128, 256, 512, 1024, 2048)
 
@@ -47,7 +47,9 @@ class Demand(Struct, frozen=True, kw_only=True):
 
 
 class Nodes(Struct, frozen=True, kw_only=True):
-    """What there is: nodes of `gpus` each. `network`: bytes a second that each node sends to others."""
+    """What there is: nodes of `gpus` each. `network`: bytes a second that a node sends to others, and that it takes in
+    from them at the same time.
+    """
 
     number: int
     gpus: int
@@ -81,6 +83,11 @@ class Option(Struct, frozen=True, kw_only=True):
     def goodput_per_gpu(self) -> float:
         return self.goodput / self.gpus
 
+    @property
+    def instances(self) -> Instances:
+        """All replicas, as they are laid out."""
+        return Instances(self.kind, self.gpu, self.tensor_parallel, self.stages, self.replicas)
+
 
 class Placement(Struct, frozen=True, kw_only=True):
     """What serves the demand."""
@@ -88,8 +95,11 @@ class Placement(Struct, frozen=True, kw_only=True):
     options: list[Option]  # prefill and decode, or one that is mixed
     gpus: int
     goodput_per_gpu: float  # the demand over all GPUs
-    network_share: float  # of what a node sends, used by keys and values that move to another; 0: none do
-    transfer_seconds: float  # of one prompt's keys and values over the network
+    network_share: (
+        float  # of what the busiest node sends, or takes in: keys and values that move between nodes; 0: none
+    )
+    transfer_seconds: float  # of one prompt's keys and values over the network; 0: none leave a node
+    layout: Layout
 
 
 class Able(NamedTuple):
@@ -140,13 +150,12 @@ def apart(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: Nodes, d
     first, after = (
         _fewest(options(kind, model, gpu, nodes, demand), kind) for kind, gpu in zip(_SIDES, gpus, strict=True)
     )
-    _fits(first.all_gpus + after.all_gpus, nodes)
+    found = _laid_out([first, after], nodes)
     moved = stored_bytes_per_token(model) * demand.prompt_tokens
-    senders = math.ceil(first.all_gpus / nodes.gpus)
-    network = moved * demand.rate / (nodes.network * senders)
+    network = moved * demand.rate * found.busiest / nodes.network
     if network >= 1:
-        raise _refused("network", rate=demand.rate, times=network, nodes=senders)
-    return _placement([first, after], demand, network, moved / nodes.network)
+        raise _refused("network", rate=demand.rate, times=network)
+    return _placement([first, after], demand, found, network, moved / nodes.network if network else 0.0)
 
 
 def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: Nodes, demand: Demand) -> Placement:
@@ -159,7 +168,7 @@ def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: No
     """
     if gpus[0].id != gpus[1].id:
         raise _refused("one_kind", first=gpus[0].name, second=gpus[1].name)
-    best: tuple[tuple[int, float], list[Option]] | None = None
+    best: tuple[tuple[int, float], list[Option], int] | None = None
     sides = [options(kind, model, gpu, nodes, demand) for kind, gpu in zip(_SIDES, gpus, strict=True)]
     for kind, side in zip(_SIDES, sides, strict=True):
         _fewest(side, kind)
@@ -170,10 +179,10 @@ def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: No
                 total = groups * (a * first.gpus + b * after.gpus)
                 given = total, -min(a * first.goodput, b * after.goodput)
                 if groups * first.stages <= nodes.number and (best is None or given < best[0]):
-                    best = given, [_replicated(first, a * groups), _replicated(after, b * groups)]
+                    best = given, [_replicated(first, a * groups), _replicated(after, b * groups)], groups
     if best is None:
         raise _refused("no_pair", nodes=nodes.number, gpus=nodes.gpus)
-    return _placement(best[1], demand, 0.0, 0.0)
+    return _placement(best[1], demand, side_by_side([one.instances for one in best[1]], best[2]))
 
 
 def together(model: ModelPreset, gpu: GpuPreset, nodes: Nodes, demand: Demand) -> Placement:
@@ -183,8 +192,7 @@ def together(model: ModelPreset, gpu: GpuPreset, nodes: Nodes, demand: Demand) -
         PlacementError: as `apart`.
     """
     best = _fewest(options("mixed", model, gpu, nodes, demand), "mixed")
-    _fits(best.all_gpus, nodes)
-    return _placement([best], demand, 0.0, 0.0)
+    return _placement([best], demand, _laid_out([best], nodes))
 
 
 _SIDES: tuple[Kind, Kind] = ("prefill", "decode")
@@ -290,16 +298,22 @@ def _fewest(found: list[Option], kind: Kind) -> Option:
     return min(found, key=lambda one: (one.all_gpus, -one.goodput_per_gpu))
 
 
-def _fits(gpus: int, nodes: Nodes) -> None:
-    if gpus > nodes.number * nodes.gpus:
-        raise _refused("too_few_gpus", gpus=gpus, most=nodes.number * nodes.gpus)
+def _laid_out(found: list[Option], nodes: Nodes) -> Layout:
+    instances = [one.instances for one in found]
+    needed = nodes_needed(instances, nodes.gpus)
+    if needed > nodes.number:
+        gpus = sum(one.all_gpus for one in found)
+        raise _refused("too_few_gpus", gpus=gpus, needed=needed, each=nodes.gpus, nodes=nodes.number)
+    return filled(instances, nodes.gpus)
 
 
 def _replicated(option: Option, replicas: int) -> Option:
     return Option(**{**{name: getattr(option, name) for name in option.__struct_fields__}, "replicas": replicas})
 
 
-def _placement(found: list[Option], demand: Demand, network: float, transfer: float) -> Placement:
+def _placement(
+    found: list[Option], demand: Demand, layout: Layout, network: float = 0.0, transfer: float = 0.0
+) -> Placement:
     gpus = sum(option.all_gpus for option in found)
     return Placement(
         options=found,
@@ -307,6 +321,7 @@ def _placement(found: list[Option], demand: Demand, network: float, transfer: fl
         goodput_per_gpu=demand.rate / gpus,
         network_share=network,
         transfer_seconds=transfer,
+        layout=layout,
     )
 
 

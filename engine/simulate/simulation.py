@@ -11,7 +11,7 @@ Scheduling, caching, routing and the log are the engine's own. What is not there
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -63,7 +63,7 @@ class Wanted(Protocol):
 
 
 class LinkSpeed(NamedTuple):
-    """Between instances; each sends one thing at a time."""
+    """Between nodes; each sends one thing at a time, and takes in one at a time."""
 
     bytes_per_second: float
     latency: float = 0.0  # seconds, of each transfer
@@ -114,7 +114,9 @@ class Simulation:
         facts: of the model.
         config: of the engine, or of a cluster.
         cost: of a step; of an instance of that role where there are several kinds.
+        settings: of an instance of that role, where not all are as `config` has them.
         link: None = what moves is there at once.
+        nodes: in which node each instance is; what stays in a node is there at once. None = each has its own.
         tokens: what is sampled; None = drawn.
         log_path: where the log goes; None = a temporary file, if there is a log at all.
         keep_log: whether there is one. Several instances always write one: routing reads it.
@@ -130,7 +132,9 @@ class Simulation:
         config: EngineConfig,
         cost: Callable[[InstanceRole], StepCost] | StepCost,
         *,
+        settings: Mapping[InstanceRole, EngineConfig] | None = None,
         link: LinkSpeed | None = None,
+        nodes: Sequence[int] | None = None,
         seed: int = 0,
         tokens: Tokens | None = None,
         keep_log: bool = True,
@@ -141,15 +145,17 @@ class Simulation:
         self._link, self._tokens = link, tokens or DrawnTokens(facts.vocab_size, seed)
         self._watch = watch
         self._costs = cost if callable(cost) else lambda role: cost
-        resolved = resolve_for(config, facts)
         roles: list[InstanceRole] = list(config.roles) if config.num_instances else ["mixed"]
+        resolved = resolve_for(config, facts)
+        self._resolved = {role: resolve_for((settings or {}).get(role, config), facts) for role in set(roles)}
         self._is_alone = not config.num_instances
         is_told = watch is not None or keep_log
-        self.instances = [self._instance(i, roles, facts, resolved, is_told) for i in range(len(roles))]
+        self.instances = [self._instance(i, roles, facts, is_told) for i in range(len(roles))]
         self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
         self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # what waits for a step to be over
         self._idle: list[simpy.Event | None] = [None] * len(roles)
-        self._ports = [simpy.Resource(self._env) for _ in roles]
+        self._nodes = list(range(len(roles))) if nodes is None else list(nodes)
+        self._sends, self._takes_in = ({node: simpy.Resource(self._env) for node in self._nodes} for _ in range(2))
         self._busy = [0.0] * len(roles)
         self._moved_bytes = 0
         self._served: list[Served] = []
@@ -304,11 +310,16 @@ class Simulation:
             self._send(flight.instance, spec, offered)
 
     def _move(self, receiver: int, pull: Pull) -> Events:
-        env, link, sender = self._env, self._link, pull.offered.instance
-        with self._ports[sender].request() as port:
-            yield port
-            began = env.now
-            yield env.timeout(link.latency + pull.num_bytes / link.bytes_per_second if link else 0.0)
+        env, link = self._env, self._link
+        sender, taker = self._nodes[pull.offered.instance], self._nodes[receiver]
+        began = env.now
+        if link is not None and sender != taker:
+            with self._sends[sender].request() as out, self._takes_in[taker].request() as into:
+                yield out & into
+                began = env.now
+                yield env.timeout(link.latency + pull.num_bytes / link.bytes_per_second)
+        else:
+            yield env.timeout(0.0)
         came = Came(pull.num_bytes, link.name if link else "simulated", began, env.now)
         self._moved_bytes += pull.num_bytes
 
@@ -330,15 +341,16 @@ class Simulation:
         self._wake(sender)
 
     def _instance(
-        self, index: int, roles: Sequence[InstanceRole], facts: ModelFacts, resolved: Resolved, is_told: bool
+        self, index: int, roles: Sequence[InstanceRole], facts: ModelFacts, is_told: bool
     ) -> SimulatedInstance:
         role, name = roles[index], f"{roles[index]}-{roles[:index].count(roles[index])}"
+        resolved, before = self._resolved[role], [self._resolved[one] for one in roles[:index]]
         if self._is_alone:
             place, connector = ALONE, None
         else:
-            num_blocks = sum(group.num_blocks for group in resolved.groups)
-            swap_blocks = resolved.swap_space * len(resolved.groups)
-            place = Place(index * num_blocks, index * swap_blocks, index, len(roles))
+            first_block = sum(group.num_blocks for one in before for group in one.groups)
+            first_swap = sum(one.swap_space * len(one.groups) for one in before)
+            place = Place(first_block, first_swap, index, len(roles))
             connector = SimulatedConnector(
                 index, lambda pull: self._begin_move(index, pull), lambda pull: self._let_go(pull)
             )

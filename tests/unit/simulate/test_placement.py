@@ -12,6 +12,7 @@ from scipy import stats
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.presets import gpu_presets, model_presets
 from engine.accounting.room import room_tokens
+from engine.simulate.layout import filled
 from engine.simulate.placed import tried
 from engine.simulate.placement import (
     Demand,
@@ -100,6 +101,18 @@ def test_cards_of_two_kinds() -> None:
         on_one_node(model, (H100, A100), nodes, demand)
 
 
+def test_cards_of_two_kinds_are_in_nodes_of_their_own() -> None:
+    """One GPU of each is two nodes, however large these are; two of one kind share a node, and nothing leaves it."""
+    model, demand = MODELS["llama-2-7b"], Demand(rate=5, prompt_tokens=256, output_tokens=64, ttft=0.2, tpot=0.05)
+    one = Nodes(number=1, gpus=8, network=25e9)
+    with pytest.raises(PlacementError, match="it takes 2 GPUs, which are 2 nodes of 8 of one kind, and there are 1"):
+        apart(model, (H100, A100), one, demand)
+    assert apart(model, (H100, A100), replace(one, number=2), demand).layout.nodes == [["prefill"], ["decode"]]
+    alike = apart(model, (A100, A100), one, demand)
+    assert alike.layout.nodes == [["prefill", "decode"]]
+    assert (alike.network_share, alike.transfer_seconds) == (0, 0)
+
+
 def test_when_moving_costs_more_than_it_brings() -> None:
     """One request now and then: two instances stand idle, one would do. And a slow network that no rate of it bears."""
     model, nodes = MODELS["llama-3.1-8b"], Nodes(number=2, gpus=4, network=25e9)
@@ -107,11 +120,28 @@ def test_when_moving_costs_more_than_it_brings() -> None:
     assert (together(model, A100, nodes, seldom).gpus, apart(model, (A100, A100), nodes, seldom).gpus) == (1, 2)
     often = replace(seldom, rate=20)
     moved = 131_072 * 512
-    found = apart(model, (A100, A100), nodes, often)
+    small = replace(nodes, gpus=1)
+    found = apart(model, (A100, A100), small, often)
+    assert found.layout.nodes == [["prefill"], ["decode"]]
     assert found.transfer_seconds == pytest.approx(moved / 25e9)
     assert found.network_share == pytest.approx(20 * moved / 25e9)
-    with pytest.raises(PlacementError, match=r"20 prompts a second are 13\.4 times what 1 nodes send"):
-        apart(model, (A100, A100), replace(nodes, network=1e8), often)
+    with pytest.raises(PlacementError, match=r"20 prompts a second are 13\.4 times what the busiest node can send"):
+        apart(model, (A100, A100), replace(small, network=1e8), often)
+
+
+def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
+    """60 prompts of 2,000 tokens of 800 KiB are 98 GB/s. They come from three nodes, each of which can send 50 GB/s,
+    and go to one, which takes in 50: only of the part that is prefilled in that node nothing moves."""
+    model = MODELS["opt-13b"]
+    demand = Demand(rate=60, prompt_tokens=2000, output_tokens=2, ttft=0.5, tpot=0.1)
+    nodes = Nodes(number=16, gpus=8, network=100e9)
+    found = apart(model, (A100, A100), nodes, demand)
+    *others, last = found.layout.nodes
+    assert len(others) == 2 and last.count("decode") == found.options[1].all_gpus == 1
+    beside = last.count("prefill") / found.options[0].all_gpus
+    assert found.network_share == pytest.approx((1 - beside) * 60 * 2000 * 819_200 / 100e9)
+    with pytest.raises(PlacementError, match="times what the busiest node can send, or take in"):
+        apart(model, (A100, A100), replace(nodes, network=50e9), demand)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +149,7 @@ def test_when_moving_costs_more_than_it_brings() -> None:
     [
         ({"ttft": 0.001}, "no instance of the measured sizes meets the objective of prefill"),
         ({"tpot": 0.0001}, "no instance of the measured sizes meets the objective of decode"),
-        ({"rate": 5000.0}, "GPUs, and there are 8"),
+        ({"rate": 5000.0}, "nodes of 4 of one kind, and there are 2"),
     ],
 )
 def test_what_nothing_serves_is_a_sentence(changed: dict[str, float], says: str) -> None:
@@ -138,7 +168,10 @@ def test_as_many_are_in_time_as_the_formulas_say() -> None:
     first = next(one for one in options("prefill", model, A100, SMALL, demand) if one.gpus == 1)
     after = next(one for one in options("decode", model, A100, SMALL, demand) if one.gpus == 1)
     at = replace(demand, rate=first.goodput)
-    placement = Placement(options=[first, after], gpus=2, goodput_per_gpu=0, network_share=0, transfer_seconds=0)
+    layout = filled([first.instances, after.instances], 1)
+    placement = Placement(
+        options=[first, after], gpus=2, goodput_per_gpu=0, network_share=0, transfer_seconds=0, layout=layout
+    )
     nodes = replace(SMALL, network=300e9)
     shares = [tried(model, placement, at, nodes, num_requests=300, seed=seed).within_ttft for seed in range(6)]
     low, high = stats.t.interval(0.95, len(shares) - 1, np.mean(shares), stats.sem(shares))

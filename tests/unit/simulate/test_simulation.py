@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from engine.accounting.memory import stored_bytes_per_token
 from engine.cluster.build import local_cluster
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
@@ -137,6 +138,45 @@ def test_blocks_that_move_are_those_of_a_real_cluster() -> None:
 def _moved(records: list[list[Op]]) -> dict[str, int]:
     arrived = [op for ops in records for op in ops if op.__struct_config__.tag == "arrive"]
     return {op.transfer.split("#")[0]: op.num_bytes for op in arrived}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("shape", "nodes", "queues"), [
+    ({"prefill": 2, "decode": 1}, None, True),  # one takes in what two send
+    ({"prefill": 1, "decode": 2}, None, True),  # one sends what two take in
+    ({"prefill": 2, "decode": 2}, None, False),
+    ({"prefill": 2, "decode": 1}, [0, 1, 0], False),  # one of the two is where it is wanted
+    ({"prefill": 2, "decode": 2}, [0, 0, 1, 1], True),  # both ends are shared
+])  # fmt: skip
+def test_a_network_carries_one_thing_at_a_time_at_either_end(
+    shape: dict[str, int], nodes: list[int] | None, queues: bool
+) -> None:
+    """Two prompts of 16 tokens come at once and are computed together; what moves of each takes 16 s."""
+    config = EngineConfig(block_size=4, num_blocks=96, routing_policy="round_robin", **shape)  # type: ignore[arg-type]
+    facts = tiny_llama().facts
+    link = LinkSpeed(stored_bytes_per_token(facts))
+    simulation = Simulation(facts, config, Fixed(0.001), link=link, nodes=nodes)
+    outcome = simulation.run([Ask(list(range(300 + 20 * i, 317 + 20 * i)), 2) for i in range(2)])
+    simulation.close()
+    assert outcome.moved_bytes == 2 * 16 * stored_bytes_per_token(facts)
+    assert (outcome.seconds > 32) == queues and outcome.seconds > 16
+
+
+def test_each_kind_of_instance_has_its_own_settings(tmp_path: Path) -> None:
+    """Blocks run on over pools of unlike size, and what holds fewer sequences lets them wait."""
+    config = EngineConfig(block_size=4, num_blocks=96, prefill=1, decode=2)
+    few = EngineConfig(block_size=4, num_blocks=24, max_num_seqs=1)
+    asks = _asks(tiny_llama().facts.vocab_size)
+    path = tmp_path / "run.kvtrace"
+    simulation = Simulation(tiny_llama().facts, config, Fixed(0.01), settings={"prefill": few}, log_path=path)
+    simulation.run(asks)
+    simulation.close()
+    assert not list(check(path))
+    with TraceReader(path) as log:
+        assert [(group.first_block, group.num_blocks) for group in log.header.block_groups] == [
+            (0, 24), (24, 96), (120, 96)
+        ]  # fmt: skip
+        prefills = [len(record.batch) for i in range(len(log)) if (record := log.record(i)).instance == 0]
+        assert max(prefills) == 1
 
 
 def test_a_turn_goes_on_from_what_was_answered() -> None:

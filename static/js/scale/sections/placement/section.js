@@ -46,7 +46,8 @@ const values = inputs(TABLE);
  *   chunk: number, replicas: number
  * }} Option
  * @typedef {{
- *   options: Option[], gpus: number, goodput_per_gpu: number, network_share: number, transfer_seconds: number
+ *   options: Option[], gpus: number, goodput_per_gpu: number, network_share: number, transfer_seconds: number,
+ *   layout: {nodes: Kind[][]}
  * }} Placement
  * @typedef {{way: string, placement: Placement | null, refused: Record<string, string> | null}} Found
  * @typedef {{id: string, name: string}} Choice
@@ -91,8 +92,7 @@ function Ways({ answer, asked }) {
                 ${placement.gpus === Math.min(...served) ? t("scale.placement.fewest") : ""}${" "}
                 ${t("scale.placement.per_gpu", { rate: three(placement.goodput_per_gpu) })}
               </p>
-              <${Cluster} options=${placement.options} nodes=${asked.nodes} gpus=${asked.node_gpus}
-                together=${way === "on_one_node"} />
+              <${Cluster} placement=${placement} nodes=${asked.nodes} gpus=${asked.node_gpus} />
               <${Instances} placement=${placement} gpus=${answer.gpus} way=${way} />
               <${Moved} placement=${placement} />
               <${Trial} way=${way} asked=${asked} share=${answer.asked.share} />`
