@@ -1,4 +1,4 @@
-// The nodes of a placement: each GPU a square in the colour of what it does, as `engine/simulate/layout.py` laid it out.
+// The nodes of a placement: each GPU a square in the colour of what it does, where `engine/simulate/layout.py` has it.
 
 import { html } from "../../../kit/html.js";
 import { t } from "../../../tell/words.js";
