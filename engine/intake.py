@@ -81,9 +81,10 @@ class Intake:
         self._check_sampling(sampling)
         request_id = spec.request_id or f"request-{number}"
         if request_id in taken:
-            raise RequestError(f"request id {request_id!r} is in use by an unfinished request")
+            raise RequestError(f"request id {request_id!r} is in use by an unfinished request", "request_id")
         if abs(spec.priority) > MAX_WHOLE:
-            raise RequestError(f"priority must be between {-MAX_WHOLE} and {MAX_WHOLE}, not {spec.priority}")
+            what = f"priority must be between {-MAX_WHOLE} and {MAX_WHOLE}, not {spec.priority}"
+            raise RequestError(what, "priority")
         token_ids = self._encode(spec.prompt)
         max_tokens = self._max_tokens(len(token_ids), sampling)
         sequence = Sequence(
@@ -110,16 +111,17 @@ class Intake:
         """What of the sampling parameters depends on the model and the configuration."""
         limit, vocab_size = self._config.max_num_seqs, self._model.facts.vocab_size
         if sampling.num_sequences > limit:
-            raise RequestError(f"{sampling.num_sequences} sequences run for this request; max_num_seqs is {limit}")
+            raise RequestError(f"{sampling.num_sequences} sequences run for this request; max_num_seqs is {limit}", "n")
         if sampling.num_sequences > 1 and (self._config.strategy == "first_fit" or self._config.by_sequence):
             raise RequestError(
                 f"strategy {self._config.strategy} has one piece for one sequence, and {sampling.num_sequences} "
-                "sequences would share it: use another strategy, or send the prompt several times"
+                "sequences would share it: use another strategy, or send the prompt several times",
+                "n",
             )
         if sampling.use_beam_search and self._config.strategy == "none":
             raise RequestError("beams share what is cached, and strategy none caches nothing: use another strategy")
         if not all(i < vocab_size for i in sampling.logit_bias):
-            raise RequestError(f"logit_bias has token ids outside 0..{vocab_size - 1}")
+            raise RequestError(f"logit_bias has token ids outside 0..{vocab_size - 1}", "logit_bias")
 
     def _encode(self, prompt: str | list[int]) -> list[int]:
         if isinstance(prompt, str):
@@ -156,7 +158,8 @@ class Intake:
         if asked is not None and asked > room:
             raise RequestError(
                 f"{num_prompt_tokens} prompt tokens + {asked} new ones do not fit: at most {room} new ones do "
-                f"(max_model_len {length}, {self._room(blocks, sampling)} of {size})"
+                f"(max_model_len {length}, {self._room(blocks, sampling)} of {size})",
+                "max_tokens",
             )
         return room if asked is None else asked
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from engine.config import SamplingParams
 from engine.trace.events import KVRole
 
+RequestField = Literal["max_tokens", "n", "priority", "logit_bias", "request_id"]
+
 
 class RequestError(ValueError):
-    """A request that cannot be served; the message is one sentence with the numbers. Nothing has changed."""
+    """A request that cannot be served; the message is one sentence with the numbers. Nothing has changed.
+
+    `field`: what of the request is at fault; None: its prompt, or what was asked of it later.
+    """
+
+    def __init__(self, message: str, field: RequestField | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class RequestSpec(NamedTuple):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, TypedDict
 
 from msgspec import Struct
 
 from app.engine_face import ServedModel
+from app.errors import one_sentence
 from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled
 from app.openai.errors import ApiError
 from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
+from engine.request_spec import RequestError
 
 COMPLETION_TOKENS = 16  # of a completion that names no max_tokens, as OpenAI has it
 MOST_PROMPTS = 64  # in one body
 MOST_STOPS = 16
+NAMES: Mapping[str, str] = MappingProxyType({})  # what a body calls a field otherwise than the engine does
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
@@ -40,26 +44,38 @@ class Asked(Struct, frozen=True, kw_only=True):
     only_echo: bool = False  # max_tokens 0: the prompt is scored, the one token that the engine adds is left out
     logprobs: int | None = None  # alternatives to tell with each token; None: no log probabilities
     prompt_logprobs: int | None = None  # the same of the prompt, as a field of its own
+    default_tokens: int | None = None  # where no max_tokens is asked for: so many, or what there is room for
+    names: Mapping[str, str] = NAMES
+
+    def refusal(self, error: ValueError) -> ApiError:
+        """What the engine says against it (RequestError, ConfigError), naming the field of the body."""
+        sentence = one_sentence(error)
+        field = (error.field if isinstance(error, RequestError) else field_of(sentence)) or "prompt"
+        if field == "n" and self.sampling.best_of is not None:
+            field = "best_of"
+        is_long = "max_model_len" in sentence or "blocks" in sentence
+        code = "context_length_exceeded" if is_long else None
+        return ApiError(sentence, self.names.get(field, field), code=code)
 
 
 def completion(body: CompletionBody, model: ServedModel) -> Asked:
     """Raises ApiError, naming the field."""
     prompts = _prompts(body.prompt, model)
     _check_between("logprobs", body.logprobs, 0, MAX_LOGPROBS)
-    n, best_of = _count("n", body.n), _count("best_of", body.best_of or body.n)
+    n, best_of = _count("n", body.n), _count("best_of", body.n if body.best_of is None else body.best_of)
     if best_of < n:
         raise ApiError(f"best_of ({best_of}) must be at least n ({n})", "best_of")
     if body.stream and best_of > n:
         raise ApiError("best_of over n cannot be streamed: which ones are the best is known at the end", "best_of")
     only_echo = bool(body.echo) and body.max_tokens == 0
-    max_tokens = 1 if only_echo else COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     prompt_logprobs = body.prompt_logprobs
     if body.echo and body.logprobs is not None:
         prompt_logprobs = max(body.logprobs, prompt_logprobs or 0)
     return Asked(
         kind="completion",
         prompts=prompts,
-        sampling=_sampling(body, max_tokens, n, best_of, body.logprobs, prompt_logprobs),
+        sampling=_sampling(body, 1 if only_echo else body.max_tokens, n, best_of, body.logprobs, prompt_logprobs),
+        default_tokens=COMPLETION_TOKENS if body.max_tokens is None else None,
         echo=bool(body.echo),
         only_echo=only_echo,
         logprobs=body.logprobs,
@@ -71,18 +87,21 @@ def completion(body: CompletionBody, model: ServedModel) -> Asked:
 
 def chat(body: ChatBody, model: ServedModel) -> Asked:
     """Raises ApiError, naming the field."""
-    if body.top_logprobs is not None and not body.logprobs:
+    if body.top_logprobs and not body.logprobs:
         raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
     _check_between("top_logprobs", body.top_logprobs, 0, MAX_LOGPROBS)
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise ApiError("max_tokens and max_completion_tokens say different things; send one", "max_tokens")
-    max_tokens = body.max_completion_tokens if body.max_tokens is None else body.max_tokens
+    is_older = body.max_completion_tokens is None
+    max_tokens = body.max_tokens if is_older else body.max_completion_tokens
     n = _count("n", body.n)
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    names = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
     return Asked(
         kind="chat",
         prompts=[Prompt(token_ids=conversation(body.messages, model))],
-        sampling=_sampling(body, max_tokens, n, n, logprobs, body.prompt_logprobs),
+        sampling=_sampling(body, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
+        names=names,
         logprobs=logprobs,
         prompt_logprobs=body.prompt_logprobs,
         n=n,
@@ -96,11 +115,13 @@ def conversation(messages: Sequence[ChatMessage], model: ServedModel) -> list[in
     for at, message in enumerate(messages):
         content = message.content
         if not isinstance(content, str):
-            for part in content:
-                if part.type != "text" or part.text is None:
-                    what = f"messages[{at}].content: this server reads parts of type text, not {part.type[:40]!r}"
-                    raise ApiError(what, "messages")
-            content = "".join(part.text or "" for part in content)
+            for place, part in enumerate(content):
+                where = f"messages[{at}].content[{place}]"
+                if part.type != "text":
+                    raise ApiError(f"{where}: this server reads parts of type text, not {part.type[:40]!r}", "messages")
+                if part.text is None:
+                    raise ApiError(f"{where}.text is missing", "messages")
+            content = "\n".join(part.text or "" for part in content)  # as vLLM joins them
         told.append({"role": "system" if message.role == "developer" else message.role, "content": content})
     try:
         return model.chat(told)
@@ -118,6 +139,8 @@ class _Common(TypedDict):
 def _common(body: Sampled) -> _Common:
     if body.stream_options is not None and not body.stream:
         raise ApiError("stream_options needs stream: true", "stream_options")
+    if body.prompt_logprobs is not None and body.stream:
+        raise ApiError("prompt_logprobs are not told in a stream: leave one of the two out", "prompt_logprobs")
     return {
         "priority": body.priority or 0,
         "cache_salt": body.cache_salt,
@@ -127,7 +150,13 @@ def _common(body: Sampled) -> _Common:
 
 
 def _sampling(
-    body: Sampled, max_tokens: int | None, n: int, best_of: int, logprobs: int | None, prompt_logprobs: int | None
+    body: Sampled,
+    max_tokens: int | None,
+    n: int,
+    best_of: int,
+    logprobs: int | None,
+    prompt_logprobs: int | None,
+    names: Mapping[str, str] = NAMES,
 ) -> SamplingParams:
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
     if len(stop) > MOST_STOPS:
@@ -154,7 +183,9 @@ def _sampling(
         **{"temperature": 1.0} | {name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
     )
     if wrong := out_of_range(sampling):
-        raise ApiError(wrong, field_of(wrong))
+        field = field_of(wrong) or ""
+        name = names.get(field, field)
+        raise ApiError(name + wrong.removeprefix(field), name)
     if n > 1 and sampling.temperature == 0:
         raise ApiError("with temperature 0 all n answers would be the same: set a temperature", "n")
     return sampling

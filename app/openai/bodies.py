@@ -23,8 +23,7 @@ PATH = re.compile(r" - at `(?:key in )?\$\.?([^`\[]*)[^`]*`$")
 HARMLESS = frozenset(
     (
         "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
-        "request_id", "verbosity", "spaces_between_special_tokens", "skip_special_tokens", "chat_template_kwargs",
-        "mm_processor_kwargs", "return_token_ids",
+        "request_id", "verbosity",
     )
 )  # fmt: skip
 # not implemented: the values that ask for nothing
@@ -47,7 +46,22 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "include_stop_str_in_output": (False,),
     "truncate_prompt_tokens": (-1,),
     "length_penalty": (1,),
+    "return_token_ids": (False,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True, False),  # it is about special tokens, and none is in a text
+    "chat_template_kwargs": ({},),
+    "mm_processor_kwargs": ({},),
 }
+# the same of a message, and of a part of its content
+HARMLESS_OF_MESSAGE = frozenset({"name"})
+NEUTRAL_OF_MESSAGE: dict[str, tuple[Any, ...]] = {
+    "refusal": ("",),
+    "annotations": ([],),
+    "tool_calls": ([],),
+    "reasoning": ("",),
+    "reasoning_content": ("",),
+}
+HARMLESS_OF_PART = frozenset({"cache_control"})  # where a prefix may be cached: here it is everywhere
 
 
 class StreamOptions(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -98,7 +112,6 @@ class Part(Struct, kw_only=True):
 class ChatMessage(Struct, kw_only=True):
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[Part]
-    name: str | None = None
 
 
 class ChatBody(Sampled, kw_only=True):
@@ -140,10 +153,9 @@ def read(data: bytes, kind: type[T]) -> T:
         raise ApiError("the body is no JSON that this server reads: its lists lie too deep in each other") from None
     if not isinstance(found, dict):
         raise ApiError("the body must be a JSON object")
-    known = kind.__struct_encode_fields__
-    for name, value in found.items():
-        if name not in known:
-            _check_other(name, value)
+    _check_others(found, kind, HARMLESS, NEUTRAL)
+    if "messages" in kind.__struct_encode_fields__:
+        _check_messages(found.get("messages"))
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:
@@ -157,10 +169,40 @@ def read(data: bytes, kind: type[T]) -> T:
         raise ApiError(f"{place or 'the body'}: {said[:1].lower()}{said[1:]}", param) from error
 
 
-def _check_other(name: str, value: Any) -> None:
-    if name in HARMLESS or value is None:
-        return
-    if name not in NEUTRAL:
-        raise ApiError(f"this server knows no field {name[:80]!r}", name[:80])
-    if value not in NEUTRAL[name]:
-        raise ApiError(f"{name} is not implemented here; leave it out", name)
+def _check_messages(messages: Any) -> None:
+    """What messages and their parts have beside the fields that are read. Of which types those are, is seen later."""
+    for at, message in enumerate(messages if isinstance(messages, list) else ()):
+        if not isinstance(message, dict):
+            continue
+        where = f"messages[{at}]"
+        _check_others(message, ChatMessage, HARMLESS_OF_MESSAGE, NEUTRAL_OF_MESSAGE, where)
+        content = message.get("content")
+        for place, part in enumerate(content if isinstance(content, list) else ()):
+            if isinstance(part, dict) and part.get("type") == "text":  # of others the type is what is wrong
+                _check_others(part, Part, HARMLESS_OF_PART, {}, f"{where}.content[{place}]")
+
+
+def _check_others(
+    found: dict[str, Any],
+    kind: type[Struct],
+    harmless: frozenset[str],
+    neutral: dict[str, tuple[Any, ...]],
+    where: str = "",
+) -> None:
+    """Check the fields that `kind` does not have. `where`: in which member of the body, in a refusal."""
+    known = kind.__struct_encode_fields__
+    for name, value in found.items():
+        if name in known or name in harmless or value is None:
+            continue
+        param = where.partition("[")[0] or name[:80]
+        if name not in neutral:
+            place = f" in {where}" if where else ""
+            raise ApiError(f"this server knows no field {name[:80]!r}{place}", param)
+        if not any(_is_same(value, one) for one in neutral[name]):
+            place = f"{where}.{name}" if where else name
+            raise ApiError(f"{place} is not implemented here; leave it out", param)
+
+
+def _is_same(value: Any, neutral: Any) -> bool:
+    """Equal, where no truth value is a number."""
+    return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)

@@ -40,6 +40,7 @@ class Part:
         """`count`: sequences that will run for it."""
         self.call, self.prompt, self.request_id = call, prompt, request_id
         self.first_index, self.count = first_index, count
+        self.sampling = call.asked.sampling
         self.record: int | None = None  # that submitted it
         self.num_cached_tokens = 0
         self.is_admitted = False

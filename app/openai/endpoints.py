@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import flask
 from flask import Request, Response
-from msgspec.structs import replace
 from werkzeug.exceptions import HTTPException
 
 from app import __version__, routing
@@ -184,7 +183,8 @@ def _answer(
     theater_id = request.headers.get(THEATER) or body.theater
     served = here.theaters.named(theater_id, body.model) if theater_id else None
     found = here.theaters.model(served.theater.model_name if served else body.model)
-    asked = _bounded(make(found), policy, found.facts.max_position)
+    asked = make(found)
+    _check_policy(asked, policy)
     if served is None:
         served = here.theaters.of_model(body.model)
     theater, engine = served
@@ -199,17 +199,12 @@ def _answer(
     return Response(late, direct_passthrough=True)
 
 
-def _bounded(asked: Asked, policy: Policy, max_position: int) -> Asked:
-    """Within what this client may ask for."""
+def _check_policy(asked: Asked, policy: Policy) -> None:
+    """Within what this client may ask for; where it asks for no number, the engine's thread chooses one."""
     most, wanted = policy.max_tokens, asked.sampling.max_tokens
-    if most is None:
-        return asked
-    if wanted is not None and wanted > most:
-        raise ApiError(f"{wanted} tokens are asked for; this client may ask for {most}", "max_tokens")
-    if wanted is None:
-        room = max_position - max(len(prompt.token_ids) for prompt in asked.prompts)
-        return replace(asked, sampling=replace(asked.sampling, max_tokens=max(1, min(most, room))))
-    return asked
+    if most is not None and wanted is not None and wanted > most:
+        name = asked.names.get("max_tokens", "max_tokens")
+        raise ApiError(f"{name} is {wanted}; this client may ask for {most}", name)
 
 
 def _told(here: Here, served: Served) -> dict[str, Any]:

@@ -18,17 +18,19 @@ from collections.abc import Callable
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.answers import ApiStatus
 from app.engine_face import EngineLike
-from app.errors import AppError, one_sentence
-from app.openai.asked import field_of
+from app.errors import AppError
 from app.openai.call import Call, Choice, Part
 from app.openai.errors import ApiError, of_refusal
 from app.openai.keys import Policy
 from app.openai.lanes import Full, Lanes
 from app.openai.streams import Streams
 from engine.cluster.router import RejectedError
+from engine.config import SamplingParams
+from engine.request_spec import RequestError
 from engine.trace.events import Admit, Finish, Fork, Lost, Rank, Submit
 from engine.trace.halves import plain_id
 from engine.trace.records import StepRecord
@@ -127,7 +129,8 @@ class AsyncEngine:
     def _take_in(self, engine: EngineLike, call: Call, policy: Policy) -> None:
         """Check a call as a whole, and put its prompts in their lane."""
         try:
-            engine.check([_ask(part, 0.0) for part in call.parts], call.asked.sampling)
+            for part in call.parts:
+                part.sampling = _sampling_that_fits(engine, part, policy)
             if call.asked.priority and engine.config.scheduling_policy != "priority":
                 raise ApiError("priority needs a server with --scheduling-policy priority", "priority")
             taken: list[Part] = []
@@ -142,11 +145,7 @@ class AsyncEngine:
         except ApiError as error:
             self._call_hub(partial(call.fail, error))
         except ValueError as error:  # ConfigError, RequestError
-            sentence = one_sentence(error)
-            param = field_of(sentence) or ("messages" if call.asked.kind == "chat" else "prompt")
-            is_long = "max_model_len" in sentence or "blocks" in sentence
-            refusal = ApiError(sentence, param, code="context_length_exceeded" if is_long else None)
-            self._call_hub(partial(call.fail, refusal))
+            self._call_hub(partial(call.fail, call.asked.refusal(error)))
         else:
             self._call_hub(partial(self._register, call))
 
@@ -163,11 +162,11 @@ class AsyncEngine:
             part = self._lanes.take()
             asked = _ask(part, time.monotonic() - part.call.arrived_at)
             try:
-                engine.submit([asked], part.call.asked.sampling)
+                engine.submit([asked], part.sampling)
             except RejectedError as error:
                 self._call_hub(partial(self._fail, part, self._too_many(str(error))))
             except ValueError as error:  # it was good when it came: a run with other settings has begun
-                self._call_hub(partial(self._fail, part, ApiError(one_sentence(error))))
+                self._call_hub(partial(self._fail, part, part.call.asked.refusal(error)))
 
     def _too_many(self, sentence: str) -> ApiError:
         now = time.monotonic()
@@ -302,6 +301,29 @@ class AsyncEngine:
 def _aborted(end: Finish) -> ApiError:
     why = end.detail or "the request was aborted on the page"
     return ApiError(why, status=500 if end.detail else 409, code="aborted")
+
+
+def _sampling_that_fits(engine: EngineLike, part: Part, policy: Policy) -> SamplingParams:
+    """The sampling parameters of a prompt, checked. One that comes without max_tokens gets the default and what its
+    client may have at most, or as many as there is room for.
+
+    Raises:
+        ValueError: what `engine.submit` would.
+    """
+    asked, prompts = part.call.asked, [_ask(part, 0.0)]
+    given = asked.sampling
+    usual = [most for most in (asked.default_tokens, policy.max_tokens) if most is not None]
+    if given.max_tokens is None and usual:
+        found = replace(given, max_tokens=min(usual))
+        try:
+            engine.check(prompts, found)
+        except RequestError as error:
+            if error.field != "max_tokens":
+                raise
+        else:
+            return found
+    engine.check(prompts, given)
+    return given
 
 
 def _ask(part: Part, waited: float) -> Ask:

@@ -31,7 +31,10 @@ def answer(call: Call, token_bytes: TokenBytes) -> dict[str, Any]:
         for part in call.parts
         for place, choice in enumerate(part.told_choices, part.first_index)
     ]
-    return {**_head(call, is_chunk=False), "choices": choices, "usage": usage(call)}
+    found = {**_head(call, is_chunk=False), "choices": choices, "usage": usage(call)}
+    if call.asked.kind == "chat" and call.asked.prompt_logprobs is not None:  # vLLM has them here
+        found["prompt_logprobs"] = _prompt_logprobs(call, call.parts[0], token_bytes)
+    return found
 
 
 def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
@@ -113,8 +116,8 @@ def _whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: Toke
         said["logprobs"] = _completion_logprobs(call, part, outputs, token_bytes, with_prompt=call.asked.echo)
         if call.asked.only_echo:
             said["finish_reason"] = "length"
-    if call.asked.prompt_logprobs is not None:
-        said["prompt_logprobs"] = _prompt_logprobs(call, part, token_bytes)
+        if call.asked.prompt_logprobs is not None:
+            said["prompt_logprobs"] = _prompt_logprobs(call, part, token_bytes)
     return said
 
 

@@ -116,7 +116,7 @@ class Cluster:
         taken = set(self._flights)
         for spec in specs:
             if spec.request_id in taken:
-                raise RequestError(f"request id {spec.request_id!r} is in use by an unfinished request")
+                raise RequestError(f"request id {spec.request_id!r} is in use by an unfinished request", "request_id")
             if spec.request_id is not None:
                 taken.add(spec.request_id)
         for one in self.instances:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -56,6 +57,63 @@ def test_a_hostile_body_is_refused_in_one_sentence_and_the_next_request_works(ap
     assert error["type"] == "invalid_request_error" and error["message"] and "\n" not in error["message"]
     assert len(error["message"]) < 400
     works(api)
+
+
+CHAT: dict[str, Any] = {"path": "/v1/chat/completions", "messages": [{"role": "user", "content": STORY}]}
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"prompt": "x", "max_tokens": 10**6}, "max_tokens"),
+        (CHAT | {"max_completion_tokens": 10**6}, "max_completion_tokens"),
+        ({"prompt": "x", "n": 64}, "n"),
+        ({"prompt": "x", "best_of": 64}, "best_of"),
+        ({"prompt": [1] * 5000}, "prompt"),
+        (CHAT | {"messages": [{"role": "user", "content": "x " * 5000}]}, "messages"),
+        ({"prompt": "x", "priority": 2**60}, "priority"),
+        ({"prompt": "x", "priority": 3}, "priority"),
+        ({"prompt": "x", "logit_bias": {"999999": 1}}, "logit_bias"),
+        ({"prompt": "x", "min_tokens": 5, "max_tokens": 3}, "min_tokens"),
+        ({"prompt": "x", "stream": True, "prompt_logprobs": 1}, "prompt_logprobs"),
+        (CHAT | {"stream": True, "prompt_logprobs": 1}, "prompt_logprobs"),
+    ],
+)
+def test_what_the_engine_cannot_serve_is_refused_by_the_bodys_own_name(
+    api: Api, body: dict[str, Any], param: str
+) -> None:
+    answer = api.post(**body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
+    works(api)
+
+
+def test_who_names_no_length_gets_what_there_is_room_for() -> None:
+    """17 of 64 tokens are the prompt's: a key's 500 and a completion's 16 are at most what is left."""
+    with served_api(
+        ApiSettings(default=Policy(name=ANONYMOUS, max_tokens=500)), config=replace(CONFIG, max_model_len=64)
+    ) as api:
+
+        def length(**body: Any) -> int:
+            found: int = api.post(ignore_eos=True, **body).json()["usage"]["completion_tokens"]
+            return found
+
+        used = api.post("/tokenize", messages=CHAT["messages"]).json()["count"]
+        assert length(**CHAT) == 64 - used
+        assert [length(prompt=[5] * size) for size in (17, 48, 60)] == [16, 16, 4]
+        assert length(prompt=[[5] * 17, [5] * 60]) == 16 + 4, "each prompt of a request its own"
+        assert api.post(prompt=[5] * 60, max_tokens=16).json()["error"]["param"] == "max_tokens"
+        assert api.post(prompt=[5] * 64).json()["error"]["param"] == "prompt"
+    with served_api(ApiSettings(default=Policy(name=ANONYMOUS, max_tokens=5))) as api:
+        assert api.post(prompt=STORY, ignore_eos=True).json()["usage"]["completion_tokens"] == 5
+        refused = api.post(**CHAT, max_completion_tokens=6).json()["error"]
+        assert refused["param"] == "max_completion_tokens" and "may ask for 5" in refused["message"]
+
+
+def test_prompt_log_probabilities_stand_where_vllm_has_them(api: Api) -> None:
+    completed = api.post(prompt=[5, 6, 7], max_tokens=1, prompt_logprobs=1).json()["choices"][0]
+    for place in (completed, api.post(**CHAT, max_tokens=1, prompt_logprobs=1).json()):
+        first, *scored = place["prompt_logprobs"]
+        assert first is None and scored and all(one["logprob"] < 0 for found in scored for one in found.values())
 
 
 def test_fifty_megabytes_are_refused_before_they_are_read(api: Api) -> None:

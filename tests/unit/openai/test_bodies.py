@@ -10,9 +10,12 @@ import pytest
 from app.openai import asked
 from app.openai.bodies import HARMLESS, NEUTRAL, ChatBody, CompletionBody, read
 from app.openai.errors import ApiError
+from engine.config import ConfigError
+from engine.request_spec import RequestError
 from tests.server.fake import FakeModel
 
 MODEL = FakeModel()
+LONG = "context_length_exceeded"
 
 
 def completion(**fields: Any) -> asked.Asked:
@@ -24,6 +27,11 @@ def chat(**fields: Any) -> asked.Asked:
     return asked.chat(read(json.dumps(body).encode(), ChatBody), MODEL)
 
 
+def said(**fields: Any) -> dict[str, Any]:
+    """A conversation of one message."""
+    return {"messages": [{"role": "user", "content": "x"} | fields]}
+
+
 def test_the_four_forms_of_a_prompt() -> None:
     forms: list[Any] = ["ab", [97, 98], ["ab", "c"], [[97, 98], [99]]]
     ids = [[prompt.token_ids for prompt in completion(prompt=form).prompts] for form in forms]
@@ -32,7 +40,9 @@ def test_the_four_forms_of_a_prompt() -> None:
 
 def test_defaults_are_openais_and_not_the_engines() -> None:
     assert completion().sampling.temperature == chat().sampling.temperature == 1.0
-    assert completion().sampling.max_tokens == 16 and chat().sampling.max_tokens is None
+    assert completion().sampling.max_tokens is None and completion().default_tokens == 16
+    assert chat().sampling.max_tokens is None and chat().default_tokens is None
+    assert completion(max_tokens=9).default_tokens is None
     assert chat(max_completion_tokens=7).sampling.max_tokens == chat(max_tokens=7).sampling.max_tokens == 7
 
 
@@ -46,9 +56,13 @@ def test_what_is_harmless_passes_whatever_it_says(name: str) -> None:
 def test_what_is_not_implemented_passes_only_when_it_asks_for_nothing(name: str) -> None:
     for value in (*NEUTRAL[name], None):
         chat(**{name: value})
-    with pytest.raises(ApiError) as refused:
-        chat(**{name: {"something": "else"}})
-    assert refused.value.param == name and refused.value.status == 400
+    others: list[Any] = [{"something": "else"}, 7]
+    others += [bool(value) for value in NEUTRAL[name] if type(value) is int]  # no number is a truth value
+    others += [int(value) for value in NEUTRAL[name] if type(value) is bool]
+    for value in others:
+        with pytest.raises(ApiError) as refused:
+            chat(**{name: value})
+        assert refused.value.param == name and refused.value.status == 400
 
 
 @pytest.mark.parametrize(
@@ -76,6 +90,9 @@ def test_what_is_not_implemented_passes_only_when_it_asks_for_nothing(name: str)
         ({"prompt": [-1]}, "prompt", ">= 0"),
         ({"best_of": 1, "n": 2}, "best_of", "at least n"),
         ({"best_of": 3, "stream": True}, "best_of", "cannot be streamed"),
+        ({"best_of": 0}, "best_of", "between 1 and 128"),
+        ({"stream": True, "prompt_logprobs": 0}, "prompt_logprobs", "not told in a stream"),
+        ({"skip_special_tokens": False}, "skip_special_tokens", "not implemented"),
         ({"logprobs": 21}, "logprobs", "between 0 and 20"),
         ({"seed": 2**60}, "seed", "<= 9007199254740991"),
         ({"priority": 2**53}, "priority", "9007199254740991"),
@@ -92,22 +109,67 @@ def test_a_completion_is_refused_by_the_fields_name(fields: dict[str, Any], para
 
 
 @pytest.mark.parametrize(
-    ("fields", "param"),
+    ("fields", "param", "words"),
     [
-        ({"messages": []}, "messages"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "messages"),
-        ({"messages": [{"role": "user"}]}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages"),
-        ({"top_logprobs": 2}, "top_logprobs"),
-        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
-        ({"logprobs": 3}, "logprobs"),
-        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens"),
+        ({"messages": []}, "messages", "length >= 1"),
+        ({"messages": [3]}, "messages", "got `int`"),
+        ({"messages": 3}, "messages", "got `int`"),
+        (said(role="tool"), "messages", "invalid enum value"),
+        ({"messages": [{"role": "user"}]}, "messages", "missing required field `content`"),
+        (said(content=[{"type": "image_url", "image_url": {}}]), "messages", "content[0]: this server reads"),
+        (said(content=[{"type": "text"}]), "messages", "messages[0].content[0].text is missing"),
+        (said(content=[{"type": "text", "text": None}]), "messages", "messages[0].content[0].text is missing"),
+        (said(content=[{"type": "text", "text": "x", "what": 1}]), "messages", "'what' in messages[0].content[0]"),
+        (said(role="assistant", tool_calls=[{"id": "x"}]), "messages", "messages[0].tool_calls is not implemented"),
+        (said(role="assistant", function_call={"name": "x"}), "messages", "'function_call' in messages[0]"),
+        (said(role="assistant", audio={"id": "x"}), "messages", "'audio' in messages[0]"),
+        (said(role="assistant", reasoning_content="hm"), "messages", "reasoning_content is not implemented"),
+        ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "between 0 and 20"),
+        ({"logprobs": 3}, "logprobs", "bool"),
+        ({"max_tokens": 3, "max_completion_tokens": 4}, "max_tokens", "different things"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens", "max_completion_tokens must be at least 1, not 0"),
+        ({"max_tokens": 0}, "max_tokens", "max_tokens must be at least 1, not 0"),
+        ({"stream": True, "prompt_logprobs": 2}, "prompt_logprobs", "not told in a stream"),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs", "not implemented"),
     ],
 )
-def test_a_conversation_is_refused_by_the_fields_name(fields: dict[str, Any], param: str) -> None:
+def test_a_conversation_is_refused_by_the_fields_name(fields: dict[str, Any], param: str, words: str) -> None:
     with pytest.raises(ApiError) as refused:
         chat(**fields)
-    assert refused.value.param == param and refused.value.status == 400
+    assert refused.value.param == param and refused.value.status == 400 and words in refused.value.message
+
+
+def test_an_answer_may_be_sent_back_as_it_came() -> None:
+    answered: dict[str, Any] = {
+        "role": "assistant",
+        "content": "hi",
+        "refusal": None,
+        "annotations": [],
+        "tool_calls": None,
+    }
+    named = {"role": "user", "name": "eve", "content": [{"type": "text", "text": "x", "cache_control": {"type": "y"}}]}
+    (prompt,) = chat(messages=[named, answered]).prompts
+    assert bytes(prompt.token_ids) == b"x\nhi"
+    assert chat(top_logprobs=0).logprobs is None, "as vLLM has it: none are asked for"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "param", "code"),
+    [
+        ({"max_tokens": 9}, RequestError("at most 3 new ones do (max_model_len 9)", "max_tokens"), "max_tokens", LONG),
+        ({"max_completion_tokens": 9}, RequestError("x", "max_tokens"), "max_completion_tokens", None),
+        ({}, RequestError("the prompt's 9 tokens need 3 blocks"), "messages", LONG),
+        ({"n": 64}, RequestError("64 sequences run; max_num_seqs is 8", "n"), "n", None),
+        ({"min_tokens": 5}, ConfigError("min_tokens must be between 0 and max_tokens (3)"), "min_tokens", None),
+    ],
+)
+def test_what_the_engine_refuses_names_the_field_of_the_body(
+    fields: dict[str, Any], error: ValueError, param: str, code: str | None
+) -> None:
+    refused = chat(**fields).refusal(error)
+    assert (refused.param, refused.code, refused.message) == (param, code, str(error))
+    assert completion(best_of=64, n=2).refusal(RequestError("x", "n")).param == "best_of"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +195,7 @@ def test_what_is_no_json_object_is_refused_in_a_sentence(data: bytes) -> None:
 def test_parts_of_a_message_are_joined_and_a_developer_is_the_system() -> None:
     parts = [{"type": "text", "text": "ab"}, {"type": "text", "text": "c"}]
     (prompt,) = chat(messages=[{"role": "developer", "content": parts}, {"role": "user", "content": "d"}]).prompts
-    assert bytes(prompt.token_ids) == b"abc\nd"
+    assert bytes(prompt.token_ids) == b"ab\nc\nd"
 
 
 def test_a_prompt_that_is_only_scored_asks_the_engine_for_one_token() -> None:
