@@ -125,7 +125,8 @@ def _weight_bytes(dtype: str) -> float:
 
 
 def _model(preset: ModelPreset | None, chosen: Architecture) -> dict[str, Any]:
-    said = {"name": chosen.name, "num_params": chosen.num_params, "num_active_params": chosen.num_active_params}
+    said: dict[str, Any] = {"name": chosen.name, "num_params": chosen.num_params, "max_position": chosen.max_position}
+    said["num_active_params"] = chosen.num_active_params
     layers = [{"kind": shape.kind, "num_layers": shape.num_layers} for shape in chosen.shapes]
     if preset is None:
         return {**said, "id": "", "layers": layers}

@@ -109,6 +109,9 @@ def _model(asked: str, known: Presets) -> Architecture | None:
 
 def _print_all(found: dict[str, Any], texts: dict[str, str], explain: bool) -> None:
     print(found["model"]["name"])
+    most, asked = found["model"]["max_position"], found["load"].max_model_len
+    if 0 < most < asked:
+        print(texts["scale.size.beyond"].format(name=found["model"]["name"], most=f"{most:,}", asked=f"{asked:,}"))
     mistakes = found["mistakes"] if explain else []
     _print(found["sizes"], texts, explain, mistakes)
     for gpu in found["gpus"]:

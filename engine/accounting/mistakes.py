@@ -71,7 +71,7 @@ def _quarter(cost: Cost) -> Mistake | None:
 
 
 def _heads(cost: Cost) -> Mistake | None:
-    """Keys and values of all heads in place of the latent vector."""
+    """Keys and values of all heads in place of the latent vector: heads are divided among GPUs, the vector is not."""
     latent = next((shape for shape in cost.model.shapes if shape.kind == "latent"), None)
     if latent is None or not cost.model.expanded_dim:
         return None
@@ -79,8 +79,9 @@ def _heads(cost: Cost) -> Mistake | None:
         "heads",
         "kv_token",
         derive(
-            "heads", "B", "L · e · bytes", Factor("L", latent.num_layers, "layers"),
+            "heads", "B", "L · e · bytes / tp", Factor("L", latent.num_layers, "layers"),
             Factor("e", cost.model.expanded_dim, "expanded_dim"), Factor("bytes", cost.stored.element, "element_bytes"),
+            Factor("tp", cost.load.tensor_parallel, "tensor_parallel"),
         ),
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ import math
 from msgspec import Struct
 
 from engine.accounting.derived import Derived, Factor, derive
+from engine.accounting.impossible import impossible
 
 
 class Degree(Struct, frozen=True, kw_only=True):
@@ -44,7 +45,7 @@ def decode_over_degrees(step_seconds: float, batch: int, degrees: list[int], spe
     if min(degrees, default=1) < 1:
         raise ValueError("decode takes at least one GPU")
     if not 1 < speedup_of_two <= 2:
-        raise ValueError(f"two GPUs are more than 1 and at most 2 times as fast as one, not {speedup_of_two:g}")
+        raise impossible("speedup", gpus=2, speedup=speedup_of_two)
     return [_degree(step_seconds, batch, gpus, speedup_of_two) for gpus in degrees]
 
 

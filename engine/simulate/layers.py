@@ -56,6 +56,11 @@ def measured_degrees(model: str, gpu: str) -> list[int]:
     return sorted(one.tensor_parallel for one in layer_file().layer if (one.model, one.gpu) == (model, gpu))
 
 
+def measured_gpus(model: str) -> list[str]:
+    """Ids of the cards that a layer of this model was measured on, each once."""
+    return list(dict.fromkeys(one.gpu for one in layer_file().layer if one.model == model))
+
+
 def on_gpus(model: str, gpu: str, tensor_parallel: int = 1) -> Linear:
     """What a step takes there.
 
@@ -72,7 +77,8 @@ def on_gpus(model: str, gpu: str, tensor_parallel: int = 1) -> Linear:
     )
     if found is None:
         degrees = ", ".join(str(one) for one in measured_degrees(model, gpu))
-        known = f"; measured were {degrees} GPUs" if degrees else ""
+        others = ", ".join(measured_gpus(model))
+        known = f"; measured were {degrees} GPUs" if degrees else f"; there are some on {others}" if others else ""
         raise ValueError(f"no layer times of {model} on {tensor_parallel} × {gpu}{known}")
     preset = next(one for one in model_presets() if one.id == model)
     return _linear(found, preset, next(one for one in gpu_presets() if one.id == gpu))

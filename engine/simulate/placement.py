@@ -28,7 +28,7 @@ from engine.accounting.room import room_tokens
 from engine.accounting.work import attended_keys
 from engine.simulate import waiting
 from engine.simulate.cost import Linear, StepShape
-from engine.simulate.layers import measured_degrees, on_gpus
+from engine.simulate.layers import measured_degrees, measured_gpus, on_gpus
 from engine.simulate.layout import Instances, Kind, Layout, filled, nodes_needed, side_by_side
 
 MOST_BATCH = 1024
@@ -125,8 +125,11 @@ def options(kind: Kind, model: ModelPreset, gpu: GpuPreset, nodes: Nodes, demand
 
     Raises:
         ValueError: the demand or the nodes cannot be.
+        PlacementError: nobody measured this model's layers on this card.
     """
     _check(nodes, demand)
+    if not measured_degrees(model.id, gpu.id):
+        raise _refused("no_times_on", model=model.name, gpu=gpu.name, known=", ".join(measured_gpus(model.id)) or "–")
     found = []
     for tp, stages in _shapes(model, gpu, nodes):
         able = _ABLE[kind](model, gpu, tp, stages, demand)

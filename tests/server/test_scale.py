@@ -93,6 +93,40 @@ def test_what_no_queue_can_be_is_a_sentence(asked: dict[str, str], says: str) ->
     assert says in refused(queues, **asked)
 
 
+ENDS = {
+    queues: {
+        "rate": ["0", "1e6", "-1"], "service": ["1e-6", "1e4", "0"], "gpus": ["2", "64", "1"],
+        "speedup": ["1", "2", "64"], "step": ["1e-6", "100", "0"], "batch": ["1", "100000", "0"],
+        "decode_speedup": ["1", "2", "0.5", "3"], "output_tokens": ["2", "1000000", "1"], "share": ["0.01", "0.999"],
+    },
+    placements: {
+        "nodes": ["1", "64", "0"], "node_gpus": ["1", "8", "9"], "network": ["0.01", "10000", "0"],
+        "rate": ["0.001", "1e5", "0"], "prompt_tokens": ["1", "4095", "4096"], "output_tokens": ["2", "4096", "1"],
+        "ttft": ["0.001", "1000", "0"], "tpot": ["0.0001", "100", "x"], "share": ["0.01", "0.999", "1"],
+        "model": ["llama-3.1-8b", "gpt2"], "prefill_gpu": ["h100-80gb", "t4"],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("of", ENDS, ids=["queues", "placements"])
+def test_at_every_end_of_a_range_there_is_an_answer_or_a_sentence_in_both_languages(of: Any) -> None:
+    for name, values in ENDS[of].items():
+        for value in values:
+            try:
+                found = of(MultiDict({name: value}))
+            except AppError as error:
+                assert error.said and "zh" in error.said, f"{name}={value}: {error.message}"
+                continue
+            for way in found.get("ways", []):
+                assert way["placement"] or "zh" in way["refused"], f"{name}={value}: {way['refused']}"
+
+
+def test_a_card_that_nobody_measured_this_model_on_is_said() -> None:
+    asked = MultiDict({"model": "llama-3.1-8b", "prefill_gpu": "h100-80gb", "decode_gpu": "h100-80gb"})
+    for way in placements(asked)["ways"]:
+        assert "nobody measured the layers of Llama 3.1 8B on H100" in (way["refused"] or {})["en"]
+
+
 def test_rooflines_over_http_stand_under_the_measured_roofs(server):
     found = requests.get(f"{server.url}/api/scale/roofline?contexts=4,64&batches=1,8").json()
     assert (found["model"], found["is_here"], found["ridge"]["value"], found["roof"]["source"]) == (

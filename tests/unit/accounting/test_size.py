@@ -81,6 +81,8 @@ def test_a_latent_vector_is_not_its_heads() -> None:
     found = asked(model="deepseek-v3")
     assert by_id(found["sizes"])["kv_token"] == 61 * 576 * 2
     assert said_of(found)["heads"] == 61 * 128 * (192 + 128) * 2
+    split = asked(model="deepseek-v3", tensor_parallel=8)
+    assert said_of(split)["heads"] == 61 * 16 * (192 + 128) * 2, "a GPU has 16 of the heads, and all of the vector"
     assert said_of(found)["active"] == 74 * 10**9 < by_id(found["sizes"])["weights"] == 1342 * 10**9
 
 

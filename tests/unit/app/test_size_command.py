@@ -20,6 +20,13 @@ def test_the_numbers_and_their_formulas(capsys: pytest.CaptureFixture[str]) -> N
     assert "H200" in text and "T4" not in text
 
 
+def test_a_context_that_the_model_does_not_have_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["size", "gpt2", "--max-model-len", "2048"]) == 0
+    assert "GPT-2 (124M) has 1,024 positions, and max_model_len is 2,048" in capsys.readouterr().out
+    assert main(["size", "gpt2", "--context", "512", "--max-model-len", "1024"]) == 0
+    assert "positions" not in capsys.readouterr().out
+
+
 def test_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["size", "qwen-72b", "--batch", "32", "--json"]) == 0
     sizes = {one["id"]: one["value"] for one in json.loads(capsys.readouterr().out)["sizes"]}

@@ -1,5 +1,6 @@
 // Placement: how many GPUs serve a demand, with prefill and decode apart, side by side in a node, or together.
 
+import { useRef } from "../../../../vendor/preact/hooks.js";
 import { html } from "../../../kit/html.js";
 import { grouped, inLanguage, secondsText, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
@@ -61,11 +62,14 @@ export function Section() {
   const asked = Object.fromEntries(Object.entries(values).map(([id, held]) => [id.slice(2), held.value]));
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useAnswer("placement", asked);
+  const answered = useRef(/** @type {Answer | null} */ (null)); // what cannot be leaves the lists to choose anew
+  answered.current = value ?? answered.current;
+  const lists = answered.current;
   const choice = (/** @type {string} */ id, /** @type {Choice[]} */ choices) =>
     html`<${Choose} key=${id} section="placement" id=${id} held=${values[id]} choices=${choices} />`;
   return html`<div class="scale-controls">
-      ${choice("p_model", value?.models ?? [])} ${choice("p_prefill_gpu", value?.gpus ?? [])}
-      ${choice("p_decode_gpu", value?.gpus ?? [])}
+      ${choice("p_model", lists?.models ?? [])} ${choice("p_prefill_gpu", lists?.gpus ?? [])}
+      ${choice("p_decode_gpu", lists?.gpus ?? [])}
       ${Object.entries(COUNTS).map(
         ([id, [, least]]) =>
           html`<${Count} key=${id} section="placement" id=${id} held=${values[id]} least=${least} />`,

@@ -42,7 +42,8 @@ function figure({ lines, asked, crossing }) {
 /** @param {Answer} answer */
 function rows({ lines }) {
   const found = lines.flatMap(({ arrangement, curve }) =>
-    curve.map(({ load, rate, seconds }) => [arrangement, load, rate, seconds]),
+    curve.map(({ load, rate, seconds }) => [t(`scale.queues.${arrangement}`), load, rate, seconds]),
   );
-  return [["arrangement", "load", "requests_per_second", "mean_ttft_seconds"], ...found];
+  const names = ["arrangement", "load", "axis.rate", "axis.ttft"];
+  return [names.map((id) => t(`scale.queues.${id}`)), ...found];
 }

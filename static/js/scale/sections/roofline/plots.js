@@ -34,14 +34,28 @@ function plot(id, answer, figure, rows) {
 /** @param {string} id @param {Record<string, unknown>} [more] */
 const log = (id, more = {}) => axis(t(`scale.roofline.axis.${id}`), { type: "log", exponentformat: "SI", ...more });
 
+/** @param {...string} ids of the words of a table's columns */
+const heads = (...ids) => ids.map((id) => t(`scale.roofline.${id}`));
+
+/** @param {Phase} phase */
+const phaseText = (phase) => t(`scale.roofline.measured.${phase}`);
+
+/** What a row of a family ends with. @param {import("./section.js").StepPoint} point */
+const told = (point) => [
+  point.intensity,
+  point.flops_per_second,
+  t(`scale.roofline.limit.${point.bound}`),
+  point.seconds ?? "",
+];
+
 /** The two roofs, steps that ran under them, and the step that is chosen. @param {Props} props */
 export function Roofs({ answer }) {
   return plot("roofs", answer, roofs, (one) => [
-    ["phase", "batch", "tokens", "flops_per_byte", "flops_per_second"],
-    ...one.dots.map((dot) => [dot.phase, dot.batch, dot.tokens, dot.intensity, dot.flops_per_second]),
+    heads("step", "axis.batch", "axis.tokens", "axis.intensity", "axis.rate"),
+    ...one.dots.map((dot) => [phaseText(dot.phase), dot.batch, dot.tokens, dot.intensity, dot.flops_per_second]),
     ...PHASES.map((phase) => {
       const { step } = one.chosen[phase];
-      return [`${phase}, the bound`, step.batch, step.tokens, step.intensity, step.flops_per_second];
+      return [t(`scale.roofline.chosen.${phase}`), step.batch, step.tokens, step.intensity, step.flops_per_second];
     }),
   ]);
 }
@@ -129,10 +143,8 @@ export function Decode({ answer }) {
         one,
       ),
     (one) => [
-      ["context", "batch", "flops_per_byte", "flops_per_second_allowed", "bound", "seconds_at_least"],
-      ...one.decode.flatMap(({ context, points }) =>
-        points.map((p) => [context, p.batch, p.intensity, p.flops_per_second, p.bound, p.seconds ?? ""]),
-      ),
+      heads("keys", "axis.batch", "axis.intensity", "axis.allowed", "limit", "axis.predicted"),
+      ...one.decode.flatMap(({ context, points }) => points.map((p) => [context, p.batch, ...told(p)])),
     ],
   );
 }
@@ -152,10 +164,8 @@ export function Prefill({ answer }) {
         one,
       ),
     (one) => [
-      ["prompts", "tokens", "flops_per_byte", "flops_per_second_allowed", "bound", "seconds_at_least"],
-      ...one.prefill.flatMap(({ batch, points }) =>
-        points.map((p) => [batch, p.tokens, p.intensity, p.flops_per_second, p.bound, p.seconds ?? ""]),
-      ),
+      heads("axis.batch", "axis.tokens", "axis.intensity", "axis.allowed", "limit", "axis.predicted"),
+      ...one.prefill.flatMap(({ batch, points }) => points.map((p) => [batch, p.tokens, ...told(p)])),
     ],
   );
 }
@@ -163,9 +173,17 @@ export function Prefill({ answer }) {
 /** Measured steps over predicted ones, with the line on which both are equal. @param {Props} props */
 export function Measured({ answer }) {
   return plot("measured", answer, measured, ({ errors }) => [
-    ["phase", "variant", "tokens", "predicted_seconds", "measured_seconds", "low", "high"],
+    heads("step", "variant", "axis.tokens", "axis.predicted", "axis.took", "low", "high"),
     ...PHASES.flatMap((phase) =>
-      (errors[phase]?.points ?? []).map((p) => [phase, p.variant, p.tokens, p.predicted, p.measured, p.low, p.high]),
+      (errors[phase]?.points ?? []).map((p) => [
+        phaseText(phase),
+        p.variant,
+        p.tokens,
+        p.predicted,
+        p.measured,
+        p.low,
+        p.high,
+      ]),
     ),
   ]);
 }
@@ -208,7 +226,7 @@ function measured({ errors }) {
 /** Measured rates of prefill on two axes, with the fit. @param {Props} props */
 export function Saturated({ answer }) {
   return plot("saturated", answer, saturated, ({ saturation }) => [
-    ["prompts", "tokens", "tokens_per_second", "low", "high", "fitted"],
+    heads("axis.batch", "axis.tokens", "axis.prefill_rate", "low", "high", "fitted"),
     ...(saturation?.points ?? []).map((p) => [p.batch, p.tokens, p.rate, p.low, p.high, p.fitted]),
   ]);
 }

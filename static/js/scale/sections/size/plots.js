@@ -26,8 +26,8 @@ function terms({ sizes, load }) {
 export function Terms({ answer }) {
   const figure = useCallback(() => termsFigure(answer), [answer]);
   const rows = () => [
-    ["what", "bytes"],
-    ...terms(answer),
+    [t("scale.size.chart.what"), t("scale.size.chart.bytes")],
+    ...terms(answer).map(([id, bytes]) => [t(`scale.size.term.${id}`), bytes]),
     ...answer.gpus.map((gpu) => [gpu.name, Math.floor(gpu.memory_bytes * answer.load.utilization)]),
   ];
   return html`<${Plot} id="size-terms" title=${t("scale.size.chart.terms")} figure=${figure} rows=${rows} />`;
@@ -68,7 +68,7 @@ export function Requests({ answer, gpu }) {
   const shown = HELD.filter((id) => answer.curve.some((point) => point[id] !== undefined));
   if (!shown.length) return null;
   const rows = () => [
-    ["context", ...shown],
+    [t("scale.size.context"), ...shown.map((id) => t(`scale.size.${id}`))],
     ...answer.curve.map((point) => [point.context, ...shown.map((id) => point[id] ?? "")]),
   ];
   const title = t("scale.size.chart.requests", { gpu });

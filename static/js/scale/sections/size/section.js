@@ -51,7 +51,7 @@ const config = signal(/** @type {{text: string, name: string} | null} */ (null))
  * @typedef {import("../../number.js").Mistake} Mistake
  * @typedef {{
  *   model: Partial<Sourced> & {name: string, dated?: string, num_params: number, num_active_params: number | null,
- *     layers: {kind: string, num_layers: number}[]},
+ *     max_position: number, layers: {kind: string, num_layers: number}[]},
  *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], moved: Derived[], mistakes: Mistake[],
  *   gpus: Gpu[], links: Link[], gpu: string, curve: Record<string, number>[], models: Choice[],
  *   kv_dtypes: string[], dtypes: string[]
@@ -90,6 +90,7 @@ function Found({ answer, card, over }) {
   const link = links.find(({ id }) => id === over) ?? links[0];
   const wrong = link.wrong ? [{ kind: "both", right: "transfer", wrong: link.wrong }] : [];
   return html`<p class="hint" id="scale-model-facts">${modelText(model)}</p>
+    <${Beyond} answer=${answer} />
     <div id="scale-sizes">
       ${sizes.map((one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" mistakes=${mistakes} />`)}
     </div>
@@ -112,6 +113,15 @@ function Found({ answer, card, over }) {
     </div>
     <${Links} links=${links} />
     <${Sources} answer=${answer} />`;
+}
+
+/** What lengths are that the model has no positions for; 0: nobody said how many. @param {{answer: Answer}} props */
+function Beyond({ answer: { model, load } }) {
+  const most = model.max_position;
+  if (!most || load.max_model_len <= most) return null;
+  return html`<p class="hint" id="scale-beyond">
+    ${t("scale.size.beyond", { name: model.name, most: grouped(most), asked: grouped(load.max_model_len) })}
+  </p>`;
 }
 
 /** @param {Answer["model"]} model */
