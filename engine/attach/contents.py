@@ -7,7 +7,7 @@ import heapq
 from engine.attach.events import GPU, BlockRemoved, BlockStored, Event
 from engine.trace.events import KnownReason, KnownSince, Op, Removed, Stored
 
-Key = tuple[str, int | None, bytes]  # medium, group, hash: the same hash may be cached for each
+Key = tuple[str, str, int, bytes]  # medium, store of that medium, group, hash: the same hash may be cached for each
 
 
 class Places:
@@ -36,6 +36,7 @@ class Contents:
         self._free = list(self._pool)
         self._outside = outside
         self._where: dict[Key, int] = {}
+        self._copies: dict[Key, int] = {}  # beside the first
         self.num_in_pool = 0
         self.num_unmatched = 0
         self.num_unplaced = 0
@@ -57,18 +58,24 @@ class Contents:
 
     def forget(self, epoch: int, sequence: int, reason: KnownReason, num_missed: int = 0) -> KnownSince:
         """Nothing is known any more."""
-        for (medium, _, _), place in self._where.items():
-            if medium not in GPU:
+        for (medium, *_), place in self._where.items():
+            if medium != GPU:
                 self._outside.give(place)
         self._where.clear()
+        self._copies.clear()
         self._free, self.num_in_pool = list(self._pool), 0
         return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
 
     def _put(self, event: BlockStored, index: int) -> Stored | None:
-        content, is_outside = event.contents[index], event.medium not in GPU
-        key = (event.medium, event.group, content.block_hash)
+        content = event.contents[index]
+        key = _key(event, content.block_hash)
+        is_outside = key[0] != GPU
         place, again = self._where.get(key), True
-        if place is None:
+        if place is not None:
+            # vLLM says it of every block that it fills, and of every one that it takes for something else
+            if is_outside or not event.may_be_reuse:
+                self._copies[key] = self._copies.get(key, 0) + 1
+        else:
             again = False
             if not is_outside and not self._free:
                 self.num_unplaced += 1
@@ -81,24 +88,45 @@ class Contents:
             medium=event.medium,
             block_hash=content.block_hash,
             parent_hash=content.parent_hash,
+            parent_unsaid=content.parent_unsaid,
             token_ids=content.token_ids,
             group=event.group,
             kind=event.kind,
             window=event.window,
             lora_name=event.lora_name,
             extra_keys=content.extra_keys,
+            locality=event.locality,
+            tier=event.tier,
             again=again,
         )
 
     def _take_out(self, event: BlockRemoved, block_hash: bytes) -> Removed | None:
-        is_outside = event.medium not in GPU
-        place = self._where.pop((event.medium, event.group, block_hash), None)
+        key = _key(event, block_hash)
+        is_outside = key[0] != GPU
+        place, copies = self._where.get(key), self._copies.pop(key, 0)
         if place is None:
             self.num_unmatched += 1
             return None
-        if is_outside:
-            self._outside.give(place)
-        else:
-            heapq.heappush(self._free, place)
-            self.num_in_pool -= 1
-        return Removed(place=place, outside=is_outside, medium=event.medium, block_hash=block_hash, group=event.group)
+        if copies > 1:
+            self._copies[key] = copies - 1
+        elif not copies:
+            del self._where[key]
+            if is_outside:
+                self._outside.give(place)
+            else:
+                heapq.heappush(self._free, place)
+                self.num_in_pool -= 1
+        return Removed(
+            place=place,
+            outside=is_outside,
+            medium=event.medium,
+            block_hash=block_hash,
+            group=event.group,
+            tier=event.tier,
+            num_left=copies,
+        )
+
+
+def _key(event: BlockStored | BlockRemoved, block_hash: bytes) -> Key:
+    """Who names no medium means the GPU, and who names no group has one."""
+    return event.medium or GPU, event.tier or "", event.group or 0, block_hash

@@ -22,13 +22,13 @@ import msgspec
 
 STORED = (
     "block_hashes", "parent_block_hash", "token_ids", "block_size", "lora_id", "medium", "lora_name", "extra_keys",
-    "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window",
+    "group_idx", "kv_cache_spec_kind", "kv_cache_spec_sliding_window", "locality", "ownership",
 )  # fmt: skip
-REMOVED = ("block_hashes", "medium", "group_idx")
+REMOVED = ("block_hashes", "medium", "group_idx", "locality", "ownership")
 BATCH = ("ts", "events", "data_parallel_rank")
 SALT = "cache_salt"
 MAX_WHOLE = (1 << 53) - 1  # what a trace takes
-GPU = ("", "GPU")  # of a server that names no medium: the first versions had no other
+GPU = "GPU"  # where contents are of which no medium is named: the first versions had no other
 
 
 class EventError(ValueError):
@@ -40,7 +40,8 @@ class Content:
     """One block of a `BlockStored`."""
 
     block_hash: bytes
-    parent_hash: bytes | None  # of the content before it
+    parent_hash: bytes | None  # of the content before it; None: a sequence begins with it, or `parent_unsaid`
+    parent_unsaid: bool  # what comes before it was not said
     token_ids: list[int]  # empty: not said, or not which of them are this block's
     extra_keys: str | None  # as JSON
 
@@ -53,6 +54,9 @@ class BlockStored:
     kind: str | None = None
     window: int | None = None
     lora_name: str | None = None
+    locality: str | None = None  # LOCAL or REMOTE, as its publisher sees it
+    tier: str | None = None  # which of several stores of a medium
+    may_be_reuse: bool = False  # nothing was stored, perhaps: a request found these, and vLLM was asked to say so
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class BlockRemoved:
     block_hashes: list[bytes]
     medium: str
     group: int | None = None
+    tier: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +122,9 @@ def _event(raw: Any) -> Event | None:
             return _stored(fields)
         case "BlockRemoved":
             hashes = [_hash(one) for one in _list(fields, "block_hashes")]
-            return BlockRemoved(hashes, _medium(fields), _whole(fields.get("group_idx")))
+            return BlockRemoved(
+                hashes, _medium(fields), _whole(fields.get("group_idx")), _name(fields.get("ownership"))
+            )
         case "AllBlocksCleared":
             return AllBlocksCleared()
         case _:
@@ -126,27 +133,42 @@ def _event(raw: Any) -> Event | None:
 
 def _stored(fields: dict[str, Any]) -> BlockStored:
     hashes = [_hash(one) for one in _list(fields, "block_hashes")]
-    tokens, size = fields.get("token_ids") or [], fields.get("block_size")
+    tokens, said = fields.get("token_ids") or [], fields.get("block_size")
+    size = said if isinstance(said, int) and said > 0 else 0
+    count = len(tokens) if isinstance(tokens, list) else 0
     if isinstance(tokens, list) and all(isinstance(token, list) for token in tokens):
         tokens = []  # pairs
     if not isinstance(tokens, list) or not all(_whole(token) is not None for token in tokens):
         raise EventError("token_ids of a BlockStored are no list of whole numbers")
-    # of a group that keeps only some of its blocks the tokens of the others are there too: which are whose is unknown
-    each = size if isinstance(size, int) and size > 0 and len(tokens) == len(hashes) * size else 0  # 0: unknown
+    # Without tokens it is a placeholder: its blocks are in any order. Of a group that keeps only some of its blocks the
+    # tokens of the others are there too: whose they are is unknown, and what comes before which block.
+    is_chain = (len(hashes) - 1) * size < count <= len(hashes) * size
+    each = size if is_chain and tokens else 0  # 0: unknown
     extra = fields.get("extra_keys")
     salt = _salt(fields)
     keys = extra if isinstance(extra, list) and len(extra) == len(hashes) else [salt] * len(hashes)
     before = fields.get("parent_block_hash")
     parents = [None if before is None else _hash(before), *hashes]
+    known = [is_chain or (i == 0 and before is not None and not count) for i in range(len(hashes))]
     return BlockStored(
         contents=[
-            Content(one, parents[i], tokens[i * each : (i + 1) * each], _text(keys[i])) for i, one in enumerate(hashes)
+            Content(
+                block_hash=one,
+                parent_hash=parents[i] if known[i] else None,
+                parent_unsaid=not known[i],
+                token_ids=tokens[i * each : (i + 1) * each],
+                extra_keys=_text(keys[i]),
+            )
+            for i, one in enumerate(hashes)
         ],
         medium=_medium(fields),
         group=_whole(fields.get("group_idx")),
         kind=_name(fields.get("kv_cache_spec_kind")),
         window=_whole(fields.get("kv_cache_spec_sliding_window")),
         lora_name=_name(fields.get("lora_name")),
+        locality=_name(fields.get("locality")),
+        tier=_name(fields.get("ownership")),
+        may_be_reuse=before is None,
     )
 
 

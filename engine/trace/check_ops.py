@@ -50,6 +50,10 @@ def _wrong(op: Op, index: int, state: State, header: Header) -> Iterator[str]:
         case Stored() | Removed() | KnownSince():
             if header.observed is None:
                 yield "it is about a watched server, and the header has no `observed`"
+            if isinstance(op, Removed) and op.num_left < 0:
+                yield f"{op.num_left} copies cannot be left"
+            if isinstance(op, Stored) and op.parent_unsaid and op.parent_hash is not None:
+                yield "it names what comes before, and says that this is unknown"
             if isinstance(op, KnownSince) and min(op.epoch, op.sequence, op.num_missed) < 0:
                 yield "its numbers count from 0"
         case _:

@@ -587,24 +587,29 @@ class Stored(_Op, frozen=True, kw_only=True, tag="stored"):
     outside: bool = False  # it is a place in `State.outside`, which it may lengthen by one
     medium: str  # as the server said it, in capitals: GPU, CPU, STORAGE, ...; "" = it did not say
     block_hash: bytes  # the server's; of a number its 8 bytes, big-endian
-    parent_hash: bytes | None  # None: a sequence begins with this content
+    parent_hash: bytes | None  # None: a sequence begins with this content, or `parent_unsaid`
+    parent_unsaid: bool = False  # the server did not say what comes before it
     token_ids: list[Int]  # empty: the server did not say
     group: Int | None = None  # the server's group of layers
     kind: str | None = None  # of that group: full_attention, sliding_window, mamba, ...
     window: Int | None = None  # tokens that it sees
     lora_name: str | None = None
     extra_keys: str | None = None  # what else the hash covers (salt, images, ...), as JSON
+    locality: str | None = None  # LOCAL or REMOTE: where the medium is, as the server said it
+    tier: str | None = None  # which of several stores of that medium, as the server calls it
     again: bool = False  # it was there already: a request reused it, or there is a copy; which, the server did not say
 
 
 class Removed(_Op, frozen=True, kw_only=True, tag="removed"):
-    """Of a server that is watched from outside: it said that this content is not cached any more."""
+    """Of a server that is watched from outside: it said that this content is not cached any more, or one copy of it."""
 
     place: Int  # where it stood
     outside: bool = False
     medium: str
     block_hash: bytes
     group: Int | None = None
+    tier: str | None = None
+    num_left: Int = 0  # copies that it still has: then the place keeps the content
 
 
 class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):

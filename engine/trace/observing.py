@@ -34,9 +34,11 @@ def put(state: State, instance: int, op: Stored, index: int, budget: Budget) -> 
 
 
 def take_out(state: State, instance: int, op: Removed) -> None:
-    """The place is empty. Raises ValueError: it is none, or has something else."""
+    """The place is empty, where no copy is left. Raises ValueError: it is none, or has something else."""
     block = _outside(state, instance, op.place, False) if op.outside else _own(state, instance, op.place)
     expect(block.block_hash == op.block_hash, "the place does not have that content")
+    if op.num_left > 0:
+        return
     if isinstance(block, Block):
         state.blocks[block.block_id] = Block(block_id=block.block_id)
     else:

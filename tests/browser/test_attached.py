@@ -35,7 +35,7 @@ def test_the_page_follows_it_and_offers_nothing_that_would_change_it(
         assert unknown.count() == 11
         for one in unknown.all():
             assert len(one.locator("dd").inner_text()) > 10  # the reason
-        expect(panel.locator(".is-unknown")).to_have_count(7)  # no metrics: unknown, not 0
+        expect(panel.locator("dd.is-unknown")).to_have_count(7)  # no metrics: unknown, not 0
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0
 

@@ -2,7 +2,7 @@
 
 Rank 0 is vLLM itself: the first messages of `tests/unit/attach/wire/vllm-0.32.0.msgpack`, which
 `tests.load.attach_vllm --keep-wire` kept as they came over ZeroMQ. Rank 1 says what that one did not: other media,
-groups, contents that are named again, a gap, a cleared cache, a restart.
+groups, contents that are named again, copies, what is moved before it is named, a gap, a cleared cache, a restart.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ def make(path: Path) -> None:
         observed.told(0, Message(number, payload, replayed=number < 4))
     observed.numbers({0: {"vllm:num_requests_running": 3.0, "vllm:kv_cache_usage_perc": 0.25}})
     first = stored([b"a", b"b"], list(range(64)), 32, group_idx=0, kv_cache_spec_kind="full_attention")
+    last = stored([b"e"], [3] * 32, 32, b"b", group_idx=0, lora_name="poet")
+    moved = stored([b"m"], [], 0, medium="STORAGE", group_idx=0, locality="REMOTE", ownership="fs")
     for told in (
         Break("attached", 7),
         Message(7, message(first, {**first, "group_idx": 1, "kv_cache_spec_sliding_window": 128}), True),
@@ -50,6 +52,8 @@ def make(path: Path) -> None:
         Message(15, msgspec.msgpack.encode("nonsense"), False),
         Break("restarted", 0),
         Message(0, message(first), False),
+        Message(1, message(last, last, moved, stored([b"g", b"i"], [7] * 96, 32, b"b", group_idx=1)), False),
+        Message(2, message(removed([b"e"], group_idx=0), stored([b"m"], [9] * 32, 32, b"l", group_idx=0)), False),
     ):
         observed.told(1, told)
     observed.problem(0, "metrics", "no metrics from http://rank-0:8000/metrics: Connection refused")

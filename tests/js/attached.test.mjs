@@ -3,10 +3,18 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { contentsOf } from "../../static/js/core/cached_contents.js";
 import { parseTrace } from "../../static/js/core/file.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
-import { countUpTo, hitRate, largestBeginnings, lastUpTo, ranksOf } from "../../static/js/panels/attached/model.js";
+import {
+  countUpTo,
+  familiesAt,
+  hitRate,
+  largestBeginnings,
+  lastUpTo,
+  ranksOf,
+} from "../../static/js/panels/attached/model.js";
 
 const trace = parseTrace(readFileSync(new URL("../golden/observed.kvtrace", import.meta.url)));
 const log = new TraceLog(trace.header);
@@ -26,7 +34,7 @@ test("each rank has its messages, its lives and what did not come", () => {
   );
   assert.deepEqual(
     second.messages.map(({ sequence }) => sequence),
-    [7, 8, 9, 10, 13, 14, 15, 0],
+    [7, 8, 9, 10, 13, 14, 15, 0, 1, 2],
   );
   assert.equal(first.messages.length, 12);
   const last = log.length - 1;
@@ -56,7 +64,8 @@ test("hits are those since the watch began", () => {
 test("the largest beginnings count every content below them", () => {
   const state = log.stateAt(log.length - 1);
   const tree = prefixTree(log, state, 0);
-  const all = largestBeginnings(tree, 1000);
+  const { beginnings: all, unknown } = largestBeginnings(tree, 1000);
+  assert.equal(unknown, 0); // it was watched from its beginning
   const cached = state.blocks.slice(0, 512).filter((block) => block.block_hash !== null).length;
   assert.equal(
     all.reduce((sum, { count }) => sum + count, 0),
@@ -66,5 +75,49 @@ test("the largest beginnings count every content below them", () => {
     all.map(({ count }) => count),
     all.map(({ count }) => count).sort((a, b) => b - a),
   );
-  assert.equal(largestBeginnings(tree, 3).length, 3);
+  assert.equal(largestBeginnings(tree, 3).beginnings.length, 3);
+});
+
+test("what is cached where is counted by medium, store, group and adapter, until both copies are gone", () => {
+  const last = log.length - 1;
+  const said = (index) =>
+    familiesAt(second, index).map(({ medium, tier, group, lora, count }) => [medium, tier, group, lora, count]);
+  assert.deepEqual(said(last - 2), [
+    ["GPU", "", 0, null, 2],
+    ["GPU", "", 1, null, 2],
+    ["GPU", "", 0, "poet", 1],
+    ["STORAGE", "fs REMOTE", 0, null, 1],
+  ]);
+  assert.equal(log.records[last - 1].ops[0].num_left, 1);
+  assert.deepEqual(said(last - 1), [...said(last - 2), ["GPU", "", 0, null, 1]]); // one came: of no kind that it said
+});
+
+test("what was never said to follow is no beginning, and what is said later of a content is taken up", () => {
+  const last = log.length - 1;
+  const hex = (text) => Buffer.from(text).toString("hex");
+  const tree = prefixTree(log, log.stateAt(last), 1);
+  const { beginnings, unknown } = largestBeginnings(tree, 10);
+  assert.deepEqual(
+    beginnings.map(({ root, count }) => [root.hash, count]),
+    [[hex("a"), 3]], // a, b, e
+  );
+  assert.equal(unknown, 3); // g and i, of an event that skips one; m, whose parent l never came
+  const moved = contentsOf(log).byHash.get(hex("m"));
+  assert.deepEqual([moved.parent, moved.unsaid, moved.tokens.length], [hex("l"), false, 32]); // it was a placeholder
+});
+
+test("contents that name each other in a circle end it", () => {
+  const stored = (hash, parent) => ({
+    ...{ type: "stored", place: 0, medium: "GPU", token_ids: [1] },
+    ...{ block_hash: Uint8Array.of(hash), parent_hash: Uint8Array.of(parent) },
+  });
+  const records = [[stored(1, 3)], [stored(2, 1)], [stored(3, 2)], [stored(4, 4)]].map((ops, index) => ({
+    index,
+    ops,
+  }));
+  const contents = contentsOf({ records });
+  for (const start of contents.byHash.keys()) {
+    let steps = 0;
+    for (let at = start; at; at = contents.byHash.get(at)?.parent ?? null) assert.ok((steps += 1) < 10);
+  }
 });

@@ -23,6 +23,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -40,7 +41,8 @@ MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"
 BLOCK_SIZE, NUM_BLOCKS = 32, 512
 REMEMBERED = 120  # messages that the server keeps for who asks
 PREFIXES, PREFIX_TOKENS = 40, 96
-Contents = set[tuple[str, int | None, bytes]]
+Key = tuple[str, str, int, bytes]  # medium, store, group, hash
+Contents = Counter[Key]  # blocks that have it
 
 
 class Server:
@@ -137,21 +139,24 @@ class Witness:
         self._context.destroy(linger=0)
 
     def fold(self, cached: Contents, number: int) -> None:
-        """What message `number` does to a set."""
+        """What message `number` does to what is cached."""
         _, events, *_ = msgspec.msgpack.decode(self.payloads[number])
         for event in events:
             match event["type"]:
                 case "BlockStored":
-                    cached |= {_key(event, one) for one in event["block_hashes"]}
+                    begins = event["parent_block_hash"] is None  # a request that found them may say so: no copies
+                    for key in [_key(event, one) for one in event["block_hashes"]]:
+                        cached[key] += not (begins and cached[key])
                 case "BlockRemoved":
-                    cached -= {_key(event, one) for one in event["block_hashes"]}
+                    for key in [_key(event, one) for one in event["block_hashes"]]:
+                        cached[key] -= cached[key] > 0
                 case "AllBlocksCleared":
                     cached.clear()
 
 
-def _key(event: dict[str, Any], one: int | bytes) -> tuple[str, int | None, bytes]:
+def _key(event: dict[str, Any], one: int | bytes) -> Key:
     as_bytes = one if isinstance(one, bytes) else one.to_bytes(8, "big", signed=one < 0)
-    return event.get("medium") or "", event.get("group_idx"), as_bytes
+    return event.get("medium") or "GPU", event.get("ownership") or "", event.get("group_idx") or 0, as_bytes
 
 
 class Wire:
@@ -242,8 +247,8 @@ class Watcher:
 def compare(path: Path, lives: list[Witness]) -> dict[str, Any]:
     """Hold a log to the witness after every message that it has. Returns what was found."""
     found: dict[str, Any] = {"compared": 0, "replayed": 0, "unmatched": 0, "breaks": []}
-    cached: Contents = set()
-    places: dict[tuple[bool, int], tuple[str, int | None, bytes]] = {}
+    cached: Contents = Counter()
+    places: dict[tuple[bool, int], Key] = {}
     epoch = 0
     with TraceReader(path) as log:
         for index in range(len(log)):
@@ -255,19 +260,19 @@ def compare(path: Path, lives: list[Witness]) -> dict[str, Any]:
                     epoch = op.epoch
                     found["breaks"].append([op.reason, op.sequence, op.num_missed])
                 elif isinstance(op, Stored):
-                    places[op.outside, op.place] = (op.medium, op.group, op.block_hash)
-                elif isinstance(op, Removed):
+                    places[op.outside, op.place] = (op.medium or "GPU", op.tier or "", op.group or 0, op.block_hash)
+                elif isinstance(op, Removed) and not op.num_left:
                     del places[op.outside, op.place]
             if record.seen is None or record.seen.sequence is None:
                 continue
             lives[epoch].fold(cached, record.seen.sequence)
-            if set(places.values()) != cached:
+            if set(places.values()) != set(+cached):
                 raise SystemExit(f"{path}: after message {record.seen.sequence} of life {epoch} the sets differ")
             found["compared"] += 1
             found["replayed"] += record.seen.replayed
             found["unmatched"] += record.seen.num_unmatched
         found["records"], found["bytes"] = len(log), log.num_bytes
-    found["cached at the end"] = len(cached)
+    found["cached at the end"] = len(+cached)
     findings = list(check(path))
     if findings:
         raise SystemExit(f"{path} is not sound: {findings[0].message}")

@@ -37,7 +37,7 @@ def numbers(record: StepRecord, state: State) -> tuple[float, ...]:
     """A row of RECORD; `state` is the one after it."""
     asked = hit = evictions = preemptions = 0
     for op in record.ops:
-        if type(op) is Evict or type(op) is Removed:
+        if type(op) is Evict or (type(op) is Removed and not op.num_left):
             evictions += 1
         elif type(op) is Preempt:
             preemptions += 1

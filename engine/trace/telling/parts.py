@@ -160,7 +160,7 @@ CASES: dict[type[Op], tuple[str | Aspect, ...]] = {
     Free: ("reason", "to"),
     Release: ("reason", "to"),
     Stored: ("again",),
-    Removed: (),
+    Removed: (_case("copies", "none left", lambda op, _: "left" if op.num_left > 0 else "none"),),
     Share: (),  # its own texts count the revived ones
     Sample: (
         _case("settled", "no outside", lambda op, _: "no" if op.sampled_token_id is None else "outside"),

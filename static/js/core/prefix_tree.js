@@ -18,7 +18,7 @@ import { blockSize } from "./header.js";
  * @typedef {object} Node one content
  * @property {string} hash
  * @property {import("./cached_contents.js").Content} content
- * @property {Node | null} parent
+ * @property {Node | null} parent null: it begins a sequence, or of a watched server what comes before is unknown
  * @property {Node[]} children in the order in which they were computed first
  * @property {Block[]} blocks that have it: one, but for copies and for other groups of layers
  * @property {Kind} kind
@@ -75,7 +75,10 @@ function nodeOf(tree, contents, hash) {
   let found = tree.byHash.get(hash);
   for (let next = hash; !found; ) {
     const content = contents.byHash.get(next);
-    if (!content) return undefined;
+    if (!content) {
+      if (made.length) break; // a watched server never said what comes before
+      return undefined;
+    }
     made.push(content);
     if (content.parent === null) break;
     next = content.parent;
@@ -97,6 +100,9 @@ function nodeOf(tree, contents, hash) {
   }
   return found;
 }
+
+/** Whether a sequence begins with a root of the tree; else what comes before it is unknown. @param {Node} root */
+export const beginsSequence = ({ content }) => content.parent === null && !content.unsaid;
 
 /** The groups of layers of an instance. @param {State} state @param {number} instance */
 export const groupsOf = ({ block_groups: groups }, instance) => groups.filter((group) => group.instance === instance);

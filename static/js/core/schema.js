@@ -453,7 +453,12 @@ export const STRUCTS = {
   ],
   Removed: [
     {"place": "int", "medium": "str", "block_hash": "bytes"},
-    {"outside": "bool", "group": {"either": ["int", "null"]}},
+    {
+      "outside": "bool",
+      "group": {"either": ["int", "null"]},
+      "tier": {"either": ["str", "null"]},
+      "num_left": "int",
+    },
   ],
   Requeue: [{"block_ids": {"list": "int"}}, {}],
   Reserve: [{"seq_id": "int", "block_id": "int", "num_blocks": "int", "hole_blocks": "int"}, {}],
@@ -584,11 +589,14 @@ export const STRUCTS = {
     },
     {
       "outside": "bool",
+      "parent_unsaid": "bool",
       "group": {"either": ["int", "null"]},
       "kind": {"either": ["str", "null"]},
       "window": {"either": ["int", "null"]},
       "lora_name": {"either": ["str", "null"]},
       "extra_keys": {"either": ["str", "null"]},
+      "locality": {"either": ["str", "null"]},
+      "tier": {"either": ["str", "null"]},
       "again": "bool",
     },
   ],

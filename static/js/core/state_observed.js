@@ -38,6 +38,7 @@ export const OBSERVED = {
   removed(state, op, _index, _outputs, _budget, instance) {
     const [block, outside] = placeOf(state, instance, op, false);
     expect(sameBytes((block ?? outside).block_hash, op.block_hash), "the place does not have that content");
+    if ((op.num_left ?? 0) > 0) return; // copies
     if (block) state.blocks[block.block_id] = emptyBlock(block.block_id);
     else if (outside) state.outside[outside.place] = emptyPlace(outside.place, instance);
   },

@@ -122,7 +122,7 @@ const CASES = {
   free: ["reason", "to"],
   release: ["reason", "to"],
   stored: ["again"],
-  removed: [],
+  removed: [aspect("copies", "none left", (op) => ((op.num_left ?? 0) > 0 ? "left" : "none"))],
   share: [], // its own texts count the revived ones
   sample: [
     {

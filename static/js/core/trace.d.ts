@@ -423,6 +423,8 @@ export interface Removed {
   block_hash: Uint8Array;
   outside?: boolean;
   group?: number | null;
+  tier?: string | null;
+  num_left?: number;
 }
 
 export interface Requeue {
@@ -516,11 +518,14 @@ export interface Stored {
   parent_hash: Uint8Array | null;
   token_ids: number[];
   outside?: boolean;
+  parent_unsaid?: boolean;
   group?: number | null;
   kind?: string | null;
   window?: number | null;
   lora_name?: string | null;
   extra_keys?: string | null;
+  locality?: string | null;
+  tier?: string | null;
   again?: boolean;
 }
 

@@ -54,8 +54,9 @@ def test_a_map_and_an_array_that_may_end_early_say_the_same(event: dict[str, Any
     tokens = [token for content in found.contents for token in content.token_ids]
     assert tokens == event["token_ids"]
     before = event["parent_block_hash"]
-    parents = [None if before is None else as_bytes(before), *(as_bytes(one) for one in event["block_hashes"][:-1])]
-    assert [content.parent_hash for content in found.contents] == parents
+    if event["token_ids"]:
+        parents = [None if before is None else as_bytes(before), *(as_bytes(one) for one in event["block_hashes"][:-1])]
+        assert [content.parent_hash for content in found.contents] == parents
     assert found.medium == (event["medium"] or "").upper()
     assert (found.group, found.lora_name) == (event["group_idx"], event["lora_name"])
 
@@ -84,6 +85,26 @@ def test_which_tokens_are_whose_is_unknown_where_the_event_skips_blocks() -> Non
     (found,) = decode(message(stored([b"a", b"c"], list(range(6)), 2))).events  # tokens of three blocks, two are kept
     assert isinstance(found, BlockStored)
     assert [content.token_ids for content in found.contents] == [[], []]
+    assert [(one.parent_hash, one.parent_unsaid) for one in found.contents] == [(None, True), (None, True)]
+
+
+@pytest.mark.parametrize(
+    ("event", "parents"),
+    [
+        (stored([b"a", b"b"], [1, 2, 3, 4], 2), [None, b"a"]),
+        (stored([b"a"], [], 0, medium="CPU"), ["?"]),  # what vLLM says of a block that it moved to the CPU
+        (stored([b"a", b"b"], [], 2, medium="CPU"), ["?", "?"]),  # of several: in any order
+        (stored([b"b", b"c"], [], 2, b"a", medium="CPU"), [b"a", "?"]),
+        (stored([b"c"], [1, 2, 3, 4], 2, b"a"), ["?"]),  # of two blocks after a one is kept: which?
+        (stored([b"a", b"c"], list(range(6)), 2), ["?", "?"]),
+        (stored([b"b", b"c"], [1, 2, 3], 2, b"a"), [b"a", b"b"]),  # a last page that is not full
+        ({**stored([b"a", b"b"], [], 2), "token_ids": [[1, 2], [2, 3], [3, 4], [4, 5]]}, [None, b"a"]),  # pairs
+    ],
+)
+def test_what_comes_before_is_named_only_where_the_event_says_it(event: dict[str, Any], parents: list[Any]) -> None:
+    (found,) = decode(message(event)).events
+    assert isinstance(found, BlockStored)
+    assert ["?" if one.parent_unsaid else one.parent_hash for one in found.contents] == parents
 
 
 def test_an_event_of_a_new_kind_is_counted_and_the_others_are_read() -> None:

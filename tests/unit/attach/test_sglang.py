@@ -95,7 +95,7 @@ def test_a_running_one_is_watched_and_called_by_its_name() -> None:
             attachment.start()
             wait_for(lambda: attachment.observed.known(0).num_in_pool == 1)
             publisher.publish(batch("FIVE", page_stored("FIVE", [SECOND], [3, 4], 2), page_removed("FIVE", [FIRST])))
-            wait_for(lambda: attachment.observed.known(0).keys == {("", None, as_bytes(SECOND))})
+            wait_for(lambda: attachment.observed.known(0).keys == {("GPU", "", 0, as_bytes(SECOND))})
         finally:
             attachment.close()
             attachment.log.close()

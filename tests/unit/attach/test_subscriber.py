@@ -207,7 +207,7 @@ def test_the_same_hash_for_each_medium_and_group_is_a_content_of_its_own() -> No
         )
         publisher.publish(message(removed([b"a"], medium="CPU"), one))
         wait_for(lambda: len(attachment.log) == 3)
-        assert attachment.observed.known(0).keys == {("GPU", None, b"a"), ("GPU", 1, b"a"), ("FS", None, b"a")}
+        assert attachment.observed.known(0).keys == {("GPU", "", 0, b"a"), ("GPU", "", 1, b"a"), ("FS", "", 0, b"a")}
         state = attachment.log.state_at(2)
         assert [block.token_ids for block in state.blocks if block.block_hash] == [[1, 2, 3, 4]] * 2
         assert [(block.medium, block.block_hash) for block in state.outside] == [("", None), ("FS", b"a")]

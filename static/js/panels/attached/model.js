@@ -1,5 +1,7 @@
 // What a log of a watched server says, in figures: a fold over its records that goes on where it stopped.
 
+import { beginsSequence } from "../../core/prefix_tree.js";
+
 /**
  * @typedef {import("../../core/trace.js").StepRecord} StepRecord
  * @typedef {import("../../core/trace.js").KnownSince} KnownSince
@@ -12,10 +14,28 @@
  * @property {{index: number, replayed: number, unmatched: number, unread: number}[]} sums after each message
  * @property {Map<string, Reading[]>} readings by the server's name
  * @property {{index: number, at: number, problem: string}[]} problems
+ * @property {Map<string, Family>} families contents that are cached alike, by what they have in common
+ * @property {Map<string, Family>} standing by place: the family of the content that is there
+ * @typedef {object} Family
+ * @property {string} medium in capitals; "" = it named none, which means the GPU
+ * @property {string} tier which of several stores of that medium, and where: LOCAL or REMOTE
+ * @property {number | null} group
+ * @property {string | null} kind of that group
+ * @property {number | null} window
+ * @property {string | null} lora
+ * @property {{index: number, count: number}[]} counts how many there are after a record, where that changes
  */
 
 /** @returns {Rank} */
-const empty = () => ({ since: [], messages: [], sums: [], readings: new Map(), problems: [] });
+const empty = () => ({
+  since: [],
+  messages: [],
+  sums: [],
+  readings: new Map(),
+  problems: [],
+  families: new Map(),
+  standing: new Map(),
+});
 
 /** @type {WeakMap<object, {length: number, ranks: Rank[]}>} */
 const known = new WeakMap();
@@ -36,8 +56,11 @@ export function ranksOf(log) {
 
 /** @param {Rank} rank @param {StepRecord} record */
 function read(rank, { index, ops = [], seen, timing: { at } }) {
-  for (const op of ops)
-    if (op.type === "known_since")
+  for (const op of ops) {
+    if (op.type === "stored" && !op.again) standIn(rank, op, index);
+    else if (op.type === "removed" && !op.num_left) leave(rank, placeKey(op), index);
+    if (op.type === "known_since") {
+      for (const place of [...rank.standing.keys()]) leave(rank, place, index);
       rank.since.push({
         index,
         at,
@@ -46,6 +69,8 @@ function read(rank, { index, ops = [], seen, timing: { at } }) {
         reason: op.reason,
         missed: op.num_missed ?? 0,
       });
+    }
+  }
   if (!seen) return;
   if (seen.problem) rank.problems.push({ index, at, problem: seen.problem });
   if (seen.sequence !== null && seen.sequence !== undefined) {
@@ -64,6 +89,47 @@ function read(rank, { index, ops = [], seen, timing: { at } }) {
     list.push({ index, at, value });
   }
 }
+
+const placeKey = (/** @type {{place: number, outside?: boolean}} */ { place, outside }) =>
+  `${outside ? "-" : ""}${place}`;
+
+/** @param {Rank} rank @param {import("../../core/trace.js").Stored} op @param {number} index */
+function standIn(rank, op, index) {
+  const { medium, tier = null, locality = null, group = null, kind = null, window = null, lora_name: lora = null } = op;
+  const said = [medium, tier, locality, group, kind, window, lora];
+  const key = JSON.stringify(said);
+  let family = rank.families.get(key);
+  if (!family) {
+    const where = [tier, locality].filter(Boolean).join(" ");
+    rank.families.set(key, (family = { medium, tier: where, group, kind, window, lora, counts: [] }));
+  }
+  rank.standing.set(placeKey(op), family);
+  count(family, index, 1);
+}
+
+/** @param {Rank} rank @param {string} place @param {number} index */
+function leave(rank, place, index) {
+  const family = rank.standing.get(place);
+  if (family) count(family, index, -1);
+  rank.standing.delete(place);
+}
+
+/** @param {Family} family @param {number} index @param {number} by */
+function count({ counts }, index, by) {
+  const last = counts.at(-1);
+  if (last?.index === index) last.count += by;
+  else counts.push({ index, count: (last?.count ?? 0) + by });
+}
+
+/**
+ * The families of a rank that have contents after record `index`, the largest first.
+ * @param {Rank} rank @param {number} index
+ */
+export const familiesAt = (rank, index) =>
+  [...rank.families.values()]
+    .map((family) => ({ ...family, count: lastUpTo(family.counts, index)?.count ?? 0 }))
+    .filter((family) => family.count > 0)
+    .sort((a, b) => b.count - a.count);
 
 /**
  * How many of a list that ascends by record are up to record `index`.
@@ -101,8 +167,9 @@ export function hitRate(rank, index) {
 }
 
 /**
- * Beginnings that most contents follow, the largest first: of each root of the prefix tree how many contents it has
- * below it, itself among them.
+ * Beginnings that most contents follow, the largest first: of each root of the prefix tree with which a sequence begins
+ * how many contents it has below it, itself among them. `unknown`: contents of which it is not known how the sequence
+ * begins, because what comes before was said before the watch, or never.
  * @param {import("../../core/prefix_tree.js").Tree} tree @param {number} most
  */
 export function largestBeginnings(tree, most) {
@@ -118,8 +185,7 @@ export function largestBeginnings(tree, most) {
     }
     return { root, count, longest };
   });
-  return sizes
-    .filter(({ count }) => count)
-    .sort((a, b) => b.count - a.count)
-    .slice(0, most);
+  const begun = sizes.filter(({ root, count }) => count && beginsSequence(root));
+  const unknown = sizes.reduce((sum, { root, count }) => sum + (beginsSequence(root) ? 0 : count), 0);
+  return { beginnings: begun.sort((a, b) => b.count - a.count).slice(0, most), unknown };
 }

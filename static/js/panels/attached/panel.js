@@ -6,7 +6,7 @@ import { html } from "../../kit/html.js";
 import { drawnIndex, log, state } from "../../state/store.js";
 import { hashText } from "../../tell/operations.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
-import { countUpTo, hitRate, largestBeginnings, lastUpTo, ranksOf } from "./model.js";
+import { countUpTo, familiesAt, hitRate, largestBeginnings, lastUpTo, ranksOf } from "./model.js";
 import { cellAt, paintPlaces } from "./places.js";
 
 const BEGINNINGS = 8;
@@ -36,7 +36,6 @@ export function Panel() {
       (rank, instance) =>
         html`<${OneRank} key=${instance} rank=${rank} instance=${instance} many=${ranks.length > 1} />`,
     )}
-    <${Outside} />
     <${Unknowns} names=${observed.unknown} />
   </section>`;
 }
@@ -69,6 +68,7 @@ function OneRank({ rank, instance, many }) {
     </dl>
     <${Readings} rank=${rank} index=${index} />
     <${Places} instance=${instance} />
+    <${Families} rank=${rank} index=${index} />
     <${Beginnings} instance=${instance} />
   </div>`;
 }
@@ -155,29 +155,41 @@ function Places({ instance }) {
 /** What most of the cache begins with. @param {{instance: number}} props */
 function Beginnings({ instance }) {
   if (!log.value || !state.value) return null;
-  const found = largestBeginnings(prefixTree(log.value, state.value, instance), BEGINNINGS);
-  if (!found.length) return null;
+  const { beginnings, unknown } = largestBeginnings(prefixTree(log.value, state.value, instance), BEGINNINGS);
+  if (!beginnings.length && !unknown) return null;
   return html`<table class="attached-beginnings"><caption>${t("attached.beginnings")}</caption>
     <thead><tr><th scope="col">${t("attached.beginning")}</th><th scope="col">${t("attached.below")}</th><th
       scope="col">${t("attached.longest")}</th></tr></thead>
-    <tbody>${found.map(
+    <tbody>${beginnings.map(
       ({ root, count, longest }) =>
         html`<tr key=${root.hash}><td>${
           root.content.tokens.length ? `${root.content.tokens.slice(0, TOKENS).join(" ")} …` : t("attached.unknown")
         }${root.content.salt ? html` <small>${root.content.salt}</small>` : null}</td>
         <td>${grouped(count)}</td><td>${grouped(longest)}</td></tr>`,
-    )}</tbody></table>`;
+    )}${
+      unknown
+        ? html`<tr title=${t("attached.beginning.unknown.why")}><td class="is-unknown">${t(
+            "attached.beginning.unknown",
+          )}</td><td>${grouped(unknown)}</td><td class="is-unknown">${t("attached.unknown")}</td></tr>`
+        : null
+    }</tbody></table>`;
 }
 
-/** Contents outside the pools, by medium. */
-function Outside() {
-  /** @type {Map<string, number>} */
-  const counts = new Map();
-  for (const { block_hash: hash, medium } of state.value?.outside ?? [])
-    if (hash !== null) counts.set(medium, (counts.get(medium) ?? 0) + 1);
-  if (!counts.size) return null;
-  const said = [...counts].map(([medium, n]) => `${medium} ${grouped(n)}`).join(" · ");
-  return html`<p class="attached-outside">${t("attached.outside", { said })}</p>`;
+/** What is cached where, and for which layers and adapters. @param {{rank: Rank, index: number}} props */
+function Families({ rank, index }) {
+  const found = familiesAt(rank, index);
+  if (!found.length) return null;
+  const unsaid = html`<span class="is-unknown">${t("attached.unknown")}</span>`;
+  return html`<table class="attached-families"><caption>${t("attached.families")}</caption>
+    <thead><tr>${["where", "group", "lora", "contents"].map(
+      (name) => html`<th key=${name} scope="col">${t(`attached.families.${name}`)}</th>`,
+    )}</tr></thead>
+    <tbody>${found.map(
+      ({ medium, tier, group, kind, window, lora, count }, i) =>
+        html`<tr key=${i}><td>${medium || "GPU"}${tier ? html` <small>${tier}</small>` : null}</td>
+        <td>${group ?? unsaid}${kind ? html` <small>${kind}${window ? ` ${grouped(window)}` : ""}</small>` : null}</td>
+        <td>${lora ?? "–"}</td><td>${grouped(count)}</td></tr>`,
+    )}</tbody></table>`;
 }
 
 /** @param {{names: string[]}} props */
