@@ -48,7 +48,7 @@ def model_facts(here: Here, request: Request) -> Response:
 
 
 def _model_facts(here: Here, model: ServedModel | None) -> Response:
-    config = here.settings.config
+    config = here.settings.config_of(model.facts.name if model else None)
     answer: ModelAnswer = {
         "version": __version__,
         "live": model is not None,

@@ -75,8 +75,8 @@ class Events:
 
     def create(self, sid: str, message: messages.Create) -> Answer:
         self._access.own(sid)
-        base = self._settings.config.of_one if message.alone else self._settings.config
-        config = parse_config(message.config, base)
+        base = self._settings.config_of(self._models.find(message.model).name)
+        config = parse_config(message.config, base.of_one if message.alone else base)
         own = OwnTiers(None) if message.alone else None
         theater = self._theaters.create(config, message.name, message.model, own)
         return Answer(*theater.join(sid, 0, None, message.captures))
@@ -128,7 +128,9 @@ class Events:
 
     def configure(self, sid: str, message: messages.Configure) -> answers.Begun:
         theater = self._theater(sid, message)
-        config = parse_config(message.config, theater.config)
+        before = theater.model_name
+        base = self._settings.moved(theater.config, before, self._models.find(message.model or before).name)
+        config = parse_config(message.config, base)
         if not self._access.person(sid).is_owner:
             bounds.check_configure(theater, config, message.model)
         return _begun(theater.reset(config, message.model))

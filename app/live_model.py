@@ -128,10 +128,11 @@ def load(
         ModelError: one sentence.
     """
     model = load_model(name_or_path, dtype, device, telling=telling)
-    source = Source(name_or_path, dtype, str(model.device), compiles=not settings.config.enforce_eager)
+    config = settings.config_of(model.facts.name)
+    source = Source(name_or_path, dtype, str(model.device), compiles=not config.enforce_eager)
     workers = workers_of(source) if workers_of else None
     if workers is not None:
-        workers.warm(settings.config.num_instances)
+        workers.warm(config.num_instances)
     return LiveModel(model, name_or_path in SHIPPED, settings, tiers, workers)
 
 

@@ -118,7 +118,7 @@ def create_app(
     models.on_change(lambda status: transport.clients.emit_to_all("model", status))
     app.register_blueprint(classroom_pages.blueprint(classrooms))
     app.register_blueprint(exports.blueprint(classrooms, store, theaters))
-    app.register_blueprint(pages.blueprint(settings.config, models.first))
+    app.register_blueprint(pages.blueprint(settings.config_of(models.first.name), models.first))
     app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(scale_roofline.blueprint(theaters, models))

@@ -6,6 +6,7 @@ import ipaddress
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from app.openai.settings import ApiSettings
 from app.transport.limits import Limits
@@ -20,6 +21,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     token: str | None = None  # asked of every request when set
     config: EngineConfig = EngineConfig()
+    configs: dict[str, EngineConfig] = {}  # of the models that have settings of their own, by name
     lessons: Path | None = None  # a folder of one's own lessons, beside those that come with the program
     presets: Path | None = None  # a file of one's own models, GPUs and links for the page /scale
     recorded_lessons: Path | None = None  # a folder of recorded ones, for where there is no model
@@ -52,6 +54,16 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
             raise ValueError(f"listening on {self.host} needs a token, because it is not the loopback interface")
         if self.token is None and self.message_queue is not None:
             raise ValueError("web workers need a token: others reach them")
+
+    def config_of(self, model: str | None) -> EngineConfig:
+        """What a new run on the model of that name starts from."""
+        return self.configs.get(model or "", self.config)
+
+    def moved(self, config: EngineConfig, before: str, after: str) -> EngineConfig:
+        """The settings of a run that moves from one model to another: those that nobody chose are the new one's."""
+        old, new = self.config_of(before), self.config_of(after)
+        kept = {name: value for name, value in asdict(config).items() if value != getattr(old, name)}
+        return replace(new, **kept)
 
 
 def is_loopback(host: str) -> bool:

@@ -73,7 +73,10 @@ class LoadingThread:
         """
         self._under_way += 1  # one at a time
         try:
-            self._have(served, self._read(served), is_compiled=served.place == "named")
+            model = self._read(served)
+            if model.facts.name in self._settings.configs:  # its own: they cannot be meant for another model
+                model.check(self._settings.configs[model.facts.name])
+            self._have(served, model, is_compiled=served.place == "named")
         except UserError as error:
             raise ValueError(str(error)) from error
         finally:
@@ -92,7 +95,9 @@ class LoadingThread:
         try:
             model = self._read(self._first)
             try:
-                model.check(self._settings.config)  # now, not when the first page asks for a theater
+                model.check(
+                    self._settings.config_of(model.facts.name)
+                )  # now, not when the first page asks for a theater
             except ValueError as error:  # ConfigError
                 raise UserError(str(error)) from error
         except BaseException as error:  # a mistake of the program ends the server, too, and is told as one
@@ -114,7 +119,7 @@ class LoadingThread:
             f"{model.facts.name} is ready on {model.machine.device} after {seconds:.1f} s, {model.compared()}",
             flush=True,
         )
-        if is_compiled and not self._settings.config.enforce_eager:
+        if is_compiled and not self._settings.config_of(served.name).enforce_eager:
             self._compiled.add(model)
             served.compiled("under_way")
             model.compile_in_background(lambda why: served.compiled("failed" if why else "done", why))

@@ -13,6 +13,7 @@ from app.cli.instances import add_ray_option, served_config, worker_processes
 from app.cli.kv_offload import add_kv_offload_options, kv_offload
 from app.cli.listening import add_server_options, bound_socket, check_queue, serve_until_stopped, server_settings
 from app.cli.loading_thread import LoadingThread
+from app.cli.model_config import add_model_config_option, model_configs
 from app.cli.observing import access_log, add_observing_options, request_spans
 from app.cli.options import UserError, add_command, add_engine_options, add_model_options
 from app.cli.size import check_presets
@@ -30,6 +31,7 @@ def add_parser(commands: Any) -> None:
         "  kvtheater serve\n"
         "  kvtheater serve Qwen/Qwen3-0.6B --dtype bfloat16 --num-blocks 256\n"
         "  kvtheater serve bundled ./my-model    two models: the page chooses, each run is on one\n"
+        "  kvtheater serve bundled ./my-model --model-config FILE  each with settings of its own\n"
         "  kvtheater serve --api                 answer OpenAI's clients at /v1, and show what comes of it\n"
         "  kvtheater serve --prefill 1 --decode 1  prompts on one instance, what follows on another\n"
         "  kvtheater serve --class               for a class: phones join by a QR code on the page\n"
@@ -88,6 +90,7 @@ def add_parser(commands: Any) -> None:
         help="your own models, GPUs and links for the page /scale, as TOML (also read: DATA_DIR/presets)",
     )
     add_model_options(parser)
+    add_model_config_option(parser)
     add_engine_options(parser)
     parser.set_defaults(run=run, instances=None)  # see `served_config`
 
@@ -128,6 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = server_settings(
         arguments,
         config=config,
+        configs=model_configs(arguments, [first, *others], config),
         max_theaters=arguments.max_theaters,
         max_model_bytes=None if arguments.max_model_mib is None else arguments.max_model_mib * MIB,
         lessons=arguments.lessons,

@@ -86,7 +86,7 @@ def tokenize(here: Here, request: Request) -> Response:
         token_ids = found.encode(found.normalize(body.prompt or ""))
     answer: dict[str, Any] = {
         "count": len(token_ids),
-        "max_model_len": found.facts.max_position,
+        "max_model_len": engine.max_model_len if (engine := here.theaters.resolved(found.facts)) else None,
         "tokens": token_ids,
         "token_strs": None,
     }
@@ -208,7 +208,7 @@ def _check_policy(asked: Asked, policy: Policy) -> None:
 
 
 def _told(here: Here, served: Served) -> dict[str, Any]:
-    facts = served.facts
+    engine = here.theaters.resolved(served.facts) if served.facts else None
     found: dict[str, Any] = {
         "id": served.name,
         "object": "model",
@@ -216,7 +216,8 @@ def _told(here: Here, served: Served) -> dict[str, Any]:
         "owned_by": "kvtheater",
         "root": served.name,
         "parent": None,
-        "max_model_len": facts.max_position if facts else None,
+        "max_model_len": engine.max_model_len if engine else None,
+        "engine": engine.as_map() if engine else None,
         "state": served.status()["state"],
     }
     if served.is_there:

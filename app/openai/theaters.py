@@ -18,6 +18,9 @@ from app.settings import ServerSettings
 from app.theater import Theater
 from app.theaters import Theaters
 from app.transport.hub import Hub
+from engine.config import ConfigError, EngineConfig
+from engine.resolve import resolve_for
+from engine.trace.records import ModelFacts
 
 NAME = "API"
 
@@ -36,8 +39,7 @@ class ApiTheaters:
         self, theaters: Theaters, models: Models, settings: ServerSettings, api: ApiSettings, hub: Hub
     ) -> None:
         self._theaters, self._models, self._hub = theaters, models, hub
-        self._api = api
-        self._config = replace(settings.config, private=True) if api.is_private else settings.config
+        self._settings, self._api = settings, api
         self._own: dict[str, Served] = {}  # by model
         self._named: dict[str, Served] = {}  # by theater
         self._lock = threading.Lock()
@@ -67,9 +69,23 @@ class ApiTheaters:
             known = self._models.find(name).name
             served = self._own.get(known)
             if served is None or served.theater.is_closed:
-                theater = self._theaters.create_api(self._config, NAME, known)
+                theater = self._theaters.create_api(self._config(known), NAME, known)
                 served = self._own[known] = self._serve(theater)
             return served
+
+    def resolved(self, facts: ModelFacts) -> EngineConfig | None:
+        """The settings of the API's theater on a model, those that it has or will have; None: they cannot work."""
+        served = self._own.get(facts.name)
+        theater = None if served is None or served.theater.is_closed else served.theater
+        config = theater.config if theater is not None else self._config(facts.name)
+        try:
+            return resolve_for(config, facts).config
+        except ConfigError:
+            return None
+
+    def _config(self, name: str) -> EngineConfig:
+        config = self._settings.config_of(name)
+        return replace(config, private=True) if self._api.is_private else config
 
     def leave_model(self, name: str) -> None:
         """Close the API's theater on a model, if nothing is under way there."""

@@ -17,6 +17,7 @@ import requests
 from app.cli.loading_thread import LoadingThread
 from app.live_model import LiveModel
 from app.models import Models
+from app.openai.settings import ApiSettings
 from app.served import Served
 from app.server import create_app
 from app.serving import Listener, bind
@@ -25,7 +26,7 @@ from engine.config import EngineConfig
 from engine.model.loader import from_module
 from engine.trace import codec
 from engine.trace.events import Submit
-from engine.trace.records import StepRecord
+from engine.trace.records import Header, StepRecord
 from tests.server.conftest import Client, Server, wait_for
 from tests.server.fake import FakeModel
 from tests.tiny_models import tiny_model, tiny_tokenizer
@@ -59,11 +60,11 @@ class FakeOpener:
 class Several(Server):
     """A server of a first model of 20 MiB, and of three others; all of them may take 100 MiB."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: ServerSettings = SETTINGS) -> None:
         self.model, self.opener = FakeModel("first", 20 * MIB), FakeOpener()
         others = [Served.unloaded("one", "named"), Served.unloaded("two", "named"), Served.unloaded("three", "at_hand")]
         models = Models(Served(self.model), others, self.opener, lambda: 100 * MIB)
-        self.app = create_app(models, SETTINGS)
+        self.app = create_app(models, settings)
         self.models = models
         self.theaters = self.app.extensions["kvtheater"]
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
@@ -337,3 +338,32 @@ def test_a_model_is_let_go_when_somebody_asks_and_nothing_runs_on_it(server: Sev
     assert "stays" in ask("first").json()["error"]["message"] and ask("none").status_code == 404
     client.do("create", model="one")
     assert server.opener.opened == ["one", "two", "one"]
+
+
+def test_each_model_has_its_own_settings_on_the_page_and_for_the_api() -> None:
+    configs = {"one": EngineConfig(block_size=2, num_blocks=40, max_model_len=50)}
+    server = Several(msgspec.structs.replace(SETTINGS, configs=configs, api=ApiSettings()))
+    try:
+        client = server.client()
+        viewed = codec.decode(client.do("create", config={"max_num_seqs": 3})["header"], Header).engine
+        assert (viewed["block_size"], viewed["num_blocks"], viewed["max_num_seqs"]) == (4, 64, 3)
+        theater = client.do("create", config={"max_num_seqs": 3})["theater"]
+        client.do("configure", theater=theater, config={}, model="one")
+        with server.theaters.get(theater).run.reading() as log:
+            moved = log.header.engine
+        assert (moved["block_size"], moved["num_blocks"], moved["max_num_seqs"]) == (2, 40, 3), "what was chosen stays"
+        own = codec.decode(client.do("create", model="one", config={})["header"], Header).engine
+        assert (own["block_size"], own["num_blocks"], own["max_model_len"]) == (2, 40, 50)
+        facts = requests.get(f"{server.url}/api/model?model=one").json()
+        assert facts["config"]["block_size"] == 2
+        for model, status in (("first", 200), ("one", 400)):
+            asked = {"model": model, "prompt": "x" * 50, "max_tokens": 1}
+            assert requests.post(f"{server.url}/v1/completions", json=asked).status_code == status
+        theaters = requests.get(f"{server.url}/api/theaters").json()["theaters"]
+        blocks = {one["model"]: one["config"]["num_blocks"] for one in theaters if one["name"] == "API"}
+        assert blocks == {"first": 64, "one": 40}
+        listed = {one["id"]: one for one in requests.get(f"{server.url}/v1/models").json()["data"]}
+        assert [listed[name]["max_model_len"] for name in ("first", "one", "two")] == [256, 50, None]
+        assert listed["one"]["engine"]["block_size"] == 2
+    finally:
+        server.close()

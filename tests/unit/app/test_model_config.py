@@ -1,0 +1,60 @@
+"""Settings of single models: what a file may say, and what a run keeps of them that moves to another model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from app.cli.model_config import model_configs
+from app.cli.options import UserError
+from app.settings import ServerSettings
+from engine.config import EngineConfig
+
+BASE = EngineConfig(block_size=8, max_num_seqs=4)
+
+
+def configs(tmp_path: Path, text: str) -> dict[str, EngineConfig]:
+    file = tmp_path / "models.toml"
+    file.write_text(text)
+    return model_configs(argparse.Namespace(model_config=file), ["bundled", "org/my.model"], BASE)
+
+
+def test_what_a_model_does_not_say_is_as_on_the_command_line(tmp_path: Path) -> None:
+    found = configs(tmp_path, '["org/my.model"]\nblock_size = 2\nkv_cache_dtype = "int8"\n')
+    assert found == {"org/my.model": EngineConfig(block_size=2, max_num_seqs=4, kv_cache_dtype="int8")}
+    settings = ServerSettings(config=BASE, configs=found)
+    assert settings.config_of("bundled") == settings.config_of(None) == BASE
+    assert settings.config_of("org/my.model").block_size == 2
+    assert model_configs(argparse.Namespace(model_config=None), ["bundled"], BASE) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[nobody]\nblock_size = 2", "there is no model 'nobody' here; this server has bundled, org/my.model"),
+        ("[bundled]\nblock-size = 2", r"\[bundled\] has no option 'block-size'; did you mean block_size\?"),
+        ("[bundled]\nprivate = true", "has no option 'private'"),
+        ("[bundled]\nblock_size = 0", r"\[bundled\] block_size must be at least 1, not 0"),
+        ("[bundled]\nblock_size = 'x'", r"\[bundled\] block_size: expected `int`, got `str`"),
+        ("[bundled]\nprefill = 1", "prefill is the same for all models: say it on the command line"),
+        ("block_size = 2", r"block_size stands in no table: write \[MODEL\] above it"),
+        ("[", "models.toml"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_in_a_sentence_that_says_where(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(UserError, match=words) as refused:
+        configs(tmp_path, text)
+    assert str(refused.value).startswith("--model-config: ") and "\n" not in str(refused.value)
+    with pytest.raises(UserError, match="cannot be read"):
+        model_configs(argparse.Namespace(model_config=tmp_path / "nowhere.toml"), ["bundled"], BASE)
+
+
+def test_a_run_that_moves_keeps_what_was_chosen_and_takes_the_rest_from_the_models_settings() -> None:
+    own = EngineConfig(block_size=2, max_num_seqs=9)
+    settings = ServerSettings(config=BASE, configs={"b": own})
+    chosen = EngineConfig(block_size=16, max_num_seqs=4, enable_prefix_caching=False)
+    moved = settings.moved(chosen, "a", "b")
+    assert (moved.block_size, moved.max_num_seqs, moved.enable_prefix_caching) == (16, 9, False)
+    assert settings.moved(own, "b", "a") == BASE and settings.moved(chosen, "a", "a") == chosen
