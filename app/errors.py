@@ -24,6 +24,7 @@ Code = Literal[
     "token_required",
     "forbidden",
     "loading",
+    "too_slow",
 ]
 
 HTTP_STATUS: dict[str, int] = {
@@ -33,6 +34,7 @@ HTTP_STATUS: dict[str, int] = {
     "unknown_theater": 404,
     "not_found": 404,
     "stale_epoch": 404,
+    "too_slow": 408,
     "busy": 409,
     "refused": 422,
     "too_many_theaters": 429,

@@ -12,7 +12,6 @@ Stands in front of everything, pages, HTTP endpoints and sockets alike:
 from __future__ import annotations
 
 import hmac
-import json
 from collections.abc import Callable, Container, Iterable
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -20,10 +19,10 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from app.classroom.access import OWNER, PASS, Person, Shown
 from app.classroom.codes import Pass
-from app.errors import HTTP_STATUS, AppError
-from app.openai.errors import of_refusal
+from app.errors import AppError
 from app.openai.keys import digest
 from app.openai.paths import ALIVE, is_api
+from app.refusing import refused
 from app.settings import is_loopback
 
 Environ = dict[str, Any]
@@ -233,8 +232,6 @@ def bearer(environ: Environ) -> str:
 
 
 def _answer_error(error: AppError, start: StartResponse, path: str) -> list[bytes]:
-    said = of_refusal(error).as_map() if is_api(path) else error.as_map()
-    body = json.dumps(said).encode()
-    status = HTTP_STATUS[error.code]
-    start(f"{status} {error.code}", [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+    status, headers, body = refused(error, path)
+    start(status, headers)
     return [body]

@@ -50,6 +50,7 @@ from app.openai.theaters import ApiTheaters
 from app.paths import static_dir, templates_dir
 from app.recordings import endpoints
 from app.recordings.library import open_library
+from app.refusing import refused_body
 from app.relay.relays import Relays
 from app.security import Guard, recognizer
 from app.settings import ServerSettings
@@ -90,7 +91,7 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
     requests = HttpRequests()
     noted_by: list[Noting] = [requests] if access_log is None else [requests, access_log]
-    transport = Transport(app, settings.limits, settings.max_message_bytes, noted_by)
+    transport = Transport(app, settings.limits, settings.max_message_bytes, refused_body, noted_by)
     library = open_library(settings, shown)
     emit = transport.clients.emit
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)

@@ -19,7 +19,7 @@ from app.openai.answering import Answering
 from app.openai.asked import Asked
 from app.openai.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, read
 from app.openai.call import Call
-from app.openai.errors import ApiError, api_error
+from app.openai.errors import ApiError, api_error, of_http
 from app.openai.keys import ApiKeys, Policy
 from app.openai.paths import MOST_BYTES, THEATER
 from app.openai.theaters import ApiTheaters
@@ -151,13 +151,7 @@ def blueprint(theaters: ApiTheaters, models: Models, keys: ApiKeys) -> flask.Blu
 
 def answer_error(error: Exception) -> Response:
     """The error handler of the API's addresses: OpenAI's shape for every error."""
-    refusal: ApiError | None
-    if isinstance(error, HTTPException):
-        status = error.code or 500
-        what = f"a body may have {MOST_BYTES >> 20} MiB" if status == 413 else error.description or error.name
-        refusal = ApiError(what, status=status)
-    else:
-        refusal = api_error(error)
+    refusal = of_http(error) if isinstance(error, HTTPException) else api_error(error)
     if refusal is None:
         flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
         refusal = ApiError("the server made a mistake; its terminal says more", status=500)

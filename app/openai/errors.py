@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from werkzeug.exceptions import HTTPException
 
 from app.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
+from app.openai.paths import MOST_BYTES
 
 TYPES = {
     401: "authentication_error",
@@ -17,7 +19,11 @@ TYPES = {
     429: "rate_limit_error",
     503: "service_unavailable_error",
 }
-CODES = {"token_required": "invalid_api_key", "too_many_theaters": "rate_limit_exceeded"}
+CODES = {
+    "token_required": "invalid_api_key",
+    "too_many_theaters": "rate_limit_exceeded",
+    "too_slow": "request_timeout",
+}
 STATUS = {"refused": 400, "busy": 503, "unknown_theater": 503}  # where the page's differs
 
 
@@ -73,3 +79,10 @@ def of_refusal(refusal: AppError, param: str | None = None) -> ApiError:
         code=CODES.get(refusal.code, refusal.code if status != 400 else None),
         retry_after=RETRY_AFTER if status in (429, 503) else None,
     )
+
+
+def of_http(error: HTTPException) -> ApiError:
+    """The same refusal as the libraries below have: no such address or method, a body that is too long or too slow."""
+    status = error.code or 500
+    what = f"a body may have {MOST_BYTES >> 20} MiB" if status == 413 else error.description or error.name
+    return ApiError(what, status=status, code=CODES["too_slow"] if status == 408 else None)

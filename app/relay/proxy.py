@@ -8,9 +8,9 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from flask import Request, Response
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import HTTPException
 
-from app.openai.errors import ApiError
+from app.openai.errors import of_http
 from app.openai.paths import MOST_BYTES
 from app.relay.link import away
 from app.relay.streamed import OWN, PIECE, Streamed
@@ -53,8 +53,8 @@ class Proxy:
         request.max_content_length = MOST_BYTES
         try:
             body = request.get_data(cache=False) or None
-        except RequestEntityTooLarge as error:
-            refusal = ApiError(f"a body may have {MOST_BYTES >> 20} MiB", status=error.code)
+        except HTTPException as error:  # too long, or too slow
+            refusal = of_http(error)
             return Response(refusal.body(), refusal.status, refusal.headers())
         late = Streamed(self._server(), request.method, _target(request.environ), body, _asked(request))
         return Response(late, direct_passthrough=True)

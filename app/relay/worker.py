@@ -14,6 +14,7 @@ from app.errors import AppError
 from app.first_use import prepare_types
 from app.openai.paths import PREFIX as FOR_PROGRAMS
 from app.paths import static_dir
+from app.refusing import refused_body
 from app.relay.link import Link
 from app.relay.proxy import METHODS, Proxy
 from app.security import SHOWN, Guard
@@ -42,7 +43,7 @@ def create_worker(
     """
     prepare_types()
     app = Flask("kvtheater", static_folder=str(static_dir()))
-    transport = Transport(app, limits or Limits(), MAX_MESSAGE_BYTES, packets=Relayed)
+    transport = Transport(app, limits or Limits(), MAX_MESSAGE_BYTES, refused_body, packets=Relayed)
     clients = transport.clients
     link = Link(queue, transport.hub, clients, refused)
     app.extensions["kvtheater.transport"] = transport

@@ -203,6 +203,11 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         self._is_taken_over = True
         return self.socket, self.rfile
 
+    def leave_body(self) -> None:
+        """The rest of the request's body is not waited for: after the answer the connection is closed."""
+        self.close_connection = True
+        self.wsgi_input._chunked_input_error = True  # gevent's way to say so: else it reads the rest, however slow
+
     def give_up(self) -> None:
         """End the connection from another greenlet: readers that wait on it see its end."""
         with contextlib.suppress(OSError, AttributeError):  # AttributeError: it has ended already

@@ -21,7 +21,7 @@ from app.transport.connection import HttpConnection, Noting, WaitingHeads
 from app.transport.hub import Hub, Workers
 from app.transport.limits import Limits
 from app.transport.packets import Message
-from app.transport.workers import OnWorkers
+from app.transport.workers import OnWorkers, Refuse
 
 DESCRIPTORS = 256  # that the process needs for other things than connections
 FLUSH_SECONDS = 1.0  # at the end: for the last words to clients
@@ -36,14 +36,17 @@ class Transport:
         app: Flask,
         limits: Limits,
         max_message_bytes: int,
+        refuse: Refuse,
         noted_by: Sequence[Noting] = (),
         packets: type[Message] = Message,
     ) -> None:
-        """Puts itself in front of `app`. `packets`: what messages are read as."""
+        """Puts itself in front of `app`. `refuse`: what is answered where a body is not taken; `packets`: what messages
+        are read as.
+        """
         self.limits = limits
         self._noted_by = noted_by
         self.hub = Hub()
-        self._on_workers = OnWorkers(app.wsgi_app, self.hub, limits)
+        self._on_workers = OnWorkers(app.wsgi_app, self.hub, limits, refuse)
         app.wsgi_app = self._on_workers  # type: ignore[method-assign]
         self.clients = Clients(app, self.hub, limits, max_message_bytes, packets)
         self._accepting = threading.Event()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import gevent
 from gevent.lock import Semaphore
-from werkzeug.exceptions import ClientDisconnected
+from werkzeug.exceptions import ClientDisconnected, RequestTimeout
 
 from app.transport.connection import CONNECTION
 from app.transport.hub import Hub, Workers
@@ -20,6 +19,8 @@ from app.transport.limits import MIB, Limits
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
+# status line, headers and body of the answer to a request whose body is not taken, and in a sentence why
+Refuse = Callable[[Environ, Literal["busy", "too_slow"], str], tuple[str, list[tuple[str, str]], bytes]]
 PIECE = 256 * 1024  # bytes of an answer made at a time
 ARRIVED = "kvtheater.arrived"  # in a request's environment, unless its body is long: when all of it was here, monotonic
 
@@ -27,8 +28,9 @@ ARRIVED = "kvtheater.arrived"  # in a request's environment, unless its body is 
 class OnWorkers:
     """WSGI middleware: the application below it runs on a worker thread, the server above it on the hub thread."""
 
-    def __init__(self, app: WSGI, hub: Hub, limits: Limits) -> None:
-        self._app, self._hub, self._limits = app, hub, limits
+    def __init__(self, app: WSGI, hub: Hub, limits: Limits, refuse: Refuse) -> None:
+        """`refuse`: what is answered where a body is not taken."""
+        self._app, self._hub, self._limits, self._refuse = app, hub, limits, refuse
         self._workers: Workers | None = None
         self._uploads: Any = None
 
@@ -42,19 +44,33 @@ class OnWorkers:
         length = environ.get("CONTENT_LENGTH") or "0"
         chunked = "HTTP_TRANSFER_ENCODING" in environ
         if not chunked and int(length) <= MIB:
-            with gevent.Timeout(self._limits.stall_seconds, TimeoutError("the request's body did not come in time")):
-                environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read() if length != "0" else b"")
+            try:
+                with gevent.Timeout(self._limits.stall_seconds, TimeoutError):
+                    environ["wsgi.input"] = io.BytesIO(environ["wsgi.input"].read() if length != "0" else b"")
+            except TimeoutError:
+                environ[CONNECTION].leave_body()
+                return self._refused(environ, start_response, "too_slow", _slow(self._limits.stall_seconds))
             environ[ARRIVED] = time.monotonic()
             return self._answer(environ, start_response)
         if not self._uploads.acquire(blocking=False):
-            return _refused(start_response, f"{self._limits.uploads} uploads are under way; try again in a moment")
+            why = f"{self._limits.uploads} long bodies are being sent already; try again in a moment"
+            return self._refused(environ, start_response, "busy", why)
         body = _Body(environ["wsgi.input"], self._hub, self._limits)
         try:
             environ["wsgi.input"] = io.BufferedReader(body)
             return self._answer(environ, start_response)
         finally:
             body.abandon()
+            if body.is_stalled:
+                environ[CONNECTION].leave_body()
             self._uploads.release()
+
+    def _refused(
+        self, environ: Environ, start_response: StartResponse, code: Literal["busy", "too_slow"], why: str
+    ) -> list[bytes]:
+        status, headers, body = self._refuse(environ, code, why)
+        start_response(status, [*headers, ("Connection", "close")])
+        return [body]
 
     def _answer(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         assert self._workers is not None
@@ -141,6 +157,7 @@ class _Body(io.RawIOBase):
     def __init__(self, source: Any, hub: Hub, limits: Limits) -> None:
         self._source, self._hub, self._seconds = source, hub, limits.stall_seconds
         self._reader: Any = None  # the greenlet that reads
+        self.is_stalled = False  # nothing came for too long
 
     def readable(self) -> bool:
         return True
@@ -148,6 +165,9 @@ class _Body(io.RawIOBase):
     def readinto(self, into: Any) -> int:
         try:
             data: bytes = self._hub.ask(lambda: self._read(len(into)))
+        except TimeoutError as error:
+            self.is_stalled = True
+            raise RequestTimeout(_slow(self._seconds)) from error
         except (OSError, gevent.GreenletExit) as error:
             raise ClientDisconnected from error
         into[: len(data)] = data
@@ -160,13 +180,10 @@ class _Body(io.RawIOBase):
 
     def _read(self, size: int) -> bytes:
         self._reader = gevent.getcurrent()
-        with gevent.Timeout(self._seconds, TimeoutError("the request's body did not come in time")):
+        with gevent.Timeout(self._seconds, TimeoutError):
             found: bytes = self._source.read(size)
             return found
 
 
-def _refused(start_response: StartResponse, message: str) -> list[bytes]:
-    body = json.dumps({"error": {"code": "busy", "message": message}}).encode()
-    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body))), ("Connection", "close")]
-    start_response("409 busy", headers)
-    return [body]
+def _slow(seconds: float) -> str:
+    return f"the request's body did not come within {seconds:g} seconds; send it again"

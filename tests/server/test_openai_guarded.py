@@ -18,6 +18,7 @@ from app.closing import Closing
 from app.errors import AppError
 from app.openai.keys import ANONYMOUS, Policy, digest, read_keys
 from app.openai.settings import ApiSettings
+from app.transport.limits import Limits
 from engine.trace.check import check
 from engine.trace.events import Submit
 from tests.server.apis import CONFIG, Api, served_api
@@ -137,6 +138,57 @@ def test_a_body_that_comes_slowly_holds_nobody_up(api: Api) -> None:
     works(api)
     for connection in connections:
         connection.close()
+
+
+def trickled(connection: socket.socket) -> bytes:
+    """All that is answered to who sends a byte now and then, until the connection is closed."""
+    answer = b""
+    connection.settimeout(0.1)
+    for _ in range(300):
+        try:
+            connection.send(b"x")
+            if not (piece := connection.recv(4096)):
+                return answer
+            answer += piece
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return answer
+    raise AssertionError("the connection stayed open")
+
+
+def test_a_body_that_does_not_come_is_answered_in_a_sentence_and_the_connection_closed() -> None:
+    """Short and long ones, of the API and of the page; whoever goes on by a byte now and then is not waited for."""
+    with served_api(limits=Limits(stall_seconds=0.4)) as api:
+        for path, size in (("v1/completions", 900), ("v1/completions", 2_000_000), ("api/recordings", 900)):
+            connection = socket.create_connection(("127.0.0.1", api.port), timeout=30)
+            connection.sendall(
+                f'POST /{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n\r\n{{"pro'.encode()
+            )
+            answer = trickled(connection)
+            assert answer.startswith(b"HTTP/1.1 408 "), answer
+            error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+            assert error["message"] == "the request's body did not come within 0.4 seconds; send it again"
+            if path.startswith("v1"):
+                assert (error["type"], error["code"], error["param"]) == ("timeout_error", "request_timeout", None)
+            connection.close()
+        works(api)
+
+
+def test_a_long_body_beside_too_many_others_is_told_to_come_again_in_the_shape_of_its_address() -> None:
+    with served_api(limits=Limits(uploads=1)) as api:
+        held = socket.create_connection(("127.0.0.1", api.port), timeout=30)
+        held.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2000000\r\n\r\n{")
+        long = json.dumps({"prompt": "x", "user": "y" * 1_100_000}).encode()
+        wait_for(lambda: api.send(long).status_code == 503, "the held one's place")
+        refused = api.send(long)
+        error = refused.json()["error"]
+        assert refused.headers["Retry-After"] == "2" and error["type"] == "service_unavailable_error"
+        assert (error["code"], error["param"]) == ("busy", None) and "try again" in error["message"]
+        assert api.send(long, "/api/recordings").json()["error"]["code"] == "busy"
+        works(api)
+        held.close()
+        wait_for(lambda: api.send(long).status_code != 503, "its place to be free again")
 
 
 def test_methods_and_addresses_that_are_not_there_are_answered_in_the_apis_shape(api: Api) -> None:
