@@ -4,7 +4,8 @@ Stands in front of everything, pages, HTTP endpoints and sockets alike:
 - a request from another site's page is refused (its Origin), and so is one that reached this machine under another
   site's name (its Host: DNS rebinding), because a page anywhere can make a browser send requests to 127.0.0.1; an
   image of such a page is requested without an Origin, so the browser's Sec-Fetch-Site header counts as well;
-- the API's addresses ask for an API key where the server has some, for nothing else;
+- the API's addresses ask for an API key where the server has some, for nothing else; `/metrics` is no client's, and
+  asks for what the page asks for;
 - where others can reach the server, every request needs the token, or a pass to a class, which opens what a follower's
   page asks for and nothing else. The way to such a pass (`/j/`) needs neither.
 """
@@ -21,7 +22,7 @@ from app.classroom.access import OWNER, PASS, Person, Shown
 from app.classroom.codes import Pass
 from app.errors import AppError
 from app.openai.keys import digest
-from app.openai.paths import ALIVE, is_api
+from app.openai.paths import ALIVE, is_for_keys
 from app.refusing import refused
 from app.settings import is_loopback
 
@@ -118,7 +119,7 @@ class Guard:
 
     def _check_token(self, environ: Environ, path: str) -> tuple[str, str] | None:
         """Check who asks. Returns where to go instead, and the token, when a page was opened with it in its address."""
-        if self._api_keys and is_api(path):
+        if self._api_keys and is_for_keys(path):
             if digest(bearer(environ)) in self._api_keys or (self._host is not None and path in ALIVE):
                 return None
             if self._host is not None:

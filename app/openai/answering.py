@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import time
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -27,12 +26,12 @@ class Answering(LateAnswer):
         deadline: float | None,
         said: Callable[..., object],
     ) -> None:
-        """`address`: of the page, for a link to the call's first step; `deadline`: seconds; `said`: is told at the end,
-        by name, what came of it, for the access log.
+        """`address`: of the page, for a link to the call's first step; `deadline`: seconds from the call's arrival;
+        `said`: is told at the end, by name, what came of it, for the access log.
         """
         self._call, self._engine, self._token_bytes, self._address = call, engine, token_bytes, address
         self._deadline, self._said = deadline, said
-        self._until = None if deadline is None else time.monotonic() + deadline
+        self._until = None if deadline is None else call.arrived_at + deadline
         self._body = b""  # of an answer that is told whole
 
     def head(self) -> tuple[str, list[tuple[str, str]]]:

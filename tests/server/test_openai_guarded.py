@@ -278,6 +278,20 @@ def test_keys_open_the_api_and_nothing_else_and_bound_each_client(tmp_path: Path
         assert clients == ["bob"]
 
 
+def test_metrics_are_the_servers_and_no_clients() -> None:
+    """Everybody's: open where the page is open, and to no API key where the page asks for the token."""
+    keys = {digest("alice-key"): Policy(name="alice")}
+    alice = {"Authorization": "Bearer alice-key"}
+    with served_api(ApiSettings(keys=keys)) as api:
+        assert requests.get(f"{api.url}/metrics").status_code == 200
+        assert requests.get(f"{api.url}/v1/models").status_code == 401
+        assert requests.get(f"{api.url}/v1/models", headers=alice).status_code == 200
+    with served_api(ApiSettings(keys=keys), token="the-token", host="0.0.0.0") as api:
+        assert requests.get(f"{api.url}/v1/models", headers=alice).status_code == 200
+        assert [requests.get(f"{api.url}/metrics", headers=headers).status_code for headers in (alice, {})] == [401] * 2
+        assert requests.get(f"{api.url}/metrics?token=the-token").status_code == 200
+
+
 def test_a_file_of_keys_that_is_wrong_says_where(tmp_path: Path) -> None:
     file = tmp_path / "keys.toml"
     for text, words in [

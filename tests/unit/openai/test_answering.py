@@ -1,0 +1,20 @@
+"""Answers as their connection takes them."""
+
+from __future__ import annotations
+
+import time
+
+from app.openai.answering import Answering
+from app.openai.asked import Asked, Prompt
+from app.openai.call import Call
+from app.openai.engine import AsyncEngine
+from engine.config import SamplingParams
+
+
+def test_a_deadline_counts_from_the_arrival_and_not_from_when_the_body_had_been_read() -> None:
+    asked = Asked(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams())
+    call = Call(asked, "a", "m", "t", arrived_at=time.monotonic() - 100)
+    engine = AsyncEngine(lambda do: do(), lambda: None, 8)
+    late = Answering(call, engine, lambda _: b"", "http://here/", 99.0, lambda **_: None)
+    status, _ = late.head()
+    assert status == "408 deadline_exceeded" and b"99 seconds" in b"".join(late)
