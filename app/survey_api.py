@@ -14,11 +14,11 @@ from app.routing import Route, json_answer
 from app.run import OpenLog, read_batch
 from app.surveys import Surveys
 from app.theaters import Theaters
+from engine.trace.made_file import MadeFileError
 from engine.trace.observing import UNSAID
 from engine.trace.survey.block_rows import BLOCK, CHANGE, Rows
 from engine.trace.survey.classes import BYS, ClassFigures, beside, classes
 from engine.trace.survey.series import bins
-from engine.trace.survey.stored import SurveyError
 from engine.trace.survey.survey import Survey
 
 MSGPACK = "application/msgpack"
@@ -98,7 +98,7 @@ def blocks(here: Here, request: Request, theater_id: str) -> Response:
     record = _number(request, "record", len(survey) - 1)
     try:
         rows = survey.blocks_at(record)
-    except (IndexError, SurveyError) as error:
+    except (IndexError, MadeFileError) as error:
         raise _refusal(here, run, error) from error
     return _packed({"record": record, **_columns(rows, BLOCK.names or ())})
 
@@ -115,7 +115,7 @@ def changes(here: Here, request: Request, theater_id: str) -> Response:
     end = first + len(records)
     try:
         rows = survey.changes(first, end)
-    except SurveyError as error:
+    except MadeFileError as error:
         raise _refusal(here, run, error) from error
     return _packed({"first": first, "end": end, "records": records, **_columns(rows, CHANGE.names or ())})
 
@@ -143,7 +143,7 @@ def by_class(here: Here, request: Request, theater_id: str) -> Response:
             )
             found.append({})
             continue
-        survey = here.surveys.survey(run)
+        survey = here.surveys.find(run)
         found.append(classes(survey, header, by))
         sides.append(
             {
@@ -178,7 +178,7 @@ def blueprint(theaters: Theaters, surveys: Surveys) -> flask.Blueprint:
 
 def _survey(here: Here, theater_id: str) -> tuple[OpenLog, Survey]:
     run = here.theaters.watch(theater_id).run
-    return run, here.surveys.survey(run)
+    return run, here.surveys.find(run)
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:

@@ -26,19 +26,21 @@ from engine.trace.apply import apply
 from engine.trace.codec import TraceFormatError
 from engine.trace.limits import Budget
 from engine.trace.log import TraceReader
+from engine.trace.made_file import MadeFileError, Stamp
 from engine.trace.state import TraceStateError, initial_state
 from engine.trace.survey.block_rows import CHANGE, Rows, change, fresh_rows, put, touched
 from engine.trace.survey.class_rows import ClassRows
 from engine.trace.survey.sequence_rows import SequenceRows
 from engine.trace.survey.series import RECORD, numbers
-from engine.trace.survey.stored import LEVEL, Index, Piece, Stamp, SurveyError, write_index
+from engine.trace.survey.stored import LEVEL, Index, Piece, write_index
 from engine.trace.survey.survey import Survey
 
 PIECE_RECORDS = 256  # in a piece of changes, at most
 PIECE_ROWS = 1 << 14  # and rows, but for one record's
 WHOLE_PIECES = 16  # between two wholes, at most
 NICE = 10  # of the program: who looks at what is there comes first
-TOLD = 2.0  # seconds between two indexes, at least
+FIRST = 0.2  # seconds until the first index, so that somebody who waits sees something
+TOLD = 2.0  # between two, at least
 SHARE = 20  # of the time, one part may go into writing them: that of a long log is long
 NEXT = 0.5  # seconds between two looks at whether a log has grown
 
@@ -95,7 +97,7 @@ def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
         if survey.index.num_records != len(log) or not survey.index.is_done:
             return None
         survey.blocks_at(len(survey) - 1)
-    except SurveyError:
+    except MadeFileError:
         return None
     return survey.index
 
@@ -136,7 +138,7 @@ def make(
             rows.close_piece(count)
             file.flush()
             index = Index(
-                stamp=Stamp.of(log.header_frame, log.record_frame(count - 1)),
+                stamp=Stamp.of(log, count),
                 num_records=count,
                 is_done=is_done,
                 problem=problem,
@@ -151,7 +153,7 @@ def make(
             tell(count)
             return index
 
-        count, pause = 0, TOLD
+        count, pause = 0, FIRST
         while count < len(log) or wait():
             if count < len(log):
                 try:

@@ -10,25 +10,26 @@ from pathlib import Path
 import numpy as np
 
 from engine.trace.log import TraceReader
+from engine.trace.made_file import MadeFileError, Stamp
 from engine.trace.survey.block_rows import BLOCK, CHANGE, Rows, fresh_rows, put
 from engine.trace.survey.series import RECORD, Numbers
-from engine.trace.survey.stored import Index, Piece, Stamp, SurveyError, read_index
+from engine.trace.survey.stored import Index, Piece, read_index
 
 
 class Survey:
     """A survey of `log`; any number of threads may read it, and nothing stays open between two reads.
 
     Raises:
-        SurveyError: there is none, it is damaged, or it is of another log.
+        MadeFileError: there is none, it is damaged, or it is of another log.
     """
 
     def __init__(self, path: Path, log: TraceReader) -> None:
         self.index: Index = read_index(path)
         count = self.index.num_records
         if not self.is_of(log):
-            raise SurveyError("the survey is of another log")
+            raise MadeFileError("the survey is of another log")
         if len(self.index.series) != count * RECORD.itemsize:
-            raise SurveyError("the survey is damaged: it has not a row for each record")
+            raise MadeFileError("the survey is damaged: it has not a row for each record")
         self.series: Numbers = np.frombuffer(self.index.series, RECORD)
         self._rows = path.with_suffix(".rows")
 
@@ -39,14 +40,14 @@ class Survey:
     def is_of(self, log: TraceReader) -> bool:
         """Whether it is of this log, as far as it goes."""
         count = self.index.num_records
-        return 0 < count <= len(log) and self.index.stamp == Stamp.of(log.header_frame, log.record_frame(count - 1))
+        return 0 < count <= len(log) and self.index.stamp == Stamp.of(log, count)
 
     def blocks_at(self, record: int) -> Rows:
         """Every block (BLOCK, by id) after record `record` (-1: before the first).
 
         Raises:
             IndexError: it does not know that record.
-            SurveyError: its rows are damaged.
+            MadeFileError: its rows are damaged.
         """
         if not -1 <= record < len(self):
             raise IndexError(f"record {record} of {len(self)}")
@@ -63,7 +64,7 @@ class Survey:
 
         Raises:
             IndexError: it does not know these records.
-            SurveyError: its rows are damaged.
+            MadeFileError: its rows are damaged.
         """
         if not 0 <= first <= end <= len(self):
             raise IndexError(f"records [{first}, {end}) of {len(self)}")
@@ -85,9 +86,9 @@ class Survey:
             with self._rows.open("rb") as file:
                 payload = os.pread(file.fileno(), piece.length, piece.offset)
         except OSError as error:
-            raise SurveyError(f"the survey's rows cannot be read: {error.strerror or error}") from error
+            raise MadeFileError(f"the survey's rows cannot be read: {error.strerror or error}") from error
         if len(payload) != piece.length or zlib.crc32(payload) != piece.checksum:
-            raise SurveyError("the survey's rows are damaged")
+            raise MadeFileError("the survey's rows are damaged")
         raw = zlib.decompress(payload)
         rows: Rows = np.empty(len(raw) // kind.itemsize, kind)
         offset = 0

@@ -10,13 +10,14 @@ import pytest
 
 from engine.trace.events import Evict, Removed
 from engine.trace.log import TraceReader
+from engine.trace.made_file import MadeFileError
 from engine.trace.state import Sequence, State
 from engine.trace.survey import make as making
 from engine.trace.survey.block_rows import NONE
 from engine.trace.survey.make import make
 from engine.trace.survey.sequence_rows import PREEMPTED, RUNNING, WAITING
 from engine.trace.survey.series import DRAWN, bins
-from engine.trace.survey.stored import MAGIC, SurveyError, read_index
+from engine.trace.survey.stored import MAGIC, read_index
 from engine.trace.survey.survey import Survey
 from tests.load.large_log import Shape, write
 
@@ -136,24 +137,24 @@ def test_what_is_no_survey_of_this_log_is_not_believed(pressed: Path, log: Trace
     target = tmp_path / "a.survey"
     with log, TraceReader(pressed) as other:
         make(log, target)
-        with pytest.raises(SurveyError, match="another log"):
+        with pytest.raises(MadeFileError, match="another log"):
             Survey(target, other)
         whole = target.read_bytes()
         for at in (0, len(MAGIC), len(whole) // 2, len(whole) - 1):
             target.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-            with pytest.raises(SurveyError, match="damaged"):
+            with pytest.raises(MadeFileError, match="damaged"):
                 Survey(target, log)
         target.write_bytes(whole)
         rows = target.with_suffix(".rows")
         rows.write_bytes(bytes([rows.read_bytes()[0] ^ 1]) + rows.read_bytes()[1:])
         survey = Survey(target, log)
-        with pytest.raises(SurveyError, match="damaged"):
+        with pytest.raises(MadeFileError, match="damaged"):
             survey.blocks_at(len(log) - 1)
         rows.unlink()
-        with pytest.raises(SurveyError, match="cannot be read"):
+        with pytest.raises(MadeFileError, match="cannot be read"):
             survey.blocks_at(len(log) - 1)
         target.unlink()
-        with pytest.raises(SurveyError, match="no survey"):
+        with pytest.raises(MadeFileError, match="no survey"):
             Survey(target, log)
 
 

@@ -1,0 +1,99 @@
+"""What a server makes of logs: how many it holds, and whose files go when a run ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import app.made_files
+from app.errors import AppError
+from app.paths import static_dir
+from app.run import OpenLog
+from app.surveys import Surveys
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.survey.make import make
+from engine.trace.survey.survey import Survey
+from tests.unit.attach.waiting import wait_for
+
+FILES = sorted((static_dir() / "recordings").glob("*.kvtrace"))[:4]
+
+
+@pytest.fixture
+def surveys(tmp_path: Path) -> Iterator[Surveys]:
+    found = Surveys(tmp_path)
+    yield found
+    found.close()
+
+
+def growing(path: Path) -> OpenLog:
+    """A run that goes on, as far as it is."""
+    with TraceReader(path) as log:
+        writer = TraceWriter(log.header)
+        for index in range(len(log)):
+            writer.append(log.record(index))
+    return OpenLog(0, writer)
+
+
+def known(surveys: Surveys, run: OpenLog) -> Callable[[], bool]:
+    def is_known() -> bool:
+        try:
+            return len(surveys.find(run)) == len(run.log)
+        except AppError as error:
+            assert error.code == "loading"
+            return False
+
+    return is_known
+
+
+def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
+    surveys: Surveys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.made_files, "MOST_READ", 2)
+    runs = [OpenLog(0, TraceReader(path)) for path in FILES]
+    for run in runs:
+        with run.reading() as log:
+            make(log, surveys._target(run, log))
+    first = surveys.find(runs[0])
+    for run in (*runs[1:], runs[0]):
+        assert len(surveys.find(run)) == len(run.log)
+        assert len(surveys._read) <= 2
+    assert not surveys._making  # each was read from its file
+    again: Survey = surveys.find(runs[0])
+    assert again is not first and len(again) == len(first)
+    for run in runs:
+        run.retire()
+
+
+def test_one_that_is_begun_again_keeps_its_files(surveys: Surveys, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first process ended, whoever waited for that: the second one's files are not the first one's."""
+    monkeypatch.setattr(app.made_files, "LOOK", 0.05)
+    run = growing(FILES[0])
+    with pytest.raises(AppError, match="for the first time"):
+        surveys.find(run)
+    [process] = surveys._making.values()
+    process.terminate()
+    wait_for(lambda: not surveys._making)
+    with pytest.raises(AppError, match="cannot be surveyed: it ended before"):
+        surveys.find(run)
+    wait_for(known(surveys, run))
+    for _ in range(10):
+        assert known(surveys, run)()
+        time.sleep(0.02)
+    run.retire()
+    wait_for(lambda: not list(surveys._folder.iterdir()))
+
+
+def test_where_nobody_asks_any_more_it_ends_and_is_made_anew_for_who_asks(
+    surveys: Surveys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.made_files, "LOOK", 0.05)
+    run = growing(FILES[0])
+    wait_for(known(surveys, run))
+    monkeypatch.setattr(app.made_files, "IDLE", 0.0)
+    wait_for(lambda: not list(surveys._folder.iterdir()) and not surveys._making)
+    monkeypatch.setattr(app.made_files, "IDLE", 600.0)
+    wait_for(known(surveys, run))
+    run.retire()
