@@ -93,8 +93,9 @@ class RooflineAnswer(TypedDict):
     ridge: Derived
     is_here: bool  # this model runs on this machine
     decode: list[DecodeLine]
+    never_from: int | None  # keys from which on no batch of decode is compute-bound; None: none of the model's contexts
     prefill: list[PrefillLine]
-    chosen: dict[str, Any]  # decode and prefill at the batch and context asked for: intensity and seconds, derived
+    chosen: dict[str, Any]  # decode and prefill at the batch and context asked for, with what is derived of them
     errors: dict[Phase, PredictionError | None]  # by phase; None: nobody has measured it yet
     dots: list[MeasuredStep]  # empty: the record is of another model, or the roofs are not its own
     measured_on: dict[str, str]  # by scenario: the processor of its record
@@ -178,6 +179,8 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
             "work": step.work,
             "intensity": step.intensity,
             "seconds": step.seconds if shown else None,
+            "experts": step.experts,
+            "evenly": step.evenly if shown else None,
         }
 
     return {
@@ -199,6 +202,7 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
             }
             for keys in contexts
         ],
+        "never_from": times.never_from(),
         "prefill": [
             {
                 "batch": number,

@@ -23,9 +23,9 @@ from engine.accounting.memory import bytes_per_element
 FILE = Path(__file__).with_name("models.toml")
 DTYPE = "float16"  # that published models are served in, where nothing else is said
 COUNTED = (  # what only the work of a step, or its layers one by one, need
-    "num_params", "num_active_params", "num_heads", "hidden_size", "intermediate_size", "vocab_size", "max_position",
-    "tie_word_embeddings", "sliding_layers", "window", "state_layers", "state_elements", "cross_layers", "expanded_dim",
-    "mistaken_for", "checked",
+    "num_params", "num_active_params", "num_experts", "num_experts_per_tok", "num_heads", "hidden_size",
+    "intermediate_size", "vocab_size", "max_position", "tie_word_embeddings", "sliding_layers", "window",
+    "state_layers", "state_elements", "cross_layers", "expanded_dim", "mistaken_for", "checked",
 )  # fmt: skip
 
 
@@ -56,6 +56,8 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_position: int = 0
     tie_word_embeddings: bool = False
     num_active_params: int | None = None
+    num_experts: int = 0  # of a layer, of which a token uses `num_experts_per_tok`; shared ones are not among them
+    num_experts_per_tok: int = 0
     mistaken_for: str = ""  # the id of a model with nearly the same name
 
     @property

@@ -4,20 +4,23 @@ The work is counted by `work.StepWork`, as for a step that ran. What limits is w
 
     seconds = max(FLOPs / peak, bytes / bandwidth)      compute-bound where FLOPs / bytes > peak / bandwidth, the ridge
 
-It is a bound from below: kernels that reach neither roof, and what is done once a step, come on top.
+It is a bound from below: kernels that reach neither roof, and what is done once a step, come on top. Of a mixture of
+experts it counts those of one token, as if all had chosen the same; beside it stands what even choices would read.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
 
 from engine.accounting.derived import Derived, Factor, derive
+from engine.accounting.memory import bytes_per_weight
 from engine.accounting.roofline import bytes_moved, least_seconds
 from engine.accounting.shape import ModelShape
-from engine.accounting.work import StepWork, embedding_params, layer_params
+from engine.accounting.work import StepWork, expert_params, experts_read
 from engine.trace.records import BatchEntry, Work
 
 Bound = Literal["compute", "bandwidth"]
@@ -62,6 +65,8 @@ class StepTime(Struct, frozen=True, kw_only=True):
     intensity: Derived
     seconds: Derived
     bound: Bound
+    experts: Derived | None  # of a layer that even choices read, on average; None: the model has none
+    evenly: Derived | None  # seconds at least, where they are read
 
 
 class Crossing(Struct, frozen=True, kw_only=True):
@@ -73,7 +78,8 @@ class Crossing(Struct, frozen=True, kw_only=True):
     context: int
     batch: int | None
     limit: Derived
-    exact: Derived | None  # where the line is, between two batches; None with experts, or without a crossing
+    exact: Derived | None  # where the line is, between two batches; None: there is no crossing
+    evenly: int | None  # as `batch`, where each token chooses its experts evenly; without experts `batch`
 
 
 class StepTimes:
@@ -92,7 +98,9 @@ class StepTimes:
             ValueError: the roofs are none.
         """
         self.facts, self.roof = facts, roof.checked()
-        self._work = StepWork(facts, weight_element_bytes, kv_bytes_per_token)
+        self._work = StepWork(facts, weight_element_bytes, kv_bytes_per_token, routing="same")
+        size = bytes_per_weight(facts) if weight_element_bytes is None else weight_element_bytes
+        self._expert_bytes = expert_params(facts) * size
 
     def decode(self, batch: int, context: int) -> StepTime:
         """One token for each of `batch` sequences, each of which sees `context` keys, its own included.
@@ -117,42 +125,86 @@ class StepTimes:
     def crossing(self, context: int) -> Crossing:
         """Where decode turns compute-bound as the batch grows.
 
-        From some batch on, operations are b · f and bytes w + b · k: weights once, keys and values of each. With
-        experts that is so once all of them are read; smaller batches are tried one by one.
+        Operations are b · f and bytes w + b · k: weights once, keys and values of each.
 
         Raises:
             ValueError: no key.
         """
-        linear = self._all_experts()
-        first, second = (self.decode(batch, context).work for batch in (linear, linear + 1))
+        first, second = (self.decode(batch, context).work for batch in (1, 2))
         flops, own = second.flops - first.flops, bytes_moved(second) - bytes_moved(first)
-        shared = bytes_moved(first) - linear * own
+        shared = bytes_moved(first) - own
         f, k = Factor("f", flops, "flops_of_a_sequence"), Factor("k", own, "bytes_of_a_sequence")
         limit = derive("intensity_limit", "FLOP/B", "f / k", f, k)
         ridge = self.roof.ridge
-        for batch in range(1, linear):
-            if self.decode(batch, context).bound == "compute":
-                return Crossing(context=context, batch=batch, limit=limit, exact=None)
         if limit.value <= ridge.value:
-            return Crossing(context=context, batch=None, limit=limit, exact=None)
+            return Crossing(context=context, batch=None, limit=limit, exact=None, evenly=None)
         exact = derive(
             "crossing_batch", "requests", "I · w / (f − I · k)", ridge.as_factor("I"),
             Factor("w", shared, "bytes_of_all"), f, k,
         )  # fmt: skip
-        batch = max(linear, math.floor(exact.value) + 1)
-        return Crossing(context=context, batch=batch if batch <= FURTHEST else None, limit=limit, exact=exact)
+        batch = max(1, math.floor(exact.value) + 1)
+        return Crossing(
+            context=context,
+            batch=batch if batch <= FURTHEST else None,
+            limit=limit,
+            exact=exact,
+            evenly=self._evenly(batch, flops - ridge.value * own, ridge.value * shared),
+        )
+
+    def _evenly(self, least: int, gain: float, shared: float) -> int | None:
+        """The smallest batch b from `least` on with b · gain > shared + ridge · (bytes of further experts): the more
+        there are, the fewer experts each brings.
+        """
+        more = self.roof.ridge.value * self._expert_bytes
+
+        def crosses(batch: int) -> bool:
+            return batch * gain > shared + more * self._further(batch)
+
+        if not more or crosses(least):
+            return least if least <= FURTHEST else None
+        low, high = least, 2 * least
+        while not crosses(high):
+            low, high = high, 2 * high
+            if high > FURTHEST:
+                return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if crosses(middle) else (middle, high)
+        return high
+
+    def _further(self, tokens: int) -> float:
+        """Experts of a layer beside those of one token."""
+        return experts_read(self.facts, tokens) - self.facts.num_experts_per_tok
+
+    def never_from(self) -> int | None:
+        """The fewest keys from which on no batch of decode is compute-bound; None: none of the model's contexts.
+
+        More keys have fewer operations for each byte, so halving finds it.
+        """
+        return self._first(lambda keys: self.crossing(keys).batch is None)
 
     def prefill_crossing(self, batch: int = 1) -> int | None:
-        """The smallest prompt whose prefill is compute-bound in a step of `batch` of them; None: none of the model's.
+        """The smallest prompt whose prefill is compute-bound in a step of `batch` of them, where experts are chosen
+        evenly; None: none of the model's.
 
         A longer prompt has more operations for each byte, so halving finds it.
         """
+
+        def crosses(tokens: int) -> bool:
+            step = self.prefill(batch, tokens)
+            least = step.evenly or step.seconds
+            return step.bound == "compute" and least.value <= step.work.flops / self.roof.flops_per_second
+
+        return self._first(crosses)
+
+    def _first(self, holds: Callable[[int], bool]) -> int | None:
+        """The smallest number of the model's positions that it holds for, as for all larger ones; None: for none."""
         low, high = 0, self.facts.max_position
-        if self.prefill(batch, high).bound != "compute":
+        if not holds(high):
             return None
         while high - low > 1:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.prefill(batch, middle).bound == "compute" else (middle, high)
+            low, high = (low, middle) if holds(middle) else (middle, high)
         return high
 
     def _step(self, batch: int, tokens: int, context: int, entries: list[BatchEntry]) -> StepTime:
@@ -162,16 +214,25 @@ class StepTimes:
         assert seconds.value == least_seconds(work, self.roof.flops_per_second, self.roof.bytes_per_second)
         intensity = derive("intensity", "FLOP/B", "F / M", flops, moved)
         bound: Bound = "compute" if intensity.value > self.roof.ridge.value else "bandwidth"
+        experts, evenly = self._chosen_evenly(batch * tokens, flops, moved)
         return StepTime(
-            batch=batch, tokens=tokens, context=context, work=work, intensity=intensity, seconds=seconds, bound=bound
-        )
+            batch=batch, tokens=tokens, context=context, work=work, intensity=intensity, seconds=seconds, bound=bound,
+            experts=experts, evenly=evenly,
+        )  # fmt: skip
 
-    def _all_experts(self) -> int:
-        """The smallest batch that is counted as reading every weight: 1 without experts."""
-        if self.facts.num_active_params is None:
-            return 1
-        everything = self.facts.num_params - embedding_params(self.facts)
-        return math.ceil(everything / max(1, layer_params(self.facts)))
+    def _chosen_evenly(self, tokens: int, flops: Factor, moved: Factor) -> tuple[Derived | None, Derived | None]:
+        if not self._expert_bytes:
+            return None, None
+        k = Factor("k", self.facts.num_experts_per_tok, "experts_of_a_token")
+        experts = derive(
+            "experts_read", "1", "E · (1 − exp(T · ln(1 − k / E)))",
+            Factor("E", self.facts.num_experts, "experts"), k, Factor("T", tokens, "tokens_of_the_step"),
+        )  # fmt: skip
+        evenly = derive(
+            "evenly_seconds", "s", "max(F / P, (M + (e − k) · x) / W)", flops, moved, *self.roof.factors(),
+            experts.as_factor("e"), k, Factor("x", self._expert_bytes, "bytes_of_an_expert"),
+        )  # fmt: skip
+        return experts, evenly
 
 
 def _entry(start: int, tokens: int) -> BatchEntry:

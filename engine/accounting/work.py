@@ -8,12 +8,16 @@ beside these.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import Literal
 
 from engine.accounting.memory import bytes_per_weight, stored_bytes_per_token
 from engine.accounting.shape import ModelShape
 from engine.trace.records import BatchEntry, Work
+
+Routing = Literal["even", "same"]  # of tokens to experts: each choice as probable as any other, or all alike
 
 
 def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
@@ -41,34 +45,62 @@ def layer_params(facts: ModelShape) -> int:
     return max(0, active - embedding_params(facts))
 
 
-def layer_params_read(facts: ModelShape, num_tokens: int) -> int:
-    """Layer parameters read by a step: at least those of one token, at most all of a mixture of experts.
-
-    Which experts a batch chose is not known here, so each token counts with experts of its own until all are counted.
+def expert_params(facts: ModelShape) -> float:
+    """Parameters of one expert, in all layers; 0: there are none, or it is not known how many. All parameters but those
+    that one token uses are the experts that it did not choose.
     """
-    if facts.num_active_params is None:
-        return layer_params(facts)
-    everything = facts.num_params - embedding_params(facts)
-    return max(0, min(everything, layer_params(facts) * max(1, num_tokens)))
+    unchosen = facts.num_experts - facts.num_experts_per_tok
+    if facts.num_active_params is None or facts.num_experts_per_tok < 1 or unchosen < 1:
+        return 0.0
+    return (facts.num_params - facts.num_active_params) / unchosen
+
+
+def experts_read(facts: ModelShape, num_tokens: int) -> float:
+    """Experts of a layer that a step of so many tokens reads, on average: E · (1 − (1 − k / E)^T).
+
+    Each token chooses k of E, every choice as probable as any other and none depending on another token's: so an expert
+    is left alone by one with 1 − k / E, and by linearity of expectation that many are not. Real routers are less even,
+    and then fewer are read.
+    """
+    share = facts.num_experts_per_tok / facts.num_experts
+    return facts.num_experts * -math.expm1(num_tokens * math.log1p(-share))
+
+
+def layer_params_read(facts: ModelShape, num_tokens: int, routing: Routing = "even") -> float:
+    """Layer parameters that a step reads: once what every token uses, and of a mixture of experts the chosen ones.
+
+    `same`: the least, all tokens choose the same ones. `even`: as `experts_read`; where nobody says how many experts
+    there are, the least too.
+    """
+    least = layer_params(facts)
+    one = expert_params(facts)
+    if not one or routing == "same" or num_tokens < 1:
+        return least
+    return least + one * (experts_read(facts, num_tokens) - facts.num_experts_per_tok)
 
 
 class StepWork:
     """Work of the steps of one model.
 
     flops       2 * layer_params * T  +  2 * V * hidden * sampled rows  +  2 * Hq * (D + Dv) * keys, all layers
-    weights     every layer parameter and the output projection once, one embedding row a token
+    weights     every layer parameter and the output projection once, one embedding row a token; of experts those that
+                are chosen (`layer_params_read`)
     KV written  T tokens; KV read: the distinct keys each sequence sees, once a layer
     """
 
     def __init__(
-        self, facts: ModelShape, weight_element_bytes: float | None = None, kv_bytes_per_token: int | None = None
+        self,
+        facts: ModelShape,
+        weight_element_bytes: float | None = None,
+        kv_bytes_per_token: int | None = None,
+        routing: Routing = "even",
     ) -> None:
         """Bytes of a weight and of a token's K and V in all layers; None = as the model has them."""
         self._facts = facts
         own = bytes_per_weight(facts)
         self._weight_size = own if weight_element_bytes is None else weight_element_bytes
         self._kv_size = stored_bytes_per_token(facts) if kv_bytes_per_token is None else kv_bytes_per_token
-        self._layer_params = layer_params(facts)
+        self._layer_params, self._routing, self._has_experts = layer_params(facts), routing, expert_params(facts) > 0
         self._projection = facts.vocab_size * facts.hidden_size
         self._layers_by_window = list(Counter(facts.sliding_windows).items())
 
@@ -89,10 +121,11 @@ class StepWork:
         flops = 2 * self._layer_params * num_tokens
         flops += 2 * self._projection * sampled
         flops += 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * attended
-        weights = 0
+        weights = 0.0
         if num_tokens:
-            dense = facts.num_active_params is None
-            weights = self._layer_params if dense else layer_params_read(facts, num_tokens)
+            weights = self._layer_params
+            if self._has_experts:
+                weights = layer_params_read(facts, num_tokens, self._routing)
             weights += num_tokens * facts.hidden_size
             weights += self._projection if sampled else 0
         return Work(

@@ -27,6 +27,7 @@ from engine.bench.record import Record
 SCENARIO = "prefill-two-axes"
 VARIANT = re.compile(r"batch-(\d+)$")
 METRIC = "prefill_tokens_per_second"
+SHARE_OF_BOUND = "prefill_roofline_share"  # the roofline's time over the measured one, of the same step
 
 
 class RatePoint(Struct, frozen=True, kw_only=True):
@@ -38,6 +39,7 @@ class RatePoint(Struct, frozen=True, kw_only=True):
     low: float
     high: float
     fitted: float
+    bound: float | None  # what the plain roofline of that model and machine allows; None: not recorded
 
 
 class Saturation(Struct, frozen=True, kw_only=True):
@@ -49,6 +51,7 @@ class Saturation(Struct, frozen=True, kw_only=True):
     share: float
     tokens: dict[int, float]  # length of a prompt -> L_m of the fit
     measured_tokens: dict[int, int]  # length -> fewest tokens of a step whose rate is that share of the length's best
+    bound_tokens: dict[int, int]  # as `measured_tokens`, of the rates that the plain roofline allows the same steps
     points: list[RatePoint]
     median_error: float  # |fitted / measured − 1|
     worst_error: float
@@ -63,7 +66,7 @@ def saturation(record: Record, share: float = 0.9) -> Saturation:
     if record.scenario.id != SCENARIO:
         raise BenchError(f"saturation is read from a record of {SCENARIO}, not of {record.scenario.id}")
     measured = [
-        (int(found[1]), int(point.at), point.figures[METRIC])
+        (int(found[1]), int(point.at), point.figures[METRIC], point.figures.get(SHARE_OF_BOUND))
         for point in record.points
         if (found := VARIANT.match(point.variant)) and METRIC in point.figures
     ]
@@ -71,9 +74,9 @@ def saturation(record: Record, share: float = 0.9) -> Saturation:
         raise BenchError(f"the record of {SCENARIO} has {len(measured)} points, and the fit has three terms")
     from scipy.optimize import nnls  # it takes half a second, and every server imports this module
 
-    batch = np.array([b for b, _, _ in measured], dtype=float)
-    length = np.array([n for _, n, _ in measured], dtype=float)
-    seconds = batch * length / np.array([figure.median for _, _, figure in measured])
+    batch = np.array([b for b, *_ in measured], dtype=float)
+    length = np.array([n for _, n, *_ in measured], dtype=float)
+    seconds = batch * length / np.array([figure.median for _, _, figure, _ in measured])
     terms = np.stack([np.ones_like(batch), batch * length, batch * length**2], axis=1)
     scale = np.linalg.norm(terms / seconds[:, None], axis=0)  # the terms differ by orders of magnitude
 
@@ -81,24 +84,36 @@ def saturation(record: Record, share: float = 0.9) -> Saturation:
     a, c, q = (solved / scale).tolist()
     fitted = batch * length / (terms @ np.array([a, c, q]))
     points = [
-        RatePoint(batch=b, tokens=n, rate=figure.median, low=figure.low, high=figure.high, fitted=float(rate))
-        for (b, n, figure), rate in zip(measured, fitted, strict=True)
+        RatePoint(
+            batch=b,
+            tokens=n,
+            rate=figure.median,
+            low=figure.low,
+            high=figure.high,
+            fitted=float(rate),
+            bound=figure.median / reached.median if reached else None,
+        )
+        for (b, n, figure, reached), rate in zip(measured, fitted, strict=True)
     ]
     errors = [abs(point.fitted / point.rate - 1) for point in points]
-    lengths = sorted({n for _, n, _ in measured})
+    lengths = sorted({n for _, n, *_ in measured})
+    rates = {n: [(one.batch * n, one.rate) for one in points if one.tokens == n] for n in lengths}
+    bounds = {n: [(one.batch * n, one.bound) for one in points if one.tokens == n and one.bound] for n in lengths}
     return Saturation(
         step_seconds=a,
         token_seconds=c,
         pair_seconds=q,
         share=share,
         tokens={n: a * share / ((1 - share) * (c + q * n)) for n in lengths if c + q * n > 0},
-        measured_tokens={n: _fewest([point for point in points if point.tokens == n], share) for n in lengths},
+        measured_tokens={n: _fewest(rates[n], share) for n in lengths},
+        bound_tokens={n: _fewest(bounds[n], share) for n in lengths if bounds[n]},
         points=points,
         median_error=median(errors),
         worst_error=max(errors),
     )
 
 
-def _fewest(points: list[RatePoint], share: float) -> int:
-    best = max(point.rate for point in points)
-    return min(point.batch * point.tokens for point in points if point.rate >= share * best)
+def _fewest(rates: list[tuple[int, float]], share: float) -> int:
+    """Of steps of so many tokens, the fewest whose rate is that share of the best."""
+    best = max(rate for _, rate in rates)
+    return min(tokens for tokens, rate in rates if rate >= share * best)

@@ -117,6 +117,7 @@ def model_facts(module: Any, name: str, context: ProbeContext) -> ModelFacts:
     config = module.config.get_text_config()
     _, q, k, v = context.calls[0]
     num_params, num_active = count_parameters(module, config)
+    chosen, experts = experts_of(config) if num_active is not None else (0, 0)
     return ModelFacts(
         name=name,
         architecture=type(module).__name__,
@@ -137,6 +138,8 @@ def model_facts(module: Any, name: str, context: ProbeContext) -> ModelFacts:
         sinks=[None if call.sinks is None else call.sinks.flatten().float().tolist() for call, *_ in context.calls],
         tie_word_embeddings=bool(getattr(config, "tie_word_embeddings", False)),
         num_active_params=num_active,
+        num_experts=experts,
+        num_experts_per_tok=chosen,
     )
 
 
@@ -163,11 +166,16 @@ def count_parameters(module: nn.Module, config: Any) -> tuple[int, int | None]:
         total += parameter.numel()
         if ".experts." in path:
             experts += parameter.numel()
-    chosen = _first(config, "num_experts_per_tok", "moe_top_k", "top_k_experts", default=0)
-    available = _first(config, "n_routed_experts", "num_local_experts", "num_experts", default=0)
+    chosen, available = experts_of(config)
     if not experts or not chosen or not available:
         return total, None
     return total, total - experts + experts * chosen // available
+
+
+def experts_of(config: Any) -> tuple[int, int]:
+    """Experts of a layer that a token uses, and those that it chooses from; 0: the configuration does not say."""
+    chosen = _first(config, "num_experts_per_tok", "moe_top_k", "top_k_experts", default=0)
+    return chosen, _first(config, "n_routed_experts", "num_local_experts", "num_experts", default=0)
 
 
 def _first(config: Any, *names: str, default: int) -> int:

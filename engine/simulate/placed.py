@@ -139,4 +139,6 @@ def facts_of(model: ModelPreset) -> ModelFacts:
         sliding_windows=model.sliding_windows,
         tie_word_embeddings=model.tie_word_embeddings,
         num_active_params=model.num_active_params,
+        num_experts=model.num_experts,
+        num_experts_per_tok=model.num_experts_per_tok,
     )

@@ -57,6 +57,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     sinks: list[list[float] | None] = []  # per layer: a logit for each query head that joins its softmax; None = none
     tie_word_embeddings: bool = False
     num_active_params: Int | None = None  # mixture of experts: parameters used by one token; None = all
+    num_experts: Int = 0  # of a layer, to choose from; 0 = there are none, or not stated
+    num_experts_per_tok: Int = 0
     bytes_per_weight: float | None = None  # mean over the layers and the output projection; None = of `dtype`
     rounded_to: str | None = None  # what its linear layers were rounded to when it was opened; None = nothing was
     heads: list[HeadPattern] = []  # known patterns, the clearest first; empty = not measured

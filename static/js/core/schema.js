@@ -345,6 +345,8 @@ export const STRUCTS = {
       "sinks": {"list": {"either": [{"list": "float"}, "null"]}},
       "tie_word_embeddings": "bool",
       "num_active_params": {"either": ["int", "null"]},
+      "num_experts": "int",
+      "num_experts_per_tok": "int",
       "bytes_per_weight": {"either": ["float", "null"]},
       "rounded_to": {"either": ["str", "null"]},
       "heads": {"list": "HeadPattern"},

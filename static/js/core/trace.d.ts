@@ -331,6 +331,8 @@ export interface ModelFacts {
   sinks?: (number[] | null)[];
   tie_word_embeddings?: boolean;
   num_active_params?: number | null;
+  num_experts?: number;
+  num_experts_per_tok?: number;
   bytes_per_weight?: number | null;
   rounded_to?: string | null;
   heads?: HeadPattern[];

@@ -66,12 +66,38 @@ def test_long_contexts_never_cross() -> None:
 
 
 @pytest.mark.parametrize("context", [1, 20, 200])
-def test_with_experts_the_crossing_is_where_the_steps_turn(context: int) -> None:
-    """A token uses 1,000 of 9,100 parameters: from 10 tokens on all are read, below that more by each token."""
-    times = small(num_params=9_100 + 100, num_active_params=1_000 + 100)
+def test_with_experts_what_is_called_a_bound_is_one(context: int) -> None:
+    """8,100 of 9,100 layer parameters are the 27 experts of 30 that a token does not choose, 300 each. The bound reads
+    1,000 whatever the batch; even choices read more."""
+    times = small(num_params=9_100 + 100, num_active_params=1_000 + 100, num_experts=30, num_experts_per_tok=3)
     found = times.crossing(context)
-    bounds = [times.decode(batch, context).bound for batch in range(1, 400)]
+    steps = [times.decode(batch, context) for batch in range(1, 400)]
+    bounds = [step.bound for step in steps]
     assert found.batch == (bounds.index("compute") + 1 if "compute" in bounds else None)
+    assert {step.work.weight_bytes - 20 * step.batch for step in steps} == {2 * (1_000 + 100)}
+    fast, wide = times.roof.flops_per_second, times.roof.bytes_per_second
+    computes = []
+    for step in steps:
+        assert step.experts is not None and step.evenly is not None
+        assert step.experts.value == pytest.approx(30 * (1 - 0.9**step.batch))
+        moved = bytes_moved(step.work) + (step.experts.value - 3) * 2 * 300
+        assert step.evenly.value == pytest.approx(max(step.work.flops / fast, moved / wide))
+        assert step.seconds.value <= step.evenly.value * (1 + 1e-12)
+        computes.append(step.work.flops / fast > moved / wide)
+    assert found.evenly == (computes.index(True) + 1 if True in computes else None)
+
+
+def test_without_experts_there_is_one_crossing() -> None:
+    step, found = bundled().decode(4, 60), bundled().crossing(60)
+    assert (step.experts, step.evenly) == (None, None) and found.evenly == found.batch
+
+
+def test_from_a_context_on_no_batch_is_compute_bound() -> None:
+    keys = bundled().never_from()
+    assert keys is not None and 256 < keys < 900
+    assert [bundled().crossing(n).batch is None for n in (keys - 1, keys)] == [False, True]
+    fast = Roof(flops_per_second=1.0, bytes_per_second=1e30, source="moves everything at once")
+    assert StepTimes(facts(4, 256, 8, 2, **BUNDLED), fast).never_from() is None
 
 
 @pytest.mark.parametrize("batch", [1, 4])

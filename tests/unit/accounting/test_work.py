@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.accounting.work import StepWork, attended_keys, layer_params_read, read_keys
+from engine.accounting.presets import model_presets
+from engine.accounting.work import StepWork, attended_keys, expert_params, layer_params_read, read_keys
 from engine.trace.records import BatchEntry
 from tests.unit.accounting.model_facts import facts
 
@@ -60,7 +61,28 @@ def test_windows_bound_attention_layer_by_layer() -> None:
 def test_experts_that_are_not_chosen_cost_no_flops() -> None:
     moe = facts(2, 8, 2, kv_heads=1, vocab_size=10, num_params=1160, num_active_params=460)
     assert StepWork(moe).of([entry(0, 1, samples=False)]).flops == 2 * 300 + 2 * 2 * 2 * 8
-    assert [layer_params_read(moe, tokens) for tokens in (1, 2, 4, 100)] == [300, 600, 1000, 1000]
+
+
+def test_what_all_tokens_use_is_read_once_and_of_experts_those_that_are_chosen() -> None:
+    """700 parameters are those of the 7 of 9 experts that a token does not use: 100 each. Of a token's 300 its two have
+    200, and 100 are everybody's. Two tokens choose 9 (1 − (7/9)²) = 3.56 experts on average, and at least 2."""
+    given = {"vocab_size": 10, "num_params": 1160, "num_active_params": 460}
+    moe = facts(2, 8, 2, kv_heads=1, num_experts=9, num_experts_per_tok=2, **given)
+    assert expert_params(moe) == 100
+    assert [layer_params_read(moe, tokens) for tokens in (1, 2)] == pytest.approx([300, 100 + 9 * (1 - 49 / 81) * 100])
+    assert layer_params_read(moe, 10_000) == pytest.approx(1000)
+    assert {layer_params_read(moe, tokens, "same") for tokens in (1, 2, 10_000)} == {300}
+    unknown = facts(2, 8, 2, kv_heads=1, **given)
+    assert layer_params_read(unknown, 50) == 300, "how many there are is not known: what all have in common"
+    assert StepWork(moe).of([entry(0, 1)] * 2).weight_bytes == int((layer_params_read(moe, 2) + 80 + 16) * 2)
+
+
+def test_mixtral_reads_the_experts_that_a_batch_chooses() -> None:
+    """Counted by hand from its published configuration: 45.1 G parameters in 8 experts, 1.3 G that all tokens use."""
+    mixtral = next(one for one in model_presets() if one.id == "mixtral-8x7b")
+    assert 8 * expert_params(mixtral) == 32 * 8 * 3 * 4096 * 14_336
+    billions = [round(layer_params_read(mixtral, 4, routing) / 1e9, 1) for routing in ("even", "same")]
+    assert billions == [32.2, 12.6]
 
 
 def test_an_empty_step_costs_nothing() -> None:

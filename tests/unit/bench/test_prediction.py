@@ -30,7 +30,11 @@ def rates(noise: float = 0.0) -> list[Point]:
         for tokens in (8, 32, 128, 512):
             seconds = 2e-3 + 1e-5 * batch * tokens + 2e-8 * batch * tokens**2
             rate = batch * tokens / seconds * (1 + noise * (len(points) % 2))
-            figures = {"prefill_tokens_per_second": figure(rate)}
+            least = max(4e-4, 1e-5 * batch * tokens)
+            figures = {
+                "prefill_tokens_per_second": figure(rate),
+                "prefill_roofline_share": figure(least * rate / (batch * tokens)),
+            }
             points.append(Point(at=tokens, variant=f"batch-{batch}", figures=figures))
     return points
 
@@ -46,6 +50,14 @@ def test_the_tokens_that_fill_a_step_at_each_length() -> None:
         rates_of = {point.batch * point.tokens: point.rate for point in found.points if point.tokens == length}
         assert rates_of[tokens] >= 0.9 * max(rates_of.values())
         assert all(rate < 0.9 * max(rates_of.values()) for fewer, rate in rates_of.items() if fewer < tokens)
+
+
+def test_the_plain_roofline_of_the_same_steps_is_filled_by_fewer_tokens() -> None:
+    """It knows 0.4 ms of weights and 10 µs a token: 40 tokens fill it, the next that were measured are 64 or 128."""
+    found = saturation(of("prefill-two-axes", rates()))
+    assert found.bound_tokens == {8: 64, 32: 64, 128: 128, 512: 512}
+    assert all(found.bound_tokens[length] <= tokens for length, tokens in found.measured_tokens.items())
+    assert [point.bound for point in found.points if (point.batch, point.tokens) == (1, 8)] == pytest.approx([8 / 4e-4])
 
 
 def test_noise_moves_the_fit_little_and_is_told() -> None:

@@ -167,6 +167,7 @@ def test_facts_of_unusual_models() -> None:
     assert (deepseek.num_kv_heads, deepseek.head_dim, deepseek.v_head_dim) == (4, 12, 6)
     moe = from_module(tiny_model("qwen3_moe")).facts
     assert moe.num_active_params == moe.num_params - 3 * 2 * 1536
+    assert (moe.num_experts, moe.num_experts_per_tok) == (4, 2)
     assert from_module(tiny_model("gemma2")).facts.sliding_windows == [5, None, 5]
 
 

@@ -4,7 +4,7 @@ import { useRef } from "../../../../vendor/preact/hooks.js";
 import { html } from "../../../kit/html.js";
 import { grouped, secondsText, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
-import { Choose, Slider } from "../../controls.js";
+import { Choose, List, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
 import { decimalText, ScaleNumber } from "../../number.js";
 import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
@@ -16,6 +16,8 @@ export const TABLE = {
   r_dtype: { type: name, initial: "", place: true },
   r_batch: { type: number, initial: 16, place: true },
   r_context: { type: number, initial: 256, place: true },
+  r_batches: { type: name, initial: "", place: true },
+  r_contexts: { type: name, initial: "", place: true },
 };
 
 const values = inputs(TABLE);
@@ -31,15 +33,22 @@ const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the mode
  *   batch: number, tokens: number, context: number, intensity: number, flops_per_second: number,
  *   bound: "compute" | "bandwidth", seconds: number | null, expected: [number, number] | null
  * }} StepPoint
- * @typedef {{context: number, batch: number | null, limit: Derived, exact: Derived | null}} Crossing
+ * @typedef {{
+ *   context: number, batch: number | null, limit: Derived, exact: Derived | null, evenly: number | null
+ * }} Crossing
  * @typedef {{variant: string, tokens: number, measured: number, low: number, high: number, predicted: number}} Pair
  * @typedef {{phase: Phase, points: Pair[], median: number, least: number, most: number}} PredictionError
  * @typedef {{phase: Phase, variant: string, batch: number, tokens: number, intensity: number,
  *   flops_per_second: number}} Dot
- * @typedef {{step: StepPoint, intensity: Derived, seconds: Derived | null}} Chosen
- * @typedef {{batch: number, tokens: number, rate: number, low: number, high: number, fitted: number}} RatePoint
  * @typedef {{
- *   share: number, tokens: Record<string, number>, measured_tokens: Record<string, number>, points: RatePoint[],
+ *   step: StepPoint, intensity: Derived, seconds: Derived | null, experts: Derived | null, evenly: Derived | null
+ * }} Chosen
+ * @typedef {{
+ *   batch: number, tokens: number, rate: number, low: number, high: number, fitted: number, bound: number | null
+ * }} RatePoint
+ * @typedef {{
+ *   share: number, tokens: Record<string, number>, measured_tokens: Record<string, number>,
+ *   bound_tokens: Record<string, number>, points: RatePoint[],
  *   median_error: number, worst_error: number
  * }} Saturation
  * @typedef {{id: string, name: string, source: string}} Choice
@@ -47,7 +56,7 @@ const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the mode
  *   model: string, max_position: number, models: Choice[], gpus: Choice[],
  *   dtypes: string[], dtype: string,
  *   roof: {flops_per_second: number, bytes_per_second: number, source: string}, ridge: Derived, is_here: boolean,
- *   decode: {context: number, points: StepPoint[], crossing: Crossing}[],
+ *   decode: {context: number, points: StepPoint[], crossing: Crossing}[], never_from: number | null,
  *   prefill: {batch: number, points: StepPoint[], crossing: number | null}[],
  *   chosen: Record<Phase, Chosen>, errors: Record<Phase, PredictionError | null>, dots: Dot[],
  *   measured_on: Record<string, string>, saturation: Saturation | null
@@ -68,6 +77,8 @@ export function Section() {
       ${lists?.dtypes.length ? html`<${Dtype} dtypes=${lists.dtypes} chosen=${lists.dtype} />` : null}
       <${Slider} section="roofline" id="r_batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
       <${Slider} section="roofline" id="r_context" held=${values.r_context} least=${1} most=${MOST_CONTEXT} step=${1} />
+      <${List} section="roofline" id="r_batches" held=${values.r_batches} />
+      <${List} section="roofline" id="r_contexts" held=${values.r_contexts} />
     </div>
     ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
     ${value ? html`<${Found} answer=${value} />` : null}`;
@@ -113,7 +124,7 @@ function Found({ answer }) {
 
 /** @param {{phase: Phase, answer: Answer}} props */
 function OneStep({ phase, answer }) {
-  const { step, intensity, seconds } = answer.chosen[phase];
+  const { step, intensity, seconds, experts, evenly } = answer.chosen[phase];
   return html`<div data-phase=${phase}>
     <p>
       <b>${t(`scale.roofline.step.${phase}`, { batch: grouped(step.batch), context: grouped(step.context) })}</b>${" "}
@@ -121,6 +132,13 @@ function OneStep({ phase, answer }) {
     </p>
     <${ScaleNumber} number=${intensity} section="roofline" />
     ${seconds ? html`<${ScaleNumber} number=${seconds} section="roofline" />` : null}
+    ${
+      experts
+        ? html`<${ScaleNumber} number=${experts} section="roofline" />
+          ${evenly ? html`<${ScaleNumber} number=${evenly} section="roofline" />` : null}
+          <p class="hint">${t("scale.roofline.experts.hint")}</p>`
+        : null
+    }
     <p class="hint">
       ${
         step.expected
@@ -142,10 +160,22 @@ function Crossings({ answer }) {
       const values = { context: grouped(context), batch: grouped(crossing.batch ?? 0) };
       return html`<li key=${context} data-batch=${crossing.batch ?? "never"}>
         ${crossing.batch ? t("scale.roofline.crosses", values) : t("scale.roofline.never", values)}
+        ${
+          crossing.batch && crossing.evenly !== crossing.batch
+            ? ` ${t("scale.roofline.evenly", { batch: crossing.evenly ? grouped(crossing.evenly) : "–" })}`
+            : ""
+        }
         <${ScaleNumber} number=${crossing.exact ?? crossing.limit} section="roofline" />
       </li>`;
     })}
-  </ul>`;
+    </ul>
+    <p id="scale-never-from" data-value=${answer.never_from ?? ""}>
+      ${
+        answer.never_from === null
+          ? t("scale.roofline.always", { most: grouped(answer.max_position) })
+          : t("scale.roofline.never_from", { context: grouped(answer.never_from) })
+      }
+    </p>`;
 }
 
 /** @param {{answer: Answer}} props */
@@ -186,7 +216,6 @@ function Errors({ answer }) {
 function Filled({ answer }) {
   const { saturation } = answer;
   if (!saturation) return null;
-  const plain = answer.prefill[0].crossing; // of one prompt a step
   const lengths = Object.keys(saturation.tokens)
     .map(Number)
     .sort((a, b) => a - b);
@@ -198,7 +227,6 @@ function Filled({ answer }) {
   };
   return html`<h3>${t("scale.roofline.filled")}</h3>
     <p>${t("scale.roofline.filled.lead", values)}</p>
-    <p id="scale-plain">${t(plain ? "scale.roofline.plain" : "scale.roofline.plain_never", { tokens: plain ?? 0 })}</p>
     <${Saturated} answer=${answer} />
     <div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.roofline.filled")}>
       <table class="scale-table" id="scale-filled">
@@ -207,6 +235,7 @@ function Filled({ answer }) {
             <th scope="col">${t("scale.roofline.length")}</th>
             <th scope="col">${t("scale.roofline.fills", values)}</th>
             <th scope="col">${t("scale.roofline.fills_fitted")}</th>
+            <th scope="col">${t("scale.roofline.fills_bound")}</th>
           </tr>
         </thead>
         <tbody>
@@ -215,6 +244,7 @@ function Filled({ answer }) {
               <th scope="row">${length}</th>
               <td>${grouped(saturation.measured_tokens[length])}</td>
               <td>${grouped(Number(saturation.tokens[length].toPrecision(2)))}</td>
+              <td>${saturation.bound_tokens[length] ? grouped(saturation.bound_tokens[length]) : "–"}</td>
             </tr>`,
           )}
         </tbody>
