@@ -8,6 +8,7 @@ from app.broadcast import Emit
 from app.closing import Closing
 from app.run import OpenLog
 from app.showing import Showing
+from engine.trace.log import TraceWriter
 
 if TYPE_CHECKING:
     from engine.attach.attachment import Attachment
@@ -22,6 +23,12 @@ class AttachedWatch(Showing):
         self._attachment = attachment
         super().__init__(ATTACHED, OpenLog(0, attachment.log), emit)
         attachment.log.subscribe(lambda record: self.wake())
+        attachment.observed.on_next(self._turn)
+
+    def _turn(self, log: TraceWriter) -> None:
+        """The log had become long: the next one has begun."""
+        log.subscribe(lambda record: self.wake())
+        self.turn_to(OpenLog(self.run.epoch + 1, log))
 
     @property
     def error(self) -> str | None:

@@ -18,13 +18,19 @@ BLOCK_SIZE, NUM_BLOCKS = 4, 64
 
 
 @contextmanager
-def attached_server(folder: Path, record: Path | None = None) -> Iterator[tuple[Publisher, str]]:
+def attached_server(
+    folder: Path, record: Path | None = None, most_bytes: int = 1 << 30
+) -> Iterator[tuple[Publisher, str]]:
     """The publisher, which has said something already, and the address of the page."""
     with Publisher() as publisher:
         publisher.publish(message(stored([b"a" * 8, b"b" * 8], list(range(8)), BLOCK_SIZE)))
         publisher.publish(message(removed([b"b" * 8])))
         asked = Attaching(
-            events=publisher.events, replay=publisher.replay, block_size=BLOCK_SIZE, num_blocks=NUM_BLOCKS
+            events=publisher.events,
+            replay=publisher.replay,
+            block_size=BLOCK_SIZE,
+            num_blocks=NUM_BLOCKS,
+            most_bytes=most_bytes,
         )
         attachment = Attachment(asked, record)
         app = create_app(Models(Served(None)), ServerSettings(data_dir=folder), attachment=attachment)

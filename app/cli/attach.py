@@ -8,6 +8,7 @@ from typing import Any
 
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
 from app.cli.options import UserError, add_command
+from app.settings import MIB
 
 
 def add_parser(commands: Any) -> None:
@@ -44,6 +45,14 @@ def add_parser(commands: Any) -> None:
         "--wait", type=float, default=60.0, metavar="SECONDS", help="for the metrics to answer (default: %(default)s)"
     )
     what.add_argument("--record", type=Path, metavar="FILE", help="write the log there, as a .kvtrace")
+    what.add_argument(
+        "--max-log-mib",
+        type=int,
+        default=1024,
+        metavar="N",
+        help="MiB of a log; then the next begins with what is known, recorded as FILE-2, FILE-3, ... (default: 1024)",
+    )
+    what.add_argument("--keep", type=int, metavar="N", help="of recorded logs the last N stay (default: all)")
     add_server_options(parser)
     parser.set_defaults(run=run)
 
@@ -81,6 +90,8 @@ def _asked(arguments: argparse.Namespace) -> Any:
         "rank": [rank + 1 for rank in ranks],
         "block-size": [arguments.block_size],
         "num-blocks": [arguments.num_blocks],
+        "max-log-mib": [arguments.max_log_mib],
+        "keep": [arguments.keep],
     }.items():
         if any(value is not None and value < 1 for value in values):
             raise UserError(f"--{name} must be at least {0 if name == 'rank' else 1}")
@@ -97,4 +108,6 @@ def _asked(arguments: argparse.Namespace) -> Any:
         block_size=arguments.block_size,
         num_blocks=arguments.num_blocks,
         wait=arguments.wait,
+        most_bytes=arguments.max_log_mib * MIB,
+        most_parts=arguments.keep,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from engine.attach.metrics import Look, MetricsError, look, version_beside
-from engine.attach.observed_log import ObservedLog, header_of
+from engine.attach.observed_log import MOST_BYTES, ObservedLog, header_of
 from engine.attach.sequence import Told
 from engine.attach.subscriber import Subscriber, rank_endpoint, zmq_module
 from engine.trace.limits import MAX_BLOCKS, MAX_GROUPS
@@ -30,6 +30,8 @@ class Attaching(Struct, frozen=True, kw_only=True):
     block_size: int | None = None  # None: as the metrics say
     num_blocks: int | None = None  # of one rank; None: as the metrics say
     wait: float = 60.0  # seconds until the metrics answer
+    most_bytes: int = MOST_BYTES  # of a log; beyond, the next one begins with what is known
+    most_parts: int | None = None  # of what is recorded so many such logs stay; None: all
 
 
 class AttachError(ValueError):
@@ -69,7 +71,7 @@ class Attachment:
             events=endpoints,
         )
         self._size = (block_size, num_blocks)
-        self.observed = ObservedLog(header, path)
+        self.observed = ObservedLog(header, path, most_bytes=asked.most_bytes, most_parts=asked.most_parts)
         self.error: str | None = None  # why something is not heard any more; one sentence
         self._over = threading.Event()
         self._subscribers: list[Subscriber] = []

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from engine.attach.events import GPU, BlockRemoved, BlockStored, Event
 from engine.trace.events import KnownReason, KnownSince, Op, Removed, Stored
@@ -11,20 +14,15 @@ Key = tuple[str, str, int, bytes]  # medium, store of that medium, group, hash: 
 
 
 class Places:
-    """Places outside the pools, which all instances share: the lowest free one first."""
+    """Places outside the pools: all instances number theirs together, and each keeps those that it had."""
 
     def __init__(self) -> None:
-        self._free: list[int] = []
         self._count = 0
 
-    def take(self) -> int:
-        if self._free:
-            return heapq.heappop(self._free)
+    def fresh(self) -> int:
+        """One that nobody had."""
         self._count += 1
         return self._count - 1
-
-    def give(self, place: int) -> None:
-        heapq.heappush(self._free, place)
 
 
 class Contents:
@@ -34,9 +32,10 @@ class Contents:
         """Its pool's places are [first_block, first_block + num_blocks)."""
         self._pool = range(first_block, first_block + num_blocks)
         self._free = list(self._pool)
-        self._outside = outside
+        self._outside, self._free_outside = outside, list[int]()
         self._where: dict[Key, int] = {}
         self._copies: dict[Key, int] = {}  # beside the first
+        self._said: dict[Key, Stored] = {}  # as it was said first
         self.num_in_pool = 0
         self.num_unmatched = 0
         self.num_unplaced = 0
@@ -60,11 +59,23 @@ class Contents:
         """Nothing is known any more."""
         for (medium, *_), place in self._where.items():
             if medium != GPU:
-                self._outside.give(place)
+                heapq.heappush(self._free_outside, place)
         self._where.clear()
         self._copies.clear()
+        self._said.clear()
         self._free, self.num_in_pool = list(self._pool), 0
         return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
+
+    def told_anew(self, outside: Places) -> Iterator[Stored]:
+        """All that is known, for a log that begins with it: places outside the pools are those of `outside` from now
+        on, so every instance has to.
+        """
+        self._outside, self._free_outside = outside, []
+        for key, said in self._said.items():
+            if said.outside:
+                self._where[key] = outside.fresh()
+                self._said[key] = said = replace(said, place=self._where[key])
+            yield said
 
     def _put(self, event: BlockStored, index: int) -> Stored | None:
         content = event.contents[index]
@@ -80,9 +91,9 @@ class Contents:
             if not is_outside and not self._free:
                 self.num_unplaced += 1
                 return None
-            place = self._where[key] = self._outside.take() if is_outside else heapq.heappop(self._free)
+            place = self._where[key] = self._place(is_outside)
             self.num_in_pool += not is_outside
-        return Stored(
+        stored = Stored(
             place=place,
             outside=is_outside,
             medium=event.medium,
@@ -99,6 +110,14 @@ class Contents:
             tier=event.tier,
             again=again,
         )
+        self._said.setdefault(key, stored)
+        return stored
+
+    def _place(self, is_outside: bool) -> int:
+        """The lowest free one."""
+        if is_outside and not self._free_outside:
+            return self._outside.fresh()
+        return heapq.heappop(self._free_outside if is_outside else self._free)
 
     def _take_out(self, event: BlockRemoved, block_hash: bytes) -> Removed | None:
         key = _key(event, block_hash)
@@ -110,9 +129,9 @@ class Contents:
         if copies > 1:
             self._copies[key] = copies - 1
         elif not copies:
-            del self._where[key]
+            del self._where[key], self._said[key]
             if is_outside:
-                self._outside.give(place)
+                heapq.heappush(self._free_outside, place)
             else:
                 heapq.heappush(self._free, place)
                 self.num_in_pool -= 1

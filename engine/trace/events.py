@@ -43,7 +43,7 @@ TransferFault = Literal[
     "unknown", "consumed", "expired", "stale", "out_of_range", "other_layout", "other_text", "lost", "late", "gone",
     "no_room",
 ]  # fmt: skip
-KnownReason = Literal["attached", "restarted", "gap", "cleared"]
+KnownReason = Literal["attached", "restarted", "gap", "cleared", "continued"]
 RELEASED = -1  # in a block table: the block that stood here was released while the sequence runs
 Setting = str | int | float | bool | None | list[str | int] | dict[str, float]
 
@@ -617,7 +617,8 @@ class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):
 
     Every place of the instance is empty. `attached`: the watch begins. `restarted`: its numbers began anew, so did its
     cache. `gap`: it said something that did not come and could not be asked for any more. `cleared`: it said that it
-    emptied its cache.
+    emptied its cache. `continued`: the log before this one had become long; what it knew is told in the records that
+    follow.
     """
 
     epoch: Int  # of this instance, from 0; a restart begins the next

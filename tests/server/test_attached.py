@@ -40,6 +40,25 @@ def test_it_is_joined_and_followed_and_recorded(tmp_path: Path) -> None:
     assert not list(check(record))
 
 
+def test_who_looks_goes_on_with_the_next_log_when_one_has_become_long(tmp_path: Path) -> None:
+    record = tmp_path / "seen.kvtrace"
+    with attached_server(tmp_path, record, most_bytes=2 << 10) as (publisher, url):
+        client = Client(url)
+        try:
+            epoch = client.do("join", theater="attached")["epoch"]
+            for number in range(30):
+                publisher.publish(message(stored([b"%08d" % number], [1, 2, 3, number], 4)))
+            wait_for(lambda: client.resets and client.resets[-1]["epoch"] > epoch)
+            wait_for(lambda: (tmp_path / "seen-2.kvtrace").exists())
+            newest = client.resets[-1]["epoch"]
+            state = requests.get(f"{url}/api/theaters/attached/trace").content
+            assert state.count(b"00000000") == 1  # the first content is known in the last log too
+            assert client.do("join", theater="attached")["epoch"] >= newest
+        finally:
+            client.io.disconnect()
+    assert all(not list(check(part)) for part in tmp_path.glob("*.kvtrace"))
+
+
 @pytest.mark.parametrize(
     ("event", "fields"),
     [

@@ -225,7 +225,7 @@ export const STRUCTS = {
     {
       "epoch": "int",
       "sequence": "int",
-      "reason": {"one": ["attached", "cleared", "gap", "restarted"]},
+      "reason": {"one": ["attached", "cleared", "continued", "gap", "restarted"]},
     },
     {"num_missed": "int"},
   ],

@@ -228,7 +228,7 @@ export interface InstanceFacts {
 export interface KnownSince {
   epoch: number;
   sequence: number;
-  reason: "attached" | "cleared" | "gap" | "restarted";
+  reason: "attached" | "cleared" | "continued" | "gap" | "restarted";
   num_missed?: number;
 }
 
