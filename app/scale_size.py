@@ -92,10 +92,10 @@ def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None 
         "sizes": cost.numbers,
         "moved": cost.moved(),
         "mistakes": mistakes(cost, _namesake(preset, known, stored, cost.load)),
-        "gpus": [_on(one, cost.on(one.memory_bytes)) for one in known.gpus.values()],
+        "gpus": [_on(one, cost.on(one.room_bytes)) for one in known.gpus.values()],
         "links": [_over(one, cost) for one in known.links.values()],
         "gpu": gpu.id,
-        "curve": curve(cost, gpu.memory_bytes),
+        "curve": curve(cost, gpu.room_bytes),
         "models": [{"id": one.id, "name": one.name} for one in known.models.values()],
         "kv_dtypes": KV_DTYPES,
         "dtypes": WEIGHT_DTYPES,
@@ -143,7 +143,8 @@ def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: 
 
 def _on(gpu: GpuPreset, numbers: list[Derived]) -> dict[str, Any]:
     given = {"id": gpu.id, "name": gpu.name, "source": gpu.source, "announced": gpu.announced.isoformat()}
-    return {**given, "checked": gpu.checked, "memory_bytes": gpu.memory_bytes, "numbers": numbers}
+    memory = {"memory_bytes": gpu.memory_bytes, "room_bytes": gpu.room_bytes, "sources": gpu.sources}
+    return {**given, **memory, "checked": gpu.checked, "numbers": numbers}
 
 
 def _over(link: LinkPreset, cost: Cost) -> dict[str, Any]:

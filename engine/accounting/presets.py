@@ -124,7 +124,7 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class GpuPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU, by its data sheet: decimal units, and FLOP/s without sparsity."""
+    """One GPU, by its data sheet: decimal units, and FLOP/s without sparsity; its memory also as the driver has it."""
 
     id: str
     name: str
@@ -133,7 +133,14 @@ class GpuPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     flops_per_second: dict[str, float]  # by the dtype of what is multiplied: float16, and what else it has
     source: str
     announced: date
+    usable_bytes: int = 0  # what the driver reports; 0: nobody said, and the data sheet's counts
+    sources: dict[str, str] = {}  # of figures that `source` does not have
     checked: str = ""
+
+    @property
+    def room_bytes(self) -> int:
+        """Memory that a share of is used."""
+        return self.usable_bytes or self.memory_bytes
 
     def __post_init__(self) -> None:
         """Refuse rates that are none.

@@ -28,7 +28,7 @@ def room_tokens(
     """
     stored = Stored(weight=model.element_bytes, element=model.element_bytes)
     load = Load(tensor_parallel=tensor_parallel, max_num_batched_tokens=max_num_batched_tokens)
-    return _room(_stage(model.architecture, stages), stored, load, gpu.memory_bytes)
+    return _room(_stage(model.architecture, stages), stored, load, gpu.room_bytes)
 
 
 @functools.lru_cache(maxsize=1 << 12)  # a search asks for the same instance again for each kind and each rate

@@ -32,6 +32,8 @@ bytes_per_second = 300e9
 flops_per_second = { float16 = 60e12 }
 source = "measured at my desk"
 announced = 2026-01-02
+usable_bytes = 14_000_000_000
+sources = { usable_bytes = "what my driver says" }
 """
 
 
@@ -41,6 +43,7 @@ def test_they_come_last_and_replace_those_of_the_same_name(tmp_path: Path) -> No
     (folder / "a.toml").write_text(OWN)
     known = presets(own_presets(tmp_path))
     assert list(known.models)[-1] == "mine" and known.gpus["t4"].name == "My T4"
+    assert known.gpus["t4"].room_bytes == 14 * 10**9 and presets().gpus["t4"].room_bytes == 15 * 2**30
     assert known.links == presets().links and presets().gpus["t4"].name != "My T4"
 
 

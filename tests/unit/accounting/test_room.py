@@ -29,6 +29,6 @@ def test_a_longer_step_leaves_less_room_and_stages_have_a_part_each() -> None:
     model, card = KNOWN.models["opt-13b"], KNOWN.gpus["a100-80gb"]
     assert room_tokens(model, card, max_num_batched_tokens=16_384) < room_tokens(model, card)
     step = 8192 * (2 * 5120 + 3 * 20_480) * 2
-    left = 0.9 * card.memory_bytes - 13e9 - step - (1 << 30)
+    left = 0.9 * card.room_bytes - 13e9 - step - (1 << 30)
     assert room_tokens(model, card, 1, 2) == left // (400 * 1024)
     assert room_tokens(KNOWN.models["llama-2-70b"], card) == 0, "138 GB of weights"

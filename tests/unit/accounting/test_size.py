@@ -155,14 +155,25 @@ def test_the_sum_is_the_sum_of_its_terms_and_the_room_is_what_they_leave() -> No
     assert wide is not None and wide.value == 6 + 20 * 7 * 6, "the logits, where few tokens are computed"
 
 
-def test_an_80_gb_card_is_not_80_gib() -> None:
-    card = next(gpu for gpu in gpu_presets() if gpu.id == "a100-80gb")
-    assert card.memory_bytes == 80 * 10**9 < 80 * GIB
+def test_what_a_card_has_is_what_its_driver_reports_and_not_its_name() -> None:
+    """80 GB are 80 GiB on an A100 and less on an H100; a T4 of 16 GB has 15 GiB, for ECC has the rest."""
+    cards = {gpu.id: gpu for gpu in gpu_presets()}
+    assert cards["a100-80gb"].memory_bytes == 80 * 10**9 < 80 * GIB == cards["a100-80gb"].room_bytes
+    assert 80 * 10**9 < cards["h100-80gb"].room_bytes == 81_559 * 2**20 < 80 * GIB
+    assert cards["t4"].room_bytes == 15 * GIB and cards["v100-32gb"].room_bytes == cards["v100-32gb"].memory_bytes
+    for card in cards.values():
+        assert 1 <= card.room_bytes / card.memory_bytes < 1.08, f"{card.id}: GB or GiB, with ECC or without"
+    room = by_id(next(one for one in asked()["gpus"] if one["id"] == "a100-80gb")["numbers"])["kv_room"]
+    sizes = by_id(asked()["sizes"])
+    assert room == int(0.9 * 80 * GIB - sizes["weights"] - sizes["activations"] - GIB)
 
 
 def test_every_gpu_and_every_link_has_a_source() -> None:
     assert len({gpu.id for gpu in gpu_presets()}) == len(gpu_presets()) > 5
     assert all("data sheet" in gpu.source for gpu in gpu_presets())
+    for gpu in gpu_presets():
+        assert ("usable_bytes" in gpu.sources) == bool(gpu.usable_bytes) == bool(gpu.checked), gpu.id
+        assert set(gpu.sources) <= set(gpu.__struct_fields__), gpu.id
     assert len({link.id for link in link_presets()}) == len(link_presets()) > 8
     assert all(len(link.source) > 10 and link.checked for link in link_presets())
 

@@ -28,7 +28,7 @@ export function Terms({ answer }) {
   const rows = () => [
     [t("scale.size.chart.what"), t("scale.size.chart.bytes")],
     ...terms(answer).map(([id, bytes]) => [t(`scale.size.term.${id}`), bytes]),
-    ...answer.gpus.map((gpu) => [gpu.name, Math.floor(gpu.memory_bytes * answer.load.utilization)]),
+    ...answer.gpus.map((gpu) => [gpu.name, Math.floor(gpu.room_bytes * answer.load.utilization)]),
   ];
   return html`<${Plot} id="size-terms" title=${t("scale.size.chart.terms")} figure=${figure} rows=${rows} />`;
 }
@@ -49,7 +49,7 @@ function termsFigure(answer) {
     ...bar,
     name: t("scale.size.chart.given"),
     y: answer.gpus.map(({ name }) => name),
-    x: answer.gpus.map(({ memory_bytes }) => (memory_bytes * answer.load.utilization) / GIB),
+    x: answer.gpus.map(({ room_bytes }) => (room_bytes * answer.load.utilization) / GIB),
     marker: { color: palette["ink-3"] },
     opacity: 0.5,
   };

@@ -46,7 +46,9 @@ const config = signal(/** @type {{text: string, name: string} | null} */ (null))
  * @typedef {import("../../number.js").Derived} Derived
  * @typedef {{id: string, name: string}} Choice
  * @typedef {Choice & {source: string, checked: string}} Sourced
- * @typedef {Sourced & {announced: string, memory_bytes: number, numbers: Derived[]}} Gpu
+ * @typedef {Sourced & {
+ *   announced: string, memory_bytes: number, room_bytes: number, sources: Record<string, string>, numbers: Derived[]
+ * }} Gpu
  * @typedef {Sourced & {dated: string, numbers: Derived[], wrong: Derived | null}} Link
  * @typedef {import("../../number.js").Mistake} Mistake
  * @typedef {{
@@ -187,7 +189,11 @@ function Table({ id, title, first, columns, rows }) {
 function Sources({ answer: { model, gpus, links } }) {
   const rows = [
     ...(model.source ? [{ ...model, day: model.dated }] : []),
-    ...gpus.map((one) => ({ ...one, day: one.announced })),
+    ...gpus.map((one) => ({
+      ...one,
+      source: [one.source, ...Object.values(one.sources)].join("; "),
+      day: one.announced,
+    })),
     ...links.map((one) => ({ ...one, day: one.dated })),
   ];
   const columns = ["what", "stands", "day", "checked"];
