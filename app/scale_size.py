@@ -19,13 +19,14 @@ from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kept import Kept
 from engine.accounting.kv_shape import Architecture
-from engine.accounting.memory import bytes_per_element, stored_element
+from engine.accounting.memory import stored_element
 from engine.accounting.mistakes import mistakes
 from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
 from engine.accounting.size import Cost, Load, Stored
+from engine.accounting.weights import WEIGHT_DTYPES, served_in
 
 KV_DTYPES = ("float16", "bfloat16", "fp8", "int8", "int4")
-WEIGHT_DTYPES = ("float32", "float16", "bfloat16", "fp8", "int8", "int4")
+SHIPPED = WEIGHT_DTYPES[0]
 T = TypeVar("T")
 MOST = 1 << 40  # of a count: more is a slip of the hand
 MOST_CONFIG = 256 * 1024  # bytes of a posted config.json
@@ -80,9 +81,10 @@ def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None 
         preset = _one("model", asked.get("model", "llama-3.1-8b"), known.models)
         model = preset.architecture
     kv_dtype = _one("kv_dtype", asked.get("kv_dtype", "float16"), {name: name for name in KV_DTYPES})
-    dtype = _one("dtype", asked.get("dtype", "float16"), {name: name for name in WEIGHT_DTYPES})
+    dtype = _one("dtype", asked.get("dtype", SHIPPED), {name: name for name in WEIGHT_DTYPES})
     element, scales = stored_element(kv_dtype)
-    stored = Stored(weight=_weight_bytes(dtype), element=element, scales=scales)
+    weights = model.shipped if dtype == SHIPPED else served_in(dtype, model.embedding_params)
+    stored = Stored(weights=weights, element=element, scales=scales)
     cost = Cost(model, stored, _load(asked))
     gpu = _one("gpu", asked.get("gpu", "a100-80gb"), known.gpus)
     return {
@@ -118,10 +120,6 @@ HELD = ("reserved", "paged", "shared")
 
 def _fields(load: Load) -> dict[str, Any]:
     return {name: getattr(load, name) for name in load.__struct_fields__}
-
-
-def _weight_bytes(dtype: str) -> float:
-    return 1 if dtype == "fp8" else bytes_per_element(dtype)
 
 
 def _model(preset: ModelPreset | None, chosen: Architecture) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.cli.options import UserError, add_command
 from app.plain import to_json
-from app.scale_size import KV_DTYPES, WEIGHT_DTYPES, answer, own_presets
+from app.scale_size import KV_DTYPES, answer, own_presets
 from app.words import scale_words_of
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput
@@ -18,6 +18,7 @@ from engine.accounting.kv_shape import Architecture
 from engine.accounting.mistakes import Mistake
 from engine.accounting.presets import Presets, presets, read_presets
 from engine.accounting.size import Load
+from engine.accounting.weights import WEIGHT_DTYPES
 
 COUNTS = {
     "batch": 1, "context": 2048, "max-model-len": 8192, "shared-prefix": 0, "block-size": 16, "tp": 1,
@@ -48,7 +49,9 @@ def add_parser(commands: Any) -> None:
     for name, rate in RATES.items():
         parser.add_argument(f"--{name}", type=float, default=rate, metavar="X", help=f"(default: {rate:g})")
     parser.add_argument("--kv-dtype", choices=KV_DTYPES, default="float16", help="(default: float16)")
-    parser.add_argument("--dtype", choices=WEIGHT_DTYPES, default="float16", help="of the weights (default: float16)")
+    parser.add_argument(
+        "--dtype", choices=WEIGHT_DTYPES, default="shipped", help="of the weights (default: the checkpoint's)"
+    )
     parser.add_argument("--presets", type=Path, metavar="FILE", help="your own models, GPUs and links, as a TOML file")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="a server's, whose presets/*.toml are read too")
     parser.add_argument("--explain", action="store_true", help="each number with its formula, and what is often said")

@@ -62,6 +62,7 @@ def read_architecture(config: Config, name: str, num_params: int, num_active_par
         intermediate_size=width,
         vocab_size=_count(own, ("vocab_size",), 0),
         max_position=_count(own, POSITIONS, 0),
+        tie_word_embeddings=bool(own.get("tie_word_embeddings", config.get("tie_word_embeddings", False))),
         expanded_dim=heads * (_one(own, "qk_nope_head_dim") + _one(own, "qk_rope_head_dim") + _one(own, "v_head_dim"))
         if latent
         else 0,

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from engine.accounting.weights import WeightStore
+
 LayerKind = Literal["full", "sliding", "latent", "index", "cross", "state"]
 
 
@@ -54,4 +56,11 @@ class Architecture(Struct, frozen=True, kw_only=True):
     intermediate_size: int = 0  # of a mixture of experts: of all experts of a token together
     vocab_size: int = 0
     max_position: int = 0
+    tie_word_embeddings: bool = False
+    shipped: WeightStore = WeightStore()  # how the checkpoint has its weights
     expanded_dim: int = 0  # under MLA: numbers of a token's keys and values in a layer, if they were kept by heads
+
+    @property
+    def embedding_params(self) -> int:
+        """Of the input embedding and the output projection: one matrix if tied, else two; 0: not known."""
+        return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)

@@ -24,7 +24,7 @@ def mistakes(cost: Cost, namesake: Derived | None = None) -> list[Mistake]:
     for this one.
     """
     found = [_half(cost), _decimal(cost), _hidden_size(cost), _quarter(cost), _heads(cost), _windowless(cost)]
-    found.append(_active(cost))
+    found += [_active(cost), _bits(cost)]
     if namesake is not None:
         found.append(Mistake("generation", "kv_token", namesake))
     return [one for one in found if one is not None]
@@ -101,6 +101,16 @@ def _active(cost: Cost) -> Mistake | None:
     active = cost.model.num_active_params
     if active is None:
         return None
-    params, size = Factor("P", active, "active_params"), Factor("bytes", cost.stored.weight, "weight_bytes")
+    params, size = Factor("P", active, "active_params"), Factor("bytes", cost.stored.weights.each, "weight_bytes")
     tp = Factor("tp", cost.load.tensor_parallel, "tensor_parallel")
     return Mistake("active", "weights", derive("active", "B", "⌈P · bytes / tp⌉", params, size, tp))
+
+
+def _bits(cost: Cost) -> Mistake | None:
+    """As if every weight took its bits alone: int4 as exactly a quarter."""
+    plain = cost.stored.weights.plain
+    if not plain:
+        return None
+    params, size = Factor("P", cost.model.num_params, "params"), Factor("bytes", plain, "plain_weight_bytes")
+    tp = Factor("tp", cost.load.tensor_parallel, "tensor_parallel")
+    return Mistake("bits", "weights", derive("bits", "B", "⌈P · bytes / tp⌉", params, size, tp))

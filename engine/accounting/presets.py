@@ -19,13 +19,15 @@ from engine.accounting.impossible import impossible
 from engine.accounting.kept import kv_token
 from engine.accounting.kv_shape import Architecture, KvShape
 from engine.accounting.memory import bytes_per_element
+from engine.accounting.weights import Published, WeightStore, published_in
+from engine.accounting.work import embedding_params, expert_params
 
 FILE = Path(__file__).with_name("models.toml")
 DTYPE = "float16"  # that published models are served in, where nothing else is said
 COUNTED = (  # what only the work of a step, or its layers one by one, need
     "num_params", "num_active_params", "num_experts", "num_experts_per_tok", "num_heads", "hidden_size",
     "intermediate_size", "vocab_size", "max_position", "tie_word_embeddings", "sliding_layers", "window",
-    "state_layers", "state_elements", "cross_layers", "expanded_dim", "mistaken_for", "checked",
+    "state_layers", "state_elements", "cross_layers", "expanded_dim", "mistaken_for", "checked", "published",
 )  # fmt: skip
 
 
@@ -58,6 +60,7 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     num_active_params: int | None = None
     num_experts: int = 0  # of a layer, of which a token uses `num_experts_per_tok`; shared ones are not among them
     num_experts_per_tok: int = 0
+    published: Published | None = None  # what its checkpoint's weights are in, all but some; None: in 16 bits
     mistaken_for: str = ""  # the id of a model with nearly the same name
 
     @property
@@ -113,8 +116,20 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
             intermediate_size=self.intermediate_size,
             vocab_size=self.vocab_size,
             max_position=self.max_position,
+            tie_word_embeddings=self.tie_word_embeddings,
+            shipped=self.shipped,
             expanded_dim=self.expanded_dim,
         )
+
+    @property
+    def shipped(self) -> WeightStore:
+        """How the checkpoint has its weights: of MXFP4 only the experts are in it, of FP8 all but the embeddings."""
+        if self.published is None:
+            return WeightStore(each=float(bytes_per_element(DTYPE)))
+        kept = embedding_params(self)
+        if self.published == "mxfp4":
+            kept = self.num_params - round(self.num_experts * expert_params(self))
+        return published_in(self.published, kept)
 
     @property
     def kv_bytes_per_token(self) -> int:

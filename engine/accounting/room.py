@@ -19,14 +19,14 @@ def room_tokens(
     max_num_batched_tokens: int = Load().max_num_batched_tokens,
 ) -> int:
     """Tokens whose keys and values fit on `tensor_parallel` × `stages` GPUs, of which each stage has as many layers;
-    0: the weights leave no room. Weights are as wide as K and V, as in `ModelPreset`.
+    0: the weights leave no room. Weights are as the checkpoint has them.
 
     The embedding and the output projection count as divided among the stages too.
 
     Raises:
         ImpossibleInput: the model's heads cannot be divided among the GPUs.
     """
-    stored = Stored(weight=model.element_bytes, element=model.element_bytes)
+    stored = Stored(weights=model.shipped, element=model.element_bytes)
     load = Load(tensor_parallel=tensor_parallel, max_num_batched_tokens=max_num_batched_tokens)
     return _room(_stage(model.architecture, stages), stored, load, gpu.room_bytes)
 

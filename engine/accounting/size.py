@@ -17,15 +17,16 @@ from engine.accounting.derived import Derived, Factor, derive
 from engine.accounting.impossible import impossible
 from engine.accounting.kept import Kept, derive_with
 from engine.accounting.kv_shape import Architecture
+from engine.accounting.weights import KEPT_BYTES, WeightStore
 
 AT_LEAST_ONE = ("batch", "context", "max_model_len", "block_size", "tensor_parallel", "max_num_batched_tokens")
 ACTIVATION_BYTES = 2.0  # float16 and bfloat16: also where weights or cache are quantized
 
 
 class Stored(Struct, frozen=True, kw_only=True):
-    """Bytes of a weight, of a number of the cache, and of the scales beside each cached vector."""
+    """How weights lie in memory; bytes of a number of the cache, and of the scales beside each cached vector."""
 
-    weight: float = 2
+    weights: WeightStore = WeightStore()
     element: float = 2
     scales: int = 0
 
@@ -155,8 +156,12 @@ class Cost:
         ]
 
     def _weights(self, id: str, num_params: int, meaning: str) -> Derived:
-        params, size = Factor("P", num_params, meaning), Factor("bytes", self.stored.weight, "weight_bytes")
-        return derive(id, "B", "⌈P · bytes / tp⌉", params, size, self._tp)
+        store = self.stored.weights
+        params, size = Factor("P", num_params, meaning), Factor("bytes", store.each, "weight_bytes")
+        if not store.kept:
+            return derive(id, "B", "⌈P · bytes / tp⌉", params, size, self._tp)
+        kept, wide = Factor("e", store.kept, "kept_params"), Factor("w", KEPT_BYTES, "kept_bytes")
+        return derive(id, "B", "⌈((P − e) · bytes + e · w) / tp⌉", params, kept, size, wide, self._tp)
 
     def _known(self) -> list[Factor]:
         """Weights, and activations where they can be computed."""

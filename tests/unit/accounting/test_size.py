@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from engine.accounting.kept import Kept, kv_token
 from engine.accounting.kv_shape import Architecture, KvShape
 from engine.accounting.presets import gpu_presets, link_presets, presets
 from engine.accounting.size import Cost, Load, Stored
+from engine.accounting.weights import WeightStore
 
 GIB = 1 << 30
 
@@ -78,12 +80,35 @@ def test_int4_is_more_than_a_quarter_for_its_scales_are_stored_too() -> None:
 
 
 def test_a_latent_vector_is_not_its_heads() -> None:
-    found = asked(model="deepseek-v3")
+    found = asked(model="deepseek-v3", dtype="bfloat16")
     assert by_id(found["sizes"])["kv_token"] == 61 * 576 * 2
     assert said_of(found)["heads"] == 61 * 128 * (192 + 128) * 2
     split = asked(model="deepseek-v3", tensor_parallel=8)
     assert said_of(split)["heads"] == 61 * 16 * (192 + 128) * 2, "a GPU has 16 of the heads, and all of the vector"
     assert said_of(found)["active"] == 74 * 10**9 < by_id(found["sizes"])["weights"] == 1342 * 10**9
+
+
+def test_weights_of_four_bits_are_more_than_a_quarter() -> None:
+    """Llama 3.1 8B: 2 · 128,256 · 4,096 of its weights, embedding and output, stay in 16 bits; 128 others have
+    a scale of 16 bits together. 5.70 GB, where a quarter of 16.06 would be 4.02."""
+    found = asked(model="llama-3.1-8b", dtype="int4")
+    kept = 2 * 128_256 * 4096
+    assert by_id(found["sizes"])["weights"] == math.ceil((8_030_261_248 - kept) * (64 + 2) / 128 + 2 * kept)
+    assert said_of(found)["bits"] == 8_030_261_248 / 2
+    assert "bits" not in said_of(asked(model="llama-3.1-8b"))
+    tied = by_id(asked(model="gemma-3-4b", dtype="int8")["sizes"])["weights"]
+    assert tied == 3_880_263_168 + 262_208 * 2560, "one matrix for both, which takes a byte more for each weight"
+
+
+def test_a_checkpoint_counts_as_it_was_published() -> None:
+    """gpt-oss-120b has its experts in MXFP4 (OpenAI, arXiv 2508.10925, table 1: 60.8 GiB), DeepSeek-V3 all but the
+    embeddings in FP8 with a float32 for each 128 × 128."""
+    weights = by_id(asked(model="gpt-oss-120b")["sizes"])["weights"]
+    assert weights / GIB == pytest.approx(60.8, abs=0.1)
+    kept = 2 * 129_280 * 7168
+    of_deepseek = by_id(asked(model="deepseek-v3")["sizes"])["weights"]
+    assert of_deepseek == math.ceil((671 * 10**9 - kept) * (1 + 4 / 128**2) + 2 * kept)
+    assert by_id(asked(model="llama-2-7b")["sizes"])["weights"] == 2 * 6_738_415_616
 
 
 def test_heads_are_divided_and_at_last_repeated_and_a_latent_vector_is_whole_on_each_gpu() -> None:
@@ -134,7 +159,7 @@ def model(**more: Any) -> Architecture:
 def test_what_a_gpu_holds() -> None:
     """1,000 bytes, 900 of them used, 100 weights, 100 reserved: 700 for blocks of 4 tokens of 2 bytes: 87."""
     load = Load(context=17, max_model_len=50, shared_prefix=9, block_size=4, reserve_bytes=100)
-    cost = Cost(model(), Stored(weight=1, element=1), load)
+    cost = Cost(model(), Stored(weights=WeightStore(each=1), element=1), load)
     assert by_id(cost.on(1000)) == {
         "kv_room": 700, "kv_piece": 100, "reserved": 7, "kv_pages": 40, "paged": 87 // 5,
         "kv_prefix": 16, "shared": (87 - 2) // (5 - 2),
@@ -146,12 +171,12 @@ def test_the_sum_is_the_sum_of_its_terms_and_the_room_is_what_they_leave() -> No
     """h = 3, f = 5, V = 7 and 11 tokens: 11 · (6 + 15) · 2 bytes at the MLP, more than 11 · 3 · 2 + 2 · 7 · 6."""
     widths = {"hidden_size": 3, "intermediate_size": 5, "vocab_size": 7}
     load = Load(batch=2, context=10, max_num_batched_tokens=11, reserve_bytes=100)
-    cost = Cost(model(**widths), Stored(weight=1, element=1), load)
+    cost = Cost(model(**widths), Stored(weights=WeightStore(each=1), element=1), load)
     assert cost.activations is not None and cost.activations.value == 462 > 66 + 84
     assert cost.total.value == 100 + 2 * 10 * 2 + 462 + 100
     assert cost.on(1000)[0].value == 900 - 100 - 462 - 100
     few = Load(batch=20, context=10, max_num_batched_tokens=1, reserve_bytes=0)
-    wide = Cost(model(**widths), Stored(weight=1, element=1), few).activations
+    wide = Cost(model(**widths), Stored(weights=WeightStore(each=1), element=1), few).activations
     assert wide is not None and wide.value == 6 + 20 * 7 * 6, "the logits, where few tokens are computed"
 
 

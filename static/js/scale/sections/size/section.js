@@ -10,11 +10,13 @@ import { ScaleNumber, valueText } from "../../number.js";
 import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
 
+const SHIPPED = "shipped"; // as the checkpoint has them
+
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = {
   model: { type: name, initial: "llama-3.1-8b", place: true },
   kv_dtype: { type: name, initial: "float16", place: true },
-  dtype: { type: name, initial: "float16", place: true },
+  dtype: { type: name, initial: SHIPPED, place: true },
   card: { type: name, initial: "a100-80gb", place: true },
   over: { type: name, initial: "nvlink-4", place: true },
   batch: { type: number, initial: 16, place: true },
@@ -65,7 +67,7 @@ export function Section() {
   const own = config.value;
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useAnswer("size", { ...asked, gpu: card }, own?.text ?? null);
-  const plain = (/** @type {string} */ id) => ({ id, name: id });
+  const plain = (/** @type {string} */ id) => ({ id, name: id === SHIPPED ? t("scale.size.shipped") : id });
   const counts = value?.has_cross ? [...COUNTS, "encoder_tokens"] : COUNTS;
   return html`<div class="scale-controls">
       ${own ? null : choice("model", value?.models ?? [plain(asked.model)])}

@@ -1,0 +1,50 @@
+"""Bytes of a weight as models are served, with the scales that stand beside quantized ones.
+
+    int4    groups of 128 with a scale of 16 bits (GPTQ, arXiv 2210.17323; AWQ, arXiv 2306.00978): 0.5 + 2 / 128
+    fp8     as published, blocks of 128 × 128 with a float32 each (DeepSeek-AI, arXiv 2412.19437, 3.3.2): 1 + 4 / 128²
+    mxfp4   groups of 32 with a scale of 8 bits (OCP Microscaling Formats 1.0): 0.5 + 1 / 32
+
+Of fp8 and int8 that are made when a model is opened there is a scale for each row or matrix, below a thousandth, which
+is not counted. The embedding and the output projection stay in 16 bits in all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from engine.accounting.memory import bytes_per_element
+
+Published = Literal["fp8", "mxfp4"]
+WEIGHT_DTYPES = ("shipped", "float32", "float16", "bfloat16", "fp8", "int8", "int4")
+PUBLISHED: dict[Published, float] = {"fp8": 1 + 4 / 128**2, "mxfp4": 0.5 + 1 / 32}
+QUANTIZED = {"fp8": 1.0, "int8": 1.0, "int4": 0.5 + 2 / 128}
+PLAIN = {"fp8": 1.0, "int8": 1.0, "int4": 0.5, "mxfp4": 0.5}  # without scales
+KEPT_BYTES = 2  # of a weight that is not quantized beside others that are
+
+
+class WeightStore(Struct, frozen=True, kw_only=True):
+    """`each`: bytes of a weight with its part of the scales; `kept`: weights that take `KEPT_BYTES` in its place;
+    `plain`: bytes of a quantized one without scales, 0: none is quantized.
+    """
+
+    each: float = 2.0
+    kept: int = 0
+    plain: float = 0.0
+
+
+def served_in(dtype: str, embedding_params: int) -> WeightStore:
+    """A model whose weights are made that when it is opened.
+
+    Raises:
+        ValueError: unknown dtype.
+    """
+    if dtype in QUANTIZED:
+        return WeightStore(each=QUANTIZED[dtype], kept=embedding_params, plain=PLAIN[dtype])
+    return WeightStore(each=float(bytes_per_element(dtype)))
+
+
+def published_in(form: Published, kept: int) -> WeightStore:
+    """A checkpoint that was published so, all but `kept` of its weights."""
+    return WeightStore(each=PUBLISHED[form], kept=kept, plain=PLAIN[form])
