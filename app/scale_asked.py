@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 from werkzeug.datastructures import MultiDict
 
 from app.errors import AppError, Code
 from engine.accounting.impossible import ImpossibleInput, impossible
+from engine.accounting.presets import Presets, presets
 
 Asked = MultiDict[str, str]
 MOST_VALUES = 12  # of a list
@@ -19,6 +23,18 @@ def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppE
 def refused(error: ValueError, code: Code = "refused") -> AppError:
     """What somebody else said that cannot be, in all languages that it was said in."""
     return AppError(code, str(error), said=error.said if isinstance(error, ImpossibleInput) else None)
+
+
+def known_of(own: Sequence[Path]) -> Presets:
+    """The presets, with a user's own files.
+
+    Raises:
+        AppError: one of them cannot be read.
+    """
+    try:
+        return presets(own)
+    except ImpossibleInput as error:
+        raise refused(error, "bad_request") from error
 
 
 def real(asked: Asked, name: str, default: float, low: float, high: float) -> float:

@@ -42,6 +42,16 @@ def sizes_of_config(here: Here, request: Request) -> Response:
     return size_of_config(here.own, request)
 
 
+def placements(here: Here, request: Request) -> Response:
+    """How many GPUs serve a demand."""
+    return placement(here.own, request)
+
+
+def tried(here: Here, request: Request) -> Response:
+    """A placement, simulated."""
+    return tried_route(here.own, request)
+
+
 def page(here: Here, request: Request) -> Response:
     """The page."""
     modules = page_modules.PAGE.ahead("js/scale/main.js")
@@ -56,8 +66,8 @@ ROUTES = [
     Route("GET", "/api/scale/size", sizes),
     Route("POST", "/api/scale/size", sizes_of_config),
     Route("GET", "/api/scale/queues", queues),
-    Route("GET", "/api/scale/placement", placement),
-    Route("GET", "/api/scale/tried", tried_route),
+    Route("GET", "/api/scale/placement", placements),
+    Route("GET", "/api/scale/tried", tried),
     Route("GET", "/api/scale/paper", papers_figures),
 ]
 

@@ -6,15 +6,16 @@ Everything that the page says of it is computed by `engine.simulate`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Literal, TypedDict, TypeVar
 
 from flask import Request, Response
 
 from app.routing import json_answer
-from app.scale_asked import Asked, real, refusal, refused, whole
-from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
-from engine.simulate.layers import layer_file
+from app.scale_asked import Asked, known_of, real, refusal, refused, whole
+from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
+from engine.simulate.layers import Card
 from engine.simulate.placed import Tried, tried
 from engine.simulate.placement import Demand, Nodes, Placement, PlacementError, apart, on_one_node, together
 from engine.trace.applications import TABLE
@@ -64,37 +65,36 @@ class TriedAnswer(TypedDict):
 class Wanted(TypedDict):
     """What the address says."""
 
-    model: ModelPreset
-    gpus: tuple[GpuPreset, GpuPreset]
+    cards: tuple[Card, Card]  # for prefill and for decode
     nodes: Nodes
     demand: Demand
 
 
-def answer(asked: Asked) -> PlacementAnswer:
+def answer(asked: Asked, known: Presets | None = None) -> PlacementAnswer:
     """The three ways for these settings.
 
     Raises:
         AppError: a setting cannot be.
     """
-    wanted = read(asked)
-    models, gpus = _measured()
+    known = known or presets()
+    wanted = read(asked, known)
     return {
-        "models": [{"id": one.id, "name": one.name} for one in models],
-        "gpus": [{"id": one.id, "name": one.name} for one in gpus],
+        "models": [{"id": one.id, "name": one.name} for one in known.timed_models],
+        "gpus": [{"id": one.id, "name": one.name} for one in known.timed_gpus],
         "asked": wanted["demand"],
         "ways": [_found(way, wanted) for way in _WAYS],
         "source": SOURCE,
-        "times_source": layer_file().source,
+        "times_source": "; ".join(dict.fromkeys(card.source for card in wanted["cards"] if card.source)),
     }
 
 
-def tried_answer(asked: Asked) -> TriedAnswer:
+def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
     """A placement of these settings, with requests served on it by the engine's scheduler.
 
     Raises:
         AppError: a setting cannot be, or it cannot be tried.
     """
-    wanted = read(asked)
+    wanted = read(asked, known or presets())
     way: Way = next((one for one in _WAYS if one == asked.get("way")), "apart")
     demand = wanted["demand"]
     number = min(REQUESTS, MOST_OUTPUT // demand.output_tokens, MOST_PROMPT // demand.prompt_tokens)
@@ -105,27 +105,25 @@ def tried_answer(asked: Asked) -> TriedAnswer:
         instances = sum(option.replicas for option in found.options)
         if instances > MOST_INSTANCES:
             raise refusal("most_instances", "refused", number=instances, most=MOST_INSTANCES)
-        return {"way": way, "tried": tried(wanted["model"], found, demand, wanted["nodes"], number)}
+        return {"way": way, "tried": tried(wanted["cards"], found, demand, wanted["nodes"], number)}
     except ValueError as error:
         raise refused(error) from error
     finally:
         trying.release()
 
 
-def read(asked: Asked) -> Wanted:
+def read(asked: Asked, known: Presets) -> Wanted:
     """The settings of an address.
 
     Raises:
         AppError: one of them cannot be.
     """
-    models, gpus = _measured()
-    chat = TABLE[0]
-    model = _one("model", asked, models)
+    chat, gpus = TABLE[0], known.timed_gpus
+    model = _one("model", asked, known.timed_models)
     return {
-        "model": model,
-        "gpus": (
-            _one("prefill_gpu", asked, gpus),
-            _one("decode_gpu", asked, gpus),
+        "cards": (
+            Card(model, _one("prefill_gpu", asked, gpus), known.layers),
+            Card(model, _one("decode_gpu", asked, gpus), known.layers),
         ),
         "nodes": Nodes(
             number=whole(asked, "nodes", 4, 1, 64),
@@ -144,9 +142,9 @@ def read(asked: Asked) -> Wanted:
 
 
 _WAYS: dict[Way, Callable[[Wanted], Placement]] = {
-    "apart": lambda it: apart(it["model"], it["gpus"], it["nodes"], it["demand"]),
-    "on_one_node": lambda it: on_one_node(it["model"], it["gpus"], it["nodes"], it["demand"]),
-    "together": lambda it: together(it["model"], it["gpus"][1], it["nodes"], it["demand"]),
+    "apart": lambda it: apart(it["cards"], it["nodes"], it["demand"]),
+    "on_one_node": lambda it: on_one_node(it["cards"], it["nodes"], it["demand"]),
+    "together": lambda it: together(it["cards"][1], it["nodes"], it["demand"]),
 }
 
 
@@ -155,13 +153,6 @@ def _found(way: Way, wanted: Wanted) -> Found:
         return {"way": way, "placement": _WAYS[way](wanted), "refused": None}
     except PlacementError as error:
         return {"way": way, "placement": None, "refused": {"en": str(error), **error.said}}
-
-
-def _measured() -> tuple[list[ModelPreset], list[GpuPreset]]:
-    """Models and cards that there are layer times of."""
-    pairs = {(one.model, one.gpu) for one in layer_file().layer}
-    models = [one for one in model_presets() if any(one.id == model for model, _ in pairs)]
-    return models, [one for one in gpu_presets() if any(one.id == gpu for _, gpu in pairs)]
 
 
 def _one(name: str, asked: Asked, known: list[Preset]) -> Preset:
@@ -173,11 +164,11 @@ def _one(name: str, asked: Asked, known: list[Preset]) -> Preset:
     return found
 
 
-def placement(here: object, request: Request) -> Response:
+def placement(own: Sequence[Path], request: Request) -> Response:
     """The three ways for the settings in the address."""
-    return json_answer(answer(request.args))
+    return json_answer(answer(request.args, known_of(own)))
 
 
-def tried_route(here: object, request: Request) -> Response:
+def tried_route(own: Sequence[Path], request: Request) -> Response:
     """One of them, simulated."""
-    return json_answer(tried_answer(request.args))
+    return json_answer(tried_answer(request.args, known_of(own)))

@@ -15,10 +15,11 @@ from flask import Request, Response
 from app import routing
 from app.models import Models
 from app.routing import Route, json_answer
-from app.scale_asked import Asked, refusal, refused
+from app.scale_asked import Asked, known_of, refusal, refused
+from app.scale_size import own_presets
 from app.scale_steps import Choice, Served, Subject, answer, published, served_in
 from app.theaters import Theaters
-from engine.accounting.presets import DTYPE, GpuPreset, ModelPreset, gpu_presets, model_presets
+from engine.accounting.presets import DTYPE, GpuPreset, ModelPreset
 from engine.accounting.roofline_steps import Roof
 from engine.accounting.shape import ModelShape
 from engine.bench.prediction_error import SCENARIO as STEP_TIME
@@ -29,11 +30,15 @@ HERE, RECORDED = "here", "recorded"
 
 
 class Here(NamedTuple):
-    """Whose model and whose machine; `results`: the folder of published records."""
+    """Whose model and whose machine; `results`: the folder of published records; `data_dir`, `presets`: where a user's
+    own models and GPUs lie.
+    """
 
     theaters: Theaters
     models: Models
     results: Path
+    data_dir: Path | None = None
+    presets: Path | None = None
 
 
 def subject(here: Here, asked: Asked) -> Subject:
@@ -46,9 +51,10 @@ def subject(here: Here, asked: Asked) -> Subject:
         AppError: the choice is none of the lists', or the GPU does not multiply in that dtype.
     """
     live = here.models.first.facts if here.models.is_live else None
-    presets = [preset for preset in model_presets() if preset.is_counted]
-    models = [_choice(preset) for preset in presets]
-    gpus = [_choice(preset) for preset in gpu_presets()]
+    known = known_of(own_presets(here.data_dir, here.presets))
+    counted = [preset for preset in known.models.values() if preset.is_counted]
+    models = [_choice(preset) for preset in counted]
+    gpus = [_choice(preset) for preset in known.gpus.values()]
     recorded: Machine | None = None
     if live:
         models.insert(0, {"id": HERE, "name": live.name, "source": HERE})
@@ -59,7 +65,7 @@ def subject(here: Here, asked: Asked) -> Subject:
             gpus.insert(0, {"id": RECORDED, "name": RECORDED, "source": RECORDED})
     model = _chosen(asked, "model", models)
     gpu = _chosen(asked, "gpu", gpus)
-    shape: ModelShape | None = live if model == HERE else next(one for one in presets if one.id == model)
+    shape: ModelShape | None = live if model == HERE else known.models[model]
     assert shape is not None
     dtypes: list[str] = []
     served: Served | None = None
@@ -68,7 +74,7 @@ def subject(here: Here, asked: Asked) -> Subject:
         assert found is not None and found.roofs is not None
         flops, width, source = found.roofs.flops_per_second, found.roofs.bytes_per_second, gpu
     else:
-        card = next(one for one in gpu_presets() if one.id == gpu)
+        card = known.gpus[gpu]
         dtypes = list(card.flops_per_second)
         dtype = asked.get("dtype") or (shape.dtype if shape.dtype in dtypes else DTYPE)
         if dtype not in dtypes:
@@ -109,6 +115,9 @@ def roofline(here: Here, request: Request) -> Response:
 ROUTES = [Route("GET", "/roofline", roofline)]
 
 
-def blueprint(theaters: Theaters, models: Models) -> flask.Blueprint:
+def blueprint(
+    theaters: Theaters, models: Models, data_dir: Path | None = None, presets: Path | None = None
+) -> flask.Blueprint:
     """/api/scale/roofline."""
-    return routing.blueprint("scale_roofline", "/api/scale", Here(theaters, models, RESULTS), ROUTES)
+    here = Here(theaters, models, RESULTS, data_dir, presets)
+    return routing.blueprint("scale_roofline", "/api/scale", here, ROUTES)

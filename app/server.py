@@ -122,7 +122,7 @@ def create_app(
     app.register_blueprint(pages.blueprint(settings.config_of(models.first.name), models.first))
     app.register_blueprint(endpoints.blueprint(theaters, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
-    app.register_blueprint(scale_roofline.blueprint(theaters, models))
+    app.register_blueprint(scale_roofline.blueprint(theaters, models, settings.data_dir, settings.presets))
     app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))

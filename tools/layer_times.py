@@ -1,4 +1,4 @@
-"""Write engine/simulate/layer_times.toml: what a layer's matrices take on A100 and H100, as Vidur measured it.
+"""Write engine/accounting/layer_times.toml: what a layer's matrices take on A100 and H100, as Vidur measured it.
 
     python -m tools.layer_times FOLDER        a clone of github.com/microsoft/vidur
 
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from engine.accounting.presets import ModelPreset, model_presets
 
-TARGET = Path(__file__).parents[1] / "engine" / "simulate" / "layer_times.toml"
+TARGET = Path(__file__).parents[1] / "engine" / "accounting" / "layer_times.toml"
 GRID = [1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096]
 MODELS = {  # the preset's name -> Vidur's
     "llama-2-7b": "meta-llama/Llama-2-7b-hf",

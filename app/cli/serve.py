@@ -87,7 +87,7 @@ def add_parser(commands: Any) -> None:
         "--presets",
         type=Path,
         metavar="FILE",
-        help="your own models, GPUs and links for the page /scale, as TOML (also read: DATA_DIR/presets)",
+        help="your own models, GPUs, links and layer times for the page /scale, as TOML (also read: DATA_DIR/presets)",
     )
     add_model_options(parser)
     add_model_config_option(parser)

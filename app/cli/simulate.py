@@ -14,14 +14,14 @@ from msgspec.structs import replace
 from app.cli.options import UserError, add_command, add_engine_options, engine_config
 from app.cli.simulate_sweep import add_sweep_options, sweep
 from app.plain import to_json
-from engine.accounting.presets import gpu_presets, model_presets
-from engine.accounting.room import room_tokens
+from app.scale_size import own_presets
+from engine.accounting.presets import presets
 from engine.bench.errors import BenchError
 from engine.bench.workload import Trace, requests_in
 from engine.config import EngineConfig
 from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
 from engine.simulate.cost import Jittered, StepCost
-from engine.simulate.layers import layer_file, on_gpus
+from engine.simulate.layers import card_of
 from engine.simulate.placed import facts_of
 from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
 from engine.trace.codec import TraceFormatError
@@ -55,8 +55,12 @@ def add_parser(commands: Any) -> None:
         help="JSON lines as Mooncake has them: timestamp (ms), input_length, output_length, hash_ids (512 tokens each)",
     )  # fmt: skip
     what = parser.add_argument_group("what is simulated")
-    what.add_argument("--model", choices=sorted({one.model for one in layer_file().layer}), help="with --gpu")
-    what.add_argument("--gpu", choices=sorted({one.gpu for one in layer_file().layer}), help="whose layers were timed")
+    timed = presets()
+    models, gpus = (sorted(one.id for one in of) for of in (timed.timed_models, timed.timed_gpus))
+    what.add_argument("--model", metavar="ID", help=f"with --gpu: {', '.join(models)}, or one of your own")
+    what.add_argument("--gpu", metavar="ID", help=f"whose layers were timed: {', '.join(gpus)}, or one of your own")
+    what.add_argument("--presets", type=Path, metavar="FILE", help="your own models, GPUs and [[layer]] times, as TOML")
+    what.add_argument("--data-dir", type=Path, metavar="DIR", help="a server's, whose presets/*.toml are read too")
     what.add_argument("--tp", type=int, default=1, metavar="N", help="GPUs that split each layer (default: 1)")
     what.add_argument(
         "--like", type=Path, metavar="TRACE",
@@ -156,13 +160,19 @@ def subject(arguments: argparse.Namespace) -> Subject:
         return _like(arguments.like, config, config_seed(arguments))
     if not (arguments.model and arguments.gpu):
         raise UserError("give --model and --gpu, or --like with a recorded run")
-    cost = on_gpus(arguments.model, arguments.gpu, arguments.tp)
-    preset = next(one for one in model_presets() if one.id == arguments.model)
-    card = next(one for one in gpu_presets() if one.id == arguments.gpu)
+    known = presets(own_presets(arguments.data_dir, arguments.presets))
+    for name, asked, choices in (
+        ("--model", arguments.model, known.timed_models), ("--gpu", arguments.gpu, known.timed_gpus)
+    ):  # fmt: skip
+        ids = [one.id for one in choices]
+        if asked not in ids:
+            raise UserError(f"{name} {asked!r} is unknown, or nobody measured its layers; use one of {', '.join(ids)}")
+    card = card_of(arguments.model, arguments.gpu, known)
+    preset, cost = card.model, card.cost(arguments.tp)
     if config.num_blocks is None:
-        room = room_tokens(preset, card, arguments.tp, max_num_batched_tokens=config.max_num_batched_tokens)
+        room = card.room_tokens(arguments.tp, max_num_batched_tokens=config.max_num_batched_tokens)
         if room < config.block_size:
-            raise UserError(f"{preset.name} does not fit on {arguments.tp} × {card.name}; give more GPUs with --tp")
+            raise UserError(f"{preset.name} does not fit on {arguments.tp} × {card.gpu.name}; give more GPUs with --tp")
         config = replace(config, num_blocks=room // config.block_size)
     return Subject(facts_of(preset), cost, config)
 

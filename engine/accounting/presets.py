@@ -1,6 +1,7 @@
 """Models, GPUs and links that are not here: their figures, with the source and the date of each.
 
-They lie in `models.toml`, `gpus.toml` and `links.toml`; a user's own files have the same tables, in any number.
+They lie in `models.toml`, `gpus.toml`, `links.toml` and `layer_times.toml`; a user's own files have the same tables, in
+any number.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from msgspec import Struct
 from engine.accounting.impossible import impossible
 from engine.accounting.kept import kv_token
 from engine.accounting.kv_shape import Architecture, KvShape
+from engine.accounting.layer_times import LayerTimes, layer_file
 from engine.accounting.memory import bytes_per_element
 from engine.accounting.weights import Published, WeightStore, published_in
 from engine.accounting.work import embedding_params, expert_params
@@ -193,6 +195,7 @@ class PresetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: list[ModelPreset] = []
     gpu: list[GpuPreset] = []
     link: list[LinkPreset] = []
+    layer: list[LayerTimes] = []
 
 
 class Presets(NamedTuple):
@@ -201,6 +204,19 @@ class Presets(NamedTuple):
     models: dict[str, ModelPreset]
     gpus: dict[str, GpuPreset]
     links: dict[str, LinkPreset]
+    layers: tuple[LayerTimes, ...]
+
+    @property
+    def timed_models(self) -> list[ModelPreset]:
+        """Those whose layers were measured on a card, and whose other work can be counted."""
+        named = {one.model for one in self.layers if one.gpu in self.gpus}
+        return [one for one in self.models.values() if one.id in named and one.is_counted]
+
+    @property
+    def timed_gpus(self) -> list[GpuPreset]:
+        """Those on which a layer was measured."""
+        named = {one.gpu for one in self.layers if one.model in self.models}
+        return [one for one in self.gpus.values() if one.id in named]
 
 
 def presets(own: Sequence[Path] = ()) -> Presets:
@@ -214,11 +230,12 @@ def presets(own: Sequence[Path] = ()) -> Presets:
         {one.id: one for file in files for one in file.model},
         {one.id: one for file in files for one in file.gpu},
         {one.id: one for file in files for one in file.link},
+        tuple({(one.model, one.gpu, one.tensor_parallel): one for file in files for one in file.layer}.values()),
     )
 
 
 def read_presets(file: Path) -> PresetFile:
-    """The tables `[[model]]`, `[[gpu]]` and `[[link]]` of a file.
+    """The tables `[[model]]`, `[[gpu]]`, `[[link]]` and `[[layer]]` of a file.
 
     Raises:
         ImpossibleInput: it cannot be read, or a table lacks a field or has one too many.
@@ -254,7 +271,7 @@ def preset_payload() -> list[dict[str, object]]:
 @functools.cache
 def _shipped() -> PresetFile:
     read = [read_presets(FILE.with_name(name)) for name in ("models.toml", "gpus.toml", "links.toml")]
-    return PresetFile(model=read[0].model, gpu=read[1].gpu, link=read[2].link)
+    return PresetFile(model=read[0].model, gpu=read[1].gpu, link=read[2].link, layer=layer_file().layer)
 
 
 def _but_params(preset: ModelPreset) -> dict[str, object]:

@@ -21,13 +21,11 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
-from engine.accounting.room import room_tokens
 from engine.accounting.work import attended_keys
 from engine.config import EngineConfig
 from engine.simulate import waiting
-from engine.simulate.cost import Linear, StepShape
-from engine.simulate.layers import measured_degrees, on_gpus
+from engine.simulate.cost import StepShape
+from engine.simulate.layers import Card, card_of
 from engine.simulate.placed import BLOCK_SIZE, facts_of
 from engine.simulate.placement import Demand, decode_rate, prompt_seconds, step_seconds
 from engine.simulate.queues import Arrangement, Prefill, crossing, mean_ttft
@@ -87,17 +85,6 @@ class Paper(Struct, frozen=True, kw_only=True):
     times: list[str]  # what each model's steps are made of
 
 
-class _Card(NamedTuple):
-    model: ModelPreset
-    gpu: GpuPreset
-
-    def cost(self, gpus: int = 1) -> Linear:
-        return on_gpus(self.model.id, self.gpu.id, gpus)
-
-    def room_tokens(self) -> int:
-        return room_tokens(self.model, self.gpu, max_num_batched_tokens=STEP_TOKENS)
-
-
 class _Wanted(NamedTuple):
     prompt: list[int]
     output_tokens: int
@@ -108,7 +95,7 @@ class _Wanted(NamedTuple):
 @functools.cache
 def paper() -> Paper:
     """The four figures; some seconds of one core, once."""
-    small, large = _card(SMALL), _card(LARGE)
+    small, large = card_of(SMALL, GPU), card_of(LARGE, GPU)
     return Paper(
         figures=[_figure_1(small), _figure_3(small), _figure_4(large), _figure_5(small)],
         source=SOURCE,
@@ -116,20 +103,14 @@ def paper() -> Paper:
     )
 
 
-def _card(model: str) -> _Card:
-    return _Card(
-        next(one for one in model_presets() if one.id == model), next(one for one in gpu_presets() if one.id == GPU)
-    )
-
-
 # 1: what interferes
 
 
-def _figure_1(card: _Card) -> PaperFigure:
+def _figure_1(card: Card) -> PaperFigure:
     cost = card.cost()
     seconds = prompt_seconds(cost, DEMAND.prompt_tokens)
     both = [(rate, *both_at(card, rate)) for rate in RATES]
-    most = card.room_tokens() // (DEMAND.prompt_tokens + DEMAND.output_tokens)
+    most = card.room_tokens(max_num_batched_tokens=STEP_TOKENS) // (DEMAND.prompt_tokens + DEMAND.output_tokens)
     steps = [(batch, step_seconds(cost, batch, DEMAND, 0)) for batch in range(1, most + 1)]
     alone = [(decode_rate(batch, took, DEMAND), took) for batch, took in steps]
     prefill = waiting.highest_rate(seconds, DEMAND.ttft - seconds, DEMAND.share)
@@ -170,11 +151,11 @@ def _figure_1(card: _Card) -> PaperFigure:
     return PaperFigure(number=1, panels=[ttft, tpot], compared=compared)
 
 
-def both_at(card: _Card, rate: float, num_requests: int = REQUESTS) -> tuple[float, float]:
+def both_at(card: Card, rate: float, num_requests: int = REQUESTS) -> tuple[float, float]:
     """The 90th percentiles of TTFT and TPOT on one GPU that prefills whole prompts and decodes, simulated."""
     config = EngineConfig(
         block_size=BLOCK_SIZE,
-        num_blocks=card.room_tokens() // BLOCK_SIZE,
+        num_blocks=card.room_tokens(max_num_batched_tokens=STEP_TOKENS) // BLOCK_SIZE,
         max_num_seqs=MOST_SEQUENCES,
         max_num_batched_tokens=STEP_TOKENS,
         max_model_len=card.model.max_position,
@@ -210,7 +191,7 @@ def _reaches(points: list[tuple[float, float]], bound: float) -> float:
 # 3: what fills a step
 
 
-def _figure_3(card: _Card) -> PaperFigure:
+def _figure_3(card: Card) -> PaperFigure:
     cost = card.cost()
 
     def prefill(number: int, tokens: int) -> float:
@@ -248,7 +229,7 @@ def _line(kind: str, value: int, over: list[int], of: Callable[[int, int], float
 # 4: stages or splitting, for prefill
 
 
-def _figure_4(card: _Card) -> PaperFigure:
+def _figure_4(card: Card) -> PaperFigure:
     service, split = (prompt_seconds(card.cost(gpus), DEMAND.prompt_tokens) for gpus in (1, 2))
     measured = Prefill(service=service, gpus=2, speedup=service / split)
     meets = crossing(measured)
@@ -290,9 +271,9 @@ def _queue(prefill: Prefill, arrangement: Arrangement) -> list[tuple[float, floa
 # 5: stages or splitting, for decode
 
 
-def _figure_5(card: _Card) -> PaperFigure:
+def _figure_5(card: Card) -> PaperFigure:
     keys = BATCH * PROMPT
-    degrees = measured_degrees(card.model.id, card.gpu.id)
+    degrees = card.degrees
     split = [(gpus, card.cost(gpus).seconds(StepShape(BATCH, BATCH, keys, 0))) for gpus in degrees]
     one = split[0][1]
     (_, two), (last, most) = split[1], split[-1]

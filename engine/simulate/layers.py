@@ -10,78 +10,71 @@ operations of a query and a key over the peak. What the host does between two st
 
 from __future__ import annotations
 
-import functools
-from pathlib import Path
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import msgspec
-from msgspec import Struct
-
+from engine.accounting.layer_times import LayerTimes
 from engine.accounting.memory import stored_bytes_per_token
-from engine.accounting.presets import GpuPreset, ModelPreset, gpu_presets, model_presets
+from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
+from engine.accounting.room import room_tokens
 from engine.simulate.cost import Linear
 
-FILE = Path(__file__).with_name("layer_times.toml")
 ALL_REDUCES = 2  # of a layer: after attention and after the MLP
 
 
-class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One layer on one of `tensor_parallel` GPUs, at each number of tokens of a step."""
+class Card(NamedTuple):
+    """A model on one kind of GPU; `layers`: all that were measured, of any model on any card."""
 
-    gpu: str
-    model: str
-    tensor_parallel: int
-    tokens: list[int]
-    milliseconds: list[float]
-    all_reduce: list[float] = []  # milliseconds of one, between the GPUs; empty: there is one GPU
-    layers_of: str = ""  # nobody measured this model's: another's stand in, their times multiplied by `scaled`
-    scaled: float = 1.0
+    model: ModelPreset
+    gpu: GpuPreset
+    layers: Sequence[LayerTimes]
+
+    @property
+    def degrees(self) -> list[int]:
+        """Numbers of GPUs that a layer of this model was measured on; none: it never was."""
+        return sorted(self._measured)
+
+    @property
+    def measured_on(self) -> list[str]:
+        """Ids of the cards that a layer of this model was measured on, each once."""
+        return list(dict.fromkeys(one.gpu for one in self.layers if one.model == self.model.id))
+
+    @property
+    def source(self) -> str:
+        """Who measured them."""
+        return "; ".join(dict.fromkeys(one.source for one in self._measured.values() if one.source))
+
+    def cost(self, tensor_parallel: int = 1) -> Linear:
+        """What a step takes there.
+
+        Raises:
+            ValueError: nobody measured that.
+        """
+        measured = self._measured
+        if tensor_parallel in measured:
+            return _linear(measured[tensor_parallel], self.model, self.gpu)
+        degrees, others = ", ".join(map(str, self.degrees)), ", ".join(self.measured_on)
+        known = f"; measured were {degrees} GPUs" if degrees else f"; there are some on {others}" if others else ""
+        raise ValueError(f"no layer times of {self.model.id} on {tensor_parallel} × {self.gpu.id}{known}")
+
+    def room_tokens(self, tensor_parallel: int = 1, stages: int = 1, **more: int) -> int:
+        """As `engine.accounting.room`."""
+        return room_tokens(self.model, self.gpu, tensor_parallel, stages, **more)
+
+    @property
+    def _measured(self) -> dict[int, LayerTimes]:
+        wanted = self.model.id, self.gpu.id
+        return {one.tensor_parallel: one for one in self.layers if (one.model, one.gpu) == wanted}
 
 
-class LayerFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All of them, with who measured them."""
-
-    source: str
-    licence: str
-    layer: list[LayerTimes]
-
-
-@functools.cache
-def layer_file() -> LayerFile:
-    """As it is shipped."""
-    return msgspec.toml.decode(FILE.read_bytes(), type=LayerFile)
-
-
-def measured_degrees(model: str, gpu: str) -> list[int]:
-    """Numbers of GPUs that a layer of this model was measured on; none: it never was."""
-    return sorted(one.tensor_parallel for one in layer_file().layer if (one.model, one.gpu) == (model, gpu))
-
-
-def measured_gpus(model: str) -> list[str]:
-    """Ids of the cards that a layer of this model was measured on, each once."""
-    return list(dict.fromkeys(one.gpu for one in layer_file().layer if one.model == model))
-
-
-def on_gpus(model: str, gpu: str, tensor_parallel: int = 1) -> Linear:
-    """What a step takes there.
+def card_of(model: str, gpu: str, known: Presets | None = None) -> Card:
+    """The card of these ids.
 
     Raises:
-        ValueError: nobody measured that.
+        KeyError: there is no such model, or no such GPU.
     """
-    found = next(
-        (
-            one
-            for one in layer_file().layer
-            if (one.model, one.gpu, one.tensor_parallel) == (model, gpu, tensor_parallel)
-        ),
-        None,
-    )
-    if found is None:
-        degrees = ", ".join(str(one) for one in measured_degrees(model, gpu))
-        others = ", ".join(measured_gpus(model))
-        known = f"; measured were {degrees} GPUs" if degrees else f"; there are some on {others}" if others else ""
-        raise ValueError(f"no layer times of {model} on {tensor_parallel} × {gpu}{known}")
-    preset = next(one for one in model_presets() if one.id == model)
-    return _linear(found, preset, next(one for one in gpu_presets() if one.id == gpu))
+    known = known or presets()
+    return Card(known.models[model], known.gpus[gpu], known.layers)
 
 
 def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
@@ -102,5 +95,5 @@ def _linear(layer: LayerTimes, model: ModelPreset, gpu: GpuPreset) -> Linear:
         seq_seconds=2 * projection / peak,  # the output projection is of one row for each sequence
         key_seconds=kv_bytes / width,
         pair_seconds=2 * model.num_layers * model.num_heads * (model.head_dim + model.v_head_dim) / peak,
-        source=f"layers of {whose} on {tp} × {gpu.name} ({layer_file().source}), attention by the roofline",
+        source=f"layers of {whose} on {tp} × {gpu.name} ({layer.source}), attention by the roofline",
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from engine.accounting.impossible import impossible
-from engine.accounting.presets import ModelPreset, gpu_presets
-from engine.accounting.room import room_tokens
+from engine.accounting.presets import ModelPreset
 from engine.config import EngineConfig
 from engine.simulate.cost import StepCost
-from engine.simulate.layers import on_gpus
+from engine.simulate.layers import Card
 from engine.simulate.layout import Kind
 from engine.simulate.placement import Demand, Nodes, Option, Placement
 from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
@@ -44,16 +44,16 @@ class _Request(NamedTuple):
 
 
 def tried(
-    model: ModelPreset, placement: Placement, demand: Demand, nodes: Nodes, num_requests: int = 300, seed: int = 0
+    cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int = 300, seed: int = 0
 ) -> Tried:
-    """Serve so many requests of the demand.
+    """Serve so many requests of the demand on a placement of these cards.
 
     Raises:
         ImpossibleInput: an instance has stages, which are not simulated.
     """
     if any(option.stages > 1 for option in placement.options):
         raise impossible("stages")
-    outcome = simulated(model, placement, demand, nodes, num_requests, seed)
+    outcome = simulated(cards, placement, demand, nodes, num_requests, seed)
     streamed = [one.ttft <= demand.ttft for one in outcome.requests]
     first = [
         one.ttft <= demand.ttft if one.prefilled is None else one.prefilled - one.arrived <= demand.ttft
@@ -70,14 +70,15 @@ def tried(
 
 
 def simulated(
-    model: ModelPreset, placement: Placement, demand: Demand, nodes: Nodes, num_requests: int, seed: int
+    cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int, seed: int
 ) -> Outcome:
     """The run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they decode, and
     each kind has the blocks that its own GPUs hold.
     """
+    of_gpu, model = {card.gpu.id: card for card in cards}, cards[0].model
     options: dict[Kind, Option] = {option.kind: option for option in placement.options}
     settings: dict[InstanceRole, EngineConfig] = {
-        kind: _settings(model, option, demand) for kind, option in options.items()
+        kind: _settings(of_gpu[option.gpu], option, demand) for kind, option in options.items()
     }
 
     def replicas(kind: Kind) -> int:
@@ -88,7 +89,7 @@ def simulated(
     places = [placement.layout.places[role][replica] for role in options for replica in range(replicas(role))]
 
     def cost(role: InstanceRole) -> StepCost:
-        return on_gpus(model.id, options[role].gpu, options[role].tensor_parallel)
+        return of_gpu[options[role].gpu].cost(options[role].tensor_parallel)
 
     draw = random.Random(seed)
     wanted, at = [], 0.0
@@ -105,13 +106,12 @@ def simulated(
         simulation.close()
 
 
-def _settings(model: ModelPreset, option: Option, demand: Demand) -> EngineConfig:
+def _settings(card: Card, option: Option, demand: Demand) -> EngineConfig:
     """Of one instance. One that decodes computes a prompt again where it had to preempt it."""
-    card = next(one for one in gpu_presets() if one.id == option.gpu)
     whole = demand.prompt_tokens
     return EngineConfig(
         block_size=BLOCK_SIZE,
-        num_blocks=room_tokens(model, card, option.tensor_parallel, option.stages) // BLOCK_SIZE,
+        num_blocks=card.room_tokens(option.tensor_parallel, option.stages) // BLOCK_SIZE,
         max_num_seqs=option.batch,
         max_num_batched_tokens=option.batch + option.chunk if option.chunk else max(option.batch, whole),
         max_model_len=demand.prompt_tokens + demand.output_tokens,

@@ -23,12 +23,10 @@ from msgspec import Struct
 
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.memory import stored_bytes_per_token
-from engine.accounting.presets import GpuPreset, ModelPreset
-from engine.accounting.room import room_tokens
 from engine.accounting.work import attended_keys
 from engine.simulate import waiting
 from engine.simulate.cost import Linear, StepShape
-from engine.simulate.layers import measured_degrees, measured_gpus, on_gpus
+from engine.simulate.layers import Card
 from engine.simulate.layout import Instances, Kind, Layout, filled, nodes_needed, side_by_side
 
 MOST_BATCH = 1024
@@ -120,7 +118,7 @@ def _refused(key: str, **values: str | float) -> PlacementError:
     return PlacementError(key, {"en": str(found), **found.said})
 
 
-def options(kind: Kind, model: ModelPreset, gpu: GpuPreset, nodes: Nodes, demand: Demand) -> list[Option]:
+def options(kind: Kind, card: Card, nodes: Nodes, demand: Demand) -> list[Option]:
     """All instances of this kind that serve anything of the demand.
 
     Raises:
@@ -128,40 +126,39 @@ def options(kind: Kind, model: ModelPreset, gpu: GpuPreset, nodes: Nodes, demand
         PlacementError: nobody measured this model's layers on this card.
     """
     _check(nodes, demand)
-    if not measured_degrees(model.id, gpu.id):
-        raise _refused("no_times_on", model=model.name, gpu=gpu.name, known=", ".join(measured_gpus(model.id)) or "–")
+    if not card.degrees:
+        known = ", ".join(card.measured_on) or "–"
+        raise _refused("no_times_on", model=card.model.name, gpu=card.gpu.name, known=known)
     found = []
-    for tp, stages in _shapes(model, gpu, nodes):
-        able = _ABLE[kind](model, gpu, tp, stages, demand)
+    for tp, stages in _shapes(card, nodes):
+        able = _ABLE[kind](card, tp, stages, demand)
         if able.goodput > 0:
             replicas = math.ceil(demand.rate / able.goodput)
             found.append(
                 Option(
-                    kind=kind, gpu=gpu.id, tensor_parallel=tp, stages=stages, replicas=replicas, **able._asdict()
+                    kind=kind, gpu=card.gpu.id, tensor_parallel=tp, stages=stages, replicas=replicas, **able._asdict()
                 )
             )  # fmt: skip
     return found
 
 
-def apart(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: Nodes, demand: Demand) -> Placement:
+def apart(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
     """Prefill on the first kind of GPU, decode on the second, each as it is best alone: for nodes that are close (4.1).
 
     Raises:
         PlacementError: one side misses its objective whatever is tried, there are too few GPUs, or the network is too
             slow.
     """
-    first, after = (
-        _fewest(options(kind, model, gpu, nodes, demand), kind) for kind, gpu in zip(_SIDES, gpus, strict=True)
-    )
+    first, after = (_fewest(options(kind, card, nodes, demand), kind) for kind, card in zip(_SIDES, cards, strict=True))
     found = _laid_out([first, after], nodes)
-    moved = stored_bytes_per_token(model) * demand.prompt_tokens
+    moved = stored_bytes_per_token(cards[0].model) * demand.prompt_tokens
     network = moved * demand.rate * found.busiest / nodes.network
     if network >= 1:
         raise _refused("network", rate=demand.rate, times=network)
     return _placement([first, after], demand, found, network, moved / nodes.network if network else 0.0)
 
 
-def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: Nodes, demand: Demand) -> Placement:
+def on_one_node(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
     """Stages of prefill and decode side by side in each node, so that nothing moves between nodes (4.2).
 
     Both have as many stages. A node holds the same stage of a prefill and of b decode instances.
@@ -169,10 +166,10 @@ def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: No
     Raises:
         PlacementError: as `apart`.
     """
-    if gpus[0].id != gpus[1].id:
-        raise _refused("one_kind", first=gpus[0].name, second=gpus[1].name)
+    if cards[0].gpu.id != cards[1].gpu.id:
+        raise _refused("one_kind", first=cards[0].gpu.name, second=cards[1].gpu.name)
     best: tuple[tuple[int, float], list[Option], int] | None = None
-    sides = [options(kind, model, gpu, nodes, demand) for kind, gpu in zip(_SIDES, gpus, strict=True)]
+    sides = [options(kind, card, nodes, demand) for kind, card in zip(_SIDES, cards, strict=True)]
     for kind, side in zip(_SIDES, sides, strict=True):
         _fewest(side, kind)
     for first in sides[0]:
@@ -188,26 +185,26 @@ def on_one_node(model: ModelPreset, gpus: tuple[GpuPreset, GpuPreset], nodes: No
     return _placement(best[1], demand, side_by_side([one.instances for one in best[1]], best[2]))
 
 
-def together(model: ModelPreset, gpu: GpuPreset, nodes: Nodes, demand: Demand) -> Placement:
+def together(card: Card, nodes: Nodes, demand: Demand) -> Placement:
     """Instances that do both, with chunked prefill.
 
     Raises:
         PlacementError: as `apart`.
     """
-    best = _fewest(options("mixed", model, gpu, nodes, demand), "mixed")
+    best = _fewest(options("mixed", card, nodes, demand), "mixed")
     return _placement([best], demand, _laid_out([best], nodes))
 
 
 _SIDES: tuple[Kind, Kind] = ("prefill", "decode")
 
 
-def _shapes(model: ModelPreset, gpu: GpuPreset, nodes: Nodes) -> Iterator[tuple[int, int]]:
+def _shapes(card: Card, nodes: Nodes) -> Iterator[tuple[int, int]]:
     """(tensor_parallel, stages) that were measured, share nodes evenly, divide the layers and hold a request."""
-    for tp in measured_degrees(model.id, gpu.id):
+    for tp in card.degrees:
         if nodes.gpus % tp:
             continue
         for stages in range(1, nodes.number * nodes.gpus // tp + 1):
-            if model.num_layers % stages == 0 and room_tokens(model, gpu, tp, stages):
+            if card.model.num_layers % stages == 0 and card.room_tokens(tp, stages):
                 yield tp, stages
 
 
@@ -216,27 +213,25 @@ def prompt_seconds(cost: Linear, tokens: int) -> float:
     return cost.seconds(StepShape(tokens, 1, tokens, attended_keys(0, tokens, None)))
 
 
-def _prefill(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> Able:
-    if room_tokens(model, gpu, tp, stages) < demand.prompt_tokens:
+def _prefill(card: Card, tp: int, stages: int, demand: Demand) -> Able:
+    if card.room_tokens(tp, stages) < demand.prompt_tokens:
         return Able()
-    seconds = prompt_seconds(on_gpus(model.id, gpu.id, tp), demand.prompt_tokens)
+    seconds = prompt_seconds(card.cost(tp), demand.prompt_tokens)
     return Able(waiting.highest_rate(seconds / stages, demand.ttft - seconds, demand.share), seconds, 1)
 
 
-def _decode(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> Able:
-    cost = on_gpus(model.id, gpu.id, tp)
-    batch = _largest(
-        lambda number: step_seconds(cost, number, demand, 0), _most(model, gpu, tp, stages, demand), demand.tpot
-    )
+def _decode(card: Card, tp: int, stages: int, demand: Demand) -> Able:
+    cost = card.cost(tp)
+    batch = _largest(lambda number: step_seconds(cost, number, demand, 0), _most(card, tp, stages, demand), demand.tpot)
     if not batch:
         return Able()
     seconds = step_seconds(cost, batch, demand, 0)
     return Able(decode_rate(batch * stages, seconds, demand), seconds, batch)
 
 
-def _mixed(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> Able:
+def _mixed(card: Card, tp: int, stages: int, demand: Demand) -> Able:
     """The best over sizes of a chunk. All steps are taken to carry one, so they are as long as they get."""
-    cost, most = on_gpus(model.id, gpu.id, tp), _most(model, gpu, tp, stages, demand)
+    cost, most = card.cost(tp), _most(card, tp, stages, demand)
     best = Able()
     for chunk in CHUNKS:
         batch = _largest(lambda number, chunk=chunk: step_seconds(cost, number, demand, chunk), most, demand.tpot)
@@ -253,10 +248,10 @@ def _mixed(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Dem
 _ABLE = {"prefill": _prefill, "decode": _decode, "mixed": _mixed}
 
 
-def _most(model: ModelPreset, gpu: GpuPreset, tp: int, stages: int, demand: Demand) -> int:
+def _most(card: Card, tp: int, stages: int, demand: Demand) -> int:
     """Sequences of a stage's batch that memory holds at their longest."""
     longest = demand.prompt_tokens + demand.output_tokens
-    return min(MOST_BATCH, room_tokens(model, gpu, tp, stages) // longest // stages)
+    return min(MOST_BATCH, card.room_tokens(tp, stages) // longest // stages)
 
 
 def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided
-from engine.accounting.presets import gpu_presets, model_presets
 from engine.bench.record import RESULTS, read_record
 from engine.bench.saturation import SCENARIO, Saturation, saturation
 from engine.simulate.degrees import goodput_per_gpu
+from engine.simulate.layers import card_of
 from engine.simulate.placement import Demand, Nodes, Placement, apart, on_one_node, together
 from engine.simulate.queues import Prefill, crossing
 
@@ -106,17 +106,16 @@ def sides(scene: Scene, prefill: int, decode: int) -> Question:
 @functools.cache
 def placed(way: str, rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms: int) -> Placement:
     """Llama 2 70B on four nodes of eight A100 80 GB, by one of the ways."""
-    model = next(one for one in model_presets() if one.id == "llama-2-70b")
-    gpu = next(one for one in gpu_presets() if one.id == "a100-80gb")
+    card = card_of("llama-2-70b", "a100-80gb")
     nodes = Nodes(number=4, gpus=8, network=25e9)
     demand = Demand(rate=rate, prompt_tokens=prompt, output_tokens=output, ttft=ttft_ms / 1000, tpot=tpot_ms / 1000)
     match way:
         case "apart":
-            return apart(model, (gpu, gpu), nodes, demand)
+            return apart((card, card), nodes, demand)
         case "on_one_node":
-            return on_one_node(model, (gpu, gpu), nodes, demand)
+            return on_one_node((card, card), nodes, demand)
         case "together":
-            return together(model, gpu, nodes, demand)
+            return together(card, nodes, demand)
     raise Undecided(f"a placement is one of {', '.join(WAYS)}, not {way!r}")
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from werkzeug.datastructures import MultiDict
 
 from app.cli import main
+from app.scale_placement import answer as placements
+from app.scale_roofline import Here, subject
 from app.scale_size import own_presets
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.presets import presets
@@ -53,6 +58,81 @@ def test_the_command_takes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[
     found = json.loads(capsys.readouterr().out)
     assert found["model"]["source"] == "my notes"
     assert {one["id"]: one["value"] for one in found["sizes"]}["kv_token"] == 2 * 2 * 8 * 2
+
+
+TIMED = """
+[[model]]
+id = "mine"
+name = "Mine"
+num_params = 7_000_000_000
+num_layers = 32
+num_kv_heads = 8
+head_dim = 128
+num_heads = 32
+hidden_size = 4096
+intermediate_size = 11_008
+vocab_size = 32_000
+max_position = 4096
+element_bytes = 2
+source = "my notes"
+dated = 2026-01-02
+
+[[gpu]]
+id = "desk"
+name = "My card"
+memory_bytes = 48_000_000_000
+bytes_per_second = 900e9
+flops_per_second = { float16 = 180e12 }
+source = "my notes"
+announced = 2026-01-02
+
+[[layer]]
+gpu = "desk"
+model = "mine"
+tensor_parallel = 1
+tokens = [1, 512, 4096]
+milliseconds = [0.5, 2.0, 16.0]
+source = "measured at my desk"
+"""
+
+
+def test_ones_own_model_on_ones_own_card_reaches_every_section(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its layers were timed, so it can be placed and simulated; its figures are enough for the roofline."""
+    file = tmp_path / "own.toml"
+    file.write_text(TIMED)
+    placed = placements(MultiDict({"model": "mine", "prefill_gpu": "desk", "decode_gpu": "desk"}), presets([file]))
+    assert placed["times_source"] == "measured at my desk"
+    assert [way["placement"] is not None for way in placed["ways"]] == [True, True, True]
+    elsewhere = placements(MultiDict({"model": "mine"}), presets([file]))["ways"][0]["refused"] or {}
+    assert "nobody measured the layers of Mine on A100 SXM 80GB; there are times on desk" in elsewhere["en"]
+    nobody = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
+    here = Here(cast("Any", None), cast("Any", nobody), tmp_path, presets=file)
+    steps = subject(here, MultiDict({"model": "mine", "gpu": "desk"}))
+    assert (steps.shape.name, steps.roof.bytes_per_second) == ("Mine", 900e9)
+    requests = tmp_path / "requests.jsonl"
+    requests.write_text('{"timestamp": 0, "input_length": 512, "output_length": 2, "hash_ids": [1]}\n')
+    asked = ["simulate", str(requests), "--model", "mine", "--gpu", "desk"]
+    assert main([*asked, "--presets", str(file), "--json"]) == 0
+    assert "layers of Mine on 1 × My card (measured at my desk)" in json.loads(capsys.readouterr().out)["source"]
+    assert main(asked) == 2
+    assert "--model 'mine' is unknown, or nobody measured its layers; use one of llama-2-7b" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("[1, 512, 4096]", "[1, 512]"), "needs a time for each number of tokens"),
+        (("[1, 512, 4096]", "[512, 1, 4096]"), "must begin above 0 and rise"),
+        (("0.5, 2.0", "0.0, 2.0"), "must be above 0"),
+        (("tensor_parallel = 1", "tensor_parallel = 2"), "needs all_reduce"),
+    ],
+)
+def test_times_of_layers_that_cannot_be_are_a_sentence(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:
+    (tmp_path / "own.toml").write_text(TIMED.replace(*change))
+    with pytest.raises(ImpossibleInput, match=sentence):
+        presets([tmp_path / "own.toml"])
 
 
 @pytest.mark.parametrize(

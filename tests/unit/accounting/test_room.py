@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.scale_size import answer
+from engine.accounting.layer_times import layer_file
 from engine.accounting.presets import presets
 from engine.accounting.room import room_tokens
-from engine.simulate.layers import layer_file
 
 KNOWN = presets()
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from engine.accounting.layer_times import layer_file
 from engine.accounting.presets import gpu_presets, model_presets
 from engine.simulate.cost import StepShape
-from engine.simulate.layers import layer_file, measured_degrees, on_gpus
+from engine.simulate.layers import card_of
 
 
 def test_a_step_is_its_layers_and_what_the_roofline_says_of_the_rest() -> None:
     """Llama 2 7B on an A100 80 GB: 32 layers of 0.292 ms at one token; 131 M weights of the output projection in
     float16 over 2,039 GB/s are 0.129 ms; 1,024 keys of 524,288 B are 0.263 ms."""
-    cost = on_gpus("llama-2-7b", "a100-80gb")
+    cost = card_of("llama-2-7b", "a100-80gb").cost()
     output = 32_000 * 4096 * 2
     expected = 32 * 0.292e-3 + (output + 1024 * 524_288) / 2039e9 + output / 312e12
     assert cost.seconds(StepShape(1, 1, 1024, 0)) == pytest.approx(expected)
@@ -21,7 +22,7 @@ def test_a_step_is_its_layers_and_what_the_roofline_says_of_the_rest() -> None:
 
 def test_gpus_that_split_a_layer_exchange_twice() -> None:
     """At 2,048 tokens on two: 2.1282 ms of a layer and two all-reduces of 0.139 ms; pairs on both GPUs' peak."""
-    cost = on_gpus("llama-2-7b", "a100-80gb", 2)
+    cost = card_of("llama-2-7b", "a100-80gb").cost(2)
     output = 32_000 * 4096 * 2
     layers = 32 * (2.1282e-3 + 2 * 0.139e-3)
     pairs = 2048 * 2049 // 2
@@ -37,13 +38,13 @@ def test_what_was_measured_is_of_presets_and_grows_with_the_tokens(layer) -> Non
     assert bool(layer.all_reduce) == (layer.tensor_parallel > 1)
     assert min(layer.milliseconds) > 0 and all(took > 0 for took in layer.all_reduce)
     assert layer.milliseconds[-1] > 5 * layer.milliseconds[0]
-    cost = on_gpus(layer.model, layer.gpu, layer.tensor_parallel)
+    cost = card_of(layer.model, layer.gpu).cost(layer.tensor_parallel)
     assert cost.of_tokens(layer.tokens[-1]) > cost.of_tokens(layer.tokens[0]) > 0
 
 
 def test_what_nobody_measured_is_a_sentence() -> None:
-    assert measured_degrees("llama-2-7b", "h100-80gb") == [1, 2, 4, 8] and measured_degrees("gpt2", "t4") == []
+    assert card_of("llama-2-7b", "h100-80gb").degrees == [1, 2, 4, 8] and card_of("gpt2", "t4").degrees == []
     with pytest.raises(ValueError, match="no layer times of llama-2-7b on 3 × a100-80gb; measured were 1, 2, 4, 8"):
-        on_gpus("llama-2-7b", "a100-80gb", 3)
+        card_of("llama-2-7b", "a100-80gb").cost(3)
     with pytest.raises(ValueError, match=r"no layer times of gpt2 on 1 × t4$"):
-        on_gpus("gpt2", "t4")
+        card_of("gpt2", "t4").cost()

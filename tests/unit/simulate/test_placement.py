@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from scipy import stats
 
 from engine.accounting.impossible import ImpossibleInput
-from engine.accounting.presets import gpu_presets, model_presets
-from engine.accounting.room import room_tokens
+from engine.simulate.layers import Card, card_of
 from engine.simulate.layout import filled
 from engine.simulate.placed import tried
 from engine.simulate.placement import (
@@ -25,9 +24,7 @@ from engine.simulate.placement import (
     together,
 )
 
-MODELS = {one.id: one for one in model_presets()}
-GPUS = {one.id: one for one in gpu_presets()}
-A100, H100 = GPUS["a100-80gb"], GPUS["h100-80gb"]
+A100, H100 = "a100-80gb", "h100-80gb"
 SMALL = Nodes(number=2, gpus=4, network=25e9)
 DEMANDS = [
     ("llama-2-7b", Demand(rate=30, prompt_tokens=512, output_tokens=128, ttft=0.25, tpot=0.1)),
@@ -37,12 +34,17 @@ DEMANDS = [
 ]
 
 
+def on(model: str, first: str = A100, after: str = A100) -> tuple[Card, Card]:
+    """For prefill and for decode."""
+    return card_of(model, first), card_of(model, after)
+
+
 @pytest.mark.parametrize(("model", "demand"), DEMANDS)
 def test_nothing_that_was_left_out_needs_fewer_gpus(model: str, demand: Demand) -> None:
     """Every pair of instances and every number of both, one by one."""
-    found = apart(MODELS[model], (A100, A100), SMALL, demand)
+    found = apart(on(model), SMALL, demand)
     most = SMALL.number * SMALL.gpus
-    sides = [options(kind, MODELS[model], A100, SMALL, demand) for kind in ("prefill", "decode")]
+    sides = [options(kind, card_of(model, A100), SMALL, demand) for kind in ("prefill", "decode")]
     serve = [
         first.gpus * a + after.gpus * b
         for first, after in product(*sides)
@@ -52,22 +54,22 @@ def test_nothing_that_was_left_out_needs_fewer_gpus(model: str, demand: Demand) 
     assert found.gpus == min(serve) and found.goodput_per_gpu == demand.rate / found.gpus
     for option in found.options:
         assert option.goodput * option.replicas >= demand.rate > option.goodput * (option.replicas - 1)
-    near = on_one_node(MODELS[model], (A100, A100), SMALL, demand)
+    near = on_one_node(on(model), SMALL, demand)
     assert near.gpus >= found.gpus and near.network_share == 0
     first, after = near.options
     assert first.stages == after.stages and near.gpus <= most
-    mixed = together(MODELS[model], A100, SMALL, demand)
-    assert mixed.gpus == min(one.all_gpus for one in options("mixed", MODELS[model], A100, SMALL, demand))
+    mixed = together(card_of(model, A100), SMALL, demand)
+    assert mixed.gpus == min(one.all_gpus for one in options("mixed", card_of(model, A100), SMALL, demand))
 
 
 def test_stages_side_by_side_fill_whole_nodes_and_no_more() -> None:
     """As 4.2 has it: all equal stages, all numbers on a node, all groups; two nodes are at most two stages."""
     model, demand = DEMANDS[0]
-    found = on_one_node(MODELS[model], (A100, A100), SMALL, demand)
+    found = on_one_node(on(model), SMALL, demand)
     best = min(
         groups * first.stages * (a * first.tensor_parallel + b * after.tensor_parallel)
         for first, after in product(
-            *(options(kind, MODELS[model], A100, SMALL, demand) for kind in ("prefill", "decode"))
+            *(options(kind, card_of(model, A100), SMALL, demand) for kind in ("prefill", "decode"))
         )
         if first.stages == after.stages
         for a, b, groups in product(range(1, 5), range(1, 5), range(1, 3))
@@ -80,68 +82,68 @@ def test_stages_side_by_side_fill_whole_nodes_and_no_more() -> None:
 
 def test_weights_must_fit_and_leave_room() -> None:
     """Llama 2 70B has 138 GB in float16: not on one of 80 GB; two hold it and some requests of 1,280 tokens."""
-    model = MODELS["llama-2-70b"]
-    room = room_tokens(model, A100, 2)
-    assert room_tokens(model, A100) == 0 < room // 1280 < 40
+    model = "llama-2-70b"
+    room = card_of(model, A100).room_tokens(2)
+    assert card_of(model, A100).room_tokens() == 0 < room // 1280 < 40
     demand = DEMANDS[-1][1]
-    found = options("decode", model, A100, SMALL, demand)
+    found = options("decode", card_of(model, A100), SMALL, demand)
     assert min(one.gpus for one in found) == 2
     assert [one.batch for one in found if (one.tensor_parallel, one.stages) == (2, 1)] == [room // 1280]
 
 
 def test_cards_of_two_kinds() -> None:
     """An H100 computes three times as fast as an A100: half as many GPUs do where prefill is the most of it."""
-    model, demand = MODELS["llama-2-70b"], Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
+    model, demand = "llama-2-70b", Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
     nodes = Nodes(number=4, gpus=8, network=25e9)
-    same, mixed = (apart(model, (card, A100), nodes, demand) for card in (A100, H100))
+    same, mixed = (apart(on(model, card), nodes, demand) for card in (A100, H100))
     assert (same.gpus, mixed.gpus) == (14, 8)
     assert [option.gpu for option in mixed.options] == ["h100-80gb", "a100-80gb"]
     assert same.options[1] == mixed.options[1]  # decode is as it was
     with pytest.raises(PlacementError, match="a node has GPUs of one kind"):
-        on_one_node(model, (H100, A100), nodes, demand)
+        on_one_node(on(model, H100), nodes, demand)
 
 
 def test_cards_of_two_kinds_are_in_nodes_of_their_own() -> None:
     """One GPU of each is two nodes, however large these are; two of one kind share a node, and nothing leaves it."""
-    model, demand = MODELS["llama-2-7b"], Demand(rate=5, prompt_tokens=256, output_tokens=64, ttft=0.2, tpot=0.05)
+    model, demand = "llama-2-7b", Demand(rate=5, prompt_tokens=256, output_tokens=64, ttft=0.2, tpot=0.05)
     one = Nodes(number=1, gpus=8, network=25e9)
     with pytest.raises(PlacementError, match="it takes 2 GPUs, which are 2 nodes of 8 of one kind, and there are 1"):
-        apart(model, (H100, A100), one, demand)
-    assert apart(model, (H100, A100), replace(one, number=2), demand).layout.nodes == [["prefill"], ["decode"]]
-    alike = apart(model, (A100, A100), one, demand)
+        apart(on(model, H100), one, demand)
+    assert apart(on(model, H100), replace(one, number=2), demand).layout.nodes == [["prefill"], ["decode"]]
+    alike = apart(on(model), one, demand)
     assert alike.layout.nodes == [["prefill", "decode"]]
     assert (alike.network_share, alike.transfer_seconds) == (0, 0)
 
 
 def test_when_moving_costs_more_than_it_brings() -> None:
     """One request now and then: two instances stand idle, one would do. And a slow network that no rate of it bears."""
-    model, nodes = MODELS["llama-3.1-8b"], Nodes(number=2, gpus=4, network=25e9)
+    model, nodes = "llama-3.1-8b", Nodes(number=2, gpus=4, network=25e9)
     seldom = Demand(rate=0.5, prompt_tokens=512, output_tokens=128, ttft=0.5, tpot=0.05)
-    assert (together(model, A100, nodes, seldom).gpus, apart(model, (A100, A100), nodes, seldom).gpus) == (1, 2)
+    assert (together(card_of(model, A100), nodes, seldom).gpus, apart(on(model), nodes, seldom).gpus) == (1, 2)
     often = replace(seldom, rate=20)
     moved = 131_072 * 512
     small = replace(nodes, gpus=1)
-    found = apart(model, (A100, A100), small, often)
+    found = apart(on(model), small, often)
     assert found.layout.nodes == [["prefill"], ["decode"]]
     assert found.transfer_seconds == pytest.approx(moved / 25e9)
     assert found.network_share == pytest.approx(20 * moved / 25e9)
     with pytest.raises(PlacementError, match=r"20 prompts a second are 13\.4 times what the busiest node can send"):
-        apart(model, (A100, A100), replace(small, network=1e8), often)
+        apart(on(model), replace(small, network=1e8), often)
 
 
 def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
     """60 prompts of 2,000 tokens of 800 KiB are 98 GB/s. They come from three nodes, each of which can send 50 GB/s,
     and go to one, which takes in 50: only of the part that is prefilled in that node nothing moves."""
-    model = MODELS["opt-13b"]
+    model = "opt-13b"
     demand = Demand(rate=60, prompt_tokens=2000, output_tokens=2, ttft=0.5, tpot=0.1)
     nodes = Nodes(number=16, gpus=8, network=100e9)
-    found = apart(model, (A100, A100), nodes, demand)
+    found = apart(on(model), nodes, demand)
     *others, last = found.layout.nodes
     assert len(others) == 2 and last.count("decode") == found.options[1].all_gpus == 1
     beside = last.count("prefill") / found.options[0].all_gpus
     assert found.network_share == pytest.approx((1 - beside) * 60 * 2000 * 819_200 / 100e9)
     with pytest.raises(PlacementError, match="times what the busiest node can send, or take in"):
-        apart(model, (A100, A100), replace(nodes, network=50e9), demand)
+        apart(on(model), replace(nodes, network=50e9), demand)
 
 
 @pytest.mark.parametrize(
@@ -155,33 +157,33 @@ def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
 def test_what_nothing_serves_is_a_sentence(changed: dict[str, float], says: str) -> None:
     model, demand = DEMANDS[0]
     with pytest.raises(PlacementError, match=says):
-        apart(MODELS[model], (A100, A100), SMALL, replace(demand, **changed))
+        apart(on(model), SMALL, replace(demand, **changed))
     for wrong in ({"output_tokens": 1}, {"rate": 0.0}, {"share": 1.0}):
         with pytest.raises(ValueError, match=r"demand has|objectives are"):
-            apart(MODELS[model], (A100, A100), SMALL, replace(demand, **wrong))
+            apart(on(model), SMALL, replace(demand, **wrong))
 
 
 def test_as_many_are_in_time_as_the_formulas_say() -> None:
     """At the rate at which 90 % should be: the engine's scheduler over 6 seeds, within the 95 % interval."""
-    model = MODELS["llama-2-7b"]
+    model = "llama-2-7b"
     demand = Demand(rate=1, prompt_tokens=256, output_tokens=4, ttft=0.06, tpot=0.1)
-    first = next(one for one in options("prefill", model, A100, SMALL, demand) if one.gpus == 1)
-    after = next(one for one in options("decode", model, A100, SMALL, demand) if one.gpus == 1)
+    first = next(one for one in options("prefill", card_of(model, A100), SMALL, demand) if one.gpus == 1)
+    after = next(one for one in options("decode", card_of(model, A100), SMALL, demand) if one.gpus == 1)
     at = replace(demand, rate=first.goodput)
     layout = filled([first.instances, after.instances], 1)
     placement = Placement(
         options=[first, after], gpus=2, goodput_per_gpu=0, network_share=0, transfer_seconds=0, layout=layout
     )
     nodes = replace(SMALL, network=300e9)
-    shares = [tried(model, placement, at, nodes, num_requests=300, seed=seed).within_ttft for seed in range(6)]
+    shares = [tried(on(model), placement, at, nodes, num_requests=300, seed=seed).within_ttft for seed in range(6)]
     low, high = stats.t.interval(0.95, len(shares) - 1, np.mean(shares), stats.sem(shares))
     assert low <= 0.9 <= high
     less = replace(demand, rate=first.goodput / 2)
-    assert tried(model, placement, less, nodes, num_requests=200).within_both > 0.99
+    assert tried(on(model), placement, less, nodes, num_requests=200).within_both > 0.99
 
 
 def test_stages_are_not_tried() -> None:
-    model, demand = MODELS["llama-2-70b"], Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
+    model, demand = "llama-2-70b", Demand(rate=10, prompt_tokens=1024, output_tokens=256, ttft=1.0, tpot=0.1)
     nodes = Nodes(number=4, gpus=8, network=25e9)
     with pytest.raises(ImpossibleInput, match="stages are not simulated"):
-        tried(model, apart(model, (A100, A100), nodes, demand), demand, nodes)
+        tried(on(model), apart(on(model), nodes, demand), demand, nodes)
