@@ -15,6 +15,7 @@ from app.errors import AppError
 from app.fork_compare import Comparisons
 from app.layer_bytes import layer_bytes
 from app.log_questions import LogQuestions, kept
+from app.log_tables import LogTables
 from app.models import Models
 from app.onefile import TooLarge, export_page
 from app.plain import to_json
@@ -200,11 +201,11 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: Theaters, models: Models) -> flask.Blueprint:
+def blueprint(theaters: Theaters, models: Models, tables: LogTables) -> flask.Blueprint:
     """The endpoints under /api."""
     what_ifs = WhatIfs()
     theaters.on_close(what_ifs.close)
-    here = Here(theaters, models, Comparisons(theaters), LogQuestions(), what_ifs)
+    here = Here(theaters, models, Comparisons(theaters), LogQuestions(tables), what_ifs)
     return routing.blueprint("api", "/api", here, ROUTES)
 
 

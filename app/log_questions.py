@@ -7,13 +7,15 @@ import time
 from typing import Any, NamedTuple, TypedDict
 
 from app.errors import AppError
+from app.log_tables import LogTables
 from app.run import OpenLog
 from engine.trace.codec import TraceFormatError
+from engine.trace.made_file import MadeFileError
 from engine.trace.query.database import LogDatabase, QueryError
+from engine.trace.query.kept import LONG, KeptTables
 from engine.trace.query.questions import questions
 from engine.trace.state import TraceStateError
 
-MOST_BYTES = 64 << 20  # of a log that a server reads for the page; the command line has no such bound
 MOST_SECONDS = 5.0
 MOST_ROWS = 200
 FRESH = 5.0  # seconds in which another question about a run that goes on is asked of what was read last
@@ -23,6 +25,7 @@ class KeptQuestion(TypedDict):
     """One that everybody asks."""
 
     id: str
+    observed: bool  # of a watched server's log; else of an engine's own
     en: str
     zh: str
     sql: str
@@ -51,9 +54,12 @@ class _Held(NamedTuple):
 
 
 class LogQuestions:
-    """Reads one log at a time into tables, and keeps the last one for the next question."""
+    """Reads one log at a time into tables, and keeps the last one for the next question. Those of long logs are made by
+    another process, and lie in the data folder.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, tables: LogTables) -> None:
+        self._tables = tables
         self._lock = threading.Lock()  # reading takes a core, so it is one question at a time, whoever asks
         self._held: _Held | None = None
 
@@ -61,14 +67,17 @@ class LogQuestions:
         """What one statement finds in a run, as far as it is shown.
 
         Raises:
-            AppError: `busy` while another question is answered; `refused`: a log that is too long, or a question that
-                cannot be answered.
+            AppError: `busy` while another question is answered; `loading` while the tables of a long log are made;
+                `refused`: a question that cannot be answered.
         """
         if not self._lock.acquire(blocking=False):
             raise AppError("busy", "another question is being answered; ask again in a moment")
         try:
-            held = self._read(run)
-            found = held.database.ask(sql, MOST_ROWS, MOST_SECONDS)
+            num_records, database = self._of(run)
+            found = database.ask(sql, MOST_ROWS, MOST_SECONDS)
+        except MadeFileError as error:
+            self._tables.forget(run)
+            raise AppError("loading", f"{error}; it is made anew") from error
         except QueryError as error:
             raise AppError("refused", str(error)) from error
         except (TraceFormatError, TraceStateError) as error:
@@ -76,7 +85,15 @@ class LogQuestions:
         finally:
             self._lock.release()
         rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in found.rows]
-        return {"columns": found.columns, "rows": rows, "is_cut": found.is_cut, "num_records": held.num_records}
+        return {"columns": found.columns, "rows": rows, "is_cut": found.is_cut, "num_records": num_records}
+
+    def _of(self, run: OpenLog) -> tuple[int, LogDatabase | KeptTables]:
+        """How many of its records are in the tables, and these."""
+        if run.log.num_bytes > LONG:
+            kept = self._tables.find(run)
+            return kept.index.num_records, kept
+        held = self._read(run)
+        return held.num_records, held.database
 
     def _read(self, run: OpenLog) -> _Held:
         with run.reading() as log:
@@ -85,12 +102,6 @@ class LogQuestions:
                 is_fresh = time.monotonic() - held.at < FRESH
                 if held.num_records == count or (is_fresh and held.num_records < count):  # never more than is shown
                     return held
-            if log.num_bytes > MOST_BYTES:
-                size, most = log.num_bytes >> 20, MOST_BYTES >> 20
-                raise AppError(
-                    "refused",
-                    f"this log has {size} MiB, and the page asks at most {most}; `kvtheater trace query` asks any",
-                )
             database = LogDatabase(log)
         if held is not None:
             held.database.close()
@@ -102,6 +113,7 @@ def kept() -> QuestionsAnswer:
     """The questions that are kept."""
     return {
         "questions": [
-            {"id": one.id, "en": one.en, "zh": one.zh, "sql": one.sql.strip()} for one in questions().values()
+            {"id": one.id, "observed": one.observed, "en": one.en, "zh": one.zh, "sql": one.sql.strip()}
+            for one in questions().values()
         ]
     }

@@ -9,9 +9,7 @@ anew.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,14 +22,13 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from app.errors import AppError
+from app.made_folder import LIVE, drop_unused, folder_in, name_of
 from app.run import OpenLog
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.made_file import MadeFileError
 
 IDLE = 600.0  # seconds after which nobody looks at a run that goes on any more
 LOOK = 1.0  # seconds between two looks at whether it does
-LIVE = "live-"  # so begin the names of files of runs that go on
-MOST_KEPT = 16  # of a kind in the data folder; beyond that those unused for longest go
 MOST_READ = 4  # of a kind that are held in memory
 
 T = TypeVar("T")
@@ -221,23 +218,3 @@ class MadeFiles(ABC, Generic[T]):
             if time.time() - path.stat().st_mtime > 86_400:
                 path.unlink(missing_ok=True)
         drop_unused(self._folder, self.suffix, self.data_suffix, set(self._making))
-
-
-def folder_in(data_dir: Path) -> Path:
-    """Where they lie."""
-    return data_dir / "surveys"
-
-
-def name_of(log: Path) -> str:
-    """What those of a log's file are called."""
-    return hashlib.sha256(os.fsencode(log.resolve())).hexdigest()[:24]
-
-
-def drop_unused(folder: Path, suffix: str, data_suffix: str, but: set[Path]) -> None:
-    """Before another is made: of the others those used last stay."""
-    found = (path for path in folder.glob(f"*{suffix}") if not path.name.startswith(LIVE))
-    kept = sorted(found, key=lambda path: path.stat().st_mtime)
-    for path in kept[: max(0, len(kept) + 1 - MOST_KEPT)]:
-        if path not in but:
-            path.unlink(missing_ok=True)
-            path.with_suffix(data_suffix).unlink(missing_ok=True)

@@ -39,6 +39,7 @@ from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
+from app.log_tables import LogTables
 from app.metrics import endpoint as metrics_endpoint
 from app.metrics.http import HttpRequests
 from app.metrics.observer import SPANS, Metrics
@@ -134,7 +135,9 @@ def create_app(
     surveys = Surveys(settings.data_dir)
     theaters.on_close(surveys.close)
     app.register_blueprint(survey_api.blueprint(theaters, surveys))
-    app.register_blueprint(api.blueprint(theaters, models))
+    tables = LogTables(settings.data_dir)
+    theaters.on_close(tables.close)
+    app.register_blueprint(api.blueprint(theaters, models, tables))
     app.register_blueprint(metrics_endpoint.blueprint(metrics, requests))
     app.register_error_handler(Exception, _answer_error)
 

@@ -8,9 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
-from app.cli.reading import expect_engines_own, open_trace
+from app.cli.reading import open_trace
 from app.cli.terminal import say, say_json
+from app.made_folder import drop_unused, folder_in, name_of
+from app.paths import data_dir
+from engine.trace.log import TraceReader
+from engine.trace.made_file import MadeFileError
 from engine.trace.query.database import MOST_ROWS, Answer, LogDatabase, QueryError
+from engine.trace.query.kept import DATA, LONG, SUFFIX, KeptTables, make
 from engine.trace.query.questions import questions
 from engine.trace.telling import languages
 
@@ -30,7 +35,11 @@ def add_parser(what: Any) -> None:
     )
     parser.add_argument("file", type=Path, metavar="FILE")
     parser.add_argument("question", nargs="?", choices=list(questions()), metavar="QUESTION", help="one that is kept")
-    parser.add_argument("--sql", help="one of your own, over the tables steps, events and requests")
+    parser.add_argument(
+        "--sql",
+        help="one of your own, over the tables steps, events, requests and contents; of a watched server messages, "
+        "events, metrics and contents",
+    )
     parser.add_argument("--limit", type=int, default=MOST_ROWS, metavar="N", help="rows (default: %(default)s)")
     parser.add_argument("--lang", choices=languages(), default="en", help="of the list (default: en)")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
@@ -44,17 +53,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.limit < 1:
         raise UserError(f"--limit is 1 or more, not {arguments.limit}")
     with open_trace(arguments.file) as log:
-        expect_engines_own(log, "`kvtheater trace show --json` writes each record")
+        observed = log.header.observed is not None
         if arguments.question or arguments.sql:
-            sql = arguments.sql or questions()[arguments.question].sql
-            try:
-                with LogDatabase(log) as database:
-                    answer = database.ask(sql, arguments.limit)
-            except QueryError as error:
-                raise UserError(str(error)) from error
-            (_say_json if arguments.json else _print)(answer)
+            sql = arguments.sql or _sql_of(arguments.question, observed)
+            (_say_json if arguments.json else _print)(_answer(log, arguments.file, sql, arguments.limit))
         else:
-            _list(arguments.lang, arguments.json)
+            _list(arguments.lang, arguments.json, observed)
         if log.damage:
             sys.stdout.flush()
             say(f"kvtheater: {arguments.file} is damaged: {log.damage}", to=sys.stderr)
@@ -62,8 +66,55 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _list(language: str, as_json: bool) -> None:
-    kept = questions().values()
+def _sql_of(name: str, observed: bool) -> str:
+    question = questions()[name]
+    if question.observed is not observed:
+        whose = "a watched server's log" if question.observed else "an engine's own log"
+        raise UserError(f"{name} is asked of {whose}, which this is not; without a question they are listed")
+    return question.sql
+
+
+def _answer(log: TraceReader, file: Path, sql: str, limit: int) -> Answer:
+    """A short log is read for each question; of a long one the tables are kept, as the page keeps them."""
+    try:
+        if log.num_bytes > LONG and (kept := _kept(log, file)) is not None:
+            return kept.ask(sql, limit)
+        with LogDatabase(log) as database:
+            return database.ask(sql, limit)
+    except QueryError as error:
+        raise UserError(str(error)) from error
+
+
+def _kept(log: TraceReader, file: Path) -> KeptTables | None:
+    """None: they cannot be kept, so the log is read for this question."""
+    folder = folder_in(data_dir())
+    target = folder / f"{name_of(file)}{SUFFIX}"
+    try:
+        return KeptTables(target, log)
+    except MadeFileError:
+        pass
+    terminal = sys.stderr.isatty()
+
+    def tell(count: int) -> None:
+        if terminal:
+            sys.stderr.write(f"\rthe log becomes tables, once: {100 * count // len(log)} %")
+            sys.stderr.flush()
+
+    try:
+        drop_unused(folder, SUFFIX, DATA, set())
+        index = make(log, target, tell)
+        if terminal:
+            sys.stderr.write("\n")
+        if index.problem:
+            say(f"kvtheater: {file} contradicts itself: {index.problem}", to=sys.stderr)
+        return KeptTables(target, log)
+    except (OSError, MadeFileError) as error:
+        say(f"kvtheater: the tables are not kept: {error}", to=sys.stderr)
+        return None
+
+
+def _list(language: str, as_json: bool, observed: bool) -> None:
+    kept = [one for one in questions().values() if one.observed is observed]
     if as_json:
         say_json([{"id": one.id, "text": getattr(one, language), "sql": one.sql.strip()} for one in kept])
         return

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+import app.log_questions
 import app.surveys
 from app.models import Models
 from app.served import Served
@@ -44,6 +45,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server on it, to which every log is a long one."""
     monkeypatch.setattr(app.surveys, "MOST_RECORDS", 10)
+    monkeypatch.setattr(app.log_questions, "LONG", 0)
     made = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path), [log, OBSERVED])
     listener = Listener(made, bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"
@@ -107,12 +109,29 @@ def test_pool_and_sequences_answer(open_page, served, log):
     rows = page.locator(".large-scroll tbody tr[aria-rowindex]")
     expect(rows).to_have_count(0)  # at its end the run has no sequence
     page.locator("#large-here").uncheck()
-    page.get_by_role("button", name="Preempted").click()
+    page.get_by_role("button", name="Preempted", exact=True).click()
     expect(page.locator('th[aria-sort="descending"]')).to_have_count(1)
     assert rows.first.locator("td").nth(4).inner_text() != "0"
     assert rows.count() < 60
     rows.first.locator("button").click()
     assert int(page.locator("#large-record").input_value()) > 0
+
+
+def test_questions_are_asked_of_a_log_of_any_length(open_page, served, log):
+    """Its tables are made while one waits; a record in an answer is gone to."""
+    page = opened(open_page, served)
+    ask = page.locator("#ask-log")
+    ask.locator("[data-question=prefixes_worth_pinning]").click()
+    expect(ask.locator(".ask-found tbody tr").first).to_be_visible(timeout=30_000)
+    ask.locator("textarea").fill("SELECT max(record) AS record, count(*) AS n FROM steps")
+    ask.locator("form button").click()
+    with TraceReader(log) as reader:
+        expect(ask.locator(".ask-found tbody")).to_have_text(re.compile(rf"{len(reader) - 1}\s*{len(reader)}"))
+        ask.locator(".ask-record").click()
+        expect(page.locator("#large-record")).to_have_value(str(len(reader) - 1))
+    ask.locator("textarea").fill("DELETE FROM steps")
+    ask.locator("form button").click()
+    expect(ask.locator("[role=alert]")).to_contain_text("a question only reads")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])

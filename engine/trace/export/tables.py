@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import fields
 
+from engine.trace.events import Op
 from engine.trace.export import ExportError
 from engine.trace.log import TraceReader
 from engine.trace.records import Memory, StepRecord, Timing, Work
@@ -38,7 +39,7 @@ EVENTS: list[Column] = [
 def step_rows(reader: TraceReader) -> Iterator[Row]:
     """A row for each record, in the order of STEPS."""
     for index in range(len(reader)):
-        yield _step_row(reader.record(index))
+        yield step_row(reader.record(index))
 
 
 def event_rows(reader: TraceReader) -> Iterator[Row]:
@@ -46,10 +47,20 @@ def event_rows(reader: TraceReader) -> Iterator[Row]:
     for index in range(len(reader)):
         record = reader.record(index)
         for position, op in enumerate(record.ops):
-            values = _plain(msgspec.to_builtins(op, builtin_types=(bytes,), str_keys=True))
-            common = [values.get(name) for name in ("seq_id", "block_id", "logical", "reason")]
-            text = msgspec.json.encode(values).decode()
-            yield [index, position, record.step, record.timing.at, values["type"], *common, text]
+            yield event_row(record, position, op_values(op))
+
+
+def op_values(op: Op) -> dict[str, Any]:
+    """An operation as JSON has it: `type` and its fields, bytes as hexadecimal text."""
+    values: dict[str, Any] = _plain(msgspec.to_builtins(op, builtin_types=(bytes,), str_keys=True))
+    return values
+
+
+def event_row(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
+    """A row of EVENTS: operation `position` of the record, whose `op_values` are given."""
+    common = [values.get(name) for name in ("seq_id", "block_id", "logical", "reason")]
+    text = msgspec.json.encode(values).decode()
+    return [record.index, position, record.step, record.timing.at, values["type"], *common, text]
 
 
 def write_csv(reader: TraceReader, folder: Path) -> None:
@@ -90,7 +101,8 @@ def _tables(reader: TraceReader) -> Iterator[tuple[str, list[Column], Iterator[R
     yield "events", EVENTS, event_rows(reader)
 
 
-def _step_row(record: StepRecord) -> Row:
+def step_row(record: StepRecord) -> Row:
+    """A row of STEPS."""
     tokens = {"prefill": 0, "decode": 0}
     for entry in record.batch:
         tokens[entry.phase] += len(entry.token_ids)

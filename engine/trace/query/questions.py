@@ -15,6 +15,7 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One of them."""
 
     id: str
+    observed: bool = False  # of a watched server's log; else of an engine's own
     en: str
     zh: str
     sql: str

@@ -31,13 +31,15 @@ export function Everything() {
     ${log.value?.header.observed || own.large.value ? null : html`<${Tabs} />`}
     ${own.large.value ? null : html`<${Transport} />`}
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
-      <${own.large.value ? LongRun : log.value?.header.observed ? Attached : Regions} />
+      <${own.large.value ? LongRun : log.value?.header.observed ? Watched : Regions} />
     </main>
     <p class="print-link" id="print-link"></p>
     <${Around} />`;
 }
 
 const LongRun = () => html`<${Large} library=${panelOf("library")} whole=${Whole} />`;
+
+const Watched = () => html`<${Attached} whole=${Whole} />`;
 
 const Regions = () => html`<${Setup} />
       ${provenance.value ? html`<${Provenance} />` : null}

@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
+from engine.attach.observed_log import ObservedLog, header_of
+from engine.attach.sequence import Break, Message
 from engine.bench.workload import TRACES
 from engine.trace.events import Cache, Evict, Preempt
 from engine.trace.explain import overview
 from engine.trace.log import TraceReader
+from engine.trace.made_file import MadeFileError
+from engine.trace.query import kept as module
 from engine.trace.query.database import LogDatabase, QueryError
+from engine.trace.query.kept import KeptTables, make
 from engine.trace.query.questions import questions
+from tests.unit.attach.publisher import message, removed, stored
 from tests.unit.engine.runs import run
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace"))
@@ -40,12 +46,9 @@ def asked(served: Path) -> Iterator[LogDatabase]:
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_every_kept_question_has_an_answer_of_every_log(path: Path) -> None:
-    if path.stem == "observed":
-        with TraceReader(path) as log, pytest.raises(QueryError, match="does not say its requests"):
-            LogDatabase(log)
-        return
     with TraceReader(path) as log, LogDatabase(log) as database:
-        assert [one for one in questions().values() if not database.ask(one.sql).columns] == []
+        asked = [one for one in questions().values() if one.observed is (log.header.observed is not None)]
+        assert len(asked) >= 5 and [one for one in asked if not database.ask(one.sql).columns] == []
 
 
 def test_blocks_evicted_and_computed_again(served: Path, asked: LogDatabase) -> None:
@@ -77,6 +80,29 @@ def test_a_block_computed_twice_is_worth_pinning(served: Path, asked: LogDatabas
     answer = asked.ask(questions()["worth_pinning"].sql, 100_000)
     again = {row[answer.columns.index("block_hash")]: row[0] for row in answer.rows}
     assert again and again == {name: len(found) for name, found in times.items() if len(found) > 1}
+
+
+def test_a_prefix_worth_pinning_counts_all_of_its_blocks(served: Path, asked: LogDatabase) -> None:
+    """By hand: each content's tokens times how often it was computed again, summed along the way to it."""
+    parents: dict[str, str | None] = {}
+    times: dict[str, set[int]] = {}
+    with TraceReader(served) as log:
+        size = int(log.header.engine["block_size"] or 0)
+        for index in range(len(log)):
+            for op in log.record(index).ops:
+                if isinstance(op, Cache):
+                    parents[op.block_hash.hex()] = None if op.parent_hash is None else op.parent_hash.hex()
+                    times.setdefault(op.block_hash.hex(), set()).add(index)
+
+    def again(name: str | None) -> int:
+        return 0 if name is None else (len(times[name]) - 1) * size + again(parents[name])
+
+    ends = {name for name in times if len(times[name]) > 1}
+    ends -= {parents[name] for name in ends}
+    answer = asked.ask(questions()["prefixes_worth_pinning"].sql, 100_000)
+    found = {row[-1]: row[0] for row in answer.rows}
+    assert found and found == {name: again(name) for name in ends}
+    assert [row[0] for row in answer.rows] == sorted(found.values(), reverse=True)
 
 
 def test_who_was_preempted_twice(tmp_path: Path) -> None:
@@ -165,3 +191,87 @@ def test_a_disk_that_is_full_is_a_sentence(
     monkeypatch.setattr("engine.trace.query.database.sqlite3.connect", small)
     assert main(["trace", "query", str(served), "slowest_steps"]) == 2
     assert "the tables cannot be written: database or disk is full" in capsys.readouterr().err
+
+
+def test_of_a_watched_server_what_was_removed_and_stored_again() -> None:
+    """With what it said of copies, of what it moved and of what comes before left out."""
+    observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"]))
+    first, second = stored([b"a", b"b"], [1, 2, 3, 4], 2), stored([b"b"], [3, 4], 2, b"a")
+    moved = stored([b"m"], [], 0, medium="CPU")
+    observed.told(0, Break("attached", 0))
+    told = [
+        *((first,), (second,), (removed([b"b"]),)),  # a copy: b is still there
+        *((removed([b"b"]), moved), (second, removed([b"a"])), (stored([b"a"], [1, 2], 2),)),
+    ]
+    for number, events in enumerate(told):
+        observed.told(0, Message(number, message(*events), False))
+    observed.numbers({0: {"vllm:num_preemptions_total": 4.0}})
+    with LogDatabase(observed.log) as database:
+
+        def ask(name: str) -> list[dict[str, object]]:
+            answer = database.ask(questions()[name].sql)
+            return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+        assert [(one["removed_in"], one["again_in"], one["block_hash"]) for one in ask("stored_again")] in (
+            [(4, 5, b"b".hex()), (5, 6, b"a".hex())],
+            [(5, 6, b"a".hex()), (4, 5, b"b".hex())],  # the sooner one first, by the clock
+        )
+        [prefix] = ask("prefixes_stored_again")
+        assert (prefix["tokens_stored_again"], prefix["prefix_tokens"], prefix["last_block"]) == (4, 4, b"b".hex())
+        assert {one["block_hash"] for one in ask("blocks_stored_again")} == {b"a".hex(), b"b".hex()}
+        assert [one["reason"] for one in ask("what_is_missing")] == ["attached"]
+        [minute] = ask("minute_by_minute")
+        assert (minute["stored"], minute["removed"], minute["preemptions"]) == (5, 2, 0)
+        unknown = database.ask("SELECT block_hash FROM contents WHERE prefix_blocks IS NULL").rows
+        assert unknown == [(b"m".hex(),)]
+        with pytest.raises(QueryError, match="on messages, events, metrics and contents"):
+            database.ask("DROP TABLE events")
+    observed.log.close()
+
+
+def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
+    served: Path, asked: LogDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "x.tables"
+    with TraceReader(served) as log:
+        index = make(log, target)
+        assert index.num_records == len(log) and not index.problem
+        kept = KeptTables(target, log)
+        for question in questions().values():
+            if not question.observed:
+                assert kept.ask(question.sql) == asked.ask(question.sql)
+        for sql in ("DELETE FROM steps", "ATTACH '/tmp/mine.db' AS mine", "PRAGMA query_only = 0"):
+            with pytest.raises(QueryError, match="only reads"):
+                kept.ask(sql)
+        with pytest.raises(QueryError, match="longer than"):
+            kept.ask(ENDLESS, seconds=0.1)
+        assert make(log, target) == index  # they are there
+        data = target.with_suffix(".sqlite")
+        whole = data.read_bytes()
+        data.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(MadeFileError, match="damaged"):
+            KeptTables(target, log)
+        with pytest.raises(MadeFileError, match="damaged"):
+            kept.ask("SELECT * FROM events ORDER BY fields")
+        assert make(log, target).checksum == index.checksum  # anew
+        monkeypatch.setattr(module, "MOST_BYTES", 1 << 16)
+        with pytest.raises(OSError, match="cannot be written, or pass"):
+            make(log, tmp_path / "y.tables")
+        assert not list(tmp_path.glob("*.new")) and not (tmp_path / "y.tables").exists()
+    with TraceReader(GOLDEN[0]) as other, pytest.raises(MadeFileError, match="of another log"):
+        KeptTables(target, other)
+
+
+def test_the_command_keeps_the_tables_of_a_long_log(
+    served: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("app.cli.trace_query.LONG", 0)
+    ask = ["trace", "query", str(served), "--sql", "SELECT count(*) AS n FROM requests", "--json"]
+    for _ in range(2):
+        assert main(ask) == 0
+        assert json.loads(capsys.readouterr().out)["rows"] == [[60]]
+        [_] = tmp_path.glob("kvtheater/surveys/*.sqlite")
+        monkeypatch.setattr("app.cli.trace_query.make", None)  # the second time they are there
+    assert main(["trace", "query", str(served), "stored_again"]) == 2
+    assert "is asked of a watched server's log, which this is not" in capsys.readouterr().err

@@ -22,7 +22,8 @@ const READINGS = [
 
 /** @typedef {import("./model.js").Rank} Rank */
 
-export function Panel() {
+/** @param {{whole: import("../../kit/html.js").Component}} props `whole`: questions over the whole log */
+export function Panel({ whole }) {
   const [shown, now] = [log.value, state.value];
   const observed = shown?.header.observed;
   if (!shown || !now || !observed) return null;
@@ -36,6 +37,7 @@ export function Panel() {
       (rank, instance) =>
         html`<${OneRank} key=${instance} rank=${rank} instance=${instance} many=${ranks.length > 1} />`,
     )}
+    <${whole} />
     <${Unknowns} names=${observed.unknown} />
   </section>`;
 }

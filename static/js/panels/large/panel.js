@@ -65,7 +65,7 @@ const Run = ({ observed, whole }) => html`<${Progress} />
       bins.value
         ? html`<${Strip} /><${Moment} /><div class="large-two"><${Pool} />${
             observed ? html`<${Unknown} names=${observed.unknown} />` : html`<${Sequences} />`
-          }</div>${observed ? null : html`<${whole} />`}`
+          }</div><${whole} />`
         : null
     }`;
 

@@ -8,7 +8,6 @@ import { Swatch } from "../../kit/swatch.js";
 import { runAddress } from "../../net/commands.js";
 import { viewIndex } from "../../state/store.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
-import { AskSection } from "./ask.js";
 import { GoodputSection } from "./goodput.js";
 
 /** @typedef {ReturnType<typeof import("../../core/requests.js").requestFigures>} Figures */
@@ -29,7 +28,7 @@ export function Lists({ figures, open, whole }) {
   const { slowest, numSlow, median, rows } = figures;
   const victims = mostPreempted(rows);
   return html`<div class="requests-lists num">
-    <${AskSection} />${runAddress("what_if") === null ? null : html`<${whole} />`}
+    ${runAddress("what_if") === null ? null : html`<${whole} />`}
     <${GoodputSection} figures=${figures} open=${open} />
     <section aria-labelledby="requests-slowest">
       <h3 class="panel-title" id="requests-slowest">${t("requests.slowest")}

@@ -1,7 +1,10 @@
-// Over the whole log: what another pool would have saved, and its requests by class, beside another run's.
+// Over the whole log: questions in SQL, what another pool would have saved, and its requests by class, beside another
+// run's. Of a watched server only the questions: it says nothing of requests.
 
 import { html } from "../../kit/html.js";
 import { runAddress } from "../../net/commands.js";
+import { log, own } from "../../state/store.js";
+import { Ask } from "./ask.js";
 import { ByClass } from "./by_class.js";
 import { WhatIf } from "./what_if.js";
 
@@ -9,7 +12,9 @@ import { WhatIf } from "./what_if.js";
 export function Panel() {
   const address = runAddress("what_if");
   if (address === null) return null;
+  const observed = Boolean((own.large.value?.header ?? log.value?.header)?.observed);
   return html`<div class="whole" key=${address}>
-    <${WhatIf} address=${address} /><${ByClass} address=${runAddress("survey/classes")} />
+    <${Ask} observed=${observed} />
+    ${observed ? null : html`<${WhatIf} address=${address} /><${ByClass} address=${runAddress("survey/classes")} />`}
   </div>`;
 }

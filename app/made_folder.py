@@ -1,0 +1,30 @@
+"""Where files that are made of logs are kept, what they are called, and how many stay."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+LIVE = "live-"  # so begin the names of files of runs that go on
+MOST_KEPT = 16  # of a kind in the data folder; beyond that those unused for longest go
+
+
+def folder_in(data_dir: Path) -> Path:
+    """Where they lie."""
+    return data_dir / "surveys"
+
+
+def name_of(log: Path) -> str:
+    """What those of a log's file are called."""
+    return hashlib.sha256(os.fsencode(log.resolve())).hexdigest()[:24]
+
+
+def drop_unused(folder: Path, suffix: str, data_suffix: str, but: set[Path]) -> None:
+    """Before another is made: of the others those used last stay."""
+    found = (path for path in folder.glob(f"*{suffix}") if not path.name.startswith(LIVE))
+    kept = sorted(found, key=lambda path: path.stat().st_mtime)
+    for path in kept[: max(0, len(kept) + 1 - MOST_KEPT)]:
+        if path not in but:
+            path.unlink(missing_ok=True)
+            path.with_suffix(data_suffix).unlink(missing_ok=True)

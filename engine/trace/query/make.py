@@ -1,0 +1,41 @@
+"""Making the tables of a log, as a program of its own, so that a server neither waits for them nor grows by them.
+
+python -m engine.trace.query.make LOG TARGET        says how far it is, a line of JSON each
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+from engine.trace.log import TraceReader
+from engine.trace.query.kept import make
+
+NICE = 10  # who looks at what is there comes first
+
+
+def main() -> None:
+    """Write those of one log."""
+    parser = argparse.ArgumentParser(description="Write a log as tables that questions are asked of.")
+    parser.add_argument("log", type=Path)
+    parser.add_argument("target", type=Path, help="the index to write; the tables lie beside it")
+    given = parser.parse_args()
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+
+    def say(count: int) -> None:
+        print(json.dumps({"num_records": count}), flush=True)
+
+    try:
+        with TraceReader(given.log, verify=False) as log:
+            make(log, given.target, say)
+    except (OSError, ValueError) as error:
+        print(json.dumps({"error": str(error)}), flush=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""The tables of a log that questions are asked of: of an engine's own `steps`, `events`, `requests` and `contents`.
+
+`steps` and `events` are those of the export (`engine.trace.export.tables`), `events` with the hash of its block and of
+the block before that; a row of `requests` is a sequence, as `engine.trace.figures` has it. Of a watched server there
+are `messages`, `events`, `metrics` and `contents` instead: it says nothing of requests and steps.
+
+A row of `contents` is what a block held, by its hash: how often it was computed (stored), and the prefix that ends with
+it: its blocks, its tokens, and how many of these were computed again each time after the first.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from engine.trace.codec import TraceFormatError
+from engine.trace.export.tables import EVENTS, STEPS, Column, Row, event_row, op_values, step_row
+from engine.trace.figures import RunReading
+from engine.trace.log import TraceReader
+from engine.trace.records import Header, StepRecord
+from engine.trace.state import TraceStateError
+
+PIECE = 5_000  # rows that are written at a time
+OFTEN = 1_000  # records between two times that it says how far it is
+
+HASHES: list[Column] = [("block_hash", str), ("parent_hash", str)]
+REQUESTS: list[Column] = [
+    ("request_id", str), ("seq_id", int), ("status", str), ("finish_reason", str), ("submitted_in", int),
+    ("prompt_tokens", int), ("cached_tokens", int), ("output_tokens", int), ("computed_tokens", int),
+    ("preemptions", int), ("blocks_peak", int), ("queue", float), ("ttft", float), ("tpot", float), ("seconds", float),
+]  # fmt: skip
+MESSAGES: list[Column] = [
+    ("record", int), ("at", float), ("instance", int), ("sequence", int), ("published", float), ("replayed", bool),
+    ("unmatched", int), ("unread", int), ("problem", str),
+]  # fmt: skip
+SAID: list[Column] = [
+    ("record", int), ("operation", int), ("at", float), ("instance", int), ("type", str), ("reason", str),
+    ("medium", str), ("tier", str), ("layers", int), ("lora", str), *HASHES, ("tokens", int), ("fields", str),
+]  # fmt: skip
+METRICS: list[Column] = [("record", int), ("at", float), ("instance", int), ("name", str), ("value", float)]
+TYPES = {int: "INTEGER", bool: "INTEGER", float: "REAL", str: "TEXT"}
+
+# Each content once: what came before it as it was said, its tokens, and how often it was computed
+COMPUTED = """
+SELECT block_hash, max(parent_hash) AS parent_hash, 1 AS is_said, json_array_length(fields, '$.token_ids') AS tokens,
+       count(DISTINCT record) AS times, count(DISTINCT seq_id) AS sequences, min(record) AS first_in,
+       max(record) AS last_in
+FROM events WHERE type = 'cache' GROUP BY block_hash"""
+STORED = """
+SELECT block_hash, max(parent_hash) AS parent_hash,
+       min(coalesce(json_extract(fields, '$.parent_unsaid'), 0)) = 0 AS is_said,
+       max(tokens) AS tokens, sum(reason IS NULL AND medium IN ('', 'GPU')) AS times, NULL AS sequences,
+       min(record) AS first_in, max(record) AS last_in
+FROM events WHERE type = 'stored' GROUP BY block_hash"""
+# From the beginnings on; hashes that name each other in a circle have none, so this ends
+PREFIXES = """
+CREATE TABLE contents AS
+WITH RECURSIVE way(block_hash, prefix_blocks, prefix_tokens, again_tokens) AS (
+  SELECT block_hash, 1, tokens, max(0, times - 1) * tokens FROM found WHERE parent_hash IS NULL AND is_said
+  UNION ALL
+  SELECT found.block_hash, prefix_blocks + 1, prefix_tokens + found.tokens,
+         again_tokens + max(0, found.times - 1) * found.tokens
+  FROM way JOIN found ON found.parent_hash = way.block_hash
+)
+SELECT found.block_hash, parent_hash, tokens, times, sequences, first_in, last_in, prefix_blocks, prefix_tokens,
+       again_tokens
+FROM found LEFT JOIN way ON way.block_hash = found.block_hash"""
+
+
+class _Table:
+    """One that is filled, piece by piece."""
+
+    def __init__(self, connection: sqlite3.Connection, name: str, columns: list[Column]) -> None:
+        typed = ", ".join(f'"{column}" {TYPES[kind]}' for column, kind in columns)
+        connection.execute(f"CREATE TABLE {name} ({typed})")
+        self._insert = f"INSERT INTO {name} VALUES ({', '.join('?' * len(columns))})"
+        self._connection = connection
+        self._rows: list[Row] = []
+
+    def add(self, rows: Iterable[Row]) -> None:
+        self._rows += rows
+        if len(self._rows) >= PIECE:
+            self.write()
+
+    def write(self) -> None:
+        """What is not written yet."""
+        self._connection.executemany(self._insert, self._rows)
+        self._rows = []
+
+
+def fill(
+    connection: sqlite3.Connection, log: TraceReader, tell: Callable[[int], None] = lambda count: None
+) -> tuple[int, TraceFormatError | TraceStateError | None]:
+    """Write the tables of a log. Returns how many records are in them, and why these are not all: a record that is
+    damaged, or contradicts those before it. `tell` is called with how many there are, now and then.
+
+    Raises:
+        sqlite3.Error: there is no room.
+    """
+    connection.execute("PRAGMA journal_mode = OFF")
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.execute("BEGIN")
+    tables = _Observed(connection) if log.header.observed is not None else _Own(connection, log)
+    count, problem = 0, None
+    while count < len(log):
+        try:
+            record = log.record(count)
+            tables.add(record, log.num_record_bytes(count))
+        except (TraceFormatError, TraceStateError) as error:
+            problem = error
+            break
+        count += 1
+        if count % OFTEN == 0:
+            tell(count)
+    tables.end()
+    connection.execute("CREATE INDEX contents_by_parent ON contents (parent_hash)")
+    connection.execute("COMMIT")
+    connection.execute("ANALYZE")
+    return count, problem
+
+
+def names_of(header: Header) -> tuple[str, ...]:
+    """The tables that its log has."""
+    return _Own.names if header.observed is None else _Observed.names
+
+
+class _Own:
+    """Those of an engine's own log."""
+
+    names = ("steps", "events", "requests", "contents")
+
+    def __init__(self, connection: sqlite3.Connection, log: TraceReader) -> None:
+        self._connection = connection
+        self._steps = _Table(connection, "steps", STEPS)
+        self._events = _Table(connection, "events", [*EVENTS, *HASHES])
+        self._requests = _Table(connection, "requests", REQUESTS)
+        self._reading = RunReading(log.header)
+
+    def add(self, record: StepRecord, num_bytes: int) -> None:
+        rows = list[Row]()
+        for position, op in enumerate(record.ops):
+            values = op_values(op)
+            rows.append(
+                [*event_row(record, position, values), values.get("block_hash"), values.get("parent_hash")],
+            )
+        self._reading.read(record, num_bytes)
+        self._steps.add([step_row(record)])
+        self._events.add(rows)
+
+    def end(self) -> None:
+        self._steps.write()
+        self._events.write()
+        for (request_id, _), members in self._reading.members.items():
+            self._requests.add(
+                [
+                    request_id, one.seq_id, one.status, one.finish_reason, one.submitted_in, len(one.prompt_token_ids),
+                    one.num_cached_tokens, len(one.tokens), one.computed_tokens, one.num_preemptions, one.blocks_peak,
+                    one.queue, one.ttft, one.tpot, one.seconds,
+                ]
+                for one in members
+            )  # fmt: skip
+        self._requests.write()
+        for columns in ("type, reason", "block_hash, type, record", "seq_id, type"):
+            self._connection.execute(f"CREATE INDEX by_{columns.split(',')[0]} ON events ({columns})")
+        _contents(self._connection, COMPUTED)
+
+
+class _Observed:
+    """Those of a watched server's."""
+
+    names = ("messages", "events", "metrics", "contents")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._messages = _Table(connection, "messages", MESSAGES)
+        self._events = _Table(connection, "events", SAID)
+        self._metrics = _Table(connection, "metrics", METRICS)
+
+    def add(self, record: StepRecord, num_bytes: int) -> None:
+        index, at, instance, seen = record.index, record.timing.at, record.instance, record.seen
+        self._events.add([_said(record, position, op_values(op)) for position, op in enumerate(record.ops)])
+        if seen is None:
+            return
+        self._messages.add(
+            [[index, at, instance, seen.sequence, seen.published, seen.replayed, seen.num_unmatched, seen.num_unread,
+              seen.problem or None]]
+        )  # fmt: skip
+        self._metrics.add([index, at, instance, name, value] for name, value in seen.metrics.items())
+
+    def end(self) -> None:
+        for table in (self._messages, self._events, self._metrics):
+            table.write()
+        for columns in ("type, reason", "block_hash, type, record"):
+            self._connection.execute(f"CREATE INDEX by_{columns.split(',')[0]} ON events ({columns})")
+        self._connection.execute("CREATE INDEX by_name ON metrics (name, at)")
+        _contents(self._connection, STORED)
+
+
+def _said(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
+    """A row of SAID. `reason` of what was stored: `again`, it was there already; of what was removed: `copy`, it still
+    is.
+    """
+    reason = values.get("reason") or ("again" if values.get("again") else "copy" if values.get("num_left") else None)
+    tokens = values.get("token_ids")
+    return [
+        record.index, position, record.timing.at, record.instance, values["type"], reason, values.get("medium"),
+        values.get("tier"), values.get("group"), values.get("lora_name"), values.get("block_hash"),
+        values.get("parent_hash"), None if tokens is None else len(tokens), msgspec.json.encode(values).decode(),
+    ]  # fmt: skip
+
+
+def _contents(connection: sqlite3.Connection, found: str) -> None:
+    connection.execute(f"CREATE TEMP TABLE found AS {found}")
+    connection.execute("CREATE INDEX temp.found_by_parent ON found (parent_hash)")
+    connection.execute(PREFIXES)
+    connection.execute("DROP TABLE temp.found")

@@ -1,0 +1,119 @@
+// Questions over the whole log: those that are kept, and in SQL. The server answers; a run in a file has none.
+
+import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { jumpTo } from "../../control/playback.js";
+import { html } from "../../kit/html.js";
+import { runAddress } from "../../net/commands.js";
+import { numRecords, own } from "../../state/store.js";
+import { language } from "../../tell/language.js";
+import { grouped, t } from "../../tell/words.js";
+import { asking } from "./answered.js";
+
+const RECORD = /(^|_)(record|in)$/; // columns that name a record: a click goes there
+const WIDEST = 24; // characters of a cell; all of it is its tip
+
+/**
+ * @typedef {{id: string, observed: boolean, en: string, zh: string, sql: string}} Question
+ * @typedef {string | number | null} Value
+ * @typedef {{columns: string[], rows: Value[][], is_cut: boolean, num_records: number}} Answer
+ * @typedef {{answer: Answer | null, problem: string | null, waits: string | null}} Asked `waits`: for what
+ */
+
+/** @type {Asked} */
+const NOTHING = { answer: null, problem: null, waits: null };
+
+/** @param {{observed: boolean}} props whether the log is a watched server's */
+export function Ask({ observed }) {
+  const [kept, setKept] = useState(/** @type {Question[]} */ ([]));
+  const [sql, setSql] = useState("");
+  const [asked, setAsked] = useState(/** @type {{sql: string} | null} */ (null)); // another object for each question
+  const [{ answer, problem, waits }, setFound] = useState(NOTHING);
+  const address = runAddress("query");
+  useEffect(() => {
+    if (address === null) return;
+    fetch("api/questions")
+      .then((found) => found.json())
+      .then(({ questions }) => setKept(questions))
+      .catch((error) => setFound({ ...NOTHING, problem: error.message }));
+  }, [address === null]);
+  useEffect(() => {
+    if (!asked || address === null) return undefined;
+    setFound({ ...NOTHING, waits: t("whole.ask.waits") });
+    return asking(
+      `${address}?${new URLSearchParams(asked)}`,
+      (found) => {
+        setFound({ ...NOTHING, answer: found });
+        return true;
+      },
+      (sentence) => setFound({ ...NOTHING, problem: sentence }),
+      () => setFound({ ...NOTHING, waits: t("whole.ask.making") }),
+    );
+  }, [asked]);
+  if (address === null) return null;
+  const ask = (/** @type {string} */ text) => {
+    setSql(text);
+    setAsked({ sql: text });
+  };
+  const isAsking = waits !== null;
+  return html`<section aria-labelledby="whole-ask" id="ask-log">
+    <h3 class="panel-title" id="whole-ask">${t("whole.ask")}</h3>
+    <p class="hint">${t(observed ? "whole.ask.hint.observed" : "whole.ask.hint")}</p>
+    <ul class="ask-kept">
+      ${kept
+        .filter((one) => one.observed === observed)
+        .map(
+          (one) => html`<li key=${one.id}>
+          <button class="ask-question" data-question=${one.id} aria-pressed=${one.sql === sql} disabled=${isAsking}
+            onClick=${() => ask(one.sql)}>${language.value === "zh" ? one.zh : one.en}</button>
+        </li>`,
+        )}
+    </ul>
+    <form class="ask-sql" onSubmit=${(/** @type {Event} */ event) => {
+      event.preventDefault();
+      ask(sql);
+    }}>
+      <textarea rows="4" spellcheck=${false} aria-label=${t("whole.ask.sql")} value=${sql}
+        placeholder="SELECT type, count(*) AS n FROM events GROUP BY type"
+        onInput=${(/** @type {any} */ { target }) => setSql(target.value)}></textarea>
+      <button class="quiet" disabled=${isAsking || !sql.trim()} aria-busy=${isAsking}>${t("whole.ask.do")}</button>
+    </form>
+    ${waits ? html`<p class="hint" role="status" id="ask-waits">${waits}</p>` : null}
+    ${problem ? html`<p class="ask-problem" role="alert">${problem}</p>` : null}
+    ${answer ? html`<${Found} answer=${answer} />` : null}
+  </section>`;
+}
+
+/** Of the log that is shown, however long it is. */
+const recordCount = () => (own.large.value ? own.numRecords.value : numRecords.value);
+
+/** @param {{answer: Answer}} props */
+function Found({ answer: { columns, rows, is_cut: isCut, num_records: count } }) {
+  const said = t(isCut ? "whole.ask.cut" : "whole.ask.found", { n: grouped(rows.length), count: rows.length });
+  const older = recordCount() > count ? ` ${t("whole.ask.older", { n: grouped(count) })}` : "";
+  return html`<p class="hint" role="status">${said}${older}</p>
+    ${
+      rows.length
+        ? html`<div class="ask-found" tabindex="0" role="region" aria-labelledby="whole-ask"><table>
+          <thead><tr>${columns.map((name, i) => html`<th key=${i} scope="col">${name}</th>`)}</tr></thead>
+          <tbody>${rows.map(
+            (row, i) =>
+              html`<tr key=${i}>${row.map(
+                (value, column) => html`<td key=${column} data-number=${typeof value === "number"}>
+                <${Cell} name=${columns[column]} value=${value} />
+              </td>`,
+              )}</tr>`,
+          )}</tbody>
+        </table></div>`
+        : null
+    }`;
+}
+
+/** @param {{name: string, value: Value}} props */
+function Cell({ name, value }) {
+  if (value === null) return html`–`;
+  const text = String(value);
+  if (RECORD.test(name) && typeof value === "number" && value < recordCount())
+    return html`<button class="ask-record" title=${t("whole.ask.go", { n: grouped(value + 1) })}
+      onClick=${() => jumpTo(value)}>${text}</button>`;
+  return text.length > WIDEST ? html`<span title=${text}>${text.slice(0, WIDEST - 1)}…</span>` : text;
+}
