@@ -16,6 +16,7 @@ from app import routing
 from app.models import Models
 from app.routing import Route, json_answer
 from app.scale_asked import Asked, known_of, refusal, refused
+from app.scale_errors import MeasuredOn, measured_on
 from app.scale_size import own_presets
 from app.scale_steps import Choice, Served, Subject, answer, published, served_in
 from app.theaters import Theaters
@@ -69,6 +70,7 @@ def subject(here: Here, asked: Asked) -> Subject:
     assert shape is not None
     dtypes: list[str] = []
     served: Served | None = None
+    measured: MeasuredOn | None = None
     if gpu in (HERE, RECORDED):
         found = recorded if gpu == RECORDED else here.theaters.measured(here.models.first.model)
         assert found is not None and found.roofs is not None
@@ -80,11 +82,12 @@ def subject(here: Here, asked: Asked) -> Subject:
         if dtype not in dtypes:
             raise refusal("no_such_dtype", gpu=card.name, dtype=dtype[:40], known=", ".join(dtypes))
         served = served_in(shape, dtype)
+        measured = measured_on(card, known)
         flops, width, source = card.flops_per_second[dtype], card.bytes_per_second, card.source
     roof = Roof(flops_per_second=flops, bytes_per_second=width, source=source)
     is_here = model == HERE and gpu in (HERE, RECORDED)
     is_loading = live is None and here.models.first.is_loading
-    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, is_loading, dtypes, served)
+    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, is_loading, dtypes, served, measured)
 
 
 def _is_such(one: Machine, other: Machine) -> bool:

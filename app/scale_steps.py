@@ -1,18 +1,20 @@
 """Steps of a model under two roofs as the page draws them: curves, the chosen step, measured dots, and the error.
 
-A time of a model or a machine that is not here is a prediction: it is told with the error that `step-time` measured
-where there is hardware, or not at all.
+A time of a model or a machine that is not here is a prediction: it is told with the error that was measured, on a card
+of its layers, on this machine of the steps of `step-time`, or not at all. So is a crossing: with the roofs that the
+measured ones reach.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from app.recordings.shelf import file_stamp
 from app.scale_asked import Asked, refusal, whole, wholes
+from app.scale_errors import ErrorSource, MeasuredOn, errors_of, reached_roofs
 from engine.accounting.derived import Derived
 from engine.accounting.memory import bytes_per_element, bytes_per_weight, kv_bytes_per_token
 from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
@@ -63,12 +65,18 @@ class Choice(TypedDict):
     source: str
 
 
+Span = tuple[int | None, int | None]  # from the least to the most; None: there is none
+
+
 class DecodeLine(TypedDict):
-    """Decode over the batch, at so many keys."""
+    """Decode over the batch, at so many keys. `expected`: the crossing with the roofs that were reached; None: nobody
+    measured them, or it is not asked of a model that runs here.
+    """
 
     context: int
     points: list[StepPoint]
     crossing: Crossing
+    expected: Span | None
 
 
 class PrefillLine(TypedDict):
@@ -77,6 +85,7 @@ class PrefillLine(TypedDict):
     batch: int
     points: list[StepPoint]
     crossing: int | None
+    expected: Span | None
 
 
 class RooflineAnswer(TypedDict):
@@ -97,6 +106,7 @@ class RooflineAnswer(TypedDict):
     prefill: list[PrefillLine]
     chosen: dict[str, Any]  # decode and prefill at the batch and context asked for, with what is derived of them
     errors: dict[Phase, PredictionError | None]  # by phase; None: nobody has measured it yet
+    error_source: ErrorSource | None
     dots: list[MeasuredStep]  # empty: the record is of another model, or the roofs are not its own
     measured_on: dict[str, str]  # by scenario: the processor of its record
     saturation: Saturation | None
@@ -134,6 +144,7 @@ class Subject(NamedTuple):
     is_loading: bool = False  # a model here is on its way; then there will be more to choose
     dtypes: Sequence[str] = ()  # in which the device multiplies, where it has several
     served: Served | None = None  # None: in the model's own dtype
+    measured: MeasuredOn | None = None  # None: it is this machine
 
 
 def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
@@ -154,8 +165,17 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
     served = subject.served or Served(shape.dtype, bytes_per_weight(shape), kv_bytes_per_token(shape))
     times = StepTimes(shape, roof, served.weight_element_bytes, served.kv_bytes_per_token)
     step_time, two_axes = published(results, STEP_TIME), published(results, TWO_AXES)
-    phases: tuple[Phase, ...] = ("prefill", "decode")
-    errors = {phase: prediction_error(step_time, phase) if step_time else None for phase in phases}
+    errors, error_source = errors_of(subject.measured, step_time)
+    reached = None if is_here else reached_roofs(roof, subject.measured, errors)
+
+    def span(of: Callable[[StepTimes], int | None]) -> Span | None:
+        if reached is None:
+            return None
+        low, high = (
+            of(StepTimes(shape, one, served.weight_element_bytes, served.kv_bytes_per_token)) for one in reached
+        )
+        return low, high
+
     lengths = [1 << power for power in range(furthest.bit_length()) if 1 << power <= furthest]
     prompts = [n for n in (1, 4, 16) if n * lengths[-1] <= MOST_TOKENS]
 
@@ -183,6 +203,22 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
             "evenly": step.evenly if shown else None,
         }
 
+    def decode_line(keys: int) -> DecodeLine:
+        return {
+            "context": keys,
+            "points": [told(times.decode(number, keys), "decode") for number in batches],
+            "crossing": times.crossing(keys),
+            "expected": span(lambda moved: moved.crossing(keys).evenly),
+        }
+
+    def prefill_line(number: int) -> PrefillLine:
+        return {
+            "batch": number,
+            "points": [told(times.prefill(number, tokens), "prefill") for tokens in lengths],
+            "crossing": times.prefill_crossing(number),
+            "expected": span(lambda moved: moved.prefill_crossing(number)),
+        }
+
     return {
         "model": shape.name,
         "max_position": shape.max_position,
@@ -194,28 +230,15 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
         "roof": roof,
         "ridge": roof.ridge,
         "is_here": is_here,
-        "decode": [
-            {
-                "context": keys,
-                "points": [told(times.decode(number, keys), "decode") for number in batches],
-                "crossing": times.crossing(keys),
-            }
-            for keys in contexts
-        ],
+        "decode": [decode_line(keys) for keys in contexts],
         "never_from": times.never_from(),
-        "prefill": [
-            {
-                "batch": number,
-                "points": [told(times.prefill(number, tokens), "prefill") for tokens in lengths],
-                "crossing": times.prefill_crossing(number),
-            }
-            for number in prompts
-        ],
+        "prefill": [prefill_line(number) for number in prompts],
         "chosen": {
             "decode": derived(times.decode(batch, context), "decode"),
             "prefill": derived(times.prefill(batch, context), "prefill"),
         },
         "errors": errors,
+        "error_source": error_source,
         "dots": _dots(step_time, subject, times) if step_time else [],
         "measured_on": {
             record.scenario.id: record.environment.machine.processor for record in (step_time, two_axes) if record

@@ -165,6 +165,25 @@ def test_a_card_multiplies_faster_in_narrower_dtypes_and_then_reads_narrower_wei
     assert (own["dtype"], own["roof"]["flops_per_second"]) == ("float32", 19.5e12)
 
 
+def test_a_card_carries_the_error_of_layers_that_were_measured_on_it_or_on_others(server) -> None:
+    """An A100's own; a T4's are those of other cards. A crossing lies where the roofs that were reached meet."""
+
+    def asked(gpu: str) -> Any:
+        given = {"model": "llama-2-7b", "gpu": gpu, "contexts": "1,4096", "batch": "16", "context": "256"}
+        return requests.get(f"{server.url}/api/scale/roofline", given).json()
+
+    own, others = asked("a100-80gb"), asked("t4")
+    assert own["error_source"] == {"kind": "card", "on": "A100 SXM 80GB"}
+    assert others["error_source"] == {"kind": "cards", "on": "A100 SXM 80GB, H100 SXM 80GB"}
+    error, step = own["errors"]["decode"], own["chosen"]["decode"]["step"]
+    assert step["expected"] == pytest.approx([step["seconds"] * error["least"], step["seconds"] * error["most"]])
+    near, far = own["decode"]
+    assert near["expected"][0] <= near["crossing"]["batch"] <= near["expected"][1]
+    assert (far["crossing"]["batch"], far["expected"]) == (None, [None, None])
+    least, most = own["prefill"][0]["expected"]
+    assert least <= own["prefill"][0]["crossing"] <= most
+
+
 def test_a_crossing_and_the_formula_with_its_numbers(tmp_path: Path) -> None:
     facts = replace(FACTS, num_params=100_000)
     found = roofline(
@@ -184,7 +203,9 @@ def test_a_prediction_for_other_hardware_carries_a_measured_error_or_is_not_show
     """Bandwidth and bounds need no error; a time does. It is there as soon as a record of step-time is."""
     asked: MultiDict[str, str] = MultiDict()
     before = roofline(subject(), tmp_path, asked)
-    assert before["errors"] == {"prefill": None, "decode": None} and before["saturation"] is None
+    assert before["errors"] == {"prefill": None, "decode": None} and before["error_source"] is None
+    assert {line["expected"] for line in before["decode"] + before["prefill"]} == {None}
+    assert before["saturation"] is None
     assert {p["seconds"] for line in before["decode"] + before["prefill"] for p in line["points"]} == {None}
     assert before["chosen"]["decode"]["seconds"] is None and before["chosen"]["decode"]["intensity"].value > 0
 

@@ -36,6 +36,7 @@ const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the mode
  * @typedef {{
  *   context: number, batch: number | null, limit: Derived, exact: Derived | null, evenly: number | null
  * }} Crossing
+ * @typedef {[least: number | null, most: number | null]} Span
  * @typedef {{variant: string, tokens: number, measured: number, low: number, high: number, predicted: number}} Pair
  * @typedef {{phase: Phase, points: Pair[], median: number, least: number, most: number}} PredictionError
  * @typedef {{phase: Phase, variant: string, batch: number, tokens: number, intensity: number,
@@ -56,9 +57,11 @@ const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the mode
  *   model: string, max_position: number, models: Choice[], gpus: Choice[],
  *   dtypes: string[], dtype: string,
  *   roof: {flops_per_second: number, bytes_per_second: number, source: string}, ridge: Derived, is_here: boolean,
- *   decode: {context: number, points: StepPoint[], crossing: Crossing}[], never_from: number | null,
- *   prefill: {batch: number, points: StepPoint[], crossing: number | null}[],
- *   chosen: Record<Phase, Chosen>, errors: Record<Phase, PredictionError | null>, dots: Dot[],
+ *   decode: {context: number, points: StepPoint[], crossing: Crossing, expected: Span | null}[],
+ *   never_from: number | null,
+ *   prefill: {batch: number, points: StepPoint[], crossing: number | null, expected: Span | null}[],
+ *   chosen: Record<Phase, Chosen>, errors: Record<Phase, PredictionError | null>,
+ *   error_source: {kind: "record" | "card" | "cards", on: string} | null, dots: Dot[],
  *   measured_on: Record<string, string>, saturation: Saturation | null
  * }} Answer
  */
@@ -142,10 +145,10 @@ function OneStep({ phase, answer }) {
     <p class="hint">
       ${
         step.expected
-          ? t("scale.roofline.expected", {
+          ? t(`scale.roofline.expected.${answer.error_source?.kind}`, {
               least: secondsText(step.expected[0]),
               most: secondsText(step.expected[1]),
-              processor: answer.measured_on["step-time"],
+              on: answer.error_source?.on ?? "",
             })
           : t(`scale.roofline.no_error.${answer.is_here ? "here" : "there"}`)
       }
@@ -156,7 +159,7 @@ function OneStep({ phase, answer }) {
 /** @param {{answer: Answer}} props */
 function Crossings({ answer }) {
   return html`<ul id="scale-crossings">
-    ${answer.decode.map(({ context, crossing }) => {
+    ${answer.decode.map(({ context, crossing, expected }) => {
       const values = { context: grouped(context), batch: grouped(crossing.batch ?? 0) };
       return html`<li key=${context} data-batch=${crossing.batch ?? "never"}>
         ${crossing.batch ? t("scale.roofline.crosses", values) : t("scale.roofline.never", values)}
@@ -165,6 +168,7 @@ function Crossings({ answer }) {
             ? ` ${t("scale.roofline.evenly", { batch: crossing.evenly ? grouped(crossing.evenly) : "–" })}`
             : ""
         }
+        ${reached(expected)}
         <${ScaleNumber} number=${crossing.exact ?? crossing.limit} section="roofline" />
       </li>`;
     })}
@@ -181,22 +185,29 @@ function Crossings({ answer }) {
 /** @param {{answer: Answer}} props */
 function PrefillCrossings({ answer }) {
   return html`<ul id="scale-prefill-crossings">
-    ${answer.prefill.map(({ batch, crossing }) => {
+    ${answer.prefill.map(({ batch, crossing, expected }) => {
       const values = { batch: grouped(batch), tokens: grouped(crossing ?? 0) };
       return html`<li key=${batch}>
         ${crossing ? t("scale.roofline.prefill_crosses", values) : t("scale.roofline.prefill_never", values)}
+        ${reached(expected)}
       </li>`;
     })}
   </ul>`;
 }
 
+/** Where a crossing lies under the roofs that were reached. @param {Span | null} expected */
+function reached(expected) {
+  if (!expected) return "";
+  const [least, most] = expected.map((one) => (one === null ? t("scale.roofline.nowhere") : grouped(one)));
+  return html` <span class="hint">${t("scale.roofline.reached", { least, most })}</span>`;
+}
+
 /** @param {{answer: Answer}} props */
 function Errors({ answer }) {
-  const { errors, measured_on: on } = answer;
+  const { errors, error_source: source } = answer;
   const phases = /** @type {Phase[]} */ (["prefill", "decode"]).filter((phase) => errors[phase]);
-  if (!phases.length) return html`<p>${t("scale.roofline.no_record")}</p>`;
-  const processor = on["step-time"];
-  return html`<p>${t("scale.roofline.errors.lead", { processor })}</p>
+  if (!phases.length || !source) return html`<p>${t("scale.roofline.no_record")}</p>`;
+  return html`<p>${t(`scale.roofline.errors.${source.kind}`, { on: source.on })}</p>
     <${Measured} answer=${answer} />
     <ul id="scale-errors">
       ${phases.map((phase) => {

@@ -1,0 +1,75 @@
+"""How far the roofline is from layers that were measured on GPUs: the error that a prediction for a card carries.
+
+A layer's matrices, norms and activations at n tokens, on one of the GPUs that split it, beside the bound of its
+matrices alone: max(2 · n · p / P, 2 B · p / W), p its parameters there. Attention, the output projection and what the
+host does between two steps are in neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from engine.accounting.presets import GpuPreset, Presets
+from engine.accounting.work import layer_params
+from engine.bench.prediction_error import PredictionError, StepPoint
+from engine.trace.records import Phase
+
+FEW, MANY = 16, 2048  # tokens at and below which weights are all that counts, and from which on operations are
+BETWEEN = 256  # steps of decode have at most so many, whole prompts at least
+
+
+class MeasuredLayer(NamedTuple):
+    """One layer; seconds by the tokens of a step, of each as measured and as the roofline bounds it."""
+
+    name: str
+    seconds: dict[int, tuple[float, float]]
+
+    def times(self, low: int, high: int) -> list[float]:
+        """The bound, so many times, of steps of `low` to `high` tokens."""
+        return [took / least for tokens, (took, least) in self.seconds.items() if low <= tokens <= high]
+
+
+def measured_layers(gpu: GpuPreset, known: Presets) -> list[MeasuredLayer]:
+    """Those that were measured on this card, stand-ins for others left out."""
+    found = []
+    for one in known.layers:
+        model = known.models.get(one.model)
+        if one.gpu != gpu.id or one.layers_of or model is None or not model.is_counted:
+            continue
+        params = layer_params(model) / model.num_layers / one.tensor_parallel
+        fast, wide = gpu.fp16_flops_per_second, gpu.bytes_per_second
+        seconds = {
+            tokens: (took / 1000, max(2 * tokens * params / fast, model.element_bytes * params / wide))
+            for tokens, took in zip(one.tokens, one.milliseconds, strict=True)
+        }
+        found.append(MeasuredLayer(f"{model.name}, 1/{one.tensor_parallel}, {gpu.name}", seconds))
+    return found
+
+
+def layer_error(layers: Sequence[MeasuredLayer], phase: Phase) -> PredictionError | None:
+    """Of steps as short as decode's or as long as prefill's; None: no layer was measured."""
+    low, high = (1, BETWEEN) if phase == "decode" else (BETWEEN, max((max(one.seconds) for one in layers), default=0))
+    points = [
+        StepPoint(variant=one.name, tokens=tokens, measured=took, low=took, high=took, predicted=least)
+        for one in layers
+        for tokens, (took, least) in one.seconds.items()
+        if low <= tokens <= high
+    ]
+    if not points:
+        return None
+    times = [point.measured / point.predicted for point in points]
+    return PredictionError(phase=phase, points=points, median=median(times), least=min(times), most=max(times))
+
+
+def ridge_factors(layers: Sequence[MeasuredLayer]) -> tuple[float, float] | None:
+    """The least and the most that the ridge is moved by: measured layers reach P / c operations and W / m bytes a
+    second, so theirs is P / W · m / c. None: none was measured with few and with many tokens.
+    """
+    found = []
+    for one in layers:
+        moves, computes = one.times(1, FEW), one.times(MANY, max(one.seconds))
+        if moves and computes:
+            found.append(median(moves) / median(computes))
+    return (min(found), max(found)) if found else None

@@ -1,0 +1,49 @@
+"""The error of a roofline on cards whose layers were measured, by the arithmetic of one layer and over all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.accounting.layer_times import LayerTimes
+from engine.accounting.presets import presets
+from engine.accounting.work import layer_params
+from engine.bench.layer_error import layer_error, measured_layers, ridge_factors
+
+KNOWN = presets()
+A100, H100, T4 = (KNOWN.gpus[id] for id in ("a100-80gb", "h100-80gb", "t4"))
+
+
+def test_a_layer_beside_the_bound_of_its_matrices() -> None:
+    """Llama 2 7B has 6.476 G layer parameters, 202 M a layer: 0.1985 ms to read at 2,039 GB/s, and at 4,096 tokens 5.31
+    ms to compute at 312 TFLOP/s. Measured were 0.292 and 8.1775 ms."""
+    layer = next(one for one in measured_layers(A100, KNOWN) if one.name == "Llama 2 7B, 1/1, A100 SXM 80GB")
+    params = layer_params(KNOWN.models["llama-2-7b"]) / 32
+    assert layer.seconds[1] == pytest.approx((0.292e-3, 2 * params / 2039e9))
+    assert layer.seconds[4096] == pytest.approx((8.1775e-3, 2 * 4096 * params / 312e12))
+    assert layer.times(1, 1) == [pytest.approx(1.471, abs=0.001)]
+
+
+@pytest.mark.parametrize("card", [A100, H100], ids=["a100", "h100"])
+def test_what_is_called_a_bound_is_one_on_every_card_that_was_measured(card) -> None:
+    layers = measured_layers(card, KNOWN)
+    assert len(layers) >= 12
+    errors = [layer_error(layers, phase) for phase in ("decode", "prefill")]
+    assert all(error is not None and 1 < error.least < error.median < error.most < 5 for error in errors)
+    factors = ridge_factors(layers)
+    assert factors is not None and 0.7 < factors[0] < 1 < factors[1] < 1.5
+
+
+def test_a_ridge_is_moved_by_what_both_roofs_are_missed_by() -> None:
+    """A layer that takes twice the bound of its bytes and four times that of its operations turns at half as many."""
+    preset = KNOWN.models["llama-2-7b"]
+    params = layer_params(preset) / 32
+    reads, computes = 2 * params / T4.bytes_per_second, 2 * 4096 * params / T4.fp16_flops_per_second
+    made = LayerTimes(
+        gpu="t4", model=preset.id, tensor_parallel=1, tokens=[1, 4096], milliseconds=[2000 * reads, 4000 * computes]
+    )
+    layers = measured_layers(T4, KNOWN._replace(layers=(made,)))
+    assert ridge_factors(layers) == pytest.approx((0.5, 0.5))
+    decode, prefill = (layer_error(layers, phase) for phase in ("decode", "prefill"))
+    assert decode is not None and prefill is not None
+    assert (decode.median, prefill.median) == pytest.approx((2, 4))
+    assert measured_layers(T4, KNOWN) == [] and layer_error([], "decode") is None and ridge_factors([]) is None
