@@ -87,6 +87,7 @@ class Completion:
         stop: Stop | None = None
         if token_id in self._end_ids:
             stop = Stop("stop", "end of sequence" if token_id in self._eos_ids() else f"token {token_id}")
+            shown += self._detokenizer.finish()
         else:
             if self._tokenizer is not None:
                 shown += self._detokenizer.feed(self._tokenizer.text_bytes(token_id))

@@ -57,6 +57,12 @@ def test_max_tokens_flushes_what_was_held_back() -> None:
     assert request.text == "abEN" and request.finish_reason == "length"
 
 
+@pytest.mark.parametrize("data", [b"a\xe6\x9c\0", b"a\xe6\x9c"])
+def test_a_character_that_stays_unfinished_shows_that_it_is_whatever_the_end(data: bytes) -> None:
+    _, request = feed(data, max_tokens=len(data))
+    assert request.text == "a\ufffd" and request.finish_reason == ("stop" if data.endswith(b"\0") else "length")
+
+
 def test_a_fork_goes_on_in_the_middle_of_a_character_and_of_a_stop_string() -> None:
     """Two of the three bytes of 月, and the first two letters of a stop string."""
     _, whole = feed("a月".encode()[:3])
