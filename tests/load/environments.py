@@ -1,0 +1,21 @@
+"""Environments of their own for tools that this program's own one is not to have."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+
+def programs(folder: Path, *packages: str) -> Path:
+    """Where the programs of an environment with these packages lie; it is made if it is not there.
+
+    Raises:
+        CalledProcessError: pip failed, and has said why.
+    """
+    if not (folder / "complete").exists():
+        print(f"installing {', '.join(packages)} into {folder}", file=sys.stderr, flush=True)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        subprocess.run([str(folder / "bin" / "pip"), "install", "--quiet", *packages], check=True)
+        (folder / "complete").touch()
+    return folder / "bin"

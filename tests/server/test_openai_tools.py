@@ -1,0 +1,79 @@
+"""What people point at the API: curl, our own example, and litellm where it is installed.
+
+`python -m tests.load.api_litellm URL` brings litellm along.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from app.openai.settings import ApiSettings
+from engine.config import EngineConfig
+from tests.conftest import ROOT
+from tests.server.apis import Api, served_api
+
+BLOCK = 8
+LITELLM = importlib.util.find_spec("litellm")
+STORY = "Once upon a time"
+
+
+@pytest.fixture(scope="module")
+def api() -> Iterator[Api]:
+    config = EngineConfig(block_size=BLOCK, num_blocks=256, max_num_seqs=8, enforce_eager=True)
+    with served_api(ApiSettings(), config=config) as found:
+        yield found
+
+
+def curl(api: Api, *arguments: str) -> str:
+    program = shutil.which("curl")
+    if program is None:
+        pytest.skip("curl is not installed")
+    asked = [program, "--silent", "--show-error", "--no-buffer", "--max-time", "60", *arguments]
+    return subprocess.run(asked, capture_output=True, text=True, check=True, timeout=90).stdout
+
+
+def test_curl_streams_and_is_told_what_is_wrong(api: Api) -> None:
+    body = {"model": "bundled", "prompt": STORY, "max_tokens": 5, "temperature": 0, "stream": True}
+    completions = f"{api.url}/v1/completions"
+    told = curl(api, completions, "--json", json.dumps(body | {"stream_options": {"include_usage": True}}))
+    *events, last = [line.removeprefix("data: ") for line in told.split("\n") if line]
+    chunks = [json.loads(event) for event in events]
+    whole = json.loads(curl(api, completions, "--json", json.dumps(body | {"stream": False})))
+    assert last == "[DONE]" and chunks[-1]["usage"]["completion_tokens"] == 5
+    assert "".join(c["choices"][0]["text"] for c in chunks[:-1]) == whole["choices"][0]["text"]
+    refused = curl(api, completions, "--json", "{", "--write-out", "\n%{http_code}").splitlines()
+    assert refused[-1] == "400" and json.loads(refused[0])["error"]["type"] == "invalid_request_error"
+
+
+def test_the_example_of_an_agent_shows_what_the_order_of_its_prompt_costs(api: Api) -> None:
+    """Five of six prompts hit the rules that all share; with a clock ahead of them, no more than that it is one."""
+    run = subprocess.run(
+        [sys.executable, "examples/agent_prompt_order.py", "--base-url", f"{api.url}/v1"],
+        capture_output=True, text=True, timeout=120, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    first, last = [int(cached) for cached in re.findall(r"(\d+) of \d+ prompt tokens came from the cache", run.stdout)]
+    rules = re.search(r'RULES = """(.*?)"""', (ROOT / "examples/agent_prompt_order.py").read_text(), re.DOTALL)
+    assert rules is not None
+    shared = api.post("/tokenize", prompt=rules[1]).json()["count"] - 1  # the last one may go on in what follows
+    assert shared > 10 * BLOCK, "a long beginning, or there is nothing to see"
+    assert last >= 5 * (shared // BLOCK) * BLOCK and first <= 5 * 2 * BLOCK
+    assert run.stdout.count(f"{api.url}/?theater=") == 12, "each with a link to its step"
+
+
+@pytest.mark.skipif(LITELLM is None, reason="litellm is not installed: python -m tests.load.api_litellm URL")
+def test_litellm_has_what_the_api_says(api: Api) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.load.api_litellm", api.url],
+        capture_output=True, text=True, timeout=240, cwd=ROOT,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
