@@ -43,7 +43,8 @@ class StepPoint(TypedDict):
     flops_per_second: float  # that the roofs allow at this intensity
     bound: Bound
     seconds: float | None
-    expected: tuple[float, float] | None  # `seconds` times the least and the most that measured steps took of it
+    # `seconds` times the least that measured steps took of it, and what even choices of experts take times the most
+    expected: tuple[float, float] | None
 
 
 class MeasuredStep(TypedDict):
@@ -189,7 +190,7 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
             "flops_per_second": min(roof.flops_per_second, step.intensity.value * roof.bytes_per_second),
             "bound": step.bound,
             "seconds": seconds if is_here or error else None,
-            "expected": (seconds * error.least, seconds * error.most) if error else None,
+            "expected": (seconds * error.least, (step.evenly or step.seconds).value * error.most) if error else None,
         }
 
     def derived(step: StepTime, phase: Phase) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from engine.accounting.weights import WEIGHT_DTYPES
 COUNTS = {
     "batch": 1, "context": 2048, "max-model-len": 8192, "shared-prefix": 0, "block-size": 16, "tp": 1,
     "encoder-tokens": Load().encoder_tokens, "max-num-batched-tokens": Load().max_num_batched_tokens,
+    "reserve-bytes": Load().reserve_bytes,
 }  # fmt: skip
 RATES = {"arrivals": Load().arrivals, "gpu-memory-utilization": Load().utilization}
 NAMES = {"tp": "tensor_parallel", "gpu_memory_utilization": "utilization"}  # of the endpoint, where they are unlike

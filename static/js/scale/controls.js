@@ -45,14 +45,19 @@ export function Slider({ section, id, held, least, most, step }) {
   </label>`;
 }
 
-/** Whole numbers with commas; none: the server's own. @param {{section: string, id: string, held: Held}} props */
-export function List({ section, id, held }) {
+/**
+ * Whole numbers with commas; none: the server's own, `usual`.
+ *
+ * @param {{section: string, id: string, held: Held, usual: number[]}} props
+ */
+export function List({ section, id, held, usual }) {
   const change = (/** @type {Changed} */ event) => {
     held.value = event.currentTarget.value.replaceAll(/\s/g, "");
   };
   return html`<label>
     ${t(`scale.${section}.${id}`)}
-    <input id=${`scale-${id}`} type="text" inputmode="numeric" value=${held.value} onChange=${change} />
+    <input id=${`scale-${id}`} type="text" inputmode="numeric" placeholder=${usual.join(",")} value=${held.value}
+      onChange=${change} />
   </label>`;
 }
 

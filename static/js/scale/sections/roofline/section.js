@@ -80,8 +80,10 @@ export function Section() {
       ${lists?.dtypes.length ? html`<${Dtype} dtypes=${lists.dtypes} chosen=${lists.dtype} />` : null}
       <${Slider} section="roofline" id="r_batch" held=${values.r_batch} least=${1} most=${256} step=${1} />
       <${Slider} section="roofline" id="r_context" held=${values.r_context} least=${1} most=${MOST_CONTEXT} step=${1} />
-      <${List} section="roofline" id="r_batches" held=${values.r_batches} />
-      <${List} section="roofline" id="r_contexts" held=${values.r_contexts} />
+      <${List} section="roofline" id="r_batches" held=${values.r_batches}
+        usual=${lists?.decode[0]?.points.map(({ batch }) => batch) ?? []} />
+      <${List} section="roofline" id="r_contexts" held=${values.r_contexts}
+        usual=${lists?.decode.map(({ context }) => context) ?? []} />
     </div>
     ${problem ? html`<p class="scale-problem" role="alert">${problem}</p>` : null}
     ${value ? html`<${Found} answer=${value} />` : null}`;

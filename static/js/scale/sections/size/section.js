@@ -26,6 +26,8 @@ export const TABLE = {
   shared_prefix: { type: number, initial: 0, place: true },
   encoder_tokens: { type: number, initial: 1500, place: true },
   max_num_batched_tokens: { type: number, initial: 8192, place: true },
+  block_size: { type: number, initial: 16, place: true },
+  reserve_bytes: { type: number, initial: 1 << 30, place: true },
   arrivals: { type: number, initial: 1, place: true },
   utilization: { type: number, initial: 0.9, place: true },
 };
@@ -35,7 +37,16 @@ const SLIDERS = {
   context: { least: 16, most: 8192, step: 16 },
   tensor_parallel: { least: 1, most: 16, step: 1 },
 };
-const COUNTS = ["max_model_len", "shared_prefix", "max_num_batched_tokens", "arrivals", "utilization"];
+const COUNTS = [
+  "max_model_len",
+  "shared_prefix",
+  "max_num_batched_tokens",
+  "block_size",
+  "reserve_bytes",
+  "arrivals",
+  "utilization",
+];
+const AT_LEAST_ONE = new Set(["max_model_len", "max_num_batched_tokens", "block_size"]);
 const HELD = ["kv_room", "reserved", "paged", "shared"]; // the columns, of which the last may be missing
 const values = inputs(TABLE);
 
@@ -77,7 +88,7 @@ export function Section() {
         ([id, ends]) => html`<${Slider} key=${id} section="size" id=${id} held=${values[id]} ...${ends} />`,
       )}
       ${counts.map((id) => {
-        const least = id === "max_model_len" || id === "max_num_batched_tokens" ? 1 : 0;
+        const least = AT_LEAST_ONE.has(id) ? 1 : 0;
         const step = id === "arrivals" || id === "utilization" ? "any" : "1";
         return html`<${Count} key=${id} section="size" id=${id} held=${values[id]} least=${least} step=${step} />`;
       })}
