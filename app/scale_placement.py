@@ -102,7 +102,7 @@ def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
         raise refusal("trying", "busy")
     try:
         found = _WAYS[way](wanted)
-        instances = sum(option.replicas for option in found.options)
+        instances = sum(option.replicas * option.stages for option in found.options)
         if instances > MOST_INSTANCES:
             raise refusal("most_instances", "refused", number=instances, most=MOST_INSTANCES)
         return {"way": way, "tried": tried(wanted["cards"], found, demand, wanted["nodes"], number)}

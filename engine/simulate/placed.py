@@ -9,7 +9,6 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.accounting.impossible import impossible
 from engine.accounting.presets import ModelPreset
 from engine.config import EngineConfig
 from engine.simulate.cost import StepCost
@@ -46,13 +45,7 @@ class _Request(NamedTuple):
 def tried(
     cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int = 300, seed: int = 0
 ) -> Tried:
-    """Serve so many requests of the demand on a placement of these cards.
-
-    Raises:
-        ImpossibleInput: an instance has stages, which are not simulated.
-    """
-    if any(option.stages > 1 for option in placement.options):
-        raise impossible("stages")
+    """Serve so many requests of the demand on a placement of these cards."""
     outcome = simulated(cards, placement, demand, nodes, num_requests, seed)
     streamed = [one.ttft <= demand.ttft for one in outcome.requests]
     first = [
@@ -73,7 +66,7 @@ def simulated(
     cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int, seed: int
 ) -> Outcome:
     """The run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they decode, and
-    each kind has the blocks that its own GPUs hold.
+    each kind has the blocks that its own GPUs hold. One of several stages is as many instances of one pipeline.
     """
     of_gpu, model = {card.gpu.id: card for card in cards}, cards[0].model
     options: dict[Kind, Option] = {option.kind: option for option in placement.options}
@@ -81,12 +74,13 @@ def simulated(
         kind: _settings(of_gpu[option.gpu], option, demand) for kind, option in options.items()
     }
 
-    def replicas(kind: Kind) -> int:
-        return options[kind].replicas if kind in options else 0
+    def number(kind: Kind) -> int:
+        return options[kind].replicas * options[kind].stages if kind in options else 0
 
     of_all = settings["decode" if "decode" in settings else "mixed"]
-    config = replace(of_all, prefill=replicas("prefill"), decode=replicas("decode"), mixed=replicas("mixed"))
-    places = [placement.layout.places[role][replica] for role in options for replica in range(replicas(role))]
+    config = replace(of_all, prefill=number("prefill"), decode=number("decode"), mixed=number("mixed"))
+    places = [node for role in options for node in placement.layout.places[role]]  # a batch for each stage
+    stages: dict[InstanceRole, int] = {kind: option.stages for kind, option in options.items()}
 
     def cost(role: InstanceRole) -> StepCost:
         return of_gpu[options[role].gpu].cost(options[role].tensor_parallel)
@@ -98,7 +92,14 @@ def simulated(
         prompt = [draw.randrange(model.vocab_size) for _ in range(demand.prompt_tokens)]
         wanted.append(_Request(prompt, demand.output_tokens, at))
     simulation = Simulation(
-        facts_of(model), config, cost, settings=settings, link=LinkSpeed(nodes.network), nodes=places, seed=seed
+        facts_of(model),
+        config,
+        cost,
+        settings=settings,
+        link=LinkSpeed(nodes.network),
+        nodes=places,
+        stages=stages,
+        seed=seed,
     )
     try:
         return simulation.run(wanted)
@@ -111,7 +112,7 @@ def _settings(card: Card, option: Option, demand: Demand) -> EngineConfig:
     whole = demand.prompt_tokens
     return EngineConfig(
         block_size=BLOCK_SIZE,
-        num_blocks=card.room_tokens(option.tensor_parallel, option.stages) // BLOCK_SIZE,
+        num_blocks=card.room_tokens(option.tensor_parallel, option.stages) // BLOCK_SIZE // option.stages,
         max_num_seqs=option.batch,
         max_num_batched_tokens=option.batch + option.chunk if option.chunk else max(option.batch, whole),
         max_model_len=demand.prompt_tokens + demand.output_tokens,

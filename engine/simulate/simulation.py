@@ -5,13 +5,16 @@
                    └────── offer ◄─────────────────────┘   link ─► the instance that goes on with it
 
 Scheduling, caching, routing and the log are the engine's own. What is not there is the model: a step takes what a
-`StepCost` says. Instances compute beside each other, each on a machine of its own.
+`StepCost` says. Instances compute beside each other, each on a machine of its own; or several are the batches under way
+in one pipeline, each with a scheduler and a part of the blocks (as vLLM's virtual engines were), and a step passes its
+stages one after another, of which each holds one step at a time.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -117,6 +120,7 @@ class Simulation:
         settings: of an instance of that role, where not all are as `config` has them.
         link: None = what moves is there at once.
         nodes: in which node each instance is; what stays in a node is there at once. None = each has its own.
+        stages: of the pipelines of each role; so many instances of it, one after another, share one. None = 1 of each.
         tokens: what is sampled; None = drawn.
         log_path: where the log goes; None = a temporary file, if there is a log at all.
         keep_log: whether there is one. Several instances always write one: routing reads it.
@@ -135,6 +139,7 @@ class Simulation:
         settings: Mapping[InstanceRole, EngineConfig] | None = None,
         link: LinkSpeed | None = None,
         nodes: Sequence[int] | None = None,
+        stages: Mapping[InstanceRole, int] | None = None,
         seed: int = 0,
         tokens: Tokens | None = None,
         keep_log: bool = True,
@@ -155,6 +160,7 @@ class Simulation:
         self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # what waits for a step to be over
         self._idle: list[simpy.Event | None] = [None] * len(roles)
         self._nodes = list(range(len(roles))) if nodes is None else list(nodes)
+        self._stages = self._pipelines(roles, stages or {})
         self._sends, self._takes_in = ({node: simpy.Resource(self._env) for node in self._nodes} for _ in range(2))
         self._busy = [0.0] * len(roles)
         self._moved_bytes = 0
@@ -267,13 +273,23 @@ class Simulation:
                 idle = self._idle[index] = env.event()
                 yield idle
                 continue
-            seconds = one.begin_step(was_idle)
-            was_idle = False
-            if seconds:
-                yield env.timeout(seconds)
-            self._busy[index] += seconds
+            stages = self._stages[index]
+            with stages[0].request() if stages else nullcontext() as turn:
+                if turn is not None:
+                    yield turn
+                    self._take_in(index)
+                began = env.now
+                seconds = one.begin_step(was_idle) / max(1, len(stages))
+                was_idle = False
+                if seconds:
+                    yield env.timeout(seconds)
+            for stage in stages[1:]:
+                with stage.request() as turn:
+                    yield turn
+                    yield env.timeout(seconds)
+            self._busy[index] += env.now - began
             now, of_request = env.now, self._of_request
-            for sequence in one.end_step(now, seconds):
+            for sequence in one.end_step(now, now - began):
                 number = of_request.get(sequence.request_id)
                 if number is None:
                     continue  # of the part that only computes the prompt
@@ -284,6 +300,21 @@ class Simulation:
                     self._done[number].succeed()
             if one.connector is not None:
                 self._offer(one.connector)
+
+    def _pipelines(
+        self, roles: Sequence[InstanceRole], stages: Mapping[InstanceRole, int]
+    ) -> list[list[simpy.Resource]]:
+        """The stages that each instance's steps pass, the same for those of one pipeline; empty: it is alone, and never
+        waits.
+        """
+        found = list[list[simpy.Resource]]()
+        for role in dict.fromkeys(roles):
+            number, depth = roles.count(role), stages.get(role, 1)
+            if number % depth:
+                raise ValueError(f"{number} instances of {role} are no whole number of pipelines of {depth}")
+            for _ in range(number // depth):
+                found += [[simpy.Resource(self._env) for _ in range(depth if depth > 1 else 0)]] * depth
+        return found
 
     def _take_in(self, index: int) -> None:
         one = self.instances[index]

@@ -285,8 +285,6 @@ def test_a_trial_is_small_and_one_at_a_time() -> None:
     """Whoever asks: it takes a core for seconds."""
     many = {"rate": "3000", "nodes": "64", "way": "on_one_node"}
     assert "instances are more than the 16" in refused(tried_answer, **many)
-    staged = {"model": "llama-2-70b", "ttft": "1", "way": "apart"}
-    assert "stages are not simulated" in refused(tried_answer, **staged)
     with scale_placement.trying:
         assert "another placement is being tried" in refused(tried_answer)
     assert tried_answer(MultiDict({"output_tokens": "2"}))["tried"].num_requests == 300
