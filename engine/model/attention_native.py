@@ -37,7 +37,7 @@ class NativeAttention(GatherAttention):
         out = torch.empty((n, num_heads, v_width))
         weights = torch.empty((n, num_heads, length))
         self._kernels.decode_attention(
-            q.data_ptr(), q.stride(0), q.stride(1),
+            q.data_ptr(), q.stride(0), q.stride(1), None,
             *pools,
             keys.slots.data_ptr(), keys.slots.stride(0),
             None if keys.mask is None else keys.mask.data_ptr(),

@@ -5,13 +5,14 @@ What is kept, in this order while the budget lasts:
 2. all rows of the observed heads, observed layers first;
 3. where `outputs` are asked for, what attention gave each query, observed layers first.
 
-A decode step has one row a sequence, so 1. has all of them; on the CPU its arrays are written as the log's bytes when
-they are there (`capture_decode`).
+A decode step has one row a sequence, so 1. has all of them; on the CPU that is decided before the forward pass, and its
+arrays are written as the log's bytes when they are there (`capture_decode`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -19,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.cache.kv_store import LayerShape
 from engine.model.attention_backend import AttentionOutput, DecodeWeights, PrefillWeights
 from engine.model.batch import StepBatch
 from engine.model.capture_decode import DecodeCapture
@@ -59,7 +61,10 @@ class CaptureRecorder:
     layer when it is shown it.
     """
 
-    def __init__(self, request: CaptureRequest, batch: StepBatch, facts: ModelFacts) -> None:
+    def __init__(
+        self, request: CaptureRequest, batch: StepBatch, facts: ModelFacts, shapes: Sequence[LayerShape] | None = None
+    ) -> None:
+        """`shapes`: of each layer, as a store of blocks has them; None: keys and values lie elsewhere."""
         self._request = request
         self._batch = batch
         self._num_heads = facts.num_heads
@@ -70,38 +75,45 @@ class CaptureRecorder:
         self._unasked = others if request.only else []
         heads = range(facts.num_heads)
         self._heads = [head for head in heads if request.heads is None or head in request.heads]
+        self._dtype = torch.float16 if request.dtype == "float16" else torch.float32
         self._kept: dict[int, _Layer] = {}
         self._base_bytes: dict[int, int] = {}  # by layer, of q, k, v and last rows
-        self._encoded: dict[int, LayerCapture] = {}
-        kernel = None if request.outputs or batch.prefills or not batch.is_on_cpu else capture_kernel()
-        self._decode = DecodeCapture(kernel, batch, request.dtype) if kernel else None
+        kernel = capture_kernel() if batch.is_on_cpu and not batch.prefills else None
+        self._decode: DecodeCapture | None = None
+        if kernel is not None and shapes is not None:
+            windows = facts.sliding_windows
+            self._decode = DecodeCapture(kernel, batch, request.dtype, facts.num_heads, shapes, windows)
+            self._base_bytes = {layer: self._decode.base_bytes(layer) for layer in self._order}
+            self._planned = self._plan()
+            for layer in self._planned[0]:
+                self._decode.keep(layer, layer in self._planned[2])
         self.keeps = self._decode is None
         # positions up to their new tokens, which are the last
         self._decode_keys = sum(batch.slices[index].start + 1 for index in batch.decode_indices)
-        self._dtype = torch.float16 if request.dtype == "float16" else torch.float32
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
         if layer in self._unasked:
             return
-        if self._decode is not None and attended.decode is not None:
-            encoded, self._base_bytes[layer] = self._decode.layer(layer, q, k, v, attended.decode)
-            self._encoded[layer] = cast(LayerCapture, encoded)  # it reads as one
+        if self._decode is not None:
+            self._decode.layer(layer, q, k, v, attended)
             return
         self._base_bytes[layer] = self._num_base_bytes(q, k, v, attended)
         # compiled code may use the output's memory again as soon as it has read it
         out = attended.out.clone() if self._request.outputs else None
         self._kept[layer] = _Layer(q, k, v, out, attended.decode, attended.prefills)
 
+    def addresses(self) -> array[int] | None:
+        """As `Recorder.addresses`."""
+        return None if self._decode is None else self._decode.addresses()
+
     def finish(self) -> tuple[list[LayerCapture], str]:
         """The arrays, layer by layer, and one sentence on what was left out ("" = nothing)."""
-        if self._decode and not self._kept and sum(self._base_bytes.values()) <= self._request.budget_bytes:
-            return [self._encoded[layer] for layer in sorted(self._encoded)], self._unasked_for()
+        if self._decode is not None:
+            return cast(list[LayerCapture], self._decode.layers()), self._omitted(*self._planned)  # they read as such
         base, full, outputs = self._plan()
         numbers = sorted(base)
         if not numbers:
             return [], self._omitted(base, full, outputs)
-        if self._decode is not None:
-            return [self._encoded[layer] for layer in numbers], self._omitted(base, full, outputs)
         kept = [self._kept[layer] for layer in numbers]
         q = self._copy([layer.q for layer in kept])
         k = self._copy([layer.k for layer in kept])
@@ -140,8 +152,7 @@ class CaptureRecorder:
                 full.add(layer)
                 left -= size
         for layer in self._order if self._request.outputs else ():
-            out = self._kept[layer].out
-            size = out.numel() * self._dtype.itemsize if out is not None else 0
+            size = self._out_bytes(layer)
             if layer in base and size <= left:
                 outputs.add(layer)
                 left -= size
@@ -153,6 +164,12 @@ class CaptureRecorder:
             elements += self._num_heads * (self._decode_keys - sum(attended.decode.key_starts))
         elements += self._num_heads * sum(piece.weights.shape[2] for piece in attended.prefills)
         return elements * self._dtype.itemsize
+
+    def _out_bytes(self, layer: int) -> int:
+        if self._decode is not None:
+            return self._decode.out_bytes(layer)
+        out = self._kept[layer].out
+        return out.numel() * self._dtype.itemsize if out is not None else 0
 
     def _prefills(self, layer: int) -> list[PrefillWeights]:
         return self._kept[layer].prefills if layer in self._kept else []

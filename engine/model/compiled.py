@@ -5,8 +5,9 @@
           --inductor------> machine code, for any T
 
 The graphs hold no attention: each layer calls one opaque operation, `kvtheater::attend`, which finds the step that runs
-on its thread and hands q, k, v to the same `StepContext` that the eager path uses. So paging, capture and backends are
-not compiled and exist once. What a graph does not know at tracing (the batch, the slots, how long sequences are) never
+on its thread. On the CPU it is a C function that reads what was laid out before (`native_step`); else, and where that
+cannot be, it hands q, k, v to the same `StepContext` that the eager path uses. So paging, capture and backends are not
+compiled. What a graph does not know at tracing (the batch, the slots, how long sequences are) never
 enters it, so nothing is compiled again while serving.
 
 On the CPU the code is a library without weights, which is kept for the next start of the same model (`ahead_of_time`,
@@ -44,7 +45,7 @@ from engine.model.attention_backend import AttentionCall
 from engine.model.attention_native import NativeAttention
 from engine.model.build_libraries import building
 from engine.model.compile_apart import compile_apart
-from engine.model.compiled_forward import CompiledForward
+from engine.model.compiled_forward import ATTEND, SHIM, CompiledForward, step_kernel
 from engine.model.forward_key import forward_key
 from engine.model.give_back import give_back_memory
 from engine.model.kept import find, keep
@@ -52,7 +53,7 @@ from engine.model.light_transformers import bring_compiler
 from engine.model.loaded import LoadedModel
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
-from engine.model.packed_linears import OPTIONS as SHIMS
+from engine.model.packed_linears import SHIMS as SHIMS_OF_LINEARS
 from engine.model.served_check import check_compiled, check_served
 from engine.model.tracing_thread import keep_tracing_to_its_thread
 
@@ -70,14 +71,21 @@ AHEAD: dict[str, Any] = {
 # kernels; on a GPU it would want CUDA's headers, which torch does not bring. One compiling thread: the eager path is
 # serving meanwhile, and worker processes would stay.
 OPTIONS: dict[str, dict[str, Any]] = {
-    "cpu": {"cpp_wrapper": True, "compile_threads": 1, **SHIMS},
+    "cpu": {"cpp_wrapper": True, "compile_threads": 1},
     "cuda": {"compile_threads": 1},
 }
+SHIMS = "aot_inductor.custom_ops_to_c_shims"  # operations that code on the CPU calls directly
 _one_at_a_time = threading.Lock()  # torch.export keeps what it traces in globals
 LONGEST = 1 << 24  # tokens of a step, a bound that tracing wants
 
 
 ONE, MANY, TENSORS = "one", "many", "constants.safetensors"
+
+
+def cpu_options() -> dict[str, Any]:
+    """For code on the CPU. An operation whose C function cannot be had here is called by its Python."""
+    attend = {ATTEND: [SHIM]} if step_kernel() else {}
+    return {**OPTIONS["cpu"], SHIMS: {**SHIMS_OF_LINEARS, **attend}}
 
 
 class _Facts(Struct, frozen=True):
@@ -140,7 +148,7 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     keep_tracing_to_its_thread()
     if model.device.type != "cpu":
         return _made(model, None)
-    key = forward_key(model, {**OPTIONS["cpu"], **AHEAD})
+    key = forward_key(model, {**cpu_options(), **AHEAD})
     found = _found(model, key)
     if found is None and key and model.opened is not None and compile_apart(model.opened):
         found = _found(model, key)
@@ -156,7 +164,7 @@ def compile_and_keep(model: LoadedModel) -> None:
         Exception: as `compile_model`.
         ValueError: it can be compiled, but not kept.
     """
-    key = forward_key(model, {**OPTIONS["cpu"], **AHEAD})
+    key = forward_key(model, {**cpu_options(), **AHEAD})
     if key is None:
         raise ValueError("the model has code of which only its process knows")
     _made(model, key)
@@ -203,7 +211,8 @@ def _made(model: LoadedModel, key: str | None) -> CompiledForward:
                 if key:
                     keep(key, files, msgspec.to_builtins(facts))
                 return compiled
-    code = [_compile(graph, OPTIONS[model.device.type]) for graph in graphs]
+    options = cpu_options() if model.device.type == "cpu" else OPTIONS[model.device.type]
+    code = [_compile(graph, options) for graph in graphs]
     compiled = _forward(code[0], code[1], model)
     check_compiled(model, compiled)
     return compiled
@@ -213,7 +222,9 @@ def _forward(
     one: Callable[..., list[Tensor]], many: Callable[..., list[Tensor]], model: LoadedModel
 ) -> CompiledForward:
     kernels = native_kernels() if model.device.type == "cpu" else None
-    return CompiledForward(one, many, NativeAttention(kernels) if kernels else None)
+    if kernels is None:
+        return CompiledForward(one, many, None)
+    return CompiledForward(one, many, NativeAttention(kernels), step_kernel())
 
 
 def _libraries(
@@ -224,7 +235,7 @@ def _libraries(
 
     use_own_cache()
     root = nn.ModuleDict({"module": model.module})
-    with building(folder, {**OPTIONS["cpu"], **AHEAD}) as builder:
+    with building(folder, {**cpu_options(), **AHEAD}) as builder:
         begun = {name: builder.begin(name, graph) for name, graph in reversed([*zip((ONE, MANY), graphs, strict=True)])}
         libraries = [builder.finish(begun[name]) for name in (ONE, MANY)]  # that of many tokens takes longer
     served: list[CompiledGraph] = []
@@ -237,7 +248,10 @@ def _libraries(
         tensors |= {f"{name}.{key}": tensor for key, tensor in small.items()}
         served.append(CompiledGraph(library, bound(origins, root, weights, tensors)))
         noted.append(origins)
-        files |= {f"{name}.so": library, f"{name}.json": library.with_suffix(".json")}
+        files[library.name] = library
+        calls = library.with_suffix(".json")  # operations that have no C function
+        if calls.exists():
+            files[calls.name] = calls
     if tensors:
         files[TENSORS] = folder / TENSORS
         save_file(tensors, files[TENSORS])

@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +19,8 @@ from torch import Tensor
 from engine.model.attention import current
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.batch import StepBatch
+from engine.model.native import StepKernel, native_kernels
+from engine.model.native_step import LaidOut, Numbers
 
 torch.library.define(
     "kvtheater::attend",
@@ -22,7 +28,6 @@ torch.library.define(
 )
 
 
-@torch.library.impl("kvtheater::attend", ("CPU", "CUDA"))
 def _attend(
     q: Tensor,
     k: Tensor,
@@ -42,9 +47,65 @@ def _attend(
     return out
 
 
+torch.library.impl("kvtheater::attend", ("CPU", "CUDA"), _attend)
+
+
 @torch.library.register_fake("kvtheater::attend")  # type: ignore[untyped-decorator]
 def _attend_shape(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Tensor:
     return q.new_empty((q.shape[0], q.shape[1], v.shape[2]))
+
+
+ATTEND = torch.ops.kvtheater.attend.default
+# Its C shim, in kernels/attend.c
+SHIM = (
+    "AOTITorchError aoti_torch_cpu_attend(AtenTensorHandle q, AtenTensorHandle k, AtenTensorHandle v, int64_t layer, "
+    "double scaling, int64_t* window, double* softcap, AtenTensorHandle* sinks, AtenTensorHandle* out)"
+)
+_raised = threading.local()  # .error: of Python that C has called on this thread
+
+
+@cache
+def step_kernel() -> StepKernel | None:
+    """Attention that compiled code calls without the interpreter; None where there is no C compiler."""
+    kernels = native_kernels()
+    if kernels is None:
+        return None
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    library.aoti_torch_new_tensor_handle.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
+
+    def tensor(handle: int) -> Tensor:
+        own = ctypes.c_void_p()
+        if library.aoti_torch_new_tensor_handle(handle, ctypes.byref(own)):
+            raise RuntimeError("torch gives no second handle of a tensor")
+        found: Tensor = _tensor_of(_capsule(own, None, None))
+        return found
+
+    def otherwise(
+        q: int, k: int, v: int, layer: int, scaling: float,
+        window: int | None, softcap: int | None, sinks: int | None, out: int,
+    ) -> int:  # fmt: skip
+        try:
+            given = ctypes.cast(window, ctypes.POINTER(ctypes.c_int64))[0] if window else None
+            cap = ctypes.cast(softcap, ctypes.POINTER(ctypes.c_double))[0] if softcap else None
+            sink = tensor(ctypes.cast(sinks, ctypes.POINTER(ctypes.c_void_p))[0]) if sinks else None
+            with torch.inference_mode():
+                made = _attend(tensor(q), tensor(k), tensor(v), layer, scaling, given, cap, sink)
+            ctypes.cast(out, ctypes.POINTER(ctypes.c_void_p))[0] = _pointer(_handle_of(made), None)
+        except BaseException as error:  # C cannot be left by one
+            _raised.error = error
+            return 1
+        return 0
+
+    kernels.step.set_otherwise(otherwise)
+    return kernels.step
+
+
+_tensor_of: Any = torch._C._aoti.alloc_tensor_by_stealing_from_void_ptr  # type: ignore[attr-defined]
+_handle_of: Any = torch._C._aoti.unsafe_alloc_void_ptr_from_tensor  # type: ignore[attr-defined]
+_capsule = ctypes.pythonapi.PyCapsule_New
+_capsule.argtypes, _capsule.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p), ctypes.py_object
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.argtypes, _pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +115,32 @@ class CompiledForward:
     one: Callable[[Tensor, Tensor], list[Tensor]]
     many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
     backend: AttentionBackend | None  # attention in C; None: that of the eager path (no C compiler, or on a GPU)
+    kernel: StepKernel | None = None  # that the code calls for attention; None: it calls Python
 
-    def __call__(self, batch: StepBatch) -> Tensor:
-        """Logits [S, V] float32 where a slice samples; under `torch.inference_mode` and `attending`."""
+    def __call__(self, batch: StepBatch, numbers: Numbers | None = None) -> tuple[Tensor, int]:
+        """Logits [S, V] float32 where a slice samples, and in how many layers C attended; under `torch.inference_mode`
+        and `attending`. `numbers`: of the step as laid out for C (`native_step`); None: Python attends in every layer.
+
+        Raises:
+            Exception: what Python raised in a layer.
+        """
+        if self.kernel is None or numbers is None:
+            return self._logits(batch), 0
+        with LaidOut(self.kernel, numbers) as step:
+            logits = self._logits(batch)
+        return logits, step.num_called
+
+    def _logits(self, batch: StepBatch) -> Tensor:
+        try:
+            return self._run(batch)
+        except RuntimeError:
+            error = getattr(_raised, "error", None)
+            if error is None:
+                raise
+            _raised.error = None
+            raise error from None
+
+    def _run(self, batch: StepBatch) -> Tensor:
         keep = batch.logit_indices
         if batch.num_tokens == 1:
             logits = self.one(batch.input_ids, batch.position_ids)[0]

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -91,14 +91,7 @@ class LinearKernel:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         """OSError: torch's C functions cannot be found, or it would multiply on one core only."""
-        names = ("get_data_ptr", "get_dim", "get_dtype", "get_sizes", "get_strides", "empty_strided")
-        found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
-        try:
-            addresses = [ctypes.cast(getattr(found, f"aoti_torch_{name}"), _P) for name in names]
-        except AttributeError as error:
-            raise OSError(str(error)) from None
-        library.use_torch.argtypes = (_P,) * len(names)
-        if not library.use_torch(*addresses):
+        if not _given_torch(library):
             raise OSError("the C compiler knows no OpenMP")
         self._panels = library.linear_panels
         self._panels.argtypes = (_P, _P, _P, _I, _I, _I, ctypes.c_int)
@@ -131,7 +124,7 @@ class CaptureKernel:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.store_decode = library.store_decode
-        self.store_decode.argtypes = (_P,) * 6
+        self.store_decode.argtypes = (_P,) * 8
         self.store_decode.restype = None
 
 
@@ -139,14 +132,56 @@ class NativeKernels:
     """Attention, callable from any thread. Callers answer for shapes and strides."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
+        """OSError: torch's C functions cannot be found."""
         self.decode_attention = library.decode_attention
         self.decode_attention.argtypes = (
-            _P, _I, _I, _P, _P, _P, _I, _P, _P, _P, _P, _I, _I, _I, _I, _I, _I, _F, _F, ctypes.c_int
+            _P, _I, _I, _P, _P, _P, _P, _I, _P, _P, _P, _P, _I, _I, _I, _I, _I, _I, _F, _F, ctypes.c_int
         )  # fmt: skip
         self.decode_attention.restype = None
         self.prefill_attention = library.prefill_attention
         self.prefill_attention.argtypes = (_P, _I, _I, *[_P] * 6, *[_I] * 9, _F, _F, ctypes.c_int)
         self.prefill_attention.restype = ctypes.c_int
+        _given_torch(library)
+        self.step = StepKernel(library)
+
+
+Otherwise = ctypes.CFUNCTYPE(ctypes.c_int32, _P, _P, _P, _I, ctypes.c_double, *[_P] * 4)  # `otherwise` of attend.c
+
+
+class StepKernel:
+    """Attention of steps that were laid out before (`native_step`), for compiled code."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        # The interpreter is kept: what these do is over sooner than it is given away and had again.
+        held = ctypes.PyDLL(library._name)
+        self.begin_step = held.begin_step
+        self.begin_step.argtypes, self.begin_step.restype = (_P,), None
+        self.end_step: Callable[[], int] = held.end_step
+        held.end_step.argtypes, held.end_step.restype = (), _I
+        self._set = held.attend_otherwise
+        self._set.argtypes, self._set.restype = (Otherwise,), None
+        self._otherwise: Any = None
+
+    def set_otherwise(self, in_python: Callable[..., int]) -> None:
+        """What is called for layers of steps that were not laid out; arguments as in attend.c, 0 = it went well."""
+        self._otherwise = Otherwise(in_python)  # C keeps its address
+        self._set(self._otherwise)
+
+
+def _given_torch(library: ctypes.CDLL) -> bool:
+    """Let a library use torch's C functions; whether it uses every core.
+
+    Raises:
+        OSError: they cannot be found.
+    """
+    names = ("get_data_ptr", "get_dim", "get_dtype", "get_sizes", "get_strides", "empty_strided")
+    found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    try:
+        addresses = [ctypes.cast(getattr(found, f"aoti_torch_{name}"), _P) for name in names]
+    except AttributeError as error:
+        raise OSError(str(error)) from None
+    library.use_torch.argtypes = (_P,) * len(names)
+    return bool(library.use_torch(*addresses))
 
 
 def threads_for(numbers: int) -> int:
@@ -177,12 +212,13 @@ def build_linear() -> LinearKernel:
 
 @cache
 def build_native() -> NativeKernels:
-    """Compile and load attention.c.
+    """Compile and load attention.c, with attend.c and what that calls.
 
     Raises:
         NoCompiler: it cannot be had.
+        OSError: torch's C functions cannot.
     """
-    return NativeKernels(_built("attention.c"))
+    return NativeKernels(_built("attention.c", "attend.c", "capture.c"))
 
 
 @cache
@@ -227,11 +263,11 @@ def _if_possible(build: Callable[[], T], what_stays: str) -> T | None:
         return None
 
 
-def _built(name: str) -> ctypes.CDLL:
+def _built(*names: str) -> ctypes.CDLL:
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
     if compiler is None:
         raise NoCompiler("no C compiler was found")
-    key = _key(name, compiler)
+    key = _key(names, compiler)
     kept = find(key)
     if kept is not None:
         with contextlib.suppress(OSError):  # nothing may be run in that folder
@@ -239,12 +275,13 @@ def _built(name: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="kvtheater-") as folder:
         library = Path(folder) / LIBRARY
         for tuning in TUNINGS:
-            command = [compiler, *FLAGS, *tuning, str(SOURCES / name), "-o", str(library), "-lm"]
+            sources = [str(SOURCES / name) for name in names]
+            command = [compiler, *FLAGS, *tuning, *sources, "-o", str(library), "-lm"]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 keep(key, {LIBRARY: library}, {})
                 return _loaded(library)
-    raise NoCompiler(f"{compiler} cannot compile {name}: {' '.join(done.stderr.split())[:200]}")
+    raise NoCompiler(f"{compiler} cannot compile {', '.join(names)}: {' '.join(done.stderr.split())[:200]}")
 
 
 def _loaded(library: Path) -> ctypes.CDLL:
@@ -252,9 +289,9 @@ def _loaded(library: Path) -> ctypes.CDLL:
     return ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
 
-def _key(name: str, compiler: str) -> str:
+def _key(names: tuple[str, ...], compiler: str) -> str:
     """Everything that a library depends on, beside the machine: source, flags, and which compiler it is."""
-    sources = [(SOURCES / file).read_text(encoding="utf-8") for file in (name, "vectors.h")]
+    sources = [(SOURCES / file).read_text(encoding="utf-8") for file in (*names, "tensors.h", "vectors.h")]
     real = Path(compiler).resolve()
     found = real.stat()
-    return json.dumps(["kernel", name, sources, FLAGS, TUNINGS, str(real), found.st_size, found.st_mtime_ns])
+    return json.dumps(["kernel", names, sources, FLAGS, TUNINGS, str(real), found.st_size, found.st_mtime_ns])

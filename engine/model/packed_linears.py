@@ -29,15 +29,9 @@ torch.library.define("kvtheater::linear", "(Tensor x, Tensor panels) -> Tensor")
 torch.library.define("kvtheater::rows", "(Tensor panels, Tensor ids) -> Tensor")
 PACKED = torch.ops.kvtheater.linear.default
 ROWS = torch.ops.kvtheater.rows.default
-OPTIONS: dict[str, Any] = {
-    "aot_inductor.custom_ops_to_c_shims": {
-        PACKED: [
-            "AOTITorchError aoti_torch_cpu_linear(AtenTensorHandle x, AtenTensorHandle panels, AtenTensorHandle* out)"
-        ],
-        ROWS: [
-            "AOTITorchError aoti_torch_cpu_rows(AtenTensorHandle panels, AtenTensorHandle ids, AtenTensorHandle* out)"
-        ],
-    }
+SHIMS: dict[Any, list[str]] = {  # their C functions, in kernels/linear.c
+    op: [f"AOTITorchError aoti_torch_cpu_{op._opname}({', '.join(f'AtenTensorHandle{name}' for name in names)})"]
+    for op, names in ((PACKED, (" x", " panels", "* out")), (ROWS, (" panels", " ids", "* out")))
 }
 
 

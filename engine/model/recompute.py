@@ -91,6 +91,9 @@ class _Layers:
         self._layers, self._heads, self._seq_id = set(layers), heads, seq_id
         self.arrays: dict[int, LayerCapture] = {}
 
+    def addresses(self) -> None:
+        """As `Recorder.addresses`: every layer is shown here."""
+
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
         if layer not in self._layers:
             return

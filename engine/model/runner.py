@@ -25,6 +25,7 @@ from engine.model.capture import CaptureRecorder, CaptureRequest
 from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import DTYPES, LoadedModel
+from engine.model.native_step import NativeStep
 from engine.model.sequence_caches import CacheKind, SequenceCaches
 from engine.trace.records import LayerCapture
 
@@ -116,6 +117,7 @@ class ModelRunner:
         self.backend: AttentionBackend = backend or default_backend(model.device)
         self._slot_table = SlotTable(block_size, max_model_len, groups=groups)
         self.compiled: CompiledForward | None = None  # None: eager. Must not change while a sequence runs
+        self._native = NativeStep(self.kv_store, model.facts.num_heads, model.facts.sliding_windows, policy)
         self._keeps_logits = model.keeps_logits
         self.sequence_caches = (
             SequenceCaches(by_sequence, len(model.layer_shapes), max_model_len) if by_sequence else None
@@ -153,7 +155,8 @@ class ModelRunner:
         begin = time.perf_counter()
         with torch.inference_mode():
             batch = StepBatch(slices, self._slot_table, self.model.device, self.policy)
-            recorder = CaptureRecorder(capture, batch, self.model.facts) if capture else None
+            shapes = self.kv_store.shapes if self.sequence_caches is None else None
+            recorder = CaptureRecorder(capture, batch, self.model.facts, shapes) if capture else None
             backend = self.compiled.backend if self.compiled else None
             context: StepContext | SequenceContext
             if self.sequence_caches is None:
@@ -178,7 +181,10 @@ class ModelRunner:
         keep = batch.logit_indices
         with attending(context):
             if self.compiled is not None:
-                return self.compiled(batch)
+                numbers = self._native.of(batch, context.recorder) if self.compiled.kernel else None
+                computed, num_called = self.compiled(batch, numbers)
+                context.layers_called += num_called
+                return computed
             options = {"logits_to_keep": keep} if keep is not None and self._keeps_logits else {}
             output = self.model.module(
                 input_ids=batch.input_ids, position_ids=batch.position_ids, use_cache=False, **options

@@ -31,12 +31,22 @@ class DecodedRow(NamedTuple):
 
 
 class Layout:
-    """The bytes of one layer without its number, with gaps, and where they begin: q, k, v, and each row's weights."""
+    """The bytes of one layer without its number, with gaps, and where they begin: q, k, v, each row's weights, and what
+    attention gave, where that is kept.
+    """
 
     def __init__(
-        self, dtype: str, q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], rows: Sequence[DecodedRow]
+        self,
+        dtype: str,
+        q: tuple[int, ...],
+        k: tuple[int, ...],
+        v: tuple[int, ...],
+        rows: Sequence[DecodedRow],
+        out: tuple[int, ...] | None = None,
     ) -> None:
-        """Shapes of q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv], and their rows; `dtype` float16 or float32."""
+        """Shapes of q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv], out [T, Hq, Dv] (None: not kept), and their rows;
+        `dtype` float16 or float32.
+        """
         heads: list[bytes] = []  # what stands before each array
         sizes = [_num_bytes(dtype, shape) for shape in (q, k, v)]
         for name, shape, size in zip(("q", "k", "v"), (q, k, v), sizes, strict=True):
@@ -51,6 +61,12 @@ class Layout:
             heads.append(b"".join((before, *numbers, weights, head)))
             sizes.append(size)
             before = b""
+        if out is not None:
+            size = _num_bytes(dtype, out)
+            heads.append(before + _value("out") + _array_head(dtype, out, size))
+            sizes.append(size)
+            before = b""
+        self.begin = _LAYER if out is None else _LAYER_WITH_OUT
         self.num_bytes = sum(sizes)  # of the arrays alone
         self.places: list[int] = []
         self.body = bytearray(self.num_bytes + sum(map(len, heads)) + len(before))
@@ -68,7 +84,7 @@ class EncodedLayer(codec.Encoded):
 
     def __init__(self, layer: int, layout: Layout) -> None:
         self.layer = layer
-        encoded = bytearray(_LAYER + _value(layer))
+        encoded = bytearray(layout.begin + _value(layer))
         self.begin = len(encoded)  # the layout's places count from here
         encoded += layout.body
         super().__init__(encoded)
@@ -105,6 +121,7 @@ def _list_head(length: int) -> bytes:
     return _value([None] * length)[:-length] if length else _value([])
 
 
-_LAYER = _value(dict.fromkeys(("layer", "q", "k", "v", "rows")))[:1] + _value("layer")  # `out` is left out
+_NAMES = ("layer", "q", "k", "v", "rows")  # and `out`, left out where it is not kept
+_LAYER, _LAYER_WITH_OUT = (_value(dict.fromkeys(n))[:1] + _value("layer") for n in (_NAMES, (*_NAMES, "out")))
 _SEQ_ID, _QUERY_START, _KEY_START = (_value(name) for name in AttentionRows.__struct_fields__[:3])
 _SEQ_ID = _value(dict.fromkeys(AttentionRows.__struct_fields__))[:1] + _SEQ_ID  # a row begins with it

@@ -214,12 +214,13 @@ class TestBudget:
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("family", ["llama", "gemma2", "gpt_oss", "deepseek_v3"])
+@pytest.mark.parametrize(("outputs", "budget"), [(False, 1 << 20), (True, 1 << 20), (True, 4000)])
 def test_arrays_of_decode_steps_are_the_same_written_at_once(
-    family: str, dtype: Any, monkeypatch: pytest.MonkeyPatch
+    family: str, dtype: Any, outputs: bool, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Decode steps write into the log's bytes in C, or copy with tensor operations: the same bits."""
+    """Decode steps write into the log's bytes in C, or copy with tensor operations: same bits, same left out."""
     model = from_module(tiny_model(family))
-    request = CaptureRequest(dtype=dtype)
+    request = CaptureRequest(dtype=dtype, outputs=outputs, budget_bytes=budget)
     fast = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
     monkeypatch.setattr("engine.model.capture.capture_kernel", lambda: None)
     plain = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)

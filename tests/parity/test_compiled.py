@@ -19,11 +19,13 @@ import torch
 from msgspec.structs import replace
 from torch._subclasses.fake_tensor import FakeTensor
 
+from engine.cache.reach import WindowPolicy
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model import compiled
 from engine.model.ahead_of_time import CompiledGraph
-from engine.model.attention import attending
+from engine.model.attention import StepContext, attending
+from engine.model.attention_backend import AttentionBackend
 from engine.model.capture import CaptureRequest
 from engine.model.compiled import compile_in_background, compile_model
 from engine.model.compiled_forward import CompiledForward
@@ -31,6 +33,7 @@ from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
 from engine.model.served_check import check_compiled
+from engine.trace import codec
 from engine.trace.records import StepRecord
 from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_prompt
 from tests.tiny_models import VOCAB_SIZE, tiny_model
@@ -108,6 +111,63 @@ def test_captured_arrays(family: str, compile_once: Compiled) -> None:
                     expected.seq_id, expected.query_start, expected.key_start, expected.heads
                 )  # fmt: skip
                 np.testing.assert_allclose(row.weights, expected.weights, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("request_for", [None, CaptureRequest(outputs=True), CaptureRequest(layers=[1], only=True)])
+@pytest.mark.parametrize("policy", [None, WindowPolicy(6, 2)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_layers_attend_without_python(
+    family: str,
+    policy: WindowPolicy | None,
+    request_for: CaptureRequest | None,
+    compile_once: Compiled,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The same bits as where Python attends in every layer, which it does for prefills whose arrays are wanted."""
+    model, forward = compile_once(family)
+    assert forward.kernel is not None
+    calls: list[int] = []
+
+    def noted(context: StepContext, call: Any, *tensors: torch.Tensor) -> torch.Tensor:
+        calls.append(call.layer)
+        return attend(context, call, *tensors)
+
+    attend = StepContext.attend
+    monkeypatch.setattr(StepContext, "attend", noted)
+    found = []
+    for way in (forward, dataclasses.replace(forward, kernel=None)):
+        calls.clear()
+        driver = Driver(model, 4, 16, policy=policy)
+        driver.runner.compiled = way
+        results = mixed_schedule(driver, SEQUENCES, request_for)
+        found.append((driver.logits, [codec.encode(result.layers) for result in results], len(calls)))
+    (logits, arrays, in_python), (expected, expected_arrays, all_calls) = found
+    assert all(torch.equal(logits[key], expected[key]) for key in expected) and arrays == expected_arrays
+    assert all_calls == len(results) * model.facts.num_layers
+    assert in_python == (3 * model.facts.num_layers if request_for else 0)  # three steps have prefills
+
+
+def test_what_c_does_not_read_python_attends_to(compile_once: Compiled) -> None:
+    """A store of another dtype gives what it gives without C; what Python raises there is raised as it is."""
+    model, forward = compile_once("gemma2")
+    logits = []
+    for way in (forward, dataclasses.replace(forward, kernel=None)):
+        driver = Driver(model, 4, 16, kv_cache_dtype="int8")
+        driver.runner.compiled = way
+        mixed_schedule(driver, SEQUENCES)
+        logits.append(driver.logits)
+    assert all(torch.equal(logits[0][key], logits[1][key]) for key in logits[1])
+
+    class Full(AttentionBackend):
+        def forward(self, *_: Any) -> Any:
+            raise MemoryError("there is none left")
+
+    driver = Driver(model, 4, 16, kv_cache_dtype="int8")
+    driver.runner.compiled = dataclasses.replace(forward, backend=Full())
+    with pytest.raises(MemoryError, match=r"^there is none left$"):
+        driver.step([driver.slice(5, SEQUENCES[5], 3)])
+    driver.runner.compiled = forward  # and the next step is served
+    driver.step([driver.slice(9, SEQUENCES[9], 3)])
 
 
 def run(model: LoadedModel, config: EngineConfig, prompts: list[list[int]]) -> tuple[list[list[int]], list[StepRecord]]:

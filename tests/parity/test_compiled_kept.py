@@ -22,7 +22,7 @@ from tests.parity.harness import TOLERANCE, Driver, mixed_schedule, random_promp
 from tests.tiny_models import VOCAB_SIZE, tiny_model
 
 SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
-ALL = {**compiled.OPTIONS["cpu"], **compiled.AHEAD}
+ALL = {**compiled.cpu_options(), **compiled.AHEAD}
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 
 

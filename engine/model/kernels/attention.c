@@ -78,19 +78,21 @@ static void softmax(float *scores, int64_t length, const float *sink) {
  * Keys and values are read where they lie, slot by slot: nothing is gathered. A task is one sequence and one KV head,
  * whose query heads share each key.
  *
- * q [n, Hq, D] with strides; k_pool [slots, Hkv, D], v_pool [slots, Hkv, Dv], contiguous; slots [n, L] with a row
- * stride; mask [n, L], nonzero = hidden, or NULL; sinks [Hq] or NULL; softcap 0 = none; out [n, Hq, Dv];
- * weights [n, Hq, L].
+ * q [T, Hq, D] with strides, of which sequence i has the token tokens[i] (NULL: T = n, in order); k_pool [slots, Hkv, D],
+ * v_pool [slots, Hkv, Dv], contiguous; slots [n, L] with a row stride; mask [n, L], nonzero = hidden, or NULL; sinks [Hq]
+ * or NULL; softcap 0 = none; out [T, Hq, Dv]; weights [n, Hq, L].
  */
-void decode_attention(const float *q, int64_t q_token, int64_t q_head, const float *k_pool, const float *v_pool,
-                      const int64_t *slots, int64_t slots_row, const uint8_t *mask, const float *sinks, float *out,
-                      float *weights, int64_t n, int64_t num_heads, int64_t num_kv_heads, int64_t width,
-                      int64_t v_width, int64_t length, float scaling, float softcap, int num_threads) {
+void decode_attention(const float *q, int64_t q_token, int64_t q_head, const int64_t *tokens, const float *k_pool,
+                      const float *v_pool, const int64_t *slots, int64_t slots_row, const uint8_t *mask,
+                      const float *sinks, float *out, float *weights, int64_t n, int64_t num_heads,
+                      int64_t num_kv_heads, int64_t width, int64_t v_width, int64_t length, float scaling,
+                      float softcap, int num_threads) {
     int64_t group = num_heads / num_kv_heads;
     (void)num_threads;
 #pragma omp parallel for schedule(dynamic) num_threads(num_threads) if (num_threads > 1)
     for (int64_t task = 0; task < n * num_kv_heads; task++) {
         int64_t row = task / num_kv_heads, kv_head = task % num_kv_heads, first = kv_head * group, count = length;
+        int64_t token = tokens ? tokens[row] : row;
         const int64_t *own = slots + row * slots_row;
         const uint8_t *hidden = mask ? mask + row * length : 0;
         while (hidden && count && hidden[count - 1]) count--; /* padding */
@@ -102,7 +104,7 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const flo
             }
             const float *key = k_pool + (own[j] * num_kv_heads + kv_head) * width;
             if (j + AHEAD < count) fetch(k_pool + (own[j + AHEAD] * num_kv_heads + kv_head) * width, width);
-            const float *queries = q + row * q_token + first * q_head;
+            const float *queries = q + token * q_token + first * q_head;
             int64_t g = 0;
             for (; g + 4 <= group; g += 4)
                 score(4, queries + g * q_head, q_head, key, width, scaling, scores + g * length + j, length);
@@ -119,7 +121,7 @@ void decode_attention(const float *q, int64_t q_token, int64_t q_head, const flo
             memset(scores + g * length + count, 0, 4 * (length - count));
         }
         const float *values = v_pool + kv_head * v_width;
-        float *result = out + (row * num_heads + first) * v_width;
+        float *result = out + (token * num_heads + first) * v_width;
         int64_t stride = num_kv_heads * v_width, d = 0, g;
         for (; d + 2 * LANES <= v_width; d += 2 * LANES) {
             for (g = 0; g + 4 <= group; g += 4)

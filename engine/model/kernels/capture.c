@@ -26,18 +26,19 @@ static void store_rows(const float *x, const int64_t *strides, int64_t tokens, i
             to = store(x + t * strides[0] + h * strides[1], width, to, as_half);
 }
 
-/* One layer of a step of n sequences with one new token each: q [n, Hq, D], k [n, Hkv, D], v [n, Hkv, Dv], their last
- * dimensions dense, and contiguous weights [n, Hq, L], of which each sequence has its own length.
+/* One layer of a step of n sequences with one new token each: q [n, Hq, D], k [n, Hkv, D], v [n, Hkv, Dv], whose last
+ * dimensions are dense (`strides` of the first two of q, of k and of v), contiguous weights [n, Hq, L], of which each
+ * sequence has its own length, and contiguous out [n, Hq, Dv].
  *
  * `form`: n, Hq, Hkv, D, Dv, L, whether numbers become float16 (to the nearest, of two to the even one) or stay float32;
- * the strides of the first two dimensions of q, of k and of v; the n lengths; 3 + n places, the bytes of `to` where q, k,
- * v and each sequence's weights [Hq, 1, its length] begin.
+ * the n lengths; 3 + n + 1 places, the bytes of `to` where q, k, v, each sequence's weights [Hq, 1, its length] and out
+ * begin (-1: it is not kept).
  */
-void store_decode(const float *q, const float *k, const float *v, const float *weights, uint8_t *to,
-                  const int64_t *form) {
+void store_decode(const float *q, const float *k, const float *v, const float *weights, const float *out, uint8_t *to,
+                  const int64_t *form, const int64_t *strides) {
     int64_t n = form[0], num_heads = form[1], num_kv_heads = form[2], width = form[3], v_width = form[4];
     int64_t length = form[5], as_half = form[6];
-    const int64_t *strides = form + 7, *lengths = strides + 6, *places = lengths + n;
+    const int64_t *lengths = form + 7, *places = lengths + n;
     store_rows(q, strides, n, num_heads, width, to + places[0], as_half);
     store_rows(k, strides + 2, n, num_kv_heads, width, to + places[1], as_half);
     store_rows(v, strides + 4, n, num_kv_heads, v_width, to + places[2], as_half);
@@ -46,4 +47,5 @@ void store_decode(const float *q, const float *k, const float *v, const float *w
         for (int64_t h = 0; h < num_heads; h++)
             row = store(weights + (i * num_heads + h) * length, lengths[i], row, as_half);
     }
+    if (places[3 + n] >= 0) store(out, n * num_heads * v_width, to + places[3 + n], as_half);
 }

@@ -6,13 +6,9 @@
  * the bytes take half of it. Many tokens: a panel stays near while groups of rows pass it; the time is that of the
  * multiplications. What is not float32 is widened in registers: bfloat16 by 16 zero bits behind, which loses nothing.
  */
+#include "tensors.h"
 #include "vectors.h"
 
-#define INT8 1 /* torch's numbers of dtypes and of a device */
-#define INT64 4
-#define FLOAT32 6
-#define BFLOAT16 15
-#define CPU 0
 #define SERIAL_BELOW (1 << 16) /* weights times rows; waking the other threads takes longer than so few */
 #define FEW 3 /* rows that are read where they lie */
 #define AHEAD 32 /* lines of a panel */
@@ -191,22 +187,6 @@ int linear_panels(const float *x, const void *of_panels, float *y, int64_t m, in
     }
     free(turned);
     return 0;
-}
-
-/* Torch's C functions, given by address: nothing is linked against torch. */
-typedef void *tensor;
-static int32_t (*get_data)(tensor, void **), (*get_dim)(tensor, int64_t *), (*get_dtype)(tensor, int32_t *);
-static int32_t (*get_sizes)(tensor, int64_t **), (*get_strides)(tensor, int64_t **);
-static int32_t (*make_empty)(int64_t, const int64_t *, const int64_t *, int32_t, int32_t, int32_t, tensor *);
-
-/* Returns whether this build uses every core. */
-int use_torch(void *data, void *dim, void *dtype, void *sizes, void *strides, void *empty) {
-    get_data = data, get_dim = dim, get_dtype = dtype, get_sizes = sizes, get_strides = strides, make_empty = empty;
-#if defined(_OPENMP)
-    return 1;
-#else
-    return 0;
-#endif
 }
 
 /* What compiled code calls for `kvtheater::linear`: out [..., N] = contiguous x [..., K] times panels as above,

@@ -65,7 +65,7 @@ template <typename Work> static AOTIRuntimeError guarded(Work &&work) {
 }
 
 /* Other threads may use the interpreter while a graph runs, of which most is kernels: torch's binding, which calls this,
- * keeps it from them. Operations that need it (attention is one) take it themselves. Looked up, because a process that
+ * keeps it from them. Operations that need it take it themselves. Looked up, because a process that
  * only compiles may have none.
  */
 class Unlocked {

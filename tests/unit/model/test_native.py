@@ -82,7 +82,7 @@ def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tm
     (tmp_path / "cc").chmod(0o755)
     with pytest.raises(NoCompiler, match=r"cannot compile logits\.c: logits\.c: what is this\?$"):
         build_logits.__wrapped__()
-    with pytest.raises(NoCompiler, match=r"cannot compile attention\.c: "):
+    with pytest.raises(NoCompiler, match=r"cannot compile attention\.c, attend\.c, capture\.c: "):
         build_native.__wrapped__()
 
 

@@ -54,9 +54,9 @@ def test_attention(num_heads: int, num_kv_heads: int, width: int, v_width: int, 
     out = torch.full((n, num_heads, v_width), 9.0)
     weights = torch.full((n, num_heads, length), 9.0)
     build_native().decode_attention(
-        q.data_ptr(), q.stride(0), q.stride(1), k_pool.data_ptr(), v_pool.data_ptr(), slots.data_ptr(), slots.stride(0),
-        mask.data_ptr(), None if sinks is None else sinks.data_ptr(), out.data_ptr(), weights.data_ptr(),
-        n, num_heads, num_kv_heads, width, v_width, length, 0.3, softcap, threads,
+        q.data_ptr(), q.stride(0), q.stride(1), None, k_pool.data_ptr(), v_pool.data_ptr(), slots.data_ptr(),
+        slots.stride(0), mask.data_ptr(), None if sinks is None else sinks.data_ptr(), out.data_ptr(),
+        weights.data_ptr(), n, num_heads, num_kv_heads, width, v_width, length, 0.3, softcap, threads,
     )  # fmt: skip
     seen_keys = k_pool[slots].masked_fill(mask[..., None, None], 0)
     seen_values = v_pool[slots].masked_fill(mask[..., None, None], 0)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.model import packed_linears
-from engine.model.compiled import OPTIONS
+from engine.model.compiled import cpu_options
 from engine.model.native import KINDS, linear_kernel
 from engine.model.packed_linears import (
     PACKED,
@@ -166,7 +166,7 @@ def test_compiled() -> None:
         graph.graph.set_codegen(torch.fx.graph.CodeGen())
         assert [node.target for node in graph.graph.nodes].count(PACKED) == 3
         inputs = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
-        compiled = torch._inductor.compile(graph, inputs, options=OPTIONS["cpu"])
+        compiled = torch._inductor.compile(graph, inputs, options=cpu_options())
     for rows in ROWS[2:]:
         x = torch.randn(1, rows, 25)
         with torch.inference_mode():

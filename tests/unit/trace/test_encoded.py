@@ -15,14 +15,17 @@ SHAPES = ((3, 4, 8), (3, 2, 8), (3, 2, 6))  # q, k, v
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("number", [0, 127, 128, 300])  # one, two and three bytes
-def test_bytes_are_those_of_the_codec(number: int, dtype: str) -> None:
+@pytest.mark.parametrize("with_out", [False, True])
+def test_bytes_are_those_of_the_codec(number: int, dtype: str, with_out: bool) -> None:
     rng = np.random.default_rng(number)
     q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in SHAPES)
     weights = [rng.random((4, 1, row.num_keys)).astype(dtype) for row in ROWS]
-    layout = Layout(dtype, *SHAPES, ROWS)
+    out = rng.standard_normal((3, 4, 6)).astype(dtype) if with_out else None
+    layout = Layout(dtype, *SHAPES, ROWS, None if out is None else out.shape)
     made = EncodedLayer(number, layout)
-    assert layout.num_bytes == sum(array.nbytes for array in (q, k, v, *weights))
-    for begin, array in zip(layout.places, (q, k, v, *weights), strict=True):
+    arrays = (q, k, v, *weights) if out is None else (q, k, v, *weights, out)
+    assert layout.num_bytes == sum(array.nbytes for array in arrays)
+    for begin, array in zip(layout.places, arrays, strict=True):
         place = begin + made.begin
         assert made.encoded[place : place + array.nbytes] == bytes(array.nbytes)  # a gap
         made.encoded[place : place + array.nbytes] = array.tobytes()
@@ -31,10 +34,10 @@ def test_bytes_are_those_of_the_codec(number: int, dtype: str) -> None:
                       weights=array)
         for row, array in zip(ROWS, weights, strict=True)
     ]  # fmt: skip
-    whole = LayerCapture(layer=number, q=q, k=k, v=v, rows=rows)
+    whole = LayerCapture(layer=number, q=q, k=k, v=v, rows=rows, out=out)
     assert bytes(made.encoded) == codec.encode(whole)
     assert codec.encode([made]) == codec.encode([whole])
-    assert np.array_equal(made.v, v) and made.rows[1].key_start == 34 and made.out is None
+    assert np.array_equal(made.v, v) and made.rows[1].key_start == 34 and (made.out is None) is not with_out
     with pytest.raises(AttributeError):
         made.anything  # noqa: B018 - the attribute is asked for
     capture = Capture(index=4, dtype=dtype, layers=[made])  # type: ignore[list-item]

@@ -1,0 +1,150 @@
+/* Attention as compiled code calls it, layer by layer: keys and values of the step's tokens are written to their slots,
+ * then every query attends. What is known before the forward pass (where the pool lies, which slots, which keys) Python
+ * lays out as numbers; a layer itself needs no interpreter, which other threads have meanwhile.
+ *
+ * What was not laid out, or is not float32, goes to Python as before (`otherwise`).
+ */
+#include "tensors.h"
+#include "vectors.h"
+
+#define SERIAL_BELOW (1 << 17) /* numbers to read; waking the other threads takes longer than so few */
+
+void decode_attention(const float *, int64_t, int64_t, const int64_t *, const float *, const float *, const int64_t *,
+                      int64_t, const uint8_t *, const float *, float *, float *, int64_t, int64_t, int64_t, int64_t,
+                      int64_t, int64_t, float, float, int);
+int prefill_attention(const float *, int64_t, int64_t, const float *, const float *, const int64_t *, const float *,
+                      float *, float *, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
+                      float, float, int);
+void store_decode(const float *, const float *, const float *, const float *, const float *, uint8_t *, const int64_t *,
+                  const int64_t *);
+
+/* All numbers are int64; addresses are, too. */
+typedef struct {
+    int64_t begin, end;      /* packed tokens of a sequence with several new ones */
+    int64_t first, length;   /* the key that is the first token's own, and how many are seen */
+    const int64_t *slots;    /* [length] */
+} Span;
+
+typedef struct {
+    const int64_t *new_slots; /* [T] */
+    const int64_t *keys;      /* slots of the decoding sequences' keys [n, L] */
+    int64_t keys_row;         /* its stride */
+    const uint8_t *mask;      /* [n, L] or NULL */
+    int64_t length;           /* L */
+    int64_t window, kept;     /* keys that a query sees before and with its own, 0 = all; and at the beginning */
+    const Span *spans;
+} Reach;
+
+typedef struct {
+    float *keys, *values; /* [slots, Hkv, D], [slots, Hkv, Dv] */
+    int64_t num_kv_heads, width, v_width;
+    int64_t window; /* that the model gives for the layer, -1 = none */
+    int64_t reach;
+} Layer;
+
+typedef struct {
+    uint8_t *to; /* where the layer's arrays are written, NULL = nowhere */
+    const int64_t *form;
+} Captured;
+
+typedef struct {
+    int64_t num_layers, num_tokens, num_decodes, num_spans, num_threads;
+    const Layer *layers;
+    const Reach *reaches;
+    const int64_t *decode_tokens; /* [n], or NULL: every token decodes */
+    float *weights;               /* room for n * Hq * L of any layer */
+    int64_t num_weights;          /* so much */
+    const Captured *captured;     /* of each layer of a step that only decodes, or NULL */
+} Step;
+
+static _Thread_local const Step *step; /* that this thread computes */
+static _Thread_local int64_t num_called;
+
+typedef int32_t Otherwise(tensor, tensor, tensor, int64_t, double, const int64_t *, const double *, const tensor *,
+                          tensor *);
+static Otherwise *otherwise;
+
+void attend_otherwise(Otherwise *in_python) { otherwise = in_python; }
+
+void begin_step(const Step *laid_out) { step = laid_out, num_called = 0; }
+
+/* Returns how many layers attended. */
+int64_t end_step(void) {
+    step = 0;
+    return num_called;
+}
+
+typedef struct {
+    const float *data;
+    const int64_t *sizes, *strides;
+} View;
+
+/* A float32 tensor [T, H, W] whose rows are dense. Returns 0, or 1: it is something else. */
+static int viewed(tensor x, View *view) {
+    int64_t dims, *sizes, *strides;
+    int32_t kind;
+    void *data;
+    if (get_dim(x, &dims) || dims != 3 || get_dtype(x, &kind) || kind != FLOAT32) return 1;
+    if (get_sizes(x, &sizes) || get_strides(x, &strides) || get_data(x, &data)) return 1;
+    view->data = data, view->sizes = sizes, view->strides = strides;
+    return strides[2] != 1 && sizes[2] != 1;
+}
+
+static void write_rows(View x, const int64_t *slots, float *pool, int threads) {
+    int64_t heads = x.sizes[1], width = x.sizes[2];
+    (void)threads;
+#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
+    for (int64_t t = 0; t < x.sizes[0]; t++)
+        for (int64_t h = 0; h < heads; h++)
+            memcpy(pool + (slots[t] * heads + h) * width, x.data + t * x.strides[0] + h * x.strides[1], 4 * width);
+}
+
+static int threads_for(int64_t numbers) { return numbers >= SERIAL_BELOW ? (int)step->num_threads : 1; }
+
+/* What compiled code calls for `kvtheater::attend`: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> out [T, Hq, Dv].
+ * Returns 0, or an error.
+ */
+int32_t aoti_torch_cpu_attend(tensor q_in, tensor k_in, tensor v_in, int64_t number, double scaling,
+                              const int64_t *window, const double *softcap, const tensor *sinks_in, tensor *out) {
+    View q, k, v;
+    void *sinks = 0, *to;
+    int known = step && number >= 0 && number < step->num_layers && !viewed(q_in, &q) && !viewed(k_in, &k) &&
+                !viewed(v_in, &v) && step->layers[number].window == (window ? *window : -1);
+    if (!known) return otherwise(q_in, k_in, v_in, number, scaling, window, softcap, sinks_in, out);
+    const Layer *layer = step->layers + number;
+    const Reach *reach = step->reaches + layer->reach;
+    int64_t tokens = step->num_tokens, heads = q.sizes[1], kv_heads = layer->num_kv_heads;
+    if (step->num_decodes * heads * reach->length > step->num_weights) return 1;
+    if (q.sizes[0] != tokens || q.sizes[2] != layer->width || heads % kv_heads) return 1;
+    if (k.sizes[0] != tokens || k.sizes[1] != kv_heads || k.sizes[2] != layer->width) return 1;
+    if (v.sizes[0] != tokens || v.sizes[1] != kv_heads || v.sizes[2] != layer->v_width) return 1;
+    int64_t shape[3] = {tokens, heads, layer->v_width}, strides[3] = {heads * layer->v_width, layer->v_width, 1};
+    if (make_empty(3, shape, strides, FLOAT32, CPU, 0, out) || get_data(*out, &to)) return 1;
+    if (sinks_in && get_data(*sinks_in, &sinks)) return 1;
+    write_rows(k, reach->new_slots, layer->keys, threads_for(tokens * kv_heads * layer->width));
+    write_rows(v, reach->new_slots, layer->values, threads_for(tokens * kv_heads * layer->v_width));
+    float cap = softcap ? *softcap : 0;
+    for (int64_t i = 0; i < step->num_spans; i++) {
+        const Span *span = reach->spans + i;
+        int64_t count = span->end - span->begin;
+        int failed = prefill_attention(q.data + span->begin * q.strides[0], q.strides[0], q.strides[1], layer->keys,
+                                       layer->values, span->slots, sinks, (float *)to + span->begin * strides[0], 0,
+                                       count, span->first, span->length, reach->window, reach->kept, heads, kv_heads,
+                                       layer->width, layer->v_width, scaling, cap,
+                                       threads_for(heads * count * span->length));
+        if (failed) return 1;
+    }
+    if (step->num_decodes)
+        decode_attention(q.data, q.strides[0], q.strides[1], step->decode_tokens, layer->keys, layer->values,
+                         reach->keys, reach->keys_row, reach->mask, sinks, to, step->weights, step->num_decodes, heads,
+                         kv_heads, layer->width, layer->v_width, reach->length, scaling, cap,
+                         threads_for(step->num_decodes * heads * reach->length * layer->width));
+    const Captured *kept = step->captured ? step->captured + number : 0;
+    if (kept && kept->to) {
+        if (kept->form[0] != tokens || kept->form[1] != heads || kept->form[5] != reach->length) return 1;
+        const int64_t of_all[6] = {q.strides[0], q.strides[1], k.strides[0], k.strides[1], v.strides[0], v.strides[1]};
+        store_decode(q.data, k.data, v.data, step->weights, to, kept->to, kept->form, of_all);
+    }
+    num_called++;
+    return 0;
+}

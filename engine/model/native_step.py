@@ -1,0 +1,130 @@
+"""A step laid out for `kernels/attend.c`, by which compiled code attends without the interpreter.
+
+    before the forward pass   where each layer's pool lies, the slots of the new tokens, the keys of each sequence
+    in it, layer by layer     `kvtheater::attend` is a C function that needs nothing else; other threads have Python
+    where that cannot be      the function calls Python, which does what the eager path does: arrays are kept for a
+                              recorder, or the store does not hold float32
+
+Numbers and addresses are int64; the structs are in attend.c.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+import torch
+
+from engine.cache.kv_plane import KVPlane, PlainPlane
+from engine.cache.kv_store import KVStore
+from engine.cache.reach import Reach, WindowPolicy, reaches_of
+from engine.model.attention import Recorder
+from engine.model.batch import StepBatch
+from engine.model.native import StepKernel
+
+Numbers: TypeAlias = "array[int]"  # of int64
+OF_LAYER = 7
+
+
+class _Layers(NamedTuple):
+    """What stays the same from step to step."""
+
+    table: Numbers  # 7 a layer
+    reaches: list[Reach]  # each once
+
+
+class NativeStep:
+    """The layout of one runner's steps. One thread owns it."""
+
+    def __init__(
+        self,
+        store: KVStore,
+        num_heads: int,
+        sliding_windows: Sequence[int | None],
+        policy: WindowPolicy | None,
+    ) -> None:
+        """`sliding_windows`: of each layer, as the model gives them."""
+        self._layers = _layers_of(store, sliding_windows, policy)
+        self._num_heads = num_heads
+        self._weights = np.empty(0, np.float32)
+        self._weights_at = 0
+        self._pointed: list[Any] = []  # what the numbers point to
+
+    def of(self, batch: StepBatch, recorder: Recorder | None) -> Numbers | None:
+        """The numbers of a step, good until the next; None: this store is not what the function reads, or the recorder
+        wants what only Python gives.
+        """
+        layers, captured = self._layers, None
+        if layers is None or (recorder is not None and (captured := recorder.addresses()) is None):
+            return None
+        pointed: list[Any] = [batch, captured]
+        reaches = array("q")
+        num_decodes, longest = batch.num_decodes, 0
+        for reach in layers.reaches:
+            slots = batch.slot_mapping(reach)
+            keys_at = stride = mask_at = length = spans_at = 0
+            if num_decodes:
+                keys = batch.decode_keys(reach)
+                length, stride, keys_at = keys.slots.shape[1], keys.slots.stride(0), keys.slots.data_ptr()
+                mask_at = 0 if keys.mask is None else keys.mask.data_ptr()
+                longest = max(longest, length)
+            if batch.prefills:
+                spans = _spans_of(batch, reach, pointed)
+                spans_at = spans.buffer_info()[0]
+            row = slots.data_ptr(), keys_at, stride, mask_at, length, reach.window or 0, reach.sinks, spans_at
+            reaches.extend(row)
+        size = num_decodes * self._num_heads * longest
+        if self._weights.size < size:
+            self._weights = np.empty(size, np.float32)
+            self._weights_at = self._weights.ctypes.data
+        tokens_at = 0 if batch.decode_tokens is None else batch.decode_tokens.data_ptr()
+        counts = len(layers.table) // OF_LAYER, batch.num_tokens, num_decodes, len(batch.prefills)
+        tables = layers.table.buffer_info()[0], reaches.buffer_info()[0], tokens_at, self._weights_at
+        captured_at = 0 if captured is None else captured.buffer_info()[0]
+        self._pointed = [*pointed, reaches]
+        return array("q", (*counts, torch.get_num_threads(), *tables, self._weights.size, captured_at))
+
+
+class LaidOut:
+    """Inside the `with`, layers that this thread computes are of that step; then `num_called` is how many were."""
+
+    def __init__(self, kernel: StepKernel, numbers: Numbers) -> None:
+        self._kernel, self._numbers = kernel, numbers
+        self.num_called = 0
+
+    def __enter__(self) -> Self:
+        self._kernel.begin_step(self._numbers.buffer_info()[0])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.num_called = self._kernel.end_step()
+
+
+def _layers_of(store: KVStore, sliding_windows: Sequence[int | None], policy: WindowPolicy | None) -> _Layers | None:
+    planes = list(zip(store.keys, store.values, strict=True))
+    if not all(_is_float32(plane) for pair in planes for plane in pair):
+        return None
+    of_layers = reaches_of(sliding_windows, policy)
+    reaches = list(dict.fromkeys(of_layers))
+    table = array("q")
+    for (keys, values), shape, window, reach in zip(planes, store.shapes, sliding_windows, of_layers, strict=True):
+        pools = keys.pools[0].data_ptr(), values.pools[0].data_ptr()
+        table.extend((*pools, *shape, -1 if window is None else window, reaches.index(reach)))
+    return _Layers(table, reaches)
+
+
+def _is_float32(plane: KVPlane) -> bool:
+    return isinstance(plane, PlainPlane) and plane.dtype == plane.compute_dtype == torch.float32
+
+
+def _spans_of(batch: StepBatch, reach: Reach, pointed: list[Any]) -> Numbers:
+    """5 a span; what they point to, and they themselves, are added to `pointed`."""
+    rows = array("q")
+    for span in batch.prefills:
+        key_start, slots = batch.prefill_slots(span, reach)
+        rows.extend((span.begin, span.end, span.start - key_start, slots.shape[0], slots.ctypes.data))
+        pointed.append(slots)
+    pointed.append(rows)
+    return rows
