@@ -6,6 +6,10 @@ On the standard output one line of JSON a turn, then one of everything. What fol
 A turn of the server computes on the same cores as its clients, and on those of whatever else the machine does. So
 besides tokens a second there is the processor time of a token, for server, clients and bare engine apart, and of each
 turn how many cores were at work (`cores`) and how many of them for none of these (`others`).
+
+At the end what the clients saw, what the log has and what /metrics says are added up and compared (`api_sums.py`):
+`python -m tests.load.api --leaves 0.33 --rounds 1` is the proof that whoever leaves takes nothing along. Exit status 1
+where they differ, or a client met an error.
 """
 
 from __future__ import annotations
@@ -13,73 +17,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 from tests.load.api_prompts import MAX_TOKENS
+from tests.load.api_server import Running, Server, Turn
+from tests.load.api_sums import Clients, differences
 
-TICK = os.sysconf("SC_CLK_TCK")
 WARM_SECONDS = 5.0
+IDLE_SECONDS = 30.0
 BLOCKS_EACH = 8  # of 16 tokens: a prompt of the load and its answer
-
-
-def busy_seconds() -> float:
-    """Processor seconds of the whole machine so far that were not idle."""
-    ticks = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
-    return (sum(ticks[:3]) + sum(ticks[5:8])) / TICK  # all but idle, waiting for a disk, and guests, who count as users
-
-
-class Turn:
-    """What the machine does while something is measured."""
-
-    def __init__(self, running: Running) -> None:
-        self._running = running
-        self._began, self._busy, self._cpu = time.monotonic(), busy_seconds(), running.cpu_seconds
-
-    def over(self, tokens: int, others_cpu: float = 0.0) -> dict[str, float]:
-        """`others_cpu`: processor seconds of what belongs to the measurement as well."""
-        seconds, cpu = time.monotonic() - self._began, self._running.cpu_seconds - self._cpu
-        return {
-            "cpu_ms_per_token": cpu / tokens * 1e3,
-            "cores": cpu / seconds,
-            "others": (busy_seconds() - self._busy - cpu - others_cpu) / seconds,
-        }
-
-
-class Running:
-    """A process under measurement."""
-
-    def __init__(self, module: list[str], **options: Any) -> None:
-        command = [sys.executable, "-m", *module]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
-        assert self.process.stdout is not None
-        self.out = self.process.stdout
-
-    @property
-    def cpu_seconds(self) -> float:
-        """Processor seconds so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / TICK
-
-    @property
-    def resident_mib(self) -> float:
-        """Memory that it has now."""
-        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())
-        assert found is not None
-        return int(found[1]) / 1024
-
-    def end(self) -> None:
-        """Ask it to end, and wait."""
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
 
 
 class Bare(Running):
@@ -99,61 +51,23 @@ class Bare(Running):
         return {"tokens_per_s": told["tokens"] / told["seconds"], **turn.over(told["tokens"])}
 
 
-class Server(Running):
-    """`kvtheater serve --api`, of the bundled model."""
-
-    def __init__(self, clients: int, num_blocks: int, compiled: bool, data: str, options: list[str]) -> None:
-        self._clients = clients
-        what = ["app", "serve", "--api", "--port", "0", "--data-dir", data, "--num-logprobs", "0"]
-        what += ["--max-num-seqs", str(clients), "--num-blocks", str(num_blocks)]
-        super().__init__([*what, "--no-enforce-eager" if compiled else "--enforce-eager", *options])
-        for line in self.out:
-            if found := re.search(r"http://[^/\s]*:(\d+)", line):
-                self.port = int(found[1])
-                break
-        else:
-            raise SystemExit("the server has ended")
-        while compiled and (state := self._model()["compiled"]) != "done":
-            if state == "failed":
-                raise SystemExit("the model was not compiled")
-            time.sleep(0.5)
-
-    def turn(self, seconds: float, leaves: float, seed: int) -> dict[str, Any]:
-        """As the bare engine's, and what the clients say."""
-        turn, before = Turn(self), self._ttft()
-        asked = [str(each) for each in (self.port, self._clients, seconds, leaves, seed)]
-        client = [sys.executable, "-m", "tests.load.api_client", *asked]
-        told = json.loads(subprocess.run(client, check=True, stdout=subprocess.PIPE, text=True).stdout)
-        tokens, after = told["tokens"], self._ttft()
-        return {
-            "tokens_per_s": tokens / told["seconds"],
-            **turn.over(tokens, told["cpu_seconds"]),
-            "client_cpu_ms_per_token": told["cpu_seconds"] / tokens * 1e3,
-            "events_per_token": told["events"] / tokens,
-            "errors": told["errors"],
-            "first_errors": told["first_errors"],
-            "ttft_p50": told["ttft_p50"],
-            "ttft_mean": told["ttft_mean"],
-            "ttft_mean_by_log": (after[0] - before[0]) / (after[1] - before[1]),
-            "resident_mib": self.resident_mib,
-        }
-
-    def _model(self) -> dict[str, Any]:
-        """The status of the model."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/models") as answer:
-            found: dict[str, Any] = json.load(answer)["models"][0]["status"]
-        return found
-
-    def _ttft(self) -> list[float]:
-        """Seconds and requests so far, as the server's metrics have them."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
-            text = answer.read().decode()
-        name = "vllm:time_to_first_token_seconds"
-        found = [re.search(rf"^{name}_{end}{{.*}} (\S+)$", text, re.MULTILINE) for end in ("sum", "count")]
-        return [float(line[1]) if line else 0.0 for line in found]
+def _sums(server: Server, folder: Path) -> list[str]:
+    """In which figures clients, log and metrics differ, when nothing is under way any more."""
+    end = time.monotonic() + IDLE_SECONDS
+    while not server.is_idle():
+        if time.monotonic() > end:
+            return [f"something was under way still after {IDLE_SECONDS:g} seconds without a client"]
+        time.sleep(0.1)
+    server.save_log(folder / "api.kvtrace")
+    seen = Clients(
+        requests=sum(told["requests"] for told in server.told),
+        left=sum(told["left"] for told in server.told),
+        tokens=sum(told["tokens"] for told in server.told),
+    )
+    return differences(seen, folder / "api.kvtrace", server.metrics())
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=20.0)
@@ -175,6 +89,7 @@ def main() -> None:
                 turns.append(pair)
                 load = os.getloadavg()[0]
                 print(json.dumps({"bare": pair[0], "server": pair[1], "load": load}, default=str), flush=True)
+            sums = _sums(server, Path(data))
         finally:
             server.end()
             bare.end()
@@ -198,10 +113,12 @@ def main() -> None:
                 "client_cpu_ms_per_token": median(1, "client_cpu_ms_per_token"),
                 "errors": sum(pair[1]["errors"] for pair in turns),
                 "resident_mib": [round(pair[1]["resident_mib"]) for pair in turns],
+                "differences": sums,
             }
         )
     )
+    return 1 if sums or any(told["errors"] for told in server.told) else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

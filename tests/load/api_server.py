@@ -1,0 +1,152 @@
+"""Processes under load, and what they take; the server of the API among them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def busy_seconds() -> float:
+    """Processor seconds of the whole machine so far that were not idle."""
+    ticks = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
+    return (sum(ticks[:3]) + sum(ticks[5:8])) / TICK  # all but idle, waiting for a disk, and guests, who count as users
+
+
+class Turn:
+    """What the machine does while something is measured."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._began, self._busy, self._cpu = time.monotonic(), busy_seconds(), running.cpu_seconds
+
+    def over(self, tokens: int, others_cpu: float = 0.0) -> dict[str, float]:
+        """`others_cpu`: processor seconds of what belongs to the measurement as well."""
+        seconds, cpu = time.monotonic() - self._began, self._running.cpu_seconds - self._cpu
+        return {
+            "cpu_ms_per_token": cpu / tokens * 1e3,
+            "cores": cpu / seconds,
+            "others": (busy_seconds() - self._busy - cpu - others_cpu) / seconds,
+        }
+
+
+class Running:
+    """A process under measurement."""
+
+    def __init__(self, module: list[str], **options: Any) -> None:
+        command = [sys.executable, "-m", *module]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **options)
+        assert self.process.stdout is not None
+        self.out = self.process.stdout
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor seconds so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / TICK
+
+    @property
+    def resident_mib(self) -> float:
+        """Memory that it has now."""
+        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())
+        assert found is not None
+        return int(found[1]) / 1024
+
+    def end(self) -> None:
+        """Ask it to end, and wait."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+class Server(Running):
+    """`kvtheater serve --api`, of the bundled model."""
+
+    def __init__(self, clients: int, num_blocks: int, compiled: bool, data: str, options: list[str]) -> None:
+        self._clients = clients
+        self.told: list[dict[str, Any]] = []  # of each turn, by its clients
+        what = ["app", "serve", "--api", "--port", "0", "--data-dir", data, "--num-logprobs", "0"]
+        what += ["--max-num-seqs", str(clients), "--num-blocks", str(num_blocks)]
+        super().__init__([*what, "--no-enforce-eager" if compiled else "--enforce-eager", *options])
+        for line in self.out:
+            if found := re.search(r"http://[^/\s]*:(\d+)", line):
+                self.port = int(found[1])
+                break
+        else:
+            raise SystemExit("the server has ended")
+        while compiled and (state := self._model()["compiled"]) != "done":
+            if state == "failed":
+                raise SystemExit("the model was not compiled")
+            time.sleep(0.5)
+
+    def turn(self, seconds: float, leaves: float, seed: int) -> dict[str, Any]:
+        """As the bare engine's, and what the clients say."""
+        turn, before = Turn(self), self._ttft()
+        asked = [str(each) for each in (self.port, self._clients, seconds, leaves, seed)]
+        client = [sys.executable, "-m", "tests.load.api_client", *asked]
+        told = json.loads(subprocess.run(client, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        self.told.append(told)
+        tokens, after = told["tokens"], self._ttft()
+        return {
+            "tokens_per_s": tokens / told["seconds"],
+            **turn.over(tokens, told["cpu_seconds"]),
+            "client_cpu_ms_per_token": told["cpu_seconds"] / tokens * 1e3,
+            "events_per_token": told["events"] / tokens,
+            "errors": told["errors"],
+            "first_errors": told["first_errors"],
+            "ttft_p50": told["ttft_p50"],
+            "ttft_mean": told["ttft_mean"],
+            "ttft_mean_by_log": (after[0] - before[0]) / (after[1] - before[1]),
+            "resident_mib": self.resident_mib,
+        }
+
+    def metrics(self) -> str:
+        """As Prometheus has them."""
+        return self._get("/metrics").decode()
+
+    def is_idle(self) -> bool:
+        """Whether nothing is under way for the API."""
+        status = self._api()["status"]
+        return not status["unfinished"] and not status["api"]["active"]
+
+    def save_log(self, path: Path) -> None:
+        """The log of the API's theater, from its first run on.
+
+        Raises:
+            SystemExit: another run has begun since, because the log had become long.
+        """
+        found = self._api()
+        if found["status"]["epoch"] != 0:
+            raise SystemExit("the log had become long and began anew, so it lacks requests: take fewer --seconds")
+        path.write_bytes(self._get(f"/api/theaters/{found['theater']}/trace"))
+
+    def _api(self) -> dict[str, Any]:
+        """The API's theater."""
+        listed = json.loads(self._get("/api/theaters"))["theaters"]
+        found: dict[str, Any] = next(one for one in listed if one["name"] == "API")
+        return found
+
+    def _get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}") as answer:
+            body: bytes = answer.read()
+        return body
+
+    def _model(self) -> dict[str, Any]:
+        """The status of the model."""
+        found: dict[str, Any] = json.loads(self._get("/api/models"))["models"][0]["status"]
+        return found
+
+    def _ttft(self) -> list[float]:
+        """Seconds and requests so far, as the server's metrics have them."""
+        text = self.metrics()
+        name = "vllm:time_to_first_token_seconds"
+        found = [re.search(rf"^{name}_{end}{{.*}} (\S+)$", text, re.MULTILINE) for end in ("sum", "count")]
+        return [float(line[1]) if line else 0.0 for line in found]

@@ -1,0 +1,38 @@
+"""Clients that leave at random: what they saw, what the log has and what /metrics says add up to the same.
+
+`python -m tests.load.api --leaves 0.33 --rounds 1` is the same with 64 clients, for longer.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import requests
+from msgspec.structs import replace
+
+from tests.conftest import ROOT
+from tests.load.api_sums import Clients, differences
+from tests.server.apis import CONFIG, served_api
+from tests.server.conftest import wait_for
+
+
+def test_who_leaves_takes_nothing_along_and_is_counted_once(tmp_path: Path) -> None:
+    """A pool of 64 blocks of 4 for 8 places and 16 clients: requests are preempted, and blocks evicted, too."""
+    with served_api(config=replace(CONFIG, num_blocks=64, max_model_len=128)) as api:
+        load = [sys.executable, "-m", "tests.load.api_client", str(api.port), "16", "1.0", "0.4", "7"]
+        done = subprocess.run(load, capture_output=True, text=True, timeout=120, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        wait_for(lambda: api.served.engine.num_active == 0 and not api.served.theater.is_working, "the last abort")
+        file = tmp_path / "api.kvtrace"
+        file.write_bytes(requests.get(f"{api.url}/api/theaters/{api.served.theater.theater_id}/trace").content)
+        metrics = requests.get(f"{api.url}/metrics").text
+        seen = Clients(requests=told["requests"], left=told["left"], tokens=told["tokens"])
+        assert told["errors"] == 0 and seen.left > 0
+        assert differences(seen, file, metrics) == []
+        for wrong in (replace(seen, requests=seen.requests + 1), replace(seen, tokens=seen.tokens - 1)):
+            assert differences(wrong, file, metrics), "and what does not add up is said"
+        assert differences(seen, file, metrics.replace("vllm:generation_tokens_total{", "vllm:other_total{"))
