@@ -18,6 +18,7 @@ from engine.simulate.cost import Fixed, Linear
 from engine.simulate.queues import Arrangement, Prefill, mean_ttft
 from engine.simulate.simulation import LinkSpeed, Simulation
 from engine.trace.check import check
+from engine.trace.compare import compare
 from engine.trace.events import Op
 from engine.trace.log import TraceReader
 from tests.unit.engine.runs import tiny_llama
@@ -178,6 +179,21 @@ def test_each_kind_of_instance_has_its_own_settings(tmp_path: Path) -> None:
         ]  # fmt: skip
         prefills = [len(record.batch) for i in range(len(log)) if (record := log.record(i)).instance == 0]
         assert max(prefills) == 1
+
+
+def test_two_simulated_logs_are_compared_as_any(tmp_path: Path) -> None:
+    """The same requests: alike with the same settings; without prefix caching the first lookup is what differs."""
+    asks = [Ask(list(range(300, 320)), 4), Ask(list(range(300, 320)), 4, after=0)]
+    config = EngineConfig(block_size=4, num_blocks=64)
+    paths = [tmp_path / f"{name}.kvtrace" for name in "abc"]
+    for path, settings in zip(paths, (config, config, replace(config, enable_prefix_caching=False)), strict=True):
+        simulation = Simulation(tiny_llama().facts, settings, Fixed(0.01), log_path=path)
+        simulation.run(asks)
+        simulation.close()
+    with TraceReader(paths[0]) as a, TraceReader(paths[1]) as b, TraceReader(paths[2]) as c:
+        assert compare(a, b).first_op is None
+        found = compare(a, c)
+        assert found.first_op is not None and [one.name for one in found.settings] == ["enable_prefix_caching"]
 
 
 def test_a_turn_goes_on_from_what_was_answered() -> None:
