@@ -14,15 +14,19 @@ from app.routing import Route, json_answer
 from app.run import OpenLog, read_batch
 from app.surveys import Surveys
 from app.theaters import Theaters
+from engine.trace.geometry import geometry
 from engine.trace.made_file import MadeFileError
 from engine.trace.observing import UNSAID
-from engine.trace.survey.block_rows import BLOCK, CHANGE, Rows
+from engine.trace.survey.block_rows import BLOCK, Rows
 from engine.trace.survey.classes import BYS, ClassFigures, beside, classes
+from engine.trace.survey.prefixes import prefixes
 from engine.trace.survey.series import bins
 from engine.trace.survey.survey import Survey
 
 MSGPACK = "application/msgpack"
+SENT = tuple(name for name in BLOCK.names or () if name != "content")  # of a block: what is drawn of it
 MOST_BINS = 4096
+MOST_BRANCHES = 500  # of a prefix tree
 MOST_RECORDS = 256  # in one answer
 MOST_BYTES = 1 << 20  # of records in one answer
 
@@ -100,7 +104,7 @@ def blocks(here: Here, request: Request, theater_id: str) -> Response:
         rows = survey.blocks_at(record)
     except (IndexError, MadeFileError) as error:
         raise _refusal(here, run, error) from error
-    return _packed({"record": record, **_columns(rows, BLOCK.names or ())})
+    return _packed({"record": record, **_columns(rows, SENT)})
 
 
 def changes(here: Here, request: Request, theater_id: str) -> Response:
@@ -117,13 +121,30 @@ def changes(here: Here, request: Request, theater_id: str) -> Response:
         rows = survey.changes(first, end)
     except MadeFileError as error:
         raise _refusal(here, run, error) from error
-    return _packed({"first": first, "end": end, "records": records, **_columns(rows, CHANGE.names or ())})
+    return _packed({"first": first, "end": end, "records": records, **_columns(rows, ("record", "block", *SENT))})
 
 
 def sequences(here: Here, request: Request, theater_id: str) -> Response:
     """Every sequence that is known, in columns, with the spans in which it waited and ran."""
     _, survey = _survey(here, theater_id)
     return Response(msgspec.msgpack.encode(survey.index.sequences), mimetype=MSGPACK)
+
+
+def prefix_tree(here: Here, request: Request, theater_id: str) -> Response:
+    """The prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
+    run, survey = _survey(here, theater_id)
+    record = _number(request, "record", len(survey) - 1)
+    instance = _number(request, "instance", 0)
+    with run.reading() as log:
+        groups = [group for group in geometry(log.header)[1] if group.instance == instance]
+    if not groups:
+        raise AppError("not_found", f"there is no instance {instance}")
+    end = max(group.first_block + group.num_blocks for group in groups)
+    try:
+        found = prefixes(survey, record, MOST_BRANCHES, min(group.first_block for group in groups), end)
+    except (IndexError, MadeFileError) as error:
+        raise _refusal(here, run, error) from error
+    return json_answer({"record": record, **msgspec.to_builtins(found)})
 
 
 def by_class(here: Here, request: Request, theater_id: str) -> Response:
@@ -168,6 +189,7 @@ ROUTES = [
     Route("GET", f"{_SURVEY}/changes", changes),
     Route("GET", f"{_SURVEY}/sequences", sequences),
     Route("GET", f"{_SURVEY}/classes", by_class),
+    Route("GET", f"{_SURVEY}/prefixes", prefix_tree),
 ]
 
 

@@ -52,5 +52,5 @@ def test_no_distance_shows_what_is_unknown(open_page: OpenPage, tmp_path: Path, 
 def test_it_is_accessible(open_page: OpenPage, tmp_path: Path, locale: str, theme: str) -> None:
     with attached_server(tmp_path) as (_, url):
         page = open_with_axe(open_page, url, locale=locale, connection="replay", color_scheme=theme)
-        page.locator("#region-attached .attached-beginnings").wait_for()
+        page.locator("#region-attached .branches").wait_for()
         complain({f"{locale}, {theme}": violations(page)})

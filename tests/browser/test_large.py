@@ -134,6 +134,26 @@ def test_questions_are_asked_of_a_log_of_any_length(open_page, served, log):
     expect(ask.locator("[role=alert]")).to_contain_text("a question only reads")
 
 
+def test_the_prefix_tree_of_any_record(open_page, served, log):
+    """What is cached there, by how it begins; it follows where one goes."""
+    page = opened(open_page, served)
+    tree = page.locator("#large-prefixes")
+    tree.locator("summary").click()
+    with TraceReader(log) as reader:
+        for record in (len(reader) - 1, len(reader) // 2):
+            page.locator("#large-record").fill(str(record))
+            page.locator("#large-record").press("Enter")
+            state = reader.state_at(record)
+            cached = {block.block_hash for block in state.blocks if block.block_hash is not None}
+            expect(tree).to_contain_text(
+                f"{len(cached)} contents of {16 * len(cached):,} tokens".replace(",", "\u202f")
+            )
+    used = tree.locator(".branches-go").first
+    wanted = re.sub(r"\D", "", used.inner_text())
+    used.click()
+    expect(page.locator("#large-record")).to_have_value(wanted)
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_it_can_be_read_by_everybody(open_page, served, width, scheme):
     page = opened(open_page, served, width=width, height=844, color_scheme=scheme, bypass_csp=True)
@@ -152,6 +172,10 @@ def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     expect(page.locator(".large-head")).not_to_contain_text("sequences")
     expect(page.locator("#large-says")).not_to_contain_text("step")
     expect(page.locator("#large-strip")).not_to_have_attribute("aria-valuetext", "Running")
+    page.locator("#large-prefixes summary").click()
+    expect(page.locator(".branches thead")).not_to_contain_text("Held")
+    page.locator("#large-prefixes select").select_option("1")
+    expect(page.locator("#large-prefixes")).to_contain_text("beginning unknown")
 
 
 def test_one_comes_to_another_recording_and_back(open_page, served):

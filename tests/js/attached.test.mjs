@@ -3,18 +3,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
+import { branchesIn } from "../../static/js/core/branch_rows.js";
 import { contentsOf } from "../../static/js/core/cached_contents.js";
 import { parseTrace } from "../../static/js/core/file.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
-import {
-  countUpTo,
-  familiesAt,
-  hitRate,
-  largestBeginnings,
-  lastUpTo,
-  ranksOf,
-} from "../../static/js/panels/attached/model.js";
+import { countUpTo, familiesAt, hitRate, lastUpTo, ranksOf } from "../../static/js/panels/attached/model.js";
 
 const trace = parseTrace(readFileSync(new URL("../golden/observed.kvtrace", import.meta.url)));
 const log = new TraceLog(trace.header);
@@ -61,21 +55,30 @@ test("hits are those since the watch began", () => {
   assert.equal(hitRate({ ...first, readings }, 0), null);
 });
 
-test("the largest beginnings count every content below them", () => {
+test("branches have every content below what comes before it", () => {
   const state = log.stateAt(log.length - 1);
-  const tree = prefixTree(log, state, 0);
-  const { beginnings: all, unknown } = largestBeginnings(tree, 1000);
-  assert.equal(unknown, 0); // it was watched from its beginning
+  const { branches, blocks, num_more } = branchesIn(prefixTree(log, state, 0), 1000);
   const cached = state.blocks.slice(0, 512).filter((block) => block.block_hash !== null).length;
-  assert.equal(
-    all.reduce((sum, { count }) => sum + count, 0),
-    cached,
-  );
+  assert.equal(blocks, cached);
+  assert.equal(num_more, 0);
+  for (const [i, one] of branches.entries()) {
+    const below = branches.filter(({ parent }) => parent === i);
+    const own = one.standing === "gone" ? 0 : one.blocks;
+    assert.equal(
+      below.reduce((sum, { all_blocks: all }) => sum + all, own),
+      one.all_blocks,
+    );
+    assert.ok(one.parent < i && below.every(({ level }) => level === one.level + 1));
+    assert.ok(one.used_in >= Math.max(-1, ...below.map(({ used_in: used }) => used)));
+  }
+  const some = branchesIn(prefixTree(log, state, 0), 3);
+  assert.equal(some.branches.length, 3);
+  const sizes = branches.map(({ all_tokens: tokens }) => tokens).sort((a, b) => b - a);
   assert.deepEqual(
-    all.map(({ count }) => count),
-    all.map(({ count }) => count).sort((a, b) => b - a),
+    some.branches.map(({ all_tokens: tokens }) => tokens).sort((a, b) => b - a),
+    sizes.slice(0, 3),
   );
-  assert.equal(largestBeginnings(tree, 3).beginnings.length, 3);
+  assert.equal(some.num_more, branches.filter(({ parent }) => parent < 0).length - 3);
 });
 
 test("what is cached where is counted by medium, store, group and adapter, until both copies are gone", () => {
@@ -96,12 +99,13 @@ test("what was never said to follow is no beginning, and what is said later of a
   const last = log.length - 1;
   const hex = (text) => Buffer.from(text).toString("hex");
   const tree = prefixTree(log, log.stateAt(last), 1);
-  const { beginnings, unknown } = largestBeginnings(tree, 10);
+  const roots = branchesIn(tree, 10).branches.filter(({ parent }) => parent < 0);
   assert.deepEqual(
-    beginnings.map(({ root, count }) => [root.hash, count]),
+    roots.filter(({ begins }) => begins).map(({ id, all_blocks: all }) => [id, all]),
     [[hex("a"), 3]], // a, b, e
   );
-  assert.equal(unknown, 3); // g and i, of an event that skips one; m, whose parent l never came
+  const unknown = roots.filter(({ begins }) => !begins).map(({ id }) => id);
+  assert.deepEqual(unknown.sort(), [hex("g"), hex("i"), hex("m")]); // of an event that skips one; whose parent never came
   const moved = contentsOf(log).byHash.get(hex("m"));
   assert.deepEqual([moved.parent, moved.unsaid, moved.tokens.length], [hex("l"), false, 32]); // it was a placeholder
 });

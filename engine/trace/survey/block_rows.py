@@ -25,6 +25,7 @@ BLOCK = np.dtype(
         ("allocated_in", "<i4"),  # record of that allocation
         ("used_in", "<i4"),  # last record with an operation on it
         ("num_hits", "<i4"),  # since that allocation
+        ("content", "<i4"),  # row of what it has, of those that are known by a hash; NONE: none
         ("is_cached", "u1"),  # whether it carries a hash
     ]
 )
@@ -34,7 +35,7 @@ CHANGE = np.dtype([("record", "<i4"), ("block", "<i4"), *((name, BLOCK[name]) fo
 def fresh_rows(num_blocks: int) -> Rows:
     """All blocks before the first record: empty."""
     rows = np.zeros(num_blocks, BLOCK)
-    for name in ("owner", "allocated_in", "used_in"):
+    for name in ("owner", "allocated_in", "used_in", "content"):
         rows[name] = NONE
     return rows
 
@@ -52,8 +53,10 @@ def touched(record: StepRecord, state: State) -> Iterable[int]:
     return found
 
 
-def change(record: int, block_id: int, state: State, sequence_rows: dict[int, int]) -> tuple[int, ...]:
-    """A row of CHANGE: block `block_id` after record `record`. `sequence_rows`: by seq_id."""
+def change(
+    record: int, block_id: int, state: State, sequence_rows: dict[int, int], content_rows: dict[bytes, int]
+) -> tuple[int, ...]:
+    """A row of CHANGE: block `block_id` after record `record`. `sequence_rows`: by seq_id, `content_rows`: by hash."""
     block = state.blocks[block_id]
     owner = NONE if block.allocated_by is None else sequence_rows.get(block.allocated_by, NONE)
     return (
@@ -65,6 +68,7 @@ def change(record: int, block_id: int, state: State, sequence_rows: dict[int, in
         NONE if block.allocated_in is None else block.allocated_in,
         record,
         block.num_hits,
+        NONE if block.block_hash is None else content_rows.get(block.block_hash, NONE),
         block.block_hash is not None,
     )
 

@@ -30,6 +30,7 @@ from engine.trace.made_file import MadeFileError, Stamp
 from engine.trace.state import TraceStateError, initial_state
 from engine.trace.survey.block_rows import CHANGE, Rows, change, fresh_rows, put, touched
 from engine.trace.survey.class_rows import ClassRows
+from engine.trace.survey.content_rows import ContentRows
 from engine.trace.survey.sequence_rows import SequenceRows
 from engine.trace.survey.series import RECORD, numbers
 from engine.trace.survey.stored import LEVEL, Index, Piece, write_index
@@ -122,7 +123,7 @@ def make(
     if not len(log):
         raise ValueError("the log has no record")
     state, budget, is_told = initial_state(log.header), Budget(), True
-    sequences, classes = SequenceRows(), ClassRows(log.header)
+    sequences, classes, contents = SequenceRows(), ClassRows(log.header), ContentRows()
     problem, told = "", time.monotonic()
     series: list[tuple[float, ...]] = []
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -148,6 +149,7 @@ def make(
                 series=np.array(series, dtype=RECORD).tobytes(),
                 sequences=sequences.columns,
                 classes=classes.columns,
+                contents=contents.columns,
             )
             write_index(target, index)
             tell(count)
@@ -166,7 +168,9 @@ def make(
                 sequences.add(record, state)
                 classes.add(record, sequences.rows)
                 series.append(numbers(record, state))
-                rows.add(count, [change(count, block_id, state, sequences.rows) for block_id in touched(record, state)])
+                contents.add(record, state)
+                known = sequences.rows, contents.rows
+                rows.add(count, [change(count, block_id, state, *known) for block_id in touched(record, state)])
                 count += 1
                 is_told = False
             else:

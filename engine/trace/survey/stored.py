@@ -14,9 +14,10 @@ from msgspec import Struct
 
 from engine.trace.made_file import Stamp, read_made, write_made
 from engine.trace.survey.class_rows import ClassColumns
+from engine.trace.survey.content_rows import ContentColumns
 from engine.trace.survey.sequence_rows import SequenceColumns
 
-MAGIC = b"KVSURV\x00\x02"
+MAGIC = b"KVSURV\x00\x03"
 LEVEL = 1  # of zlib: reading is what must be quick
 
 
@@ -43,6 +44,7 @@ class Index(Struct, frozen=True, kw_only=True):
     series: bytes  # RECORD, a row a record
     sequences: SequenceColumns
     classes: ClassColumns
+    contents: ContentColumns
 
 
 def write_index(path: Path, index: Index) -> None:

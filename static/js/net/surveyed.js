@@ -189,6 +189,15 @@ async function jump(index, behind) {
 }
 
 /**
+ * The prefix cache of an instance after a record, as its largest branches.
+ *
+ * @param {number} record
+ * @param {number} instance
+ * @returns {Promise<import("../core/branch_rows.js").Branches>}
+ */
+export const prefixesAt = async (record, instance) => (await ask("/prefixes", { record, instance })).json();
+
+/**
  * The record of [first, end) at which `name` (a number of the series) is largest.
  *
  * @param {string} name

@@ -16,7 +16,7 @@ import { log, own, provenance } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { Around } from "./around.js";
 import { Detail } from "./detail.js";
-import { panelOf, Whole } from "./detail_panels.js";
+import { Branches, panelOf, Whole } from "./detail_panels.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 const Attached = lazyPanel(() => import("../panels/attached/panel.js"), "attached");
@@ -37,9 +37,9 @@ export function Everything() {
     <${Around} />`;
 }
 
-const LongRun = () => html`<${Large} library=${panelOf("library")} whole=${Whole} />`;
+const LongRun = () => html`<${Large} library=${panelOf("library")} whole=${Whole} branches=${Branches} />`;
 
-const Watched = () => html`<${Attached} whole=${Whole} />`;
+const Watched = () => html`<${Attached} whole=${Whole} branches=${Branches} />`;
 
 const Regions = () => html`<${Setup} />
       ${provenance.value ? html`<${Provenance} />` : null}

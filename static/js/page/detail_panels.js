@@ -8,6 +8,8 @@ import { Panel as Attention } from "../panels/attention/panel.js";
 
 /** Questions over a whole log: beside the requests, and of a log that is too long to be read. */
 export const Whole = lazyPanel(() => import("../panels/whole/panel.js"), "whole");
+/** The prefix cache as its largest branches: of a log that is too long to be read, and of a watched server. */
+export const Branches = lazyPanel(() => import("../panels/branches/panel.js"), "branches");
 const Requests = lazyPanel(() => import("../panels/requests/panel.js"), "requests");
 
 /**

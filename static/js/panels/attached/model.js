@@ -1,7 +1,5 @@
 // What a log of a watched server says, in figures: a fold over its records that goes on where it stopped.
 
-import { beginsSequence } from "../../core/prefix_tree.js";
-
 /**
  * @typedef {import("../../core/trace.js").StepRecord} StepRecord
  * @typedef {import("../../core/trace.js").KnownSince} KnownSince
@@ -164,28 +162,4 @@ export function hitRate(rank, index) {
     return last && last.value - list[0].value;
   });
   return asked ? (hits ?? 0) / asked : null;
-}
-
-/**
- * Beginnings that most contents follow, the largest first: of each root of the prefix tree with which a sequence begins
- * how many contents it has below it, itself among them. `unknown`: contents of which it is not known how the sequence
- * begins, because what comes before was said before the watch, or never.
- * @param {import("../../core/prefix_tree.js").Tree} tree @param {number} most
- */
-export function largestBeginnings(tree, most) {
-  const sizes = tree.roots.map((root) => {
-    let [count, longest] = [0, 0];
-    const open = [{ node: root, depth: 1 }];
-    for (let next = open.pop(); next; next = open.pop()) {
-      if (next.node.blocks.length) {
-        count += 1;
-        longest = Math.max(longest, next.depth);
-      }
-      for (const child of next.node.children) open.push({ node: child, depth: next.depth + 1 });
-    }
-    return { root, count, longest };
-  });
-  const begun = sizes.filter(({ root, count }) => count && beginsSequence(root));
-  const unknown = sizes.reduce((sum, { root, count }) => sum + (beginsSequence(root) ? 0 : count), 0);
-  return { beginnings: begun.sort((a, b) => b.count - a.count).slice(0, most), unknown };
 }

@@ -1,16 +1,16 @@
 // A server that is watched from outside: what it said, and what nobody said.
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
+import { branchesIn } from "../../core/branch_rows.js";
 import { groupsOf, prefixTree } from "../../core/prefix_tree.js";
 import { html } from "../../kit/html.js";
 import { drawnIndex, log, state } from "../../state/store.js";
 import { hashText } from "../../tell/operations.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
-import { countUpTo, familiesAt, hitRate, largestBeginnings, lastUpTo, ranksOf } from "./model.js";
+import { countUpTo, familiesAt, hitRate, lastUpTo, ranksOf } from "./model.js";
 import { cellAt, paintPlaces } from "./places.js";
 
-const BEGINNINGS = 8;
-const TOKENS = 6; // of a beginning, as ids
+const BRANCHES = 60;
 const READINGS = [
   ["running", "vllm:num_requests_running"],
   ["waiting", "vllm:num_requests_waiting"],
@@ -20,10 +20,18 @@ const READINGS = [
   ["generated", "vllm:generation_tokens_total"],
 ];
 
-/** @typedef {import("./model.js").Rank} Rank */
+/**
+ * @typedef {import("./model.js").Rank} Rank
+ * @typedef {import("../../kit/html.js").Component} Component
+ */
 
-/** @param {{whole: import("../../kit/html.js").Component}} props `whole`: questions over the whole log */
-export function Panel({ whole }) {
+/**
+ * `whole`: questions over the whole log, `branches`: the prefix cache as its largest branches; they are panels of their
+ * own.
+ *
+ * @param {{whole: Component, branches: Component}} props
+ */
+export function Panel({ whole, branches }) {
   const [shown, now] = [log.value, state.value];
   const observed = shown?.header.observed;
   if (!shown || !now || !observed) return null;
@@ -35,15 +43,16 @@ export function Panel({ whole }) {
     </header>
     ${ranks.map(
       (rank, instance) =>
-        html`<${OneRank} key=${instance} rank=${rank} instance=${instance} many=${ranks.length > 1} />`,
+        html`<${OneRank} key=${instance} rank=${rank} instance=${instance}
+          many=${ranks.length > 1} branches=${branches} />`,
     )}
     <${whole} />
     <${Unknowns} names=${observed.unknown} />
   </section>`;
 }
 
-/** @param {{rank: Rank, instance: number, many: boolean}} props */
-function OneRank({ rank, instance, many }) {
+/** @param {{rank: Rank, instance: number, many: boolean, branches: Component}} props */
+function OneRank({ rank, instance, many, branches }) {
   const [index, from] = [drawnIndex.value, log.value?.header.observed?.events?.[instance] ?? ""];
   const since = lastUpTo(rank.since, index);
   const sums = lastUpTo(rank.sums, index);
@@ -71,7 +80,7 @@ function OneRank({ rank, instance, many }) {
     <${Readings} rank=${rank} index=${index} />
     <${Places} instance=${instance} />
     <${Families} rank=${rank} index=${index} />
-    <${Beginnings} instance=${instance} />
+    <${Beginnings} instance=${instance} branches=${branches} />
   </div>`;
 }
 
@@ -154,27 +163,12 @@ function Places({ instance }) {
   </figure>`;
 }
 
-/** What most of the cache begins with. @param {{instance: number}} props */
-function Beginnings({ instance }) {
+/** What most of the cache begins with. @param {{instance: number, branches: Component}} props */
+function Beginnings({ instance, branches }) {
   if (!log.value || !state.value) return null;
-  const { beginnings, unknown } = largestBeginnings(prefixTree(log.value, state.value, instance), BEGINNINGS);
-  if (!beginnings.length && !unknown) return null;
-  return html`<table class="attached-beginnings"><caption>${t("attached.beginnings")}</caption>
-    <thead><tr><th scope="col">${t("attached.beginning")}</th><th scope="col">${t("attached.below")}</th><th
-      scope="col">${t("attached.longest")}</th></tr></thead>
-    <tbody>${beginnings.map(
-      ({ root, count, longest }) =>
-        html`<tr key=${root.hash}><td>${
-          root.content.tokens.length ? `${root.content.tokens.slice(0, TOKENS).join(" ")} …` : t("attached.unknown")
-        }${root.content.salt ? html` <small>${root.content.salt}</small>` : null}</td>
-        <td>${grouped(count)}</td><td>${grouped(longest)}</td></tr>`,
-    )}${
-      unknown
-        ? html`<tr title=${t("attached.beginning.unknown.why")}><td class="is-unknown">${t(
-            "attached.beginning.unknown",
-          )}</td><td>${grouped(unknown)}</td><td class="is-unknown">${t("attached.unknown")}</td></tr>`
-        : null
-    }</tbody></table>`;
+  const found = branchesIn(prefixTree(log.value, state.value, instance), BRANCHES);
+  if (!found.branches.length) return null;
+  return html`<h4>${t("attached.beginnings")}</h4><${branches} found=${found} observed=${true} />`;
 }
 
 /** What is cached where, and for which layers and adapters. @param {{rank: Rank, index: number}} props */

@@ -13,17 +13,19 @@ import { backToLive, connection, following, own, status, viewIndex } from "../..
 import { operationName } from "../../tell/operations.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
 import { Pool } from "./pool.js";
+import { Prefixes } from "./prefixes.js";
 import { Sequences } from "./sequences.js";
 import { Strip } from "./strip.js";
 
 /** @typedef {import("../../kit/html.js").Component} Component */
 
 /**
- * `library`: the list of recordings, `whole`: questions over the whole log; they are panels of their own.
+ * `library`: the list of recordings, `whole`: questions over the whole log, `branches`: the prefix cache as its largest
+ * branches; they are panels of their own.
  *
- * @param {{library: Component | undefined, whole: Component}} props
+ * @param {{library: Component | undefined, whole: Component, branches: Component}} props
  */
-export function Panel({ library, whole }) {
+export function Panel({ library, whole, branches }) {
   const large = own.large.value;
   useEffect(() => {
     if (!large) return undefined;
@@ -50,22 +52,22 @@ export function Panel({ library, whole }) {
       })}</p>
     </header>
     ${connection.value === "live" && !listed ? html`<${Live} />` : null}
-    ${listed ? html`<${library} />` : html`<${Run} observed=${large.header.observed} whole=${whole} />`}
+    ${listed ? html`<${library} />` : html`<${Run} observed=${large.header.observed} ...${{ whole, branches }} />`}
   </section>`;
 }
 
 /**
  * `observed` null: it is no watched server's.
  *
- * @param {{observed: import("../../core/trace.js").Header["observed"], whole: Component}} props
+ * @param {{observed: import("../../core/trace.js").Header["observed"], whole: Component, branches: Component}} props
  */
-const Run = ({ observed, whole }) => html`<${Progress} />
+const Run = ({ observed, whole, branches }) => html`<${Progress} />
     ${observed ? html`<p>${t("large.observed", { source: observed.source })}</p>` : null}
     ${
       bins.value
         ? html`<${Strip} /><${Moment} /><div class="large-two"><${Pool} />${
             observed ? html`<${Unknown} names=${observed.unknown} />` : html`<${Sequences} />`
-          }</div><${whole} />`
+          }</div><${Prefixes} branches=${branches} observed=${Boolean(observed)} /><${whole} />`
         : null
     }`;
 

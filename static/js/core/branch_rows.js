@@ -1,0 +1,145 @@
+// The prefix cache as its largest branches, of a log that is here whole: what `engine/trace/survey/prefixes.py` answers
+// for one that is too long for that. Pure.
+
+import { beginsSequence } from "./prefix_tree.js";
+
+/**
+ * @typedef {import("./prefix_tree.js").Node} Node
+ * @typedef {import("./prefix_tree.js").Kind} Kind
+ * @typedef {object} Branch contents that follow each other without a fork and stand alike
+ * @property {number | string} id
+ * @property {number} parent the branch that it follows, by its place in the list; -1: none
+ * @property {number} level from 1 on
+ * @property {boolean} begins a sequence begins with it; false without a parent: what comes before is unknown
+ * @property {Kind} standing
+ * @property {number} blocks contents of the branch
+ * @property {number} tokens
+ * @property {number} all_blocks with all that follows it: contents that are cached
+ * @property {number} all_tokens
+ * @property {number} held of these contents those that sequences hold
+ * @property {number} used_in the last record with an operation on one of them; -1: none
+ * @property {number} first_in record in which its first content was computed, or stored
+ * @property {number[]} token_ids the first ones
+ * @property {string} text the beginning of it, as far as it is characters
+ * @property {number} num_more branches that follow it and are left out
+ * @typedef {{branches: Branch[], num_more: number, blocks: number, tokens: number, unnamed: number}} Branches
+ * @typedef {{blocks: number, tokens: number, held: number, used: number}} Sum
+ */
+
+const FEW = 6; // token ids of a branch
+
+/**
+ * The `most` branches of a tree with the most tokens, each before what follows it.
+ * @param {import("./prefix_tree.js").Tree} tree @param {number} most @returns {Branches}
+ */
+export function branchesIn(tree, most) {
+  const sums = sumsOf(tree);
+  const sumOf = (/** @type {Node} */ node) => /** @type {Sum} */ (sums.get(node));
+  const bySize = (/** @type {Node} */ a, /** @type {Node} */ b) => sumOf(b).tokens - sumOf(a).tokens;
+  /** @type {{node: Node, parent: Found | null}[]} */
+  const open = tree.roots
+    .filter((node) => sumOf(node).blocks)
+    .sort(bySize)
+    .map((node) => ({ node, parent: null }));
+  /** @typedef {{branch: Branch, children: Found[]}} Found */
+  /** @type {Found[]} */
+  const roots = [];
+  for (let count = 0; open.length && count < most; count++) {
+    const { node, parent } = /** @type {{node: Node, parent: Found | null}} */ (open.shift());
+    const chain = chainFrom(node, (one) => sumOf(one).blocks > 0);
+    const below = chain[chain.length - 1].children.filter((one) => sumOf(one).blocks);
+    const sum = sumOf(node);
+    /** @type {Found} */
+    const found = {
+      branch: {
+        id: node.hash,
+        parent: -1,
+        level: (parent?.branch.level ?? 0) + 1,
+        begins: beginsSequence(node),
+        standing: node.kind,
+        blocks: chain.length,
+        tokens: chain.reduce((total, { content }) => total + content.tokens.length, 0),
+        all_blocks: sum.blocks,
+        all_tokens: sum.tokens,
+        held: sum.held,
+        used_in: sum.used,
+        first_in: node.content.record,
+        token_ids: node.content.tokens.slice(0, FEW),
+        text: "",
+        num_more: below.length,
+      },
+      children: [],
+    };
+    if (parent) parent.branch.num_more -= 1;
+    (parent?.children ?? roots).push(found);
+    for (const one of below) insert(open, { node: one, parent: found }, (a, b) => bySize(a.node, b.node));
+  }
+  /** @type {Branch[]} */
+  const branches = [];
+  const ways = roots.toReversed().map((found) => ({ found, parent: -1 }));
+  for (let next = ways.pop(); next; next = ways.pop()) {
+    next.found.branch.parent = next.parent;
+    const parent = branches.push(next.found.branch) - 1;
+    for (const found of next.found.children.toReversed()) ways.push({ found, parent });
+  }
+  const all = (/** @type {"blocks" | "tokens"} */ name) =>
+    tree.roots.reduce((total, node) => total + sumOf(node)[name], 0);
+  const left = open.filter(({ parent }) => parent === null).length;
+  return { branches, num_more: left, blocks: all("blocks"), tokens: all("tokens"), unnamed: 0 };
+}
+
+/** Of each node what is cached from it on. @param {import("./prefix_tree.js").Tree} tree @returns {Map<Node, Sum>} */
+function sumsOf({ roots }) {
+  /** @type {Node[]} each before what follows it */
+  const order = [...roots];
+  for (let i = 0; i < order.length; i++) order.push(...order[i].children);
+  /** @type {Map<Node, Sum>} */
+  const sums = new Map();
+  for (const node of order.reverse()) {
+    const { blocks, content, children } = node;
+    const own = blocks.length ? 1 : 0;
+    const sum = {
+      blocks: own,
+      tokens: own * content.tokens.length,
+      held: Number(node.kind === "held"),
+      used: Math.max(-1, ...blocks.map((block) => block.last_hit_in ?? block.allocated_in ?? -1)),
+    };
+    for (const child of children) {
+      const below = /** @type {Sum} */ (sums.get(child));
+      sum.blocks += below.blocks;
+      sum.tokens += below.tokens;
+      sum.held += below.held;
+      sum.used = Math.max(sum.used, below.used);
+    }
+    sums.set(node, sum);
+  }
+  return sums;
+}
+
+/**
+ * A node and what follows it without a fork, as long as it stands alike.
+ * @param {Node} first @param {(node: Node) => boolean} isThere
+ */
+function chainFrom(first, isThere) {
+  const chain = [first];
+  for (;;) {
+    const below = chain[chain.length - 1].children.filter(isThere);
+    if (below.length !== 1 || below[0].kind !== first.kind) return chain;
+    chain.push(below[0]);
+  }
+}
+
+/**
+ * Into a sorted list, after those that are equal.
+ * @template T
+ * @param {T[]} list @param {T} one @param {(a: T, b: T) => number} order
+ */
+function insert(list, one, order) {
+  let [low, high] = [0, list.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (order(list[middle], one) <= 0) low = middle + 1;
+    else high = middle;
+  }
+  list.splice(low, 0, one);
+}

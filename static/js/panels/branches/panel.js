@@ -1,0 +1,92 @@
+// The prefix cache as its largest branches: how they begin, how long they are, what follows them, when they were used
+// last. Of a run that is too long to be read, and of a watched server.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { jumpTo } from "../../control/playback.js";
+import { Fidelity } from "../../kit/fidelity.js";
+import { html } from "../../kit/html.js";
+import { grouped, langOf, t } from "../../tell/words.js";
+
+/**
+ * @typedef {import("../../core/branch_rows.js").Branch} Branch
+ * @typedef {import("../../core/branch_rows.js").Branches} Found
+ */
+
+const OPEN = 2; // levels that are shown at first
+const DEEPEST = 8; // levels that are indented
+
+/**
+ * `observed`: a watched server's, which does not say who holds a block.
+ *
+ * @param {{found: Found, observed: boolean}} props
+ */
+export function Panel({ found, observed }) {
+  const [turned, setTurned] = useState(/** @type {ReadonlySet<Branch["id"]>} */ (new Set())); // opened, or shut
+  const { branches, num_more: more, unnamed } = found;
+  if (!branches.length) return html`<p class="hint">${t("branches.none")}</p>`;
+  const isOpen = (/** @type {Branch} */ one) => one.level < OPEN !== turned.has(one.id);
+  /** @type {boolean[]} whether each is in sight */
+  const seen = [];
+  for (const [i, { parent }] of branches.entries()) seen[i] = parent < 0 || (seen[parent] && isOpen(branches[parent]));
+  const forks = new Set(branches.map(({ parent }) => parent));
+  const turn = (/** @type {Branch["id"]} */ id) => {
+    const next = new Set(turned);
+    if (!next.delete(id)) next.add(id);
+    setTurned(next);
+  };
+  const columns = ["blocks", "tokens", "all_tokens", ...(observed ? [] : ["held"]), "used_in"];
+  return html`<div class="branches" tabindex="0" role="region" aria-label=${t("branches.title")}>
+    <p class="hint">${t("branches.sum", {
+      blocks: grouped(found.blocks),
+      n: found.blocks,
+      tokens: grouped(found.tokens),
+    })}
+      ${unnamed ? ` ${t("branches.unnamed", { n: grouped(unnamed) })}` : null} <${Fidelity} kind="captured" /></p>
+    <table class="num">
+      <thead><tr><th scope="col">${t("branches.beginning")}</th>${columns.map(
+        (name) => html`<th scope="col" key=${name} title=${t(`branches.${name}.why`)}>${t(`branches.${name}`)}</th>`,
+      )}</tr></thead>
+      <tbody>${branches.map((one, i) =>
+        seen[i]
+          ? html`<${Row} key=${one.id} one=${one} columns=${columns} open=${forks.has(i) ? isOpen(one) : null}
+              turn=${turn} />`
+          : null,
+      )}</tbody>
+    </table>
+    ${more ? html`<p class="hint">${t("branches.more", { n: grouped(more), count: more })}</p>` : null}
+  </div>`;
+}
+
+/** @param {{one: Branch, columns: string[], open: boolean | null, turn: (id: Branch["id"]) => void}} props */
+function Row({ one, columns, open, turn }) {
+  const text = one.text || (one.token_ids.length ? `${one.token_ids.join(" ")} …` : t("branches.unsaid"));
+  const deep = Math.min(one.level - 1, DEEPEST);
+  return html`<tr data-standing=${one.standing}>
+    <th scope="row" style=${{ paddingInlineStart: `${14 * deep}px` }}>
+      ${
+        open === null
+          ? html`<i class="branches-fold"></i>`
+          : html`<button class="branches-fold" aria-expanded=${open} aria-label=${t(
+              open ? "branches.shut" : "branches.open",
+            )} onClick=${() => turn(one.id)}>${open ? "▾" : "▸"}</button>`
+      }${one.level > DEEPEST + 1 ? html`<small>${one.level} </small>` : null}${
+        one.parent < 0 && !one.begins
+          ? html`<span class="branches-unknown" title=${t("branches.unknown.why")}>${t("branches.unknown")} </span>`
+          : null
+      }<span class=${one.text ? "" : "branches-ids"} lang=${one.text ? langOf(one.text) : undefined}>${text}</span>${
+        one.standing === "gone" ? html` <small>${t("branches.gone")}</small>` : null
+      }${one.num_more ? html` <small>${t("branches.more_below", { n: grouped(one.num_more) })}</small>` : null}</th>
+    ${columns.map((name) => html`<td key=${name}>${figureOf(one, name)}</td>`)}
+  </tr>`;
+}
+
+/** @param {Branch} one @param {string} name */
+function figureOf(one, name) {
+  const value = /** @type {number} */ (one[/** @type {keyof Branch} */ (name)]);
+  if (name === "used_in")
+    return value < 0
+      ? "–"
+      : html`<button class="branches-go" title=${t("branches.go", { n: grouped(value + 1) })}
+          onClick=${() => jumpTo(value)}>${grouped(value)}</button>`;
+  return name === "held" && !value ? "–" : grouped(value);
+}

@@ -1,0 +1,123 @@
+"""The prefix tree of a survey: what the log's own state has in its cache, below what comes before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.attach.observed_log import ObservedLog, header_of
+from engine.attach.sequence import Break, Message
+from engine.trace.events import Cache, Stored
+from engine.trace.geometry import geometry
+from engine.trace.log import TraceReader
+from engine.trace.survey.make import make
+from engine.trace.survey.prefixes import Prefixes, prefixes
+from engine.trace.survey.survey import Survey
+from tests.load.large_log import Shape, write
+from tests.unit.attach.publisher import message, stored
+
+GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace"))
+ALL = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def pressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("prefixes") / "pressed.kvtrace"
+    write(path, Shape(blocks=300, requests=40, steps=300))
+    return path
+
+
+def surveyed(log: TraceReader, folder: Path) -> Survey:
+    make(log, folder / "a.survey")
+    return Survey(folder / "a.survey", log)
+
+
+def sums(found: Prefixes) -> tuple[int, int]:
+    """Contents and tokens below the roots; each branch has what follows it, and its own."""
+    for place, branch in enumerate(found.branches):
+        below = [one for one in found.branches if one.parent == place]
+        assert all(one.level == branch.level + 1 for one in below) and branch.num_more == 0
+        own = 0 if branch.standing == "gone" else branch.blocks
+        assert branch.all_blocks == own + sum(one.all_blocks for one in below)
+        assert branch.used_in >= max((one.used_in for one in below), default=-1)
+        assert branch.held <= branch.all_blocks and (branch.held > 0 or branch.standing != "held")
+        assert branch.parent < place
+    roots = [one for one in found.branches if one.parent < 0]
+    return sum(one.all_blocks for one in roots), sum(one.all_tokens for one in roots)
+
+
+@pytest.mark.parametrize("path", [*GOLDEN, None], ids=lambda path: path.stem if path else "pressed")
+def test_every_cached_content_is_in_it_once(path: Path | None, pressed: Path, tmp_path: Path) -> None:
+    with TraceReader(path or pressed) as log:
+        survey, tokens = surveyed(log, tmp_path), dict[bytes, int]()
+        groups = geometry(log.header)[1]
+        step = max(1, len(log) // 25)
+        for index in range(len(log)):
+            for op in log.record(index).ops:
+                if isinstance(op, Cache | Stored):
+                    tokens[op.block_hash] = len(op.token_ids) or tokens.get(op.block_hash, 0)
+        for record in range(0, len(log), step):
+            state = log.state_at(record)
+            for instance in {group.instance for group in groups}:
+                own = [group for group in groups if group.instance == instance]
+                first, end = own[0].first_block, own[-1].first_block + own[-1].num_blocks
+                there = {b.block_hash for b in state.blocks[first:end] if b.block_hash is not None}
+                found = prefixes(survey, record, ALL, first, end)
+                assert sums(found) == (len(there), sum(tokens[one] for one in there))
+                assert (found.blocks, found.unnamed, found.num_more) == (len(there), 0, 0)
+
+
+def test_the_largest_branches_come_and_the_others_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "roomy.kvtrace"
+    write(path, Shape(blocks=4000, requests=80, steps=150, bursts=0))
+    with TraceReader(path) as log:
+        survey = surveyed(log, tmp_path)
+        record = len(log) - 20
+        whole, some = prefixes(survey, record, ALL), prefixes(survey, record, 10)
+        assert len(whole.branches) > 20 and len(some.branches) == 10
+        assert (some.blocks, some.tokens) == (whole.blocks, whole.tokens)
+        left = [one.all_tokens for one in whole.branches if one.id not in {other.id for other in some.branches}]
+        assert min(one.all_tokens for one in some.branches) >= max(left)
+        hidden = some.num_more + sum(one.num_more for one in some.branches)
+        assert 0 < hidden <= len(whole.branches) - 10
+        assert any(one.standing == "held" for one in whole.branches)
+        assert any(one.level > 1 for one in whole.branches)
+
+
+def test_of_a_watched_server_what_comes_before_may_be_unknown_and_may_be_said_later(tmp_path: Path) -> None:
+    header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
+    observed = ObservedLog(header, tmp_path / "seen.kvtrace")
+    observed.told(0, Break("attached", 7))
+    told = [
+        stored([b"c"], [5, 6], 2, b"b"),  # b was stored before the watch
+        stored([b"d"], [7, 8], 2, b"c"),
+        stored([b"x", b"z"], [1] * 6, 2),  # of three blocks two
+        stored([b"a", b"b"], [1, 2, 3, 4], 2),
+    ]
+    for number, event in enumerate(told, 7):
+        observed.told(0, Message(number, message(event), False))
+    survey = surveyed(observed.log, tmp_path)
+    early = prefixes(survey, 3, ALL)
+    # what follows from the whole log is known of every record: c follows b, which is not there yet
+    assert [(one.begins, one.standing, one.all_blocks) for one in early.branches if one.parent < 0] == [
+        (True, "gone", 2),
+        (False, "reusable", 1),
+        (False, "reusable", 1),
+    ]
+    whole, *others = prefixes(survey, 4, ALL).branches
+    assert (whole.begins, whole.blocks, whole.tokens, whole.token_ids) == (True, 4, 8, [1, 2])
+    assert [one.begins for one in others] == [False, False]
+    observed.log.close()
+
+
+def test_hashes_in_a_circle_end_it(tmp_path: Path) -> None:
+    header = header_of(model="m", source="vLLM", block_size=1, num_blocks=8, events=["tcp://a:1"])
+    observed = ObservedLog(header, tmp_path / "seen.kvtrace")
+    observed.told(0, Break("attached", 0))
+    circle = [stored([b"a"], [1], 1, b"c"), stored([b"b"], [2], 1, b"a"), stored([b"c"], [3], 1, b"b")]
+    for number, event in enumerate([*circle, stored([b"d"], [4], 1, b"d")]):
+        observed.told(0, Message(number, message(event), False))
+    found = prefixes(surveyed(observed.log, tmp_path), 4, ALL)
+    assert sums(found) == (4, 4)
+    observed.log.close()
