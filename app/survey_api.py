@@ -40,6 +40,7 @@ class SurveyAnswer(TypedDict):
     problem: str  # why it ends before the log does, or ""
     num_blocks: int
     num_sequences: int
+    series: list[str]  # numbers of which the log says something
     seconds: float  # when the last surveyed record was, since the log began
 
 
@@ -79,6 +80,7 @@ def overview(here: Here, request: Request, theater_id: str) -> Response:
         "problem": survey.index.problem,
         "num_blocks": survey.index.num_blocks,
         "num_sequences": len(survey.index.sequences.seq_id),
+        "series": survey.index.said,
         "seconds": float(survey.series["at"][-1]),
     }
     return json_answer(answer)

@@ -171,7 +171,8 @@ def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     assert page.locator(".large-scroll").count() == 0
     expect(page.locator(".large-head")).not_to_contain_text("sequences")
     expect(page.locator("#large-says")).not_to_contain_text("step")
-    expect(page.locator("#large-strip")).not_to_have_attribute("aria-valuetext", "Running")
+    expect(page.locator(".large-strip")).to_contain_text("no metrics that say it: Waiting")
+    expect(page.locator("#large-strip")).to_have_attribute("aria-valuetext", re.compile("Running 3 · KV usage 25"))
     page.locator("#large-prefixes summary").click()
     expect(page.locator(".branches thead")).not_to_contain_text("Held")
     page.locator("#large-prefixes select").select_option("1")

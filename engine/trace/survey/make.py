@@ -32,7 +32,7 @@ from engine.trace.survey.block_rows import CHANGE, Rows, change, fresh_rows, put
 from engine.trace.survey.class_rows import ClassRows
 from engine.trace.survey.content_rows import ContentRows
 from engine.trace.survey.sequence_rows import SequenceRows
-from engine.trace.survey.series import RECORD, numbers
+from engine.trace.survey.series import RECORD, SeriesRows
 from engine.trace.survey.stored import LEVEL, Index, Piece, write_index
 from engine.trace.survey.survey import Survey
 
@@ -125,7 +125,7 @@ def make(
     state, budget, is_told = initial_state(log.header), Budget(), True
     sequences, classes, contents = SequenceRows(), ClassRows(log.header), ContentRows()
     problem, told = "", time.monotonic()
-    series: list[tuple[float, ...]] = []
+    series = SeriesRows(log.header)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".rows").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # another program may be at the same survey
@@ -146,7 +146,8 @@ def make(
                 num_blocks=len(state.blocks),
                 changes=rows.changes,
                 wholes=rows.wholes,
-                series=np.array(series, dtype=RECORD).tobytes(),
+                series=np.array(series.rows, dtype=RECORD).tobytes(),
+                said=series.said,
                 sequences=sequences.columns,
                 classes=classes.columns,
                 contents=contents.columns,
@@ -167,7 +168,7 @@ def make(
                     break
                 sequences.add(record, state)
                 classes.add(record, sequences.rows)
-                series.append(numbers(record, state))
+                series.add(record, state)
                 contents.add(record, state)
                 known = sequences.rows, contents.rows
                 rows.add(count, [change(count, block_id, state, *known) for block_id in touched(record, state)])

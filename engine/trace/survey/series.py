@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.trace.events import Evict, Lookup, Preempt, Removed
-from engine.trace.records import StepRecord
+from engine.trace.geometry import geometry
+from engine.trace.records import Header, StepRecord
 from engine.trace.state import State
 
 # of one record; counts are of this record alone, the others are as they are after it
@@ -16,8 +18,9 @@ RECORD = np.dtype(
     [
         ("at", "<f8"),  # seconds since the log began
         ("step", "<i4"),
-        ("running", "<i4"),  # sequences
-        ("waiting", "<i4"),
+        ("running", "<f4"),  # sequences
+        ("waiting", "<f4"),
+        ("usage", "<f4"),  # share of the blocks that sequences hold
         ("blocks_held", "<i4"),
         ("blocks_cached", "<i4"),
         ("tokens_held", "<i8"),
@@ -30,41 +33,92 @@ RECORD = np.dtype(
     ]
 )
 DRAWN = tuple(name for name in RECORD.names or () if name != "step")
+SAID_BY_EVENTS = ("at", "blocks_cached", "evictions")
+GAUGES = ("running", "waiting", "usage")
+COUNTERS = ("asked", "hit", "preemptions")
+METRICS = {  # a watched server's own names
+    "vllm:num_requests_running": "running",
+    "vllm:num_requests_waiting": "waiting",
+    "vllm:kv_cache_usage_perc": "usage",
+    "vllm:prefix_cache_queries_total": "asked",
+    "vllm:prefix_cache_hits_total": "hit",
+    "vllm:num_preemptions_total": "preemptions",
+    "sglang:num_running_reqs": "running",
+    "sglang:num_queue_reqs": "waiting",
+    "sglang:token_usage": "usage",
+}
 Numbers = NDArray[Any]
 
 
-def numbers(record: StepRecord, state: State) -> tuple[float, ...]:
-    """A row of RECORD; `state` is the one after it."""
-    asked = hit = evictions = preemptions = 0
+class SeriesRows:
+    """A row of RECORD for each record. A watched server's numbers are those of its metrics, as they were looked at
+    last; NaN before the first look.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self.rows: list[tuple[float, ...]] = []
+        self._observed = header.observed is not None
+        self._looks: dict[str, dict[int, float]] = {}  # by name of RECORD and rank
+        self._num_blocks = max(1, sum(group.num_blocks for group in geometry(header).groups))
+
+    @property
+    def said(self) -> list[str]:
+        """Names of RECORD of which the log says something."""
+        names = [*SAID_BY_EVENTS, *self._looks] if self._observed else DRAWN
+        return [name for name in DRAWN if name in names]
+
+    def add(self, record: StepRecord, state: State) -> None:
+        """The next record; `state` is the one after it."""
+        more = self._heard(record) if self._observed else _counted(record, state)
+        memory, timing = record.memory, record.timing
+        values = {
+            "at": timing.at,
+            "step": record.step,
+            "blocks_held": memory.blocks_held,
+            "blocks_cached": memory.blocks_cached,
+            "tokens_held": memory.tokens_held,
+            "usage": memory.blocks_held / self._num_blocks,
+            "evictions": sum(type(op) is Evict or (type(op) is Removed and not op.num_left) for op in record.ops),
+            "tokens": sum(len(entry.token_ids) for entry in record.batch),
+            "seconds": timing.schedule + timing.prepare + timing.forward + timing.sample,
+            **more,
+        }
+        self.rows.append(tuple(values[name] for name in RECORD.names or ()))
+
+    def _heard(self, record: StepRecord) -> dict[str, float]:
+        """Gauges as they are now, summed over the ranks (usage: their mean); of counters what they have more."""
+        more = dict.fromkeys(COUNTERS, 0.0)
+        for name, value in record.seen.metrics.items() if record.seen is not None else ():
+            if (known := METRICS.get(name)) is None:
+                continue
+            looks = self._looks.setdefault(known, {})
+            if known in COUNTERS and record.instance in looks:
+                before = looks[record.instance]
+                more[known] += value - before if value >= before else value  # it began anew
+            looks[record.instance] = value
+        gauges = {name: sum(self._looks[name].values()) if name in self._looks else math.nan for name in GAUGES}
+        gauges["usage"] /= len(self._looks.get("usage", "?"))
+        return {**more, **gauges}
+
+
+def _counted(record: StepRecord, state: State) -> dict[str, float]:
+    """What an engine's own record says of its requests."""
+    asked = hit = preemptions = 0
     for op in record.ops:
-        if type(op) is Evict or (type(op) is Removed and not op.num_left):
-            evictions += 1
-        elif type(op) is Preempt:
+        if type(op) is Preempt:
             preemptions += 1
         elif type(op) is Lookup and op.verdict in ("hit", "miss", "too_short"):
             asked += op.num_tokens
             hit += op.num_hit_tokens
-    timing, memory = record.timing, record.memory
-    return (
-        timing.at,
-        record.step,
-        len(state.running),
-        len(state.waiting) + len(state.receiving),
-        memory.blocks_held,
-        memory.blocks_cached,
-        memory.tokens_held,
-        asked,
-        hit,
-        evictions,
-        preemptions,
-        sum(len(entry.token_ids) for entry in record.batch),
-        timing.schedule + timing.prepare + timing.forward + timing.sample,
-    )
+    waiting = len(state.waiting) + len(state.receiving)
+    return {
+        "running": len(state.running), "waiting": waiting, "asked": asked, "hit": hit, "preemptions": preemptions,
+    }  # fmt: skip
 
 
 def bins(rows: Numbers, first: int, end: int, count: int) -> dict[str, NDArray[np.float64]]:
     """Records [first, end) in `count` stretches of nearly equal length: `edges` (count + 1 record indices), and of each
-    number `<name>_min`, `<name>_max` and `<name>_sum`, one entry a stretch.
+    number `<name>_min`, `<name>_max` and `<name>_sum`, one entry a stretch; NaN: unknown.
 
     Raises:
         ValueError: there are no such records.
@@ -77,7 +131,7 @@ def bins(rows: Numbers, first: int, end: int, count: int) -> dict[str, NDArray[n
     for name in DRAWN:
         values = np.ascontiguousarray(rows[name][first:end]).astype(np.float64)
         starts = edges[:-1] - first
-        found[f"{name}_min"] = np.minimum.reduceat(values, starts)
-        found[f"{name}_max"] = np.maximum.reduceat(values, starts)
-        found[f"{name}_sum"] = np.add.reduceat(values, starts)
+        found[f"{name}_min"] = np.fmin.reduceat(values, starts)  # without what is unknown
+        found[f"{name}_max"] = np.fmax.reduceat(values, starts)
+        found[f"{name}_sum"] = np.add.reduceat(np.nan_to_num(values), starts)
     return found

@@ -17,8 +17,8 @@ const NEAR = 1024; // records to which one walks rather than jumps
 /**
  * @typedef {{
  *   num_records: number, num_surveyed: number, is_done: boolean, problem: string, num_blocks: number,
- *   num_sequences: number, seconds: number,
- * }} Overview of the log and what is known of it; `problem`: why it ends early, or ""
+ *   num_sequences: number, series: string[], seconds: number,
+ * }} Overview of the log and what is known of it; `problem`: why it ends early, or ""; `series`: numbers that it says
  * @typedef {import("../core/survey.js").BlockWindow} BlockWindow
  * @typedef {{window: BlockWindow, at: number, record: import("../core/trace.js").StepRecord | null}} Shown
  */

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from engine.attach.observed_log import ObservedLog, header_of
+from engine.attach.sequence import Break
 from engine.trace.events import Evict, Removed
 from engine.trace.log import TraceReader
 from engine.trace.made_file import MadeFileError
@@ -86,7 +88,9 @@ def test_spans_and_numbers_are_those_of_the_state(log: TraceReader, tmp_path: Pa
             state, row, read = log.state_at(record), survey.series[record], log.record(record)
             here = [(r, k) for r, k, first, end in spans if first <= record and (end == NONE or record < end)]
             assert {columns.seq_id[r]: kind for r, kind in here} == _spans(state)
-            assert row["running"] == len(state.running) and row["waiting"] == len(state.waiting) + len(state.receiving)
+            if log.header.observed is None:
+                assert row["running"] == len(state.running)
+                assert row["waiting"] == len(state.waiting) + len(state.receiving)
             assert row["blocks_held"] == read.memory.blocks_held and row["at"] == read.timing.at
             assert row["evictions"] == sum(
                 isinstance(op, Evict | Removed) and not getattr(op, "num_left", 0) for op in read.ops
@@ -169,6 +173,31 @@ def test_a_damaged_log_is_surveyed_as_far_as_it_goes(pressed: Path, tmp_path: Pa
         index = make(log, tmp_path / "a.survey")
         assert index.is_done and index.num_records == 100 and index.problem
         assert read_index(tmp_path / "a.survey") == index
+
+
+def test_of_a_watched_server_the_numbers_are_those_of_its_metrics(tmp_path: Path) -> None:
+    """Gauges as they were looked at last, of all ranks; of counters what they grew; unknown before they were said."""
+    header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1", "tcp://a:2"])
+    observed = ObservedLog(header, tmp_path / "seen.kvtrace")
+    observed.told(0, Break("attached", 0))
+    running, preempted = "vllm:num_requests_running", "vllm:num_preemptions_total"
+    for looks in (
+        {0: {running: 3.0, preempted: 10.0}},
+        {1: {running: 2.0}},
+        {0: {running: 4.0, preempted: 12.0}, 1: {running: 2.5}},
+        {0: {running: 4.0, preempted: 1.0}},  # its counter began anew
+    ):
+        observed.numbers(looks)
+    index = make(observed.log, tmp_path / "a.survey")
+    series = Survey(tmp_path / "a.survey", observed.log).series
+    assert index.said == ["at", "running", "blocks_cached", "evictions", "preemptions"]
+    assert series["preemptions"].tolist() == [0, 0, 0, 2, 0, 1]
+    assert np.isnan(series["running"][0]) and series["running"][1:].tolist() == [3, 5, 6, 6.5, 6.5]
+    assert np.isnan(series["waiting"]).all() and np.isnan(series["usage"]).all()
+    found = bins(series, 0, 6, 3)
+    assert found["running_min"].tolist() == [3, 5, 6.5] and found["running_sum"].tolist() == [3, 11, 13]
+    assert np.isnan(found["usage_max"]).all()
+    observed.log.close()
 
 
 def test_a_generated_log_is_the_same_for_the_same_seed(pressed: Path, tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ import { countUpTo, familiesAt, hitRate, lastUpTo, ranksOf } from "./model.js";
 import { cellAt, paintPlaces } from "./places.js";
 
 const BRANCHES = 60;
+/** By name, what vLLM calls it, and SGLang where it has it. */
 const READINGS = [
-  ["running", "vllm:num_requests_running"],
-  ["waiting", "vllm:num_requests_waiting"],
-  ["usage", "vllm:kv_cache_usage_perc"],
+  ["running", "vllm:num_requests_running", "sglang:num_running_reqs"],
+  ["waiting", "vllm:num_requests_waiting", "sglang:num_queue_reqs"],
+  ["usage", "vllm:kv_cache_usage_perc", "sglang:token_usage"],
   ["preemptions", "vllm:num_preemptions_total"],
-  ["prompt", "vllm:prompt_tokens_total"],
-  ["generated", "vllm:generation_tokens_total"],
+  ["prompt", "vllm:prompt_tokens_total", "sglang:prompt_tokens_total"],
+  ["generated", "vllm:generation_tokens_total", "sglang:generation_tokens_total"],
 ];
 
 /**
@@ -96,7 +97,8 @@ function Readings({ rank, index }) {
   const rate = hitRate(rank, index);
   const hits = rate === null ? null : `${(100 * rate).toFixed(1)} %`;
   return html`<dl class="attached-figures attached-readings">
-    ${READINGS.map(([name, key]) => {
+    ${READINGS.map(([name, ...keys]) => {
+      const key = keys.find((one) => rank.readings.has(one)) ?? keys[0];
       const list = rank.readings.get(key) ?? [];
       const last = lastUpTo(list, index);
       const value = last ? (name === "usage" ? `${(100 * last.value).toFixed(1)} %` : grouped(last.value)) : null;

@@ -33,12 +33,20 @@ const ROWS = [
   { key: "preemptions", name: "preemptions", hue: "fault", counts: true },
   { key: "seconds", name: "seconds", hue: "ink-2" },
 ];
-/** Of a watched server: what it says. @type {Row[]} */
+/** Of a watched server, where its events and its metrics say it. @type {Row[]} */
 const OBSERVED = [
+  { key: "running", name: "running", hue: "v" },
+  { key: "waiting", name: "waiting", hue: "q" },
+  { key: "usage", name: "usage", hue: "k" },
   { key: "cached", name: "blocks_cached", hue: "prompt" },
+  { key: "hit", name: "hit", hue: "prompt", counts: true },
   { key: "removed", name: "evictions", hue: "q", counts: true },
+  { key: "preemptions", name: "preemptions", hue: "fault", counts: true },
 ];
-const rows = computed(() => (own.large.value?.header.observed ? OBSERVED : ROWS));
+const all = computed(() => (own.large.value?.header.observed ? OBSERVED : ROWS));
+/** @param {Row} row */
+const isSaid = ({ name }) => overview.value?.series.includes(name) ?? true;
+const rows = computed(() => all.value.filter(isSaid));
 const HIGH = 18; // px, a row
 const LABEL = 116; // px
 const PHONE_LABEL = 78; // px
@@ -62,6 +70,7 @@ export function Strip() {
     return { bin: Math.floor(share * count), row: Math.max(0, Math.min(rows.value.length - 1, Math.floor(y / HIGH))) };
   };
   const last = (overview.value?.num_surveyed ?? 1) - 1;
+  const unsaid = all.value.filter((row) => !isSaid(row));
   return html`<figure class="large-strip">
     <figcaption>${t("large.strip")}</figcaption>
     <canvas ref=${canvas} id="large-strip" style=${{ height: `${HIGH * rows.value.length}px` }}
@@ -75,6 +84,13 @@ export function Strip() {
     <p class="large-pointed num" role="status">${
       pointed ? said(found, pointed.bin, pointed.row) : t("large.strip.point")
     }</p>
+    ${
+      unsaid.length
+        ? html`<p class="hint">${t("large.strip.unsaid", {
+            names: unsaid.map(({ key }) => t(`large.row.${key}`)).join(t("join.list")),
+          })}</p>`
+        : null
+    }
     ${useMemo(() => html`<${Table} bins=${found} />`, [found, language.value])}
   </figure>`;
 }
@@ -113,11 +129,15 @@ function keyed(event, { edges }, last) {
 
 /** @param {Row} row @param {number} value */
 const valueText = ({ key }, value) =>
-  key === "seconds"
-    ? secondsText(value)
-    : ["held", "cached"].includes(key) && overview.value
-      ? percentText(value / overview.value.num_blocks)
-      : grouped(value);
+  Number.isNaN(value)
+    ? t("large.strip.unknown")
+    : key === "seconds"
+      ? secondsText(value)
+      : key === "usage"
+        ? percentText(value)
+        : ["held", "cached"].includes(key) && overview.value
+          ? percentText(value / overview.value.num_blocks)
+          : grouped(value);
 
 /** What a stretch has, of one row or of all. @param {Bins} found @param {number} bin @param {number} [only] */
 function said(found, bin, only) {
@@ -139,7 +159,10 @@ function Table({ bins: found }) {
   const step = Math.ceil(count / TABLE_BINS);
   const from = Array.from({ length: Math.ceil(count / step) }, (_, i) => i * step);
   /** @param {Row} row @param {number} start */
-  const most = (row, start) => Math.max(...found[`${row.name}_max`].subarray(start, start + step));
+  const most = (row, start) =>
+    found[`${row.name}_max`]
+      .subarray(start, start + step)
+      .reduce((a, b) => (Number.isNaN(b) || b <= a ? a : b), Number.NaN);
   return html`<details class="large-table"><summary>${t("large.strip.table")}</summary>
     <div class="large-table-scroll"><table class="num"><thead><tr><th scope="col">${t(
       "large.record",
@@ -204,7 +227,7 @@ function paintRows(c, found, width, font) {
     const [low, high] = [found[`${row.name}_min`], found[`${row.name}_max`]];
     const most = Math.max(
       1e-12,
-      high.reduce((a, b) => Math.max(a, b), 0),
+      high.reduce((a, b) => (b > a ? b : a), 0), // what is unknown is not more
     );
     c.fillStyle = palette["ink-2"];
     c.fillText(t(`large.row.${row.key}`), 0, top + HIGH / 2, label - 4);
