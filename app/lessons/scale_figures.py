@@ -6,6 +6,7 @@ from app.lessons.figures import Found, figure
 from app.lessons.questions import scale
 from app.lessons.scene import Scene
 from engine.simulate.degrees import goodput_per_gpu
+from engine.simulate.queues import Prefill, mean_ttft
 
 
 @figure
@@ -31,3 +32,21 @@ def per_gpu(scene: Scene, prefill: int, decode: int, prefill_gpus: int, decode_g
 def placed_gpus(scene: Scene, way: str, rate: int, prompt: int, output: int, ttft: int, tpot: int) -> Found:
     """GPUs that a placement of Llama 2 70B on A100s takes."""
     return Found(scale.placed(way, rate, prompt, output, ttft, tpot).gpus)
+
+
+@figure
+def ttft_of(scene: Scene, percent: int) -> Found:
+    """The mean time to the first token of one GPU at that load, in service times, by the formula."""
+    return Found(round(mean_ttft(Prefill(service=1.0), "one", percent / 100).value, 2))
+
+
+@figure
+def simulated_low(scene: Scene, percent: int) -> Found:
+    """The lower end of the interval of simulated mean times to the first token, in service times."""
+    return Found(scale.simulated_wait(percent)[0])
+
+
+@figure
+def simulated_high(scene: Scene, percent: int) -> Found:
+    """Its upper end."""
+    return Found(scale.simulated_wait(percent)[1])

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import functools
+import math
+import random
+from statistics import fmean, stdev
 
 from msgspec.structs import replace
 
-from app.lessons.questions.rules import Evidence, Question, choice, numbers, rule
+from app.lessons.questions.rules import Evidence, Question, Value, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided
 from engine.bench.record import RESULTS, read_record
 from engine.bench.saturation import SCENARIO, Saturation, saturation
+from engine.bench.workload import Ask
+from engine.config import EngineConfig
+from engine.simulate.cost import Fixed
 from engine.simulate.degrees import goodput_per_gpu
-from engine.simulate.layers import card_of
-from engine.simulate.placement import Demand, Nodes, Placement, apart, on_one_node, together
-from engine.simulate.queues import Prefill, crossing
+from engine.simulate.layers import Card, card_of
+from engine.simulate.layout import Kind
+from engine.simulate.placed import facts_of
+from engine.simulate.placement import Demand, Nodes, Placement, apart, on_one_node, options, together
+from engine.simulate.queues import Prefill, crossing, mean_ttft
 
 PARTS = ("tokenize", "schedule", "forward", "sample")
 WAYS = ("apart", "on_one_node", "together")
 ALL = 0.9  # of the best rate: a step that reaches it is full
+ALIKE = 1.1  # times another rate: more than measuring it twice differs by
+STEPS = ("many", "one", "same")
+NODES = Nodes(number=4, gpus=8, network=25e9)
+RUNS, REQUESTS, WARM_UP = 20, 400, 50  # simulated; the first ones find an empty queue
+STUDENT = 2.093  # of 19 degrees of freedom, 95 %
 RATIOS = {"one_one": (1, 1), "two_one": (2, 1), "one_two": (1, 2), "three_one": (3, 1)}  # prefill to decode
 
 
@@ -92,6 +105,97 @@ def full_step(scene: Scene, prompts: int) -> Question:
 
 
 @rule
+def same_tokens(scene: Scene, prompts: int, tokens: int) -> Question:
+    """Whether a step of so many prompts computes as many tokens a second as one of a single prompt with all of them."""
+    many, one = rate_of(prompts, tokens), rate_of(1, prompts * tokens)
+    right = "many" if many > one * ALIKE else "one" if one > many * ALIKE else "same"
+    values: dict[str, Value] = {
+        "prompts": prompts,
+        "tokens": tokens,
+        "whole": prompts * tokens,
+        "many": round(many),
+        "one": round(one),
+    }
+    question = choice("same_tokens", right, STEPS, Evidence(record=0, figure=SCENARIO), why=STEPS)
+    return _with_values(question, values)
+
+
+@functools.cache
+def simulated_wait(percent: int) -> tuple[float, float]:
+    """Between what the mean time to the first token of one GPU lies, in service times, at that load: the 95 % interval
+    over 20 simulated runs, by the engine's own scheduler.
+    """
+    from engine.simulate.simulation import Simulation  # simpy: only who asks needs it
+
+    config = EngineConfig(block_size=16, num_blocks=64, max_num_seqs=1, enable_prefix_caching=False)
+    facts = facts_of(card_of("llama-2-7b", "a100-80gb").model)
+    means = []
+    for seed in range(RUNS):
+        draw, at, wanted = random.Random(seed), 0.0, []
+        for number in range(REQUESTS):
+            at += draw.expovariate(percent / 100)
+            wanted.append(Ask(prompt=[300 + number % 7], output_tokens=1, seed=0, at=at))
+        simulation = Simulation(facts, config, Fixed(1.0), seed=seed, keep_log=False)
+        served = simulation.run(wanted).requests[WARM_UP:]
+        simulation.close()
+        means.append(fmean(one.ttft for one in served))
+    half = STUDENT * stdev(means) / math.sqrt(RUNS)
+    return round(fmean(means) - half, 2), round(fmean(means) + half, 2)
+
+
+@rule
+def mean_wait(scene: Scene, percent: int) -> Question:
+    """The mean time to the first token of one GPU at that load, in service times (M/D/1; DistServe, 3.1)."""
+    load = percent / 100
+    right = round(mean_ttft(Prefill(service=1.0), "one", load).value, 2)
+    wrong = [("nobody", 1.0), ("random", round(1 / (1 - load), 2)), ("always", round(1 + load, 2))]
+    low, high = simulated_wait(percent)
+    evidence = Evidence(record=0, figure="D + R·D²/(2·(1 − R·D))")
+    return numbers("mean_wait", right, wrong, evidence, load=load, runs=RUNS, low=low, high=high, exact=right)
+
+
+@rule
+def own_placement(scene: Scene, rate: int, prompt: int, output: int, ttft: int, tpot: int) -> Question:
+    """How many of the GPUs that the search takes apart prefill, and how many decode: chosen before it searches."""
+    first, after = (option.all_gpus for option in placed("apart", rate, prompt, output, ttft, tpot).options)
+    splits = {
+        "needs": (first, after),
+        "even": ((first + after) // 2, (first + after + 1) // 2),
+        "swapped": (after, first),
+        "most": (first + after - 2, 2),
+    }
+    if len(set(splits.values())) < len(splits):
+        raise Undecided(f"two of the splits are the same: {splits}")
+    serves = {name: served_by(*split, rate, prompt, output, ttft, tpot) for name, split in splits.items()}
+    if any(serves[name] >= rate for name in splits if name != "needs"):
+        raise Undecided(f"another split serves {rate} requests a second too: {serves}")
+    evidence = Evidence(record=0, figure="engine.simulate.placement")
+    given = {name: {"a": a, "b": b} for name, (a, b) in splits.items()}
+    ordered = sorted(splits, key=lambda name: splits[name])
+    values: dict[str, Value] = {"rate": rate, "prompt": prompt, "output": output, "gpus": first + after}
+    values |= {name: round(most, 1) for name, most in serves.items()}
+    question = choice("own_placement", "needs", ordered, evidence, why=splits, of_options=given)
+    return _with_values(question, values)
+
+
+def served_by(first: int, after: int, rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms: int) -> float:
+    """Requests a second that so many GPUs for prefill and so many for decode serve at best."""
+    demand = _demand(rate, prompt, output, ttft_ms, tpot_ms)
+    sides: list[tuple[Kind, int]] = [("prefill", first), ("decode", after)]
+    return min(
+        max((gpus // one.gpus * one.goodput for one in options(kind, _card(), NODES, demand)), default=0.0)
+        for kind, gpus in sides
+    )
+
+
+def _with_values(question: Question, values: dict[str, Value]) -> Question:
+    """The question, its answers and all its words with the same placeholders."""
+    return replace(
+        question, values=values, options=[replace(one, values={**values, **one.values}) for one in question.options]
+    )
+
+
+@rule
 def sides(scene: Scene, prefill: int, decode: int) -> Question:
     """Which ratio of GPUs has the most goodput a GPU, where one serves `prefill` and `decode` tenths a second."""
     one, other = prefill / 10, decode / 10
@@ -99,24 +203,30 @@ def sides(scene: Scene, prefill: int, decode: int) -> Question:
     right = max(served, key=lambda name: served[name])
     told = {name: round(rate, 2) for name, rate in served.items()}
     evidence = Evidence(record=0, figure="min(a · prefill, b · decode) / (a + b)")
-    values = {**told, "prefill": one, "decode": other, "best": told[right]}
+    values: dict[str, Value] = {**told, "prefill": one, "decode": other, "best": told[right]}
     return replace(choice("sides", right, RATIOS, evidence, why=RATIOS), values=values)
 
 
 @functools.cache
 def placed(way: str, rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms: int) -> Placement:
     """Llama 2 70B on four nodes of eight A100 80 GB, by one of the ways."""
-    card = card_of("llama-2-70b", "a100-80gb")
-    nodes = Nodes(number=4, gpus=8, network=25e9)
-    demand = Demand(rate=rate, prompt_tokens=prompt, output_tokens=output, ttft=ttft_ms / 1000, tpot=tpot_ms / 1000)
+    card, demand = _card(), _demand(rate, prompt, output, ttft_ms, tpot_ms)
     match way:
         case "apart":
-            return apart((card, card), nodes, demand)
+            return apart((card, card), NODES, demand)
         case "on_one_node":
-            return on_one_node((card, card), nodes, demand)
+            return on_one_node((card, card), NODES, demand)
         case "together":
-            return together(card, nodes, demand)
+            return together(card, NODES, demand)
     raise Undecided(f"a placement is one of {', '.join(WAYS)}, not {way!r}")
+
+
+def _card() -> Card:
+    return card_of("llama-2-70b", "a100-80gb")
+
+
+def _demand(rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms: int) -> Demand:
+    return Demand(rate=rate, prompt_tokens=prompt, output_tokens=output, ttft=ttft_ms / 1000, tpot=tpot_ms / 1000)
 
 
 @rule
