@@ -82,6 +82,8 @@ class Server(Running):
                 break
         else:
             raise SystemExit("the server has ended")
+        while self._model()["state"] == "loading":
+            time.sleep(0.2)
         while compiled and (state := self._model()["compiled"]) != "done":
             if state == "failed":
                 raise SystemExit("the model was not compiled")

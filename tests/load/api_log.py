@@ -1,0 +1,47 @@
+"""What a log of the API says of its requests, for comparison with what their clients saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from engine.trace.events import Finish, Submit
+from engine.trace.log import TraceReader
+
+
+class Logged(Struct, kw_only=True):
+    """One sequence. Times in seconds since the log began."""
+
+    prompt_tokens: int
+    arrival: float  # when the server had all of it
+    first: float | None = None  # the end of the step that sampled its first token
+    ended: float | None = None
+    reason: str | None = None
+    output_tokens: int = 0
+
+    @property
+    def ttft(self) -> float | None:
+        """As `vllm:time_to_first_token_seconds` has it."""
+        return None if self.first is None else self.first - self.arrival
+
+
+def logged_requests(path: Path) -> dict[str, Logged]:
+    """By request id, of requests with one sequence each."""
+    found: dict[str, Logged] = {}
+    of_sequence: dict[int, Logged] = {}
+    with TraceReader(path) as log:
+        for index in range(len(log)):
+            record = log.record(index)
+            at = record.timing.at
+            for op in record.ops:
+                if isinstance(op, Submit):
+                    one = Logged(prompt_tokens=len(op.prompt_token_ids), arrival=at - op.waited)
+                    found[op.request_id] = of_sequence[op.seq_id] = one
+                elif isinstance(op, Finish):
+                    of_sequence[op.seq_id].ended, of_sequence[op.seq_id].reason = at, op.reason
+            for output in record.outputs:
+                one = of_sequence[output.seq_id]
+                one.first = at if one.first is None else one.first
+                one.output_tokens += 1
+    return found
