@@ -15,6 +15,7 @@ from flask import Request, Response
 
 from app.errors import AppError
 from app.routing import json_answer
+from engine.accounting.cited import cited_facts
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kept import Kept
@@ -69,9 +70,10 @@ def own_presets(data_dir: Path | None, file: Path | None = None) -> list[Path]:
 
 
 def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None = None) -> dict[str, Any]:
-    """`sizes`: numbers of the model; `gpus`: of each card its numbers; `links`: of each its own; `curve`: requests of
-    one card by context; `mistakes`: beside which number what is often said; `models`, `kv_dtypes`, ...: what may be
-    chosen. `model`: one that is no preset.
+    """`sizes`: numbers of the model; `held`: shares of memory that tokens fill, `cited`: what others measured of it;
+    `gpus`: of each card its numbers; `links`: of each its own; `curve`: requests of one card by context; `mistakes`:
+    beside which number what is often said; `models`, `kv_dtypes`, ...: what may be chosen. `model`: one that is no
+    preset.
 
     Raises:
         ImpossibleInput: an input is not one, or its numbers cannot be.
@@ -92,6 +94,8 @@ def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None 
         "load": cost.load,
         "has_cross": cost.kept.has_cross,
         "sizes": cost.numbers,
+        "held": cost.held(),
+        "cited": cited_facts(),
         "moved": cost.moved(),
         "mistakes": mistakes(cost, _namesake(preset, known, stored, cost.load)),
         "gpus": [_on(one, cost.on(one.room_bytes)) for one in known.gpus.values()],

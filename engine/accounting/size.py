@@ -135,6 +135,16 @@ class Cost:
             ]
         return found
 
+    def held(self) -> list[Derived]:
+        """The share of what a request is given that its tokens fill: of one piece of max_model_len, and of pages."""
+        own = self.request.as_factor("r")
+        piece = self.kept.at("kv_piece", Factor("N", self.load.max_model_len, "max_model_len"), self._encoder)
+        pages = self.kept.pages("kv_pages", self._context, self._encoder, self._block)
+        return [
+            derive("held_reserved", "1", "r / b", own, piece.as_factor("b")),
+            derive("held_paged", "1", "r / b", own, pages.as_factor("b")),
+        ]
+
     def moved(self) -> list[Derived]:
         """Bytes of a request's cache on all GPUs, and how many a second that is, when each is moved once."""
         whole = Kept(self.model.shapes, self.stored.element, self.stored.scales)

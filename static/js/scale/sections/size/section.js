@@ -8,6 +8,7 @@ import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { ConfigFile } from "./config_file.js";
+import { Cited } from "./cited.js";
 import { Requests, Terms } from "./plots.js";
 
 const SHIPPED = "shipped"; // as the checkpoint has them
@@ -67,7 +68,8 @@ const config = signal(/** @type {{text: string, name: string} | null} */ (null))
  * @typedef {{
  *   model: Partial<Sourced> & {name: string, dated?: string, num_params: number, num_active_params: number | null,
  *     max_position: number, layers: {kind: string, num_layers: number}[]},
- *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], moved: Derived[], mistakes: Mistake[],
+ *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], held: Derived[],
+ *   cited: import("./cited.js").Fact[], moved: Derived[], mistakes: Mistake[],
  *   gpus: Gpu[], links: Link[], gpu: string, curve: Record<string, number>[], models: Choice[],
  *   kv_dtypes: string[], dtypes: string[]
  * }} Answer
@@ -118,6 +120,11 @@ function Found({ answer, card, over }) {
       ${gpu.numbers.map((one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" />`)}
     </div>
     <${Requests} answer=${answer} gpu=${gpu.name} />
+    <h3>${t("scale.size.filled")}</h3>
+    <div id="scale-held">
+      ${answer.held.map((one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" />`)}
+    </div>
+    <${Cited} facts=${answer.cited} />
     <h3>${t("scale.size.moving")}</h3>
     <p class="hint">${t("scale.size.moving.hint")}</p>
     <div class="scale-controls">${choice("over", links)}</div>

@@ -1,0 +1,36 @@
+"""Facts that others measured and printed (`cited.toml`), to stand beside what is computed here."""
+
+from __future__ import annotations
+
+import functools
+from datetime import date
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+FILE = Path(__file__).with_name("cited.toml")
+
+
+class CitedFact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One number, or a range; its words are the page's, by its id."""
+
+    id: str
+    value: float
+    to: float | None = None
+    unit: Literal["%", "s"]
+    source: str
+    dated: date
+
+
+class CitedFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All of them."""
+
+    fact: list[CitedFact]
+
+
+@functools.cache
+def cited_facts() -> tuple[CitedFact, ...]:
+    """In the order of the file."""
+    return tuple(msgspec.toml.decode(FILE.read_bytes(), type=CitedFile).fact)

@@ -1,0 +1,35 @@
+"""Facts of others: as they printed them, with words in every language, and what the page computes beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.scale_size import answer
+from app.words import languages, scale_words_of
+from engine.accounting.cited import cited_facts
+from engine.accounting.presets import presets
+
+FACTS = {one.id: one for one in cited_facts()}
+
+
+def test_they_are_as_printed() -> None:
+    """PagedAttention's figure 2 and section 6.3; GPT-2 on a T4, which is 4.7 times as long without a cache."""
+    held = [FACTS[f"held_{of}"].value for of in ("orca_max", "orca_pow2", "orca_oracle", "vllm")]
+    assert held == [20.4, 26.8, 38.2, 96.3] and {FACTS[f"held_{of}"].unit for of in ("vllm", "orca_max")} == {"%"}
+    assert [(FACTS[id].value, FACTS[id].to) for id in ("shared_sampling", "shared_beams")] == [(6.1, 9.8), (37.6, 55.2)]
+    with_cache, without = FACTS["gpt2_cached"].value, FACTS["gpt2_uncached"].value
+    assert (round(with_cache, 1), round(without, 1), round(without / with_cache, 1)) == (11.9, 56.2, 4.7)
+
+
+@pytest.mark.parametrize("language", languages())
+def test_each_has_words_and_a_source(language: str) -> None:
+    texts = scale_words_of(language)["texts"]
+    for fact in cited_facts():
+        assert texts[f"scale.size.cited.{fact.id}"] and len(fact.source) > 20
+
+
+def test_what_is_computed_beside_them() -> None:
+    """1,000 of 4,096 tokens fill 24 % of one piece; in pages of 16 they lie in 63, of 1,008 slots: 99 %."""
+    asked = {"model": "llama-2-7b", "context": "1000", "max_model_len": "4096"}
+    held = {one.id: one.value for one in answer(asked, presets())["held"]}
+    assert held == pytest.approx({"held_reserved": 1000 / 4096, "held_paged": 1000 / 1008})
