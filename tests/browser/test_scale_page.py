@@ -10,7 +10,8 @@ from playwright.sync_api import Browser, expect
 from tests.browser.axe import AXE, complain, violations
 
 SLOW = 60_000
-PLOTS = ("size-terms", "size-requests", "roofline-roofs", "roofline-decode", "roofline-prefill", "queues")
+PLOTS = ("size-terms", "size-requests", "roofline-roofs", "roofline-decode", "roofline-prefill", "queues",
+         "queues-latency", "queues-throughput", "queues-goodput")  # fmt: skip
 
 
 def test_all_sections_pass_axe_and_every_plot_can_be_taken_along(browser: Browser, live_server: str) -> None:

@@ -7,6 +7,7 @@ import { Slider } from "../../controls.js";
 import { inputs, number } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { Curves } from "./curves.js";
+import { Goodput, OverDegrees } from "./decode_plots.js";
 
 /**
  * What the server is asked, by the name that the link has for it: the slider's ends and step.
@@ -86,9 +87,12 @@ function Found({ answer }) {
     </div>
     <h3>${t("scale.queues.degrees")}</h3>
     <p class="hint">${t("scale.queues.degrees.hint")}</p>
+    <${OverDegrees} answer=${answer} what="latency" />
+    <${OverDegrees} answer=${answer} what="throughput" />
     <${Degrees} degrees=${answer.decode} />
     <h3>${t("scale.queues.applications")}</h3>
     <p class="hint">${t("scale.queues.applications.hint", { share: Math.round(answer.asked.share * 100) })}</p>
+    <${Goodput} answer=${answer} />
     <${Applications} rows=${answer.applications} />
     <p class="hint">${t("scale.queues.source", { source: answer.source })}</p>`;
 }

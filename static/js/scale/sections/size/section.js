@@ -7,8 +7,8 @@ import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
-import { ConfigFile } from "./config_file.js";
 import { Cited } from "./cited.js";
+import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
 
 const SHIPPED = "shipped"; // as the checkpoint has them
