@@ -186,8 +186,9 @@ def _sampling(
         field = field_of(wrong) or ""
         name = names.get(field, field)
         raise ApiError(name + wrong.removeprefix(field), name)
-    if n > 1 and sampling.temperature == 0:
-        raise ApiError("with temperature 0 all n answers would be the same: set a temperature", "n")
+    if sampling.num_sequences > 1 and sampling.temperature == 0:
+        many = "n" if n > 1 else "best_of"
+        raise ApiError(f"with temperature 0 all {many} answers would be the same: set a temperature", many)
     return sampling
 
 

@@ -76,6 +76,7 @@ def test_what_is_not_implemented_passes_only_when_it_asks_for_nothing(name: str)
         ({"max_tokens": 10**30}, "max_tokens", "expected"),
         ({"n": 0}, "n", "between 1 and 128"),
         ({"n": 2, "temperature": 0}, "n", "set a temperature"),
+        ({"best_of": 2, "temperature": 0}, "best_of", "set a temperature"),
         ({"top_p": 0}, "top_p", "over 0"),
         ({"stop": ["x"] * 10_000}, "stop", "10000 strings; 16 are taken"),
         ({"stop": [""]}, "stop", "none empty"),
