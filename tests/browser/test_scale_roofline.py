@@ -37,3 +37,14 @@ def test_a_step_is_drawn_under_the_roofs_of_this_machine_and_of_a_card(browser: 
     expect(ridge).to_have_attribute("data-value", str(130e12 / 320e9))
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.close()
+
+
+def test_curves_of_ones_own_choice_stay_in_the_link(browser: Browser, live_server: str) -> None:
+    page = browser.new_page(locale="en-US")
+    page.goto(f"{live_server}/scale?r_model=llama-3.1-8b&r_gpu=a100-80gb&r_contexts=128,2048")
+    expect(page.locator("#scale-crossings > li")).to_have_count(2)
+    expect(page.locator("#scale-plot-roofline-decode")).to_have_attribute("data-drawn", "2")
+    page.fill("#scale-r_batches", "1, 8, 64")
+    page.locator("#scale-r_batches").blur()
+    page.wait_for_url("**r_batches=1%2C8%2C64**")
+    page.close()

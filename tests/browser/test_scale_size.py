@@ -43,8 +43,12 @@ def test_a_configuration_that_is_chosen_is_computed_and_let_go_again(page: Page)
     expect(sliding).to_have_attribute("data-value", str(5 * 2 * (128 + 4)), timeout=SLOW)
     expect(page.locator('#scale-sizes [data-number="kv_token_full"]')).to_have_attribute("data-value", "264")
     expect(page.locator("#scale-model-facts")).to_contain_text("5 with a window")
+    expect(page).to_have_url(re.compile("config=[A-Za-z0-9_-]{20,}"))
+    page.reload()  # a link has it whole
+    expect(sliding).to_have_attribute("data-value", str(5 * 2 * (128 + 4)), timeout=SLOW)
     page.locator(".scale-config button").click()
     expect(sliding).to_have_count(0, timeout=SLOW)
+    expect(page).not_to_have_url(re.compile("config="))
     page.close()
 
 

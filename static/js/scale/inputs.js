@@ -14,6 +14,48 @@ export const number = {
 /** @type {SettingType} */
 export const name = { parse: (text) => (/^[\w.-]{1,80}$/.test(text) ? text : undefined), write: String };
 
+/** Whole numbers with commas between. @type {SettingType} */
+export const list = { parse: (text) => (/^\d{1,9}(,\d{1,9}){0,11}$/.test(text) ? text : undefined), write: String };
+
+const MOST_PACKED = 3000; // characters of a link
+
+/** A text of JSON, packed so that a link carries it whole. @type {SettingType} */
+export const packed = {
+  parse: (text) => (/^[\w-]{2,3000}$/.test(text) ? unpack(text) : undefined),
+  write: (/** @type {string} */ text) => pack(text),
+};
+
+/**
+ * JSON without its blanks, if a link can carry it.
+ *
+ * @param {string} text
+ * @returns {string | null}
+ */
+export function shortened(text) {
+  try {
+    const short = JSON.stringify(JSON.parse(text));
+    return pack(short).length <= MOST_PACKED ? short : null;
+  } catch {
+    return null; // the server says what is wrong with it
+  }
+}
+
+/** @param {string} text */
+function pack(text) {
+  const bytes = Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join("");
+  return btoa(bytes).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+}
+
+/** @param {string} text */
+function unpack(text) {
+  try {
+    const bytes = atob(text.replaceAll("-", "+").replaceAll("_", "/"));
+    return new TextDecoder("utf-8", { fatal: true }).decode(Uint8Array.from(bytes, (one) => one.charCodeAt(0)));
+  } catch {
+    return undefined;
+  }
+}
+
 /** @type {Map<string, import("../../vendor/signals/signals.js").Signal<any>>} */
 const made = new Map();
 

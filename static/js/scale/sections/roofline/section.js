@@ -5,7 +5,7 @@ import { html } from "../../../kit/html.js";
 import { grouped, secondsText, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Choose, List, Slider } from "../../controls.js";
-import { inputs, name, number } from "../../inputs.js";
+import { inputs, list, name, number } from "../../inputs.js";
 import { decimalText, ScaleNumber } from "../../number.js";
 import { Decode, Measured, Prefill, Roofs, Saturated } from "./plots.js";
 
@@ -16,8 +16,8 @@ export const TABLE = {
   r_dtype: { type: name, initial: "", place: true },
   r_batch: { type: number, initial: 16, place: true },
   r_context: { type: number, initial: 256, place: true },
-  r_batches: { type: name, initial: "", place: true },
-  r_contexts: { type: name, initial: "", place: true },
+  r_batches: { type: list, initial: "", place: true },
+  r_contexts: { type: list, initial: "", place: true },
 };
 
 const values = inputs(TABLE);

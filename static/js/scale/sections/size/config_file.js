@@ -1,11 +1,12 @@
-// A model of the reader's: its config.json, dropped, chosen or pasted. It is read by the server and kept nowhere.
+// A model of the reader's: its config.json, dropped, chosen or pasted. The server reads it and keeps nothing.
 
 import { useState } from "../../../../vendor/preact/hooks.js";
 import { html } from "../../../kit/html.js";
 import { t } from "../../../tell/words.js";
 
 /**
- * @typedef {import("../../../../vendor/signals/signals.js").Signal<{text: string, name: string} | null>} Config
+ * @typedef {{text: string, name: string}} Held
+ * @typedef {{value: Held | null}} Config
  */
 
 /** @param {{config: Config}} props */

@@ -5,7 +5,7 @@ import { html } from "../../../kit/html.js";
 import { grouped, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
-import { inputs, name, number } from "../../inputs.js";
+import { inputs, name, number, packed, shortened } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { Cited } from "./cited.js";
 import { ConfigFile } from "./config_file.js";
@@ -31,6 +31,7 @@ export const TABLE = {
   reserve_bytes: { type: number, initial: 1 << 30, place: true },
   arrivals: { type: number, initial: 1, place: true },
   utilization: { type: number, initial: 0.9, place: true },
+  config: { type: packed, initial: "", place: true },
 };
 
 const SLIDERS = {
@@ -51,8 +52,23 @@ const AT_LEAST_ONE = new Set(["max_model_len", "max_num_batched_tokens", "block_
 const HELD = ["kv_room", "reserved", "paged", "shared"]; // the columns, of which the last may be missing
 const values = inputs(TABLE);
 
-/** A config.json of the reader's, and what it is called; its place is no link's. */
-const config = signal(/** @type {{text: string, name: string} | null} */ (null));
+/** A config.json of the reader's that no link can carry, and what any is called. */
+const large = signal(/** @type {import("./config_file.js").Held | null} */ (null));
+const called = signal("");
+
+/** The config.json that is held: a short one in the link, and nowhere else. */
+const config = {
+  get value() {
+    const text = values.config.value;
+    return large.value ?? (text ? { text, name: called.value } : null);
+  },
+  set value(found) {
+    const short = found && shortened(found.text);
+    called.value = found?.name ?? "";
+    values.config.value = short ?? "";
+    large.value = short ? null : found;
+  },
+};
 
 /**
  * As `app/scale_size.py` has it.
@@ -76,7 +92,12 @@ const config = signal(/** @type {{text: string, name: string} | null} */ (null))
  */
 
 export function Section() {
-  const { card, over, ...asked } = Object.fromEntries(Object.entries(values).map(([one, held]) => [one, held.value]));
+  const {
+    card,
+    over,
+    config: _,
+    ...asked
+  } = Object.fromEntries(Object.entries(values).map(([one, held]) => [one, held.value]));
   const own = config.value;
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useAnswer("size", { ...asked, gpu: card }, own?.text ?? null);
