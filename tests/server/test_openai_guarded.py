@@ -159,7 +159,7 @@ def trickled(connection: socket.socket) -> bytes:
 
 def test_a_body_that_does_not_come_is_answered_in_a_sentence_and_the_connection_closed() -> None:
     """Short and long ones, of the API and of the page; whoever goes on by a byte now and then is not waited for."""
-    with served_api(limits=Limits(stall_seconds=0.4)) as api:
+    with served_api(limits=Limits(stall_seconds=0.8)) as api:
         for path, size in (("v1/completions", 900), ("v1/completions", 2_000_000), ("api/recordings", 900)):
             connection = socket.create_connection(("127.0.0.1", api.port), timeout=30)
             connection.sendall(
@@ -168,7 +168,7 @@ def test_a_body_that_does_not_come_is_answered_in_a_sentence_and_the_connection_
             answer = trickled(connection)
             assert answer.startswith(b"HTTP/1.1 408 "), answer
             error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
-            assert error["message"] == "the request's body did not come within 0.4 seconds; send it again"
+            assert error["message"] == "the request's body did not come within 0.8 seconds; send it again"
             if path.startswith("v1"):
                 assert (error["type"], error["code"], error["param"]) == ("timeout_error", "request_timeout", None)
             connection.close()
