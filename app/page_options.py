@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from engine.accounting.presets import preset_payload
+from engine.accounting.as_model import preset_payload
 from engine.config import EngineConfig, SamplingParams
 from engine.options.payload import OptionFacts, tables_of
 from engine.resolve import resolve_for

@@ -262,17 +262,7 @@ def link_presets() -> tuple[LinkPreset, ...]:
     return tuple(_shipped().link)
 
 
-def preset_payload() -> list[dict[str, object]]:
-    """The models whose layers are all alike as the page has them: what K and V take, and the bytes that follow."""
-    alike = [preset for preset in model_presets() if len(preset.shapes) == 1]
-    return [{**_but_params(preset), "kv_bytes_per_token": preset.kv_bytes_per_token} for preset in alike]
-
-
 @functools.cache
 def _shipped() -> PresetFile:
     read = [read_presets(FILE.with_name(name)) for name in ("models.toml", "gpus.toml", "links.toml")]
     return PresetFile(model=read[0].model, gpu=read[1].gpu, link=read[2].link, layer=layer_file().layer)
-
-
-def _but_params(preset: ModelPreset) -> dict[str, object]:
-    return {name: value for name, value in msgspec.to_builtins(preset).items() if name not in COUNTED}

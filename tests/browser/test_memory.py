@@ -173,6 +173,7 @@ def test_the_live_tokens_as_another_model(open_page: OpenPage) -> None:
     opened = page.locator("#as-model-formula")
     expect(opened).to_contain_text("2 · 96 · 96 · 128 · 2 · 16 = 75\u2009497\u2009472 B")
     expect(opened).to_contain_text("arXiv 2005.14165, table 2.1")
+    expect(page.locator("#as-model-fit")).to_contain_text("Its weights are 326 GiB beside that. 8 × A100 SXM 80GB hold")
     expect(opened).to_contain_text(
         "2\u2009300 times what a token takes in this run"
     )  # 4,718,592 / 2,048, to three digits

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import date
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from engine.accounting.presets import model_presets, preset_payload
+from engine.accounting.as_model import Fit, fit, preset_payload
+from engine.accounting.presets import gpu_presets, model_presets
+from engine.accounting.room import room_tokens
 
 GIB, MIB, KIB = 1 << 30, 1 << 20, 1 << 10
 BY_ID = {preset.id: preset for preset in model_presets()}
@@ -46,3 +50,19 @@ def test_the_page_has_every_field_and_what_follows() -> None:
     (first, *_), preset = preset_payload(), model_presets()[0]
     assert first["id"] == preset.id and first["dated"] == preset.dated.isoformat()
     assert first["kv_bytes_per_token"] == preset.kv_bytes_per_token
+
+
+def test_beside_the_run_stand_the_weights_and_what_fits() -> None:
+    """GPT-3's 326 GiB are on 8 cards of 80 GiB, of which 72 may be used, not on 4; Llama 2 7B is on one."""
+    by_id = {one["id"]: one for one in preset_payload()}
+    gpt3: Any = by_id["gpt-3"]
+    assert round(gpt3["weights_bytes"] / GIB) == 326 and (gpt3["fit"]["card"], gpt3["fit"]["gpus"]) == (
+        "A100 SXM 80GB", 8
+    )  # fmt: skip
+    card = next(one for one in gpu_presets() if one.id == "a100-80gb")
+    assert gpt3["fit"]["tokens"] == room_tokens(BY_ID["gpt-3"], card, 8)
+    small: Any = by_id["llama-2-7b"]
+    assert small["fit"]["gpus"] == 1 and 90_000 < small["fit"]["tokens"] < 120_000
+    a10 = next(one for one in gpu_presets() if one.id == "a10")
+    assert fit(BY_ID["gpt-3"], a10) == Fit(card=a10.name, gpus=32, tokens=room_tokens(BY_ID["gpt-3"], a10, 32))
+    assert fit(replace(BY_ID["gpt-3"], num_heads=7, num_kv_heads=7), a10) is None, "7 heads are divided by none of them"

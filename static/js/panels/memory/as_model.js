@@ -44,6 +44,18 @@ export function AsModel({ tokens, perToken }) {
     </p>
     <div id="as-model-formula" hidden=${!open}>
       <p>${[...factors, tokens].map(grouped).join(" · ")} = ${grouped(bytes)} B</p>
+      <p id="as-model-fit">
+        ${t("memory.as.weights", { weights: bytesText(preset.weights_bytes) })}${" "}
+        ${
+          preset.fit &&
+          t("memory.as.fit", {
+            gpus: preset.fit.gpus,
+            card: preset.fit.card,
+            room: grouped(preset.fit.tokens),
+            share: Number(((100 * tokens) / preset.fit.tokens).toPrecision(3)),
+          })
+        }
+      </p>
       <p class="hint">
         ${t("memory.as.ratio", { ratio: grouped(ratio) })} ${t("memory.as.source", {
           source: preset.source,

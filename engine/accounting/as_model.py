@@ -1,0 +1,54 @@
+"""What the tokens of a run would take as a model of another size: the presets as the page has them, beside the run."""
+
+from __future__ import annotations
+
+import functools
+
+import msgspec
+from msgspec import Struct
+
+from engine.accounting.impossible import ImpossibleInput
+from engine.accounting.presets import COUNTED, GpuPreset, ModelPreset, gpu_presets, model_presets
+from engine.accounting.room import room_tokens
+from engine.accounting.size import Cost, Load, Stored
+
+CARD = "a100-80gb"
+DEGREES = (1, 2, 4, 8, 16, 32)  # GPUs that split each layer
+
+
+class Fit(Struct, frozen=True, kw_only=True):
+    """The fewest such cards that hold the weights, and the tokens whose keys and values fit beside them."""
+
+    card: str
+    gpus: int
+    tokens: int
+
+
+@functools.cache
+def preset_payload() -> list[dict[str, object]]:
+    """The models whose layers are all alike: what K and V take, the bytes that follow, the weights, and what fits."""
+    alike = [preset for preset in model_presets() if len(preset.shapes) == 1]
+    return [{**_shown(one), "kv_bytes_per_token": one.kv_bytes_per_token, **_beside(one)} for one in alike]
+
+
+def fit(model: ModelPreset, card: GpuPreset) -> Fit | None:
+    """None: not on as many as are tried."""
+    for gpus in DEGREES:
+        try:
+            tokens = room_tokens(model, card, gpus)
+        except ImpossibleInput:
+            continue  # its heads cannot be divided so
+        if tokens:
+            return Fit(card=card.name, gpus=gpus, tokens=tokens)
+    return None
+
+
+def _beside(model: ModelPreset) -> dict[str, object]:
+    stored = Stored(weights=model.shipped, element=model.element_bytes)
+    card = next(one for one in gpu_presets() if one.id == CARD)
+    weights = Cost(model.architecture, stored, Load()).weights.value
+    return {"weights_bytes": int(weights), "fit": msgspec.to_builtins(fit(model, card))}
+
+
+def _shown(preset: ModelPreset) -> dict[str, object]:
+    return {name: value for name, value in msgspec.to_builtins(preset).items() if name not in COUNTED}
