@@ -39,11 +39,10 @@ from msgspec import Struct
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from engine.model.ahead_of_time import CompiledGraph, Origin, bound, constants_of, origins_of
+from engine.model.ahead_of_time import CompiledGraph, Origin, bound
 from engine.model.attention import attending
 from engine.model.attention_backend import AttentionCall
 from engine.model.attention_native import NativeAttention
-from engine.model.build_libraries import building
 from engine.model.compile_apart import compile_apart
 from engine.model.compiled_forward import ATTEND, SHIM, CompiledForward, step_kernel
 from engine.model.forward_key import forward_key
@@ -51,6 +50,7 @@ from engine.model.give_back import give_back_memory
 from engine.model.kept import find, keep
 from engine.model.light_transformers import bring_compiler
 from engine.model.loaded import LoadedModel
+from engine.model.made_library import MadeLibrary, make_libraries, write_down
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
 from engine.model.packed_linears import SHIMS as SHIMS_OF_LINEARS
@@ -150,15 +150,16 @@ def compile_model(model: LoadedModel) -> CompiledForward:
         return _made(model, None)
     key = forward_key(model, {**cpu_options(), **AHEAD})
     found = _found(model, key)
-    if found is None and key and model.opened is not None and compile_apart(model.opened):
+    if found is None and key and model.opened is not None and compile_apart(model):
         found = _found(model, key)
     found = found or _made(model, key)
     give_back_memory()  # what merging weights and comparing took
     return found
 
 
-def compile_and_keep(model: LoadedModel) -> None:
-    """Compile a model on the CPU for another process to find.
+def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] | None = None) -> None:
+    """Compile a model on the CPU for another process to find. `one`: waits for the library of one token that a third
+    one makes meanwhile; None: it could not.
 
     Raises:
         Exception: as `compile_model`.
@@ -167,9 +168,20 @@ def compile_and_keep(model: LoadedModel) -> None:
     key = forward_key(model, {**cpu_options(), **AHEAD})
     if key is None:
         raise ValueError("the model has code of which only its process knows")
-    _made(model, key)
+    _made(model, key, one)
     if find(key) is None:
         raise ValueError("what was compiled cannot be kept")
+
+
+def compile_one(model: LoadedModel, folder: Path) -> None:
+    """Make the library of one token for `compile_and_keep` of another process.
+
+    Raises:
+        Exception: as `compile_model`.
+    """
+    bring_compiler()
+    weights = MergedWeights()
+    write_down(_libraries([ONE], model, weights, folder)[ONE])
 
 
 def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
@@ -195,27 +207,44 @@ def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
     return compiled
 
 
-def _made(model: LoadedModel, key: str | None) -> CompiledForward:
+def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | None] | None = None) -> CompiledForward:
+    """`one`: as of `compile_and_keep`."""
     bring_compiler()
     weights = MergedWeights()
-    graphs = [_prepare(exported, model, weights) for exported in _export(model)]
     if model.device.type == "cpu":
-        with tempfile.TemporaryDirectory(prefix="kvtheater-compiled-") as folder:
+        with tempfile.TemporaryDirectory(prefix="kvtheater-compiled-") as name:
+            folder = Path(name)
             try:
-                one, many, files, facts = _libraries(graphs, model, weights, Path(folder))
+                made = _libraries([ONE, MANY] if one is None else [MANY], model, weights, folder)
+                if one is not None:
+                    made[ONE] = one() or _libraries([ONE], model, weights, folder)[ONE]
+                root, tensors = nn.ModuleDict({"module": model.module}), made[ONE].tensors | made[MANY].tensors
+                code = [
+                    CompiledGraph(made[name].path, bound(made[name].origins, root, weights, tensors))
+                    for name in (ONE, MANY)
+                ]
             except Exception as error:  # a compiler may raise anything
                 log.info("no library could be made of it: %s", " ".join(str(error).split())[:200])
             else:
-                compiled = _forward(one, many, model)
+                compiled = _forward(code[0], code[1], model)
                 check_compiled(model, compiled)
                 if key:
-                    keep(key, files, msgspec.to_builtins(facts))
+                    _keep(key, made, tensors, folder)
                 return compiled
     options = cpu_options() if model.device.type == "cpu" else OPTIONS[model.device.type]
-    code = [_compile(graph, options) for graph in graphs]
-    compiled = _forward(code[0], code[1], model)
+    forms = [_compile(_prepare(exported, model, weights), options) for exported in _export(model, [ONE, MANY])]
+    compiled = _forward(forms[0], forms[1], model)
     check_compiled(model, compiled)
     return compiled
+
+
+def _keep(key: str, made: dict[str, MadeLibrary], tensors: dict[str, Tensor], folder: Path) -> None:
+    files = made[ONE].files | made[MANY].files
+    if tensors:
+        files[TENSORS] = folder / TENSORS
+        save_file(tensors, files[TENSORS])
+    facts = _Facts(one=made[ONE].origins, many=made[MANY].origins, has_tensors=bool(tensors))
+    keep(key, files, msgspec.to_builtins(facts))
 
 
 def _forward(
@@ -227,55 +256,34 @@ def _forward(
     return CompiledForward(one, many, NativeAttention(kernels), step_kernel())
 
 
-def _libraries(
-    graphs: list[torch.fx.GraphModule], model: LoadedModel, weights: MergedWeights, folder: Path
-) -> tuple[CompiledGraph, CompiledGraph, dict[str, Path], _Facts]:
-    """Both graphs as libraries that serve, their files, and what the next start must know of them."""
-    from engine.model.compiler_cache import use_own_cache  # the compiler takes a second to import
-
-    use_own_cache()
+def _libraries(names: list[str], model: LoadedModel, weights: MergedWeights, folder: Path) -> dict[str, MadeLibrary]:
+    graphs = [_prepare(exported, model, weights) for exported in _export(model, names)]
     root = nn.ModuleDict({"module": model.module})
-    with building(folder, {**cpu_options(), **AHEAD}) as builder:
-        begun = {name: builder.begin(name, graph) for name, graph in reversed([*zip((ONE, MANY), graphs, strict=True)])}
-        libraries = [builder.finish(begun[name]) for name in (ONE, MANY)]  # that of many tokens takes longer
-    served: list[CompiledGraph] = []
-    files: dict[str, Path] = {}
-    tensors: dict[str, Tensor] = {}
-    noted: list[dict[str, Origin]] = []
-    for name, graph, library in zip((ONE, MANY), graphs, libraries, strict=True):
-        origins, small = origins_of(constants_of(library), graph, root, weights)
-        origins = {k: Origin(kept=f"{name}.{o.kept}") if o.kept else o for k, o in origins.items()}
-        tensors |= {f"{name}.{key}": tensor for key, tensor in small.items()}
-        served.append(CompiledGraph(library, bound(origins, root, weights, tensors)))
-        noted.append(origins)
-        files[library.name] = library
-        calls = library.with_suffix(".json")  # operations that have no C function
-        if calls.exists():
-            files[calls.name] = calls
-    if tensors:
-        files[TENSORS] = folder / TENSORS
-        save_file(tensors, files[TENSORS])
-    return served[0], served[1], files, _Facts(one=noted[0], many=noted[1], has_tensors=bool(tensors))
+    return make_libraries(dict(zip(names, graphs, strict=True)), root, weights, folder, {**cpu_options(), **AHEAD})
 
 
-def _export(model: LoadedModel) -> list[Any]:
-    """Both graphs. Tracing puts fake tensors in place of a module's parameters, so it is given modules of its own
+def _export(model: LoadedModel, names: list[str]) -> list[Any]:
+    """These graphs. Tracing puts fake tensors in place of a module's parameters, so it is given modules of its own
     around the same weights, and a thread that serves never meets the fake ones.
     """
     module = copy.deepcopy(model.module, {id(t): t for t in (*model.module.parameters(), *model.module.buffers())})
     size = torch.export.Dim
     tokens, kept = size("tokens", min=2, max=LONGEST), size("kept", min=2, max=LONGEST)
     ids = torch.arange(6, device=model.device)
+    found = []
     with torch.no_grad():
-        return [
-            torch.export.export(_OneToken(module), (ids[None, :1], ids[None, :1]), strict=False),
-            torch.export.export(
+        for name in names:
+            if name == ONE:
+                found.append(torch.export.export(_OneToken(module), (ids[None, :1], ids[None, :1]), strict=False))
+                continue
+            several = torch.export.export(
                 _ManyTokens(module, model.keeps_logits),
                 (ids[None], ids[None], ids[:3]),
                 dynamic_shapes=({1: tokens}, {1: tokens}, {0: kept}),
                 strict=False,
-            ),
-        ]
+            )
+            found.append(several)
+    return found
 
 
 def _prepare(exported: Any, model: LoadedModel, weights: MergedWeights) -> torch.fx.GraphModule:

@@ -21,7 +21,7 @@ from engine.model.loaded import LoadedModel
 SOURCE = Path(__file__).parent
 # What is traced, what traces, what makes a library of it, and the layout of weights.
 TRACED = """ahead_of_time attention build_libraries compiled compiled_forward cpu_layout cpu_norms forward_key
-graph_source merge_linears packed_linears kernels/linear kernels/runtime kernels/tensors kernels/vectors"""
+graph_source made_library merge_linears packed_linears kernels/linear kernels/runtime kernels/tensors kernels/vectors"""
 KNOWN = ("torch.", "transformers.", "engine.")  # packages whose version or source is in the key
 PLAIN = (bool, int, float, str, type(None))
 

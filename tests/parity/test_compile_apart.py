@@ -8,13 +8,18 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from engine.model import compiled
 from engine.model.compile_apart import compile_apart
+from engine.model.compiled import compile_and_keep, compile_model, compile_one
 from engine.model.light_transformers import LIGHT
 from engine.model.loaded import Opened
+from engine.model.loader import from_module
+from engine.model.made_library import MadeLibrary, read_again
 from engine.model.shipped import shipped_model
 from tests.tiny_models import tiny_model
 
@@ -80,4 +85,29 @@ def test_a_process_that_is_not_this_programs_compiles_by_itself(monkeypatch: pyt
 
     monkeypatch.setattr(subprocess, "Popen", never)
     monkeypatch.delenv(LIGHT, raising=False)
-    assert not compile_apart(Opened("bundled", "auto", None))
+    model = SimpleNamespace(opened=Opened("bundled", "auto", None))
+    assert not compile_apart(model)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+@pytest.mark.parametrize("comes", [True, False])
+def test_the_library_of_one_token_may_come_from_a_third_process(
+    comes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it wrote down serves here; where nothing comes it is made here too."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    there = from_module(tiny_model("llama", num_hidden_layers=1))
+    waited: list[bool] = []
+
+    def one() -> MadeLibrary | None:
+        waited.append(True)
+        return read_again(tmp_path / "one.so") if comes else None
+
+    if comes:
+        compile_one(there, tmp_path)
+    model = from_module(tiny_model("llama", num_hidden_layers=1))
+    compile_and_keep(model, one)
+    assert waited
+    monkeypatch.setattr(compiled, "_made", lambda *_: pytest.fail("it is compiled again"))
+    assert compile_model(model).kernel is not None

@@ -73,7 +73,7 @@ def without_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError("no library")
 
     monkeypatch.setattr(compiled, "forward_key", lambda *_: None)
-    monkeypatch.setattr(compiled, "building", fails)
+    monkeypatch.setattr(compiled, "make_libraries", fails)
 
 
 def driven(model: LoadedModel, forward: CompiledForward | None, capture: CaptureRequest | None = None) -> Any:
@@ -315,7 +315,7 @@ def test_while_it_is_traced_the_model_keeps_its_weights(monkeypatch: pytest.Monk
             return super().attend(call, q, k, v)
 
     monkeypatch.setattr(compiled, "_GraphContext", Watched)
-    compiled._export(model)
+    compiled._export(model, [compiled.ONE, compiled.MANY])
     assert len(calls) >= 2 * model.facts.num_layers and not any(calls)
 
 
