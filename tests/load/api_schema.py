@@ -22,8 +22,9 @@ from msgspec.structs import fields
 from app.openai.bodies import ChatBody, CompletionBody
 
 ENDPOINTS = {"/completions": ["post"], "/chat/completions": ["post"], "/models": ["get"]}
-
-
+TEXT = {"type": "string", "minLength": 1}
+IDS = {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": 4000}}
+PROMPT = {"anyOf": [TEXT, IDS, *({"type": "array", "minItems": 1, "maxItems": 4, "items": one} for one in (TEXT, IDS))]}
 MESSAGE = {
     "type": "object",
     "required": ["role", "content"],
@@ -52,6 +53,8 @@ def restricted(schema: dict[str, Any], model: str, only_implemented: bool) -> di
         if only_implemented:
             known = {field.name for field in fields(kind)}
             properties = {key: value for key, value in properties.items() if key in known}
+            if "prompt" in properties:  # OpenAI's own says no bounds of ids: nearly all would be refused
+                properties["prompt"] = PROMPT
             if "messages" in properties:
                 properties["messages"] = {"type": "array", "minItems": 1, "items": MESSAGE}
         bodies[name] = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
