@@ -22,8 +22,9 @@ from engine.config import EngineConfig
 from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
 from engine.simulate.cost import Jittered, StepCost
 from engine.simulate.layers import card_of
+from engine.simulate.outcome import LinkSpeed, Outcome
 from engine.simulate.placed import facts_of
-from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
+from engine.simulate.simulation import Simulation
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 from engine.trace.records import ModelFacts

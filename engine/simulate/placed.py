@@ -14,8 +14,9 @@ from engine.config import EngineConfig
 from engine.simulate.cost import StepCost
 from engine.simulate.layers import Card
 from engine.simulate.layout import Kind
+from engine.simulate.outcome import LinkSpeed, Outcome
 from engine.simulate.placement import Demand, Nodes, Option, Placement
-from engine.simulate.simulation import LinkSpeed, Outcome, Simulation
+from engine.simulate.simulation import Simulation
 from engine.trace.records import InstanceRole, ModelFacts
 
 BLOCK_SIZE = 16

@@ -53,7 +53,7 @@ class Shape(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A request that will come; see `engine.simulate.simulation.Wanted`."""
+    """A request that will come; see `engine.simulate.outcome.Wanted`."""
 
     prompt: list[int]
     output_tokens: int

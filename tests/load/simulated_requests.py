@@ -37,7 +37,7 @@ WITHIN = 10.0  # seconds for 10,000
 
 
 class Wanted(NamedTuple):
-    """See `engine.simulate.simulation.Wanted`."""
+    """See `engine.simulate.outcome.Wanted`."""
 
     prompt: list[int]
     output_tokens: int

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Ask(NamedTuple):
-    """See `engine.simulate.simulation.Wanted`."""
+    """See `engine.simulate.outcome.Wanted`."""
 
     prompt: list[int]
     output_tokens: int

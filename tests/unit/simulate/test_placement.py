@@ -181,6 +181,16 @@ def test_as_many_are_in_time_as_the_formulas_say() -> None:
     assert tried(on(model), placement, less, nodes, num_requests=200).within_both > 0.99
 
 
+def test_a_trial_decodes_as_many_as_the_search_says_however_short_prompts_are() -> None:
+    """200 requests a second of 16 tokens: about 170 answers of 64 tokens are under way at once, in steps of 13 ms."""
+    model, demand = "llama-2-7b", Demand(rate=200, prompt_tokens=16, output_tokens=64, ttft=0.3, tpot=0.05)
+    nodes = Nodes(number=1, gpus=8, network=25e9)
+    found = apart(on(model), nodes, demand)
+    assert found.options[1].batch > 170
+    result = tried(on(model), found, demand, nodes, num_requests=400)
+    assert result.within_tpot == 1 and result.streamed_ttft > 0.99
+
+
 def test_stages_are_tried_too() -> None:
     """Lesson 12's: prefill in five stages of two GPUs, decode split by four. Nine of ten prompts are in time."""
     model, demand = "llama-2-70b", Demand(rate=10, prompt_tokens=1024, output_tokens=16, ttft=1.0, tpot=0.1)

@@ -15,8 +15,9 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.request_spec import RequestSpec
 from engine.simulate.cost import Fixed, Linear
+from engine.simulate.outcome import LinkSpeed
 from engine.simulate.queues import Arrangement, Prefill, mean_ttft
-from engine.simulate.simulation import LinkSpeed, Simulation
+from engine.simulate.simulation import Simulation
 from engine.trace.check import check
 from engine.trace.compare import compare
 from engine.trace.events import Op

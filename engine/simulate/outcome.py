@@ -1,0 +1,64 @@
+"""What goes into a simulated run, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+
+class Wanted(Protocol):
+    """A request that will come; `engine.bench.workload.Ask` is one."""
+
+    @property
+    def prompt(self) -> list[int]: ...  # after another request: only the new tokens
+    @property
+    def output_tokens(self) -> int: ...
+    @property
+    def at(self) -> float: ...  # seconds after the start
+    @property
+    def after(self) -> int | None: ...  # index of the turn before, which must be done
+
+
+class LinkSpeed(NamedTuple):
+    """Between nodes; each sends one thing at a time, and takes in one at a time."""
+
+    bytes_per_second: float
+    latency: float = 0.0  # seconds, of each transfer
+    name: str = "simulated"
+
+
+@dataclass(slots=True)
+class Served:
+    """What became of a request. Times are seconds after the start."""
+
+    arrived: float = 0.0
+    prefilled: float | None = None  # when its prompt was computed by an instance that left the rest to another
+    tokens: list[float] = field(default_factory=list)  # when each came; none: it was refused
+    token_ids: list[int] = field(default_factory=list)
+    prompt: list[int] = field(default_factory=list)  # whole, with the turns before
+    is_rejected: bool = False
+
+    @property
+    def ttft(self) -> float:
+        """Seconds to the first token."""
+        return self.tokens[0] - self.arrived
+
+    @property
+    def tpot(self) -> float | None:
+        """Seconds for each token after the first; None: there is none."""
+        count = len(self.tokens) - 1
+        return (self.tokens[-1] - self.tokens[0]) / count if count else None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A simulated run."""
+
+    seconds: float
+    requests: list[Served]
+    num_steps: int
+    busy_seconds: list[float]  # of each instance
+    moved_bytes: int
+    num_preemptions: int
+    num_asked_tokens: int  # of prompts that were looked up in the prefix cache
+    num_hit_tokens: int
