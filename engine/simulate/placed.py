@@ -92,12 +92,14 @@ def simulated(
         at += draw.expovariate(demand.rate)
         prompt = [draw.randrange(model.vocab_size) for _ in range(demand.prompt_tokens)]
         wanted.append(_Request(prompt, demand.output_tokens, at))
+    # side by side each stage hands what it has to the one beside it, whichever batch it is of: nothing leaves a node
+    link = LinkSpeed(nodes.network) if placement.network_share else None
     simulation = Simulation(
         facts_of(model),
         config,
         cost,
         settings=settings,
-        link=LinkSpeed(nodes.network),
+        link=link,
         nodes=places,
         stages=stages,
         seed=seed,

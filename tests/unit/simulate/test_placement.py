@@ -171,7 +171,7 @@ def test_as_many_are_in_time_as_the_formulas_say() -> None:
     at = replace(demand, rate=first.goodput)
     layout = filled([first.instances, after.instances], 1)
     placement = Placement(
-        options=[first, after], gpus=2, goodput_per_gpu=0, network_share=0, transfer_seconds=0, layout=layout
+        options=[first, after], gpus=2, goodput_per_gpu=0, network_share=0.1, transfer_seconds=0, layout=layout
     )
     nodes = replace(SMALL, network=300e9)
     shares = [tried(on(model), placement, at, nodes, num_requests=300, seed=seed).within_ttft for seed in range(6)]
@@ -198,3 +198,12 @@ def test_stages_are_tried_too() -> None:
     found = apart(on(model), nodes, demand)
     assert found.options[0].stages > 1
     assert tried(on(model), found, demand, nodes, num_requests=200).within_ttft >= 0.9
+
+
+def test_side_by_side_a_trial_sends_nothing_over_the_network() -> None:
+    """Each stage hands its keys and values to the one beside it: a network of 1 kB/s is no matter."""
+    model, demand = "llama-2-70b", Demand(rate=5, prompt_tokens=512, output_tokens=8, ttft=1.0, tpot=0.1)
+    slow = Nodes(number=4, gpus=8, network=1e3)
+    found = on_one_node(on(model), slow, demand)
+    assert len(found.layout.nodes) == found.options[0].stages > 1
+    assert tried(on(model), found, demand, slow, num_requests=60).streamed_ttft > 0.9
