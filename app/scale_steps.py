@@ -17,8 +17,10 @@ from app.scale_asked import Asked, refusal, whole, wholes
 from app.scale_errors import ErrorSource, MeasuredOn, errors_of, reached_roofs
 from engine.accounting.derived import Derived
 from engine.accounting.memory import bytes_per_element, bytes_per_weight, kv_bytes_per_token
+from engine.accounting.presets import ModelPreset
 from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
 from engine.accounting.shape import ModelShape
+from engine.accounting.weights import PUBLISHED
 from engine.bench.prediction_error import SCENARIO as STEP_TIME
 from engine.bench.prediction_error import PredictionError, prediction_error, sequences_of
 from engine.bench.record import Record, read_record
@@ -99,6 +101,7 @@ class RooflineAnswer(TypedDict):
     is_loading: bool  # a model here is on its way: asked again in a moment, there is more to choose
     dtypes: list[str]  # to choose from; empty: it runs in the model's own
     dtype: str
+    experts_in: str | None  # what the experts' weights were published in, if in something narrower
     roof: Roof
     ridge: Derived
     is_here: bool  # this model runs on this machine
@@ -115,12 +118,13 @@ class RooflineAnswer(TypedDict):
 
 class Served(NamedTuple):
     """A model with weights in another dtype than its own. K and V stay as wide as they are served beside such weights:
-    in two bytes where weights take one (`kv_cache_dtype` auto).
+    in two bytes where weights take one (`kv_cache_dtype` auto). Experts that were published narrower stay so.
     """
 
     dtype: str
     weight_element_bytes: float
     kv_bytes_per_token: int
+    expert_element_bytes: float | None = None
 
 
 def served_in(shape: ModelShape, dtype: str) -> Served:
@@ -129,8 +133,10 @@ def served_in(shape: ModelShape, dtype: str) -> Served:
     Raises:
         ValueError: unknown dtype.
     """
-    size = bytes_per_element(dtype)
-    return Served(dtype, size, kv_bytes_per_token(shape, max(size, 2)))
+    size, experts = bytes_per_element(dtype), None
+    if isinstance(shape, ModelPreset) and shape.published == "mxfp4":
+        experts = min(size, PUBLISHED["mxfp4"])
+    return Served(dtype, size, kv_bytes_per_token(shape, max(size, 2)), experts)
 
 
 class Subject(NamedTuple):
@@ -164,7 +170,8 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
     if batch * context > MOST_TOKENS:
         raise refusal("prefill_step", "refused", batch=batch, context=context)
     served = subject.served or Served(shape.dtype, bytes_per_weight(shape), kv_bytes_per_token(shape))
-    times = StepTimes(shape, roof, served.weight_element_bytes, served.kv_bytes_per_token)
+    sizes = served.weight_element_bytes, served.kv_bytes_per_token, served.expert_element_bytes
+    times = StepTimes(shape, roof, *sizes)
     step_time, two_axes = published(results, STEP_TIME), published(results, TWO_AXES)
     errors, error_source = errors_of(subject.measured, step_time)
     reached = None if is_here else reached_roofs(roof, subject.measured, errors)
@@ -172,9 +179,7 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
     def span(of: Callable[[StepTimes], int | None]) -> Span | None:
         if reached is None:
             return None
-        low, high = (
-            of(StepTimes(shape, one, served.weight_element_bytes, served.kv_bytes_per_token)) for one in reached
-        )
+        low, high = (of(StepTimes(shape, one, *sizes)) for one in reached)
         return low, high
 
     lengths = [1 << power for power in range(furthest.bit_length()) if 1 << power <= furthest]
@@ -228,6 +233,7 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
         "is_loading": subject.is_loading,
         "dtypes": list(subject.dtypes),
         "dtype": served.dtype,
+        "experts_in": "mxfp4" if served.expert_element_bytes else None,
         "roof": roof,
         "ridge": roof.ridge,
         "is_here": is_here,

@@ -91,6 +91,7 @@ class StepTimes:
         roof: Roof,
         weight_element_bytes: float | None = None,
         kv_bytes_per_token: int | None = None,
+        expert_element_bytes: float | None = None,
     ) -> None:
         """Bytes as in `StepWork`.
 
@@ -98,9 +99,9 @@ class StepTimes:
             ValueError: the roofs are none.
         """
         self.facts, self.roof = facts, roof.checked()
-        self._work = StepWork(facts, weight_element_bytes, kv_bytes_per_token, routing="same")
+        self._work = StepWork(facts, weight_element_bytes, kv_bytes_per_token, "same", expert_element_bytes)
         size = bytes_per_weight(facts) if weight_element_bytes is None else weight_element_bytes
-        self._expert_bytes = expert_params(facts) * size
+        self._expert_bytes = expert_params(facts) * (size if expert_element_bytes is None else expert_element_bytes)
 
     def decode(self, batch: int, context: int) -> StepTime:
         """One token for each of `batch` sequences, each of which sees `context` keys, its own included.

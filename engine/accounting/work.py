@@ -94,13 +94,18 @@ class StepWork:
         weight_element_bytes: float | None = None,
         kv_bytes_per_token: int | None = None,
         routing: Routing = "even",
+        expert_element_bytes: float | None = None,
     ) -> None:
-        """Bytes of a weight and of a token's K and V in all layers; None = as the model has them."""
+        """Bytes of a weight and of a token's K and V in all layers, None = as the model has them; of an expert's,
+        None = as of all.
+        """
         self._facts = facts
         own = bytes_per_weight(facts)
         self._weight_size = own if weight_element_bytes is None else weight_element_bytes
         self._kv_size = stored_bytes_per_token(facts) if kv_bytes_per_token is None else kv_bytes_per_token
         self._layer_params, self._routing, self._has_experts = layer_params(facts), routing, expert_params(facts) > 0
+        self._expert_size = self._weight_size if expert_element_bytes is None else expert_element_bytes
+        self._chosen_params = facts.num_experts_per_tok * expert_params(facts)
         self._projection = facts.vocab_size * facts.hidden_size
         self._layers_by_window = list(Counter(facts.sliding_windows).items())
 
@@ -121,17 +126,18 @@ class StepWork:
         flops = 2 * self._layer_params * num_tokens
         flops += 2 * self._projection * sampled
         flops += 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * attended
-        weights = 0.0
+        weights = experts = 0.0
         if num_tokens:
             weights = self._layer_params
             if self._has_experts:
-                weights = layer_params_read(facts, num_tokens, self._routing)
+                weights -= self._chosen_params
+                experts = layer_params_read(facts, num_tokens, self._routing) - weights
             weights += num_tokens * facts.hidden_size
             weights += self._projection if sampled else 0
         return Work(
             num_tokens=num_tokens,
             flops=flops,
-            weight_bytes=int(weights * self._weight_size),
+            weight_bytes=int(weights * self._weight_size + experts * self._expert_size),
             kv_read_bytes=read * self._kv_size // facts.num_layers,
             kv_write_bytes=num_tokens * self._kv_size,
         )

@@ -184,6 +184,19 @@ def test_a_card_carries_the_error_of_layers_that_were_measured_on_it_or_on_other
     assert least <= own["prefill"][0]["crossing"] <= most
 
 
+def test_a_bound_counts_experts_as_they_were_published(server) -> None:
+    """gpt-oss-120b: 3.58 G of a token's parameters are experts of 4.25 bits; embedding and output are 579 M each."""
+    given = {"model": "gpt-oss-120b", "gpu": "h100-80gb", "batch": "1", "context": "1", "contexts": "1"}
+    found = requests.get(f"{server.url}/api/scale/roofline", given).json()
+    assert (found["dtype"], found["experts_in"]) == ("float16", "mxfp4")
+    experts = (116_829_156_672 - 5_711_982_912) / 124 * 4
+    others = 5_711_982_912 - experts - 201_088 * 2_880 + 2_880  # of the input embedding one row is read
+    weights = found["chosen"]["decode"]["work"]["weight_bytes"]
+    assert weights == pytest.approx(others * 2 + experts * 17 / 32, abs=2)
+    narrow = requests.get(f"{server.url}/api/scale/roofline", {**given, "model": "mixtral-8x7b"}).json()
+    assert narrow["experts_in"] is None
+
+
 def test_a_crossing_and_the_formula_with_its_numbers(tmp_path: Path) -> None:
     facts = replace(FACTS, num_params=100_000)
     found = roofline(

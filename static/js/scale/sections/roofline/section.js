@@ -55,7 +55,7 @@ const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the mode
  * @typedef {{id: string, name: string, source: string}} Choice
  * @typedef {{
  *   model: string, max_position: number, models: Choice[], gpus: Choice[],
- *   dtypes: string[], dtype: string,
+ *   dtypes: string[], dtype: string, experts_in: string | null,
  *   roof: {flops_per_second: number, bytes_per_second: number, source: string}, ridge: Derived, is_here: boolean,
  *   decode: {context: number, points: StepPoint[], crossing: Crossing, expected: Span | null}[],
  *   never_from: number | null,
@@ -111,6 +111,7 @@ function Found({ answer }) {
         dtype: answer.dtype,
         source: OURS.has(answer.roof.source) ? t(`scale.roofline.source.${answer.roof.source}`) : answer.roof.source,
       })}
+      ${answer.experts_in ? ` ${t("scale.roofline.experts_in", { form: answer.experts_in.toUpperCase() })}` : ""}
     </p>
     <${ScaleNumber} number=${answer.ridge} section="roofline" />
     ${(/** @type {Phase[]} */ (["decode", "prefill"])).map(
