@@ -15,6 +15,7 @@ from app.errors import one_sentence
 from app.models import served_name
 from app.served import Served
 from app.settings import ServerSettings
+from engine.model.compiler_process import begin_early
 
 if TYPE_CHECKING:
     from app.live_model import LiveModel
@@ -92,6 +93,8 @@ class LoadingThread:
         return sys.maxsize if found is None else found // 2
 
     def _load(self, stop: threading.Event) -> None:
+        if not self._settings.config_of(self._first.name).enforce_eager:
+            begin_early(self._sources[self._first.name], self._arguments.dtype, self._arguments.device)
         try:
             model = self._read(self._first)
             try:

@@ -94,6 +94,7 @@ class _Facts(Struct, frozen=True):
     one: dict[str, Origin]
     many: dict[str, Origin]
     has_tensors: bool
+    opened: str | None = None  # the model's name
 
 
 class _GraphContext:
@@ -168,6 +169,8 @@ def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] |
     key = forward_key(model, {**cpu_options(), **AHEAD})
     if key is None:
         raise ValueError("the model has code of which only its process knows")
+    if find(key) is not None:
+        return
     _made(model, key, one)
     if find(key) is None:
         raise ValueError("what was compiled cannot be kept")
@@ -229,7 +232,7 @@ def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | N
                 compiled = _forward(code[0], code[1], model)
                 check_compiled(model, compiled)
                 if key:
-                    _keep(key, made, tensors, folder)
+                    _keep(key, made, tensors, folder, model.opened.name if model.opened else None)
                 return compiled
     options = cpu_options() if model.device.type == "cpu" else OPTIONS[model.device.type]
     forms = [_compile(_prepare(exported, model, weights), options) for exported in _export(model, [ONE, MANY])]
@@ -238,12 +241,12 @@ def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | N
     return compiled
 
 
-def _keep(key: str, made: dict[str, MadeLibrary], tensors: dict[str, Tensor], folder: Path) -> None:
+def _keep(key: str, made: dict[str, MadeLibrary], tensors: dict[str, Tensor], folder: Path, opened: str | None) -> None:
     files = made[ONE].files | made[MANY].files
     if tensors:
         files[TENSORS] = folder / TENSORS
         save_file(tensors, files[TENSORS])
-    facts = _Facts(one=made[ONE].origins, many=made[MANY].origins, has_tensors=bool(tensors))
+    facts = _Facts(one=made[ONE].origins, many=made[MANY].origins, has_tensors=bool(tensors), opened=opened)
     keep(key, files, msgspec.to_builtins(facts))
 
 

@@ -15,7 +15,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from engine.model.own_folder import compiled_folder
+from engine.model.own_folder import all_compiled, compiled_folder
 
 log = logging.getLogger(__name__)
 FOLDER = "compiled"
@@ -84,6 +84,14 @@ def keep(key: str, files: Mapping[str, Path], facts: Mapping[str, Any]) -> Kept 
         if made is not None:
             shutil.rmtree(made, ignore_errors=True)
     return find(key)
+
+
+def facts_of_all() -> Iterator[dict[str, Any]]:
+    """What was said of each entry, for whatever machine it was made; a hint, no entry is checked."""
+    for folder in all_compiled(FOLDER):
+        for file in folder.glob("*/entry.json"):
+            with contextlib.suppress(OSError, ValueError, msgspec.DecodeError):
+                yield msgspec.json.decode(_read(file), type=_Entry).facts
 
 
 def _name(key: str) -> str:

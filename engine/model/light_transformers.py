@@ -29,9 +29,10 @@ import transformers
 import transformers.utils
 from transformers.utils import import_utils
 
+from engine.model.light_name import LIGHT
+
 log = logging.getLogger(__name__)
 _compiler = threading.RLock()  # who has it decides what stands under the compiler's name
-LIGHT = "KVTHEATER_LIGHT_IMPORT"  # a variable of the environment, so that processes of this one know it too
 ABSENT = ("is_torch_distributed_available", "is_torch_flex_attn_available", "is_scipy_available")
 LISTING = "create_import_structure_from_path"
 COMPILER = "torch._dynamo"

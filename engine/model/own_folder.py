@@ -14,8 +14,6 @@ import sys
 from hashlib import blake2b
 from pathlib import Path
 
-import torch
-
 
 class UnsafeFolder(OSError):
     """Another user could have put files there; the message is one sentence."""
@@ -38,6 +36,8 @@ def _made_for() -> str:
     TorchInductor's cache looks up by the graph alone. Where several machines share a home folder, or torch is bound to
     fewer instructions (ATEN_CPU_CAPABILITY), it would load code of another processor, which fails or computes NaN.
     """
+    import torch  # here: without it one may ask what lies there
+
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -45,6 +45,13 @@ def _made_for() -> str:
     has = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
     facts = "\n".join((torch.__version__, platform.machine(), torch.backends.cpu.get_cpu_capability(), has))
     return blake2b(facts.encode(), digest_size=8).hexdigest()
+
+
+def all_compiled(name: str) -> list[Path]:
+    """The folders of that name that there are, for whatever machines; without torch."""
+    with contextlib.suppress(OSError, RuntimeError):
+        return list((cache_home() / "kvtheater").glob(f"*/{name}"))
+    return []
 
 
 def cache_home() -> Path:

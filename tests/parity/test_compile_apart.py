@@ -15,21 +15,29 @@ import pytest
 
 from engine.model import compiled
 from engine.model.compile_apart import compile_apart
-from engine.model.compiled import compile_and_keep, compile_model, compile_one
-from engine.model.light_transformers import LIGHT
+from engine.model.compiled import compile_and_keep, compile_model
+from engine.model.light_name import LIGHT
 from engine.model.loaded import Opened
 from engine.model.loader import from_module
-from engine.model.made_library import MadeLibrary, read_again
 from engine.model.shipped import shipped_model
 from tests.tiny_models import tiny_model
 
 COMMAND = [sys.executable, "-m", "engine.model.compile_apart"]
 COMPILES = """
 import json, sys
+from engine.model import compiler_process
+compiler_process.begin_early(sys.argv[1], "auto", "cpu")
+assert len(compiler_process._begun) == 1
+compiler_process.begin_early("/nowhere/at/all", "auto", "cpu")
+compiler_process.begin_early("bundled", "auto", "cuda")
+assert len(compiler_process._begun) == 1  # there is nothing to compile, or not here
 from engine.model.loader import load_model
 from engine.model.compiled import compile_model
 model = load_model(sys.argv[1])
 found = {"compiled": compile_model(model) is not None, "compiler": "torch._dynamo" in sys.modules}
+assert not compiler_process._begun  # it was waited for
+compiler_process.begin_early(sys.argv[1], "auto", "cpu")
+assert not compiler_process._begun  # something of it is kept now
 print(json.dumps(found))
 """
 
@@ -52,6 +60,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> None:
+    """It is begun before the model is open here, and a third one makes the library of one token."""
     command = [sys.executable, "-c", COMPILES, str(folder)]
     done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=True, timeout=600)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -60,7 +69,7 @@ def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_it_ends_with_who_waits_for_it(folder: Path, tmp_path: Path) -> None:
-    task = {"opened": {"name": str(folder), "dtype": "auto", "revision": None}, "num_threads": 1}
+    task = {"name": str(folder), "dtype": "auto", "num_threads": 1}
     with subprocess.Popen(COMMAND, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.communicate(json.dumps(task).encode() + b"\n", timeout=60)  # and the input ends
     assert other.returncode == 1
@@ -70,7 +79,7 @@ def test_it_ends_with_who_waits_for_it(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_model_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
-    task = {"opened": {"name": "/nowhere/at/all", "dtype": "auto", "revision": None}, "num_threads": 1}
+    task = {"name": "/nowhere/at/all", "dtype": "auto", "num_threads": 1}
     with subprocess.Popen(COMMAND, env=environment(tmp_path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdin is not None and other.stdout is not None
         other.stdin.write(json.dumps(task).encode() + b"\n")
@@ -91,23 +100,14 @@ def test_a_process_that_is_not_this_programs_compiles_by_itself(monkeypatch: pyt
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
-@pytest.mark.parametrize("comes", [True, False])
-def test_the_library_of_one_token_may_come_from_a_third_process(
-    comes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_where_no_third_process_made_the_library_of_one_token_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What it wrote down serves here; where nothing comes it is made here too."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    there = from_module(tiny_model("llama", num_hidden_layers=1))
     waited: list[bool] = []
-
-    def one() -> MadeLibrary | None:
-        waited.append(True)
-        return read_again(tmp_path / "one.so") if comes else None
-
-    if comes:
-        compile_one(there, tmp_path)
     model = from_module(tiny_model("llama", num_hidden_layers=1))
-    compile_and_keep(model, one)
+    compile_and_keep(model, lambda: waited.append(True))
     assert waited
     monkeypatch.setattr(compiled, "_made", lambda *_: pytest.fail("it is compiled again"))
+    compile_and_keep(model)
     assert compile_model(model).kernel is not None

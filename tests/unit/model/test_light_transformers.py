@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.model.light_transformers import LIGHT
+from engine.model.light_name import LIGHT
 
 pytestmark = pytest.mark.slow
 
