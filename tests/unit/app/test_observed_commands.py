@@ -29,7 +29,6 @@ def test_show_has_its_messages_and_what_is_unknown(capsys: pytest.CaptureFixture
     [
         ["explain"],
         ["explain", "--json"],
-        ["query"],
         *(["export", "--to", to, "-o", "OUT"] for to in ("csv", "kv-events")),
     ],
 )
