@@ -94,7 +94,9 @@ function Found({ answer: { columns, rows, is_cut: isCut, num_records: count } })
     ${
       rows.length
         ? html`<div class="ask-found" tabindex="0" role="region" aria-labelledby="whole-ask"><table>
-          <thead><tr>${columns.map((name, i) => html`<th key=${i} scope="col">${name}</th>`)}</tr></thead>
+          <thead><tr>${columns.map(
+            (name, i) => html`<th key=${i} scope="col" data-number=${typeof rows[0][i] === "number"}>${name}</th>`,
+          )}</tr></thead>
           <tbody>${rows.map(
             (row, i) =>
               html`<tr key=${i}>${row.map(
