@@ -128,11 +128,13 @@ class Events:
 
     def configure(self, sid: str, message: messages.Configure) -> answers.Begun:
         theater = self._theater(sid, message)
-        before = theater.model_name
+        before, is_owner = theater.model_name, self._access.person(sid).is_owner
+        if not is_owner:
+            bounds.check_model(theater, message.model)
         base = self._settings.moved(theater.config, before, self._models.find(message.model or before).name)
         config = parse_config(message.config, base)
-        if not self._access.person(sid).is_owner:
-            bounds.check_configure(theater, config, message.model)
+        if not is_owner:
+            bounds.check_configure(theater, config)
         return _begun(theater.reset(config, message.model))
 
     def focus(self, sid: str, message: messages.Focus) -> answers.Nothing:

@@ -73,14 +73,22 @@ def check_submit(message: messages.Submit, sampling: SamplingParams) -> None:
         raise refusal("refused", "lab.sequences", n=MOST_SEQUENCES)
 
 
-def check_configure(theater: Theater, config: EngineConfig, model: str | None) -> None:
-    """A guest's run takes no more than the class's, and is on its model.
+def check_model(theater: Theater, model: str | None) -> None:
+    """A guest's run is on the class's model, whatever others there are.
 
     Raises:
         AppError: `refused`.
     """
     if model not in (None, theater.model_name):
         raise refusal("refused", "lab.model")
+
+
+def check_configure(theater: Theater, config: EngineConfig) -> None:
+    """A guest's run takes no more than the class's.
+
+    Raises:
+        AppError: `refused`.
+    """
     facts = theater.model.facts
     try:
         wanted = pool_bytes(config, facts)

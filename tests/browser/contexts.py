@@ -80,6 +80,8 @@ class Contexts:
             kept.keeper.goto(max(kept.hosts) + KEEPING)
         if kept.session is None:
             kept.session = kept.context.new_cdp_session(kept.keeper)
+        # what a page writes as it closes, it writes in this process: after that, for where this page is
+        kept.keeper.evaluate("localStorage.clear()")
         kept.session.send("Network.clearBrowserCache")
         for host in kept.hosts:
             kept.session.send("Storage.clearDataForOrigin", {"origin": host, "storageTypes": "all"})
