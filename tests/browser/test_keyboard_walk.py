@@ -15,6 +15,7 @@ FOCUSED = "((e) => (e === document.body ? '' : e.id || e.className))(document.ac
 def test_who_skips_the_tour_goes_on_at_the_first_thing_to_do(open_page: OpenPage) -> None:
     page = open_page(tour=True)
     expect(page.locator("#tour")).to_be_visible()
+    expect(page.locator(".tour-ring")).to_be_visible()  # what it speaks of was brought into sight
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
     assert page.evaluate(FOCUSED) == "tour-skip"

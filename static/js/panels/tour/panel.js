@@ -121,12 +121,26 @@ function freeRoom() {
 }
 
 /**
+ * Not by `scrollIntoView`: that is where Chromium goes on with Tab, so that the keyboard would find the card no more.
+ *
  * @param {Element} target
  * @param {HTMLElement} card
  */
 function bringIntoSight(target, card) {
-  if (!isPhone()) return target.scrollIntoView({ block: "nearest" });
+  if (!isPhone()) return scrollTo(target);
   scrollBy(0, docked(target.getBoundingClientRect(), sizeOf(card), freeRoom()).scroll);
+}
+
+/** Scroll no further than the target asks for. @param {Element} target */
+function scrollTo(target) {
+  for (let around = target.parentElement; around; around = around.parentElement) {
+    const isPage = around === document.scrollingElement;
+    if (!isPage && !/auto|scroll/.test(getComputedStyle(around).overflowY)) continue;
+    const { top, bottom } = target.getBoundingClientRect();
+    const seen = isPage ? { top: 0, bottom: innerHeight } : around.getBoundingClientRect();
+    if (top < seen.top) around.scrollTop += top - seen.top;
+    else if (bottom > seen.bottom) around.scrollTop += Math.min(bottom - seen.bottom, top - seen.top);
+  }
 }
 
 /** @param {HTMLElement} card */
