@@ -20,6 +20,7 @@ from engine.trace.observing import UNSAID
 from engine.trace.survey.block_rows import BLOCK, Rows
 from engine.trace.survey.classes import BYS, ClassFigures, beside, classes
 from engine.trace.survey.prefixes import prefixes
+from engine.trace.survey.sequence_table import sequence_table
 from engine.trace.survey.series import bins
 from engine.trace.survey.survey import Survey
 
@@ -128,8 +129,10 @@ def changes(here: Here, request: Request, theater_id: str) -> Response:
 
 def sequences(here: Here, request: Request, theater_id: str) -> Response:
     """Every sequence that is known, in columns, with the spans in which it waited and ran."""
-    _, survey = _survey(here, theater_id)
-    return Response(msgspec.msgpack.encode(survey.index.sequences), mimetype=MSGPACK)
+    run, survey = _survey(here, theater_id)
+    with run.reading() as log:
+        header = log.header
+    return Response(msgspec.msgpack.encode(sequence_table(survey, header)), mimetype=MSGPACK)
 
 
 def prefix_tree(here: Here, request: Request, theater_id: str) -> Response:

@@ -65,22 +65,15 @@ def classes(survey: Survey, header: Header, by: By) -> dict[str | None, ClassFig
 def _rows(survey: Survey, header: Header, by: By) -> _Rows:
     sequences, more = survey.index.sequences, survey.index.classes
     count = len(sequences.seq_id)
-    root, followed = list(range(count)), [False] * count
-    for row, before in enumerate(more.before):
-        if before != NONE:
-            root[row], followed[before] = root[before], True
-    kept = [row for row in range(count) if not followed[row]]
+    root = roots_of(more)
+    followed = {before for before in more.before if before != NONE}
+    kept = [row for row in range(count) if row not in followed]
     roots = [root[row] for row in kept]
     preempted = np.zeros(count, np.int64)
     np.add.at(preempted, root, np.array(more.num_preemptions, np.int64))
-    now = _clock(survey, header)
     column = _column
-    first, last = column(sequences.first_token_in, kept), column(more.last_token_in, kept)
-    came, output = column(sequences.submitted_in, roots), column(sequences.num_output_tokens, kept)
-    is_request = column(more.parent, kept) == NONE
-    has_token = first != NONE
-    ttft = np.where(has_token & is_request, now[first] - now[came], np.nan)
-    tpot = np.where(has_token & (output > 1), (now[last] - now[first]) / np.maximum(1, output - 1), np.nan)
+    output, is_request = column(sequences.num_output_tokens, kept), column(more.parent, kept) == NONE
+    ttft, tpot = latencies(survey, header, kept, roots)
     cached = np.where(column(sequences.admitted_in, roots) == NONE, NONE, column(sequences.num_cached_tokens, roots))
     prompt = column(sequences.num_prompt_tokens, roots)
     name_of: dict[By, Callable[[int], str | None]] = {
@@ -94,6 +87,33 @@ def _rows(survey: Survey, header: Header, by: By) -> _Rows:
     names = [name_of[by](place) for place in range(len(kept))]
     reasons = [sequences.finish_reason[row] for row in kept]
     return _Rows(names, is_request, prompt, output, cached, preempted[roots], reasons, ttft, tpot)
+
+
+def roots_of(columns: ClassColumns) -> list[int]:
+    """Of each sequence the row of the part of its request that came first."""
+    root = list(range(len(columns.before)))
+    for row, before in enumerate(columns.before):
+        if before != NONE:
+            root[row] = root[before]
+    return root
+
+
+def latencies(
+    survey: Survey, header: Header, rows: list[int], roots: list[int]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """TTFT and TPOT of sequences `rows`, in seconds; NaN: there is none. `roots`: where each of their requests came.
+
+    TPOT = (last token − first token) / (output tokens − 1). A fork has no TTFT of its own.
+    """
+    sequences, more = survey.index.sequences, survey.index.classes
+    now = _clock(survey, header)
+    first, last = _column(sequences.first_token_in, rows), _column(more.last_token_in, rows)
+    came, output = _column(sequences.submitted_in, roots), _column(sequences.num_output_tokens, rows)
+    has_token = first != NONE
+    is_request = _column(more.parent, rows) == NONE
+    ttft = np.where(has_token & is_request, now[first] - now[came], np.nan)
+    tpot = np.where(has_token & (output > 1), (now[last] - now[first]) / np.maximum(1, output - 1), np.nan)
+    return ttft, tpot
 
 
 def _clock(survey: Survey, header: Header) -> NDArray[np.float64]:

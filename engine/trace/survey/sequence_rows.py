@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from engine.trace.events import Admit, Arrive, Await, Finish, Fork, Lost, Preempt, Sample, Submit
+from engine.trace.events import Admit, Arrive, Await, Finish, Fork, Lookup, Lost, Preempt, Sample, Submit
 from engine.trace.records import StepRecord
 from engine.trace.state import State
 
@@ -26,6 +26,8 @@ class SequenceColumns(Struct, kw_only=True):
     num_cached_tokens: list[int] = []  # at its first admission
     num_output_tokens: list[int] = []
     num_preemptions: list[int] = []
+    looked_in: list[int] = []  # its last lookup before it was admitted, if its hits ended at a block that was evicted
+    lost_in: list[int] = []  # when that block was
     submitted_in: list[int] = []
     admitted_in: list[int] = []  # first
     first_token_in: list[int] = []
@@ -64,6 +66,12 @@ class SequenceRows:
                         column = getattr(self.columns, name)
                         column[row] = column[parent]
                     self._begin(row, RUNNING, record.index)
+                case Lookup():
+                    row = self.rows[op.seq_id]
+                    if self.columns.admitted_in[row] == NONE:
+                        is_lost = op.reason == "evicted" and op.evicted_in is not None
+                        self.columns.looked_in[row] = record.index if is_lost else NONE
+                        self.columns.lost_in[row] = op.evicted_in if is_lost and op.evicted_in is not None else NONE
                 case Admit():
                     row = self.rows[op.seq_id]
                     if self.columns.admitted_in[row] == NONE:
@@ -94,6 +102,8 @@ class SequenceRows:
             "instance": record.instance,
             "num_prompt_tokens": num_prompt_tokens,
             "submitted_in": record.index,
+            "looked_in": NONE,
+            "lost_in": NONE,
             "finish_reason": "",
             "admitted_in": NONE,
             "first_token_in": NONE,

@@ -17,7 +17,7 @@ from engine.trace.survey.class_rows import ClassColumns
 from engine.trace.survey.content_rows import ContentColumns
 from engine.trace.survey.sequence_rows import SequenceColumns
 
-MAGIC = b"KVSURV\x00\x04"
+MAGIC = b"KVSURV\x00\x05"
 LEVEL = 1  # of zlib: reading is what must be quick
 
 
