@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -60,20 +61,25 @@ def compile_apart(model: LoadedModel) -> bool:
 def main() -> int:
     """Do the task that comes on standard input; ends when that does."""
     task = msgspec.json.decode(sys.stdin.buffer.readline(), type=Task)
-    threading.Thread(target=_end_with_input, daemon=True).start()
-    try:
-        if task.only_without_gpu and torch.cuda.is_available():
-            raise ValueError("there is a GPU")
-        if not task.is_shared:
-            _compile(task, None)
-            return 0
-        with tempfile.TemporaryDirectory(prefix="kvtheater-compiled-") as folder:
-            third = CompilerProcess(msgspec.structs.replace(task, is_shared=False, folder=folder))
-            _compile(task, lambda: None if third.wait() else read_again(Path(folder) / "one.so"))
-    except Exception as error:  # a compiler may raise anything
-        print(f"{type(error).__name__}: {error}", flush=True)
-        return 1
+    with tempfile.TemporaryDirectory(prefix="kvtheater-compiled-") as folder:
+        tempfile.tempdir = folder  # of all that is made here, so that it goes with this process however that ends
+        threading.Thread(target=_end_with_input, args=(folder,), daemon=True).start()
+        try:
+            _do(task)
+        except Exception as error:  # a compiler may raise anything
+            print(f"{type(error).__name__}: {error}", flush=True)
+            return 1
     return 0
+
+
+def _do(task: Task) -> None:
+    if task.only_without_gpu and torch.cuda.is_available():
+        raise ValueError("there is a GPU")
+    if not task.is_shared:
+        return _compile(task, None)
+    with tempfile.TemporaryDirectory() as folder:
+        third = CompilerProcess(msgspec.structs.replace(task, is_shared=False, folder=folder))
+        _compile(task, lambda: None if third.wait() else read_again(Path(folder) / "one.so"))
 
 
 def _compile(task: Task, one: Callable[[], MadeLibrary | None] | None) -> None:
@@ -91,9 +97,10 @@ def _compile(task: Task, one: Callable[[], MadeLibrary | None] | None) -> None:
         compile_and_keep(model, one)
 
 
-def _end_with_input() -> None:
+def _end_with_input(folder: str) -> None:
     while os.read(0, 1):  # not by `sys.stdin`, whose lock this thread would hold when the program ends
         pass
+    shutil.rmtree(folder, ignore_errors=True)
     os._exit(1)
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,6 +76,29 @@ def test_it_ends_with_who_waits_for_it(folder: Path, tmp_path: Path) -> None:
     assert other.returncode == 1
     kept = [json.loads(file.read_text())["key"] for file in tmp_path.glob("cache/**/entry.json")]
     assert not any(key.startswith("{") for key in kept), "C functions at most"
+
+
+@pytest.mark.slow
+def test_what_it_had_made_goes_with_it(folder: Path, tmp_path: Path) -> None:
+    """A server is stopped while its model is compiled: no half-made library stays in the temporary folder."""
+    (tmp_path / "tmp").mkdir()
+    task = {"name": str(folder), "dtype": "auto", "is_shared": True}
+    there = {**environment(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
+
+    def becomes(is_there: bool) -> None:
+        for _ in range(600):
+            if any((tmp_path / "tmp").glob("kvtheater-compiled-*")) is is_there:
+                return
+            time.sleep(0.05)
+        pytest.fail(f"{list((tmp_path / 'tmp').iterdir())}")
+
+    with subprocess.Popen(COMMAND, env=there, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdin is not None
+        other.stdin.write(json.dumps(task).encode() + b"\n")
+        other.stdin.flush()
+        becomes(True)
+        other.stdin.close()
+    becomes(False)
 
 
 @pytest.mark.slow
