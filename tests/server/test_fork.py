@@ -252,7 +252,8 @@ def test_while_a_run_is_made_again_others_go_on_and_nothing_comes_in(server, cli
     assert (
         told and not told[0]["fork"]["forked"] and told[0]["fork"]["active"]
     )  # 6 records at 0.15 s: told of at 0.25 s
-    assert [s["num_records"] for s in told] == sorted({s["num_records"] for s in told})
+    done = [s["num_records"] for s in told]
+    assert done == sorted(done) and len(set(done)) > 1  # a quarter of a second may bring nothing on a busy machine
     assert client.refused("submit", theater=made, prompts=[{"text": "x"}])["code"] == "busy"
     assert client.refused("abort", theater=made, request_id="b")["code"] == "busy"
     client.do("submit", theater=theater, prompts=[{"text": "x"}], sampling=SAMPLING)
