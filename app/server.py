@@ -42,6 +42,7 @@ from app.lessons.rooms import LessonRooms
 from app.log_tables import LogTables
 from app.metrics import endpoint as metrics_endpoint
 from app.metrics.http import HttpRequests
+from app.metrics.lanes import LaneRequests
 from app.metrics.observer import SPANS, Metrics
 from app.models import Models
 from app.openai import endpoints as openai
@@ -138,7 +139,8 @@ def create_app(
     tables = LogTables(settings.data_dir)
     theaters.on_close(tables.close)
     app.register_blueprint(api.blueprint(theaters, models, tables))
-    app.register_blueprint(metrics_endpoint.blueprint(metrics, requests))
+    lanes = [LaneRequests(answering.waiting, settings.api.clients)] if answering and settings.api else []
+    app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *lanes))
     app.register_error_handler(Exception, _answer_error)
 
     recognize = recognizer(settings.token, classrooms.known)

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from app.cli.options import UserError, add_command
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from engine.attach.metrics import Look
-
-BAR = 24  # columns
-UNKNOWN = "unknown"
-RUNNING, WAITING = "vllm:num_requests_running", "vllm:num_requests_waiting"
-USAGE, PREEMPTIONS = "vllm:kv_cache_usage_perc", "vllm:num_preemptions_total"
-HITS, QUERIES = "vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"
-PROMPT, GENERATED = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
 
 
 def add_parser(commands: Any) -> None:
@@ -42,29 +36,70 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Until Ctrl-C, or once."""
+    """Until Ctrl-C, or once. UserError: the first look found no metrics."""
     if not 0.1 <= arguments.interval <= 3600:
         raise UserError(f"--interval must be from 0.1 to 3600 seconds, not {arguments.interval}")
-    url = _metrics_of(arguments.url)
     from rich.console import Console
     from rich.live import Live
 
-    from engine.attach.metrics import MetricsError, look
+    from engine.attach.metrics import MetricsError
 
     console = Console()
     try:
-        before, at = look(url), time.monotonic()
-        if arguments.once:
-            console.print(drawn(url, before, None, 0.0))
-            return 0
-        with Live(drawn(url, before, None, 0.0), console=console, auto_refresh=False, screen=True) as live:
-            while True:
-                time.sleep(arguments.interval)
-                now, then = look(url), time.monotonic()
-                live.update(drawn(url, now, before, then - at), refresh=True)
-                before, at = now, then
+        looking = Looking(_metrics_of(arguments.url))
     except MetricsError as error:
         raise UserError(str(error)) from error
+    if arguments.once:
+        console.print(looking.frame)
+        return 0
+    with Live(looking.frame, console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            time.sleep(arguments.interval)
+            looking.again()
+            live.update(looking.frame, refresh=True)
+
+
+class Looking:
+    """One look after another. One that fails is said, and the last that came stays on the screen until the next."""
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """Look for the first time. `clock`: seconds.
+
+        Raises:
+            MetricsError: there are none.
+        """
+        from engine.attach.metrics import look
+
+        self._url, self._clock = url, clock
+        self._now = look(url)
+        self._before: Look | None = None
+        self._at, self._seconds = clock(), 0.0  # when, and since the one before
+        self._anew = self._silent = ""
+
+    @property
+    def frame(self) -> Group:
+        """What there is to see."""
+        from app.cli.top_tables import drawn
+
+        return drawn(self._url, self._now, self._before, self._seconds, self._silent or self._anew)
+
+    def again(self) -> None:
+        """Look."""
+        from app.cli.top_tables import counted_since
+        from engine.attach.metrics import MetricsError, look
+
+        try:
+            found = look(self._url)
+        except MetricsError as error:
+            since = time.strftime("%H:%M:%S", time.localtime(time.time() - (self._clock() - self._at)))
+            self._silent = f"what was said at {since}: since then {error}"
+            return
+        at = self._clock()
+        self._before, self._now = self._now, found
+        self._at, self._seconds, self._silent = at, at - self._at, ""
+        for rank, numbers in self._before.by_rank.items():
+            if numbers and not counted_since(found.by_rank.get(rank, {}), numbers):
+                self._anew = f"it began anew before {time.strftime('%H:%M:%S')}: its counters fell"
 
 
 def _metrics_of(url: str) -> str:
@@ -73,57 +108,3 @@ def _metrics_of(url: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise UserError(f"{url} is no address of a server: http://HOST:PORT")
     return urlunsplit(parts if parts.path.rstrip("/") else parts._replace(path="/metrics"))
-
-
-def drawn(url: str, now: Look, before: Look | None, seconds: float) -> Table:
-    """One look, a row a rank; what the server does not say is unknown. Rates are those since the look before."""
-    from rich.table import Table
-
-    pool = f"{now.num_blocks:,} blocks of {now.block_size} tokens" if now.num_blocks and now.block_size else UNKNOWN
-    table = Table(title=f"{now.model or url} · pool of a rank: {pool}", title_justify="left")
-    for name in ("rank", "held", "running", "waiting", "hits", "preemptions", "prompt/s", "generated/s"):
-        table.add_column(name, justify="left" if name == "held" else "right", no_wrap=True)
-    for rank, numbers in sorted(now.by_rank.items()):
-        last = before.by_rank.get(rank, {}) if before else {}
-        table.add_row(
-            str(rank),
-            _bar(numbers.get(USAGE)),
-            _count(numbers.get(RUNNING)),
-            _count(numbers.get(WAITING)),
-            _share(numbers, last),
-            _count(numbers.get(PREEMPTIONS)),
-            _rate(PROMPT, numbers, last, seconds),
-            _rate(GENERATED, numbers, last, seconds),
-        )
-    if not now.by_rank:
-        table.caption = "no numbers yet: nothing has run there"
-    return table
-
-
-def _bar(share: float | None) -> str:
-    if share is None:
-        return UNKNOWN
-    full = round(BAR * min(max(share, 0.0), 1.0))
-    return f"{'█' * full}{'░' * (BAR - full)} {share:6.1%}"
-
-
-def _count(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:,.0f}"
-
-
-def _share(numbers: dict[str, float], last: dict[str, float]) -> str:
-    """Tokens that hit over tokens asked for: since the look before if any were, else since the server began."""
-    if HITS not in numbers or QUERIES not in numbers:
-        return UNKNOWN
-    hits, queries = (numbers[name] - last.get(name, 0.0) for name in (HITS, QUERIES))
-    if queries <= 0:
-        hits, queries = numbers[HITS], numbers[QUERIES]
-    return f"{hits / queries:.1%}" if queries > 0 else "–"
-
-
-def _rate(name: str, numbers: dict[str, float], last: dict[str, float], seconds: float) -> str:
-    if name not in numbers:
-        return UNKNOWN
-    if name not in last or seconds <= 0 or numbers[name] < last[name]:  # a server that began anew counts from 0
-        return "–"
-    return f"{(numbers[name] - last[name]) / seconds:,.0f}"

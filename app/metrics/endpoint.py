@@ -8,11 +8,10 @@ from flask import Blueprint, Request, Response
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.exposition import ALLOWUTF8, UNDERSCORES
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
-from prometheus_client.registry import CollectorRegistry
+from prometheus_client.registry import Collector, CollectorRegistry
 
 from app import routing
 from app.metrics.exposition import registry_of
-from app.metrics.http import HttpRequests
 from app.metrics.observer import Metrics
 from app.routing import Route
 
@@ -29,6 +28,6 @@ def scrape(registry: CollectorRegistry, request: Request) -> Response:
     return Response(encode(registry), content_type=content_type)
 
 
-def blueprint(metrics: Metrics, requests: HttpRequests) -> Blueprint:
-    """The route."""
-    return routing.blueprint("metrics", "", registry_of(metrics, requests), [Route("GET", "/metrics", scrape)])
+def blueprint(metrics: Metrics, *more: Collector) -> Blueprint:
+    """The route. `more`: what is counted beside the runs."""
+    return routing.blueprint("metrics", "", registry_of(metrics, *more), [Route("GET", "/metrics", scrape)])

@@ -9,7 +9,6 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from app.metrics import names
 from app.metrics.fold import Fold
-from app.metrics.http import HttpRequests
 from app.metrics.observer import Metrics
 from app.metrics.tally import Tally
 from engine.trace.records import Header, Memory
@@ -25,13 +24,14 @@ CONFIG_LABELS = {  # vLLM's label: the setting in a header
 }
 
 
-def registry_of(metrics: Metrics, requests: HttpRequests) -> CollectorRegistry:
-    """A registry with the models' metrics, the HTTP requests, and what the process takes (`process_…`)."""
+def registry_of(metrics: Metrics, *more: Collector) -> CollectorRegistry:
+    """A registry with the models' metrics, what is counted beside them, and what the process takes (`process_…`)."""
     from prometheus_client import ProcessCollector
 
     registry = CollectorRegistry()
     registry.register(ModelCollector(metrics))
-    registry.register(requests)
+    for collector in more:
+        registry.register(collector)
     ProcessCollector(registry=registry)
     return registry
 

@@ -73,6 +73,11 @@ class ApiTheaters:
                 served = self._own[known] = self._serve(theater)
             return served
 
+    def waiting(self) -> list[tuple[str, dict[str, int]]]:
+        """Of each engine that the API asks: its model, and how many requests of each client wait for their turn."""
+        served = [*tuple(self._own.values()), *tuple(self._named.values())]  # the lock is held while one is made
+        return [(one.theater.model_name, one.engine.status()["waiting"]) for one in served if not one.theater.is_closed]
+
     def resolved(self, facts: ModelFacts) -> EngineConfig | None:
         """The settings of the API's theater on a model, those that it has or will have; None: they cannot work."""
         served = self._own.get(facts.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import math
 import urllib.error
 import urllib.parse
@@ -11,7 +12,8 @@ from dataclasses import dataclass, field
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-PREFIXES = ("vllm:", "sglang:")
+OWN = "kvtheater:"
+PREFIXES = ("vllm:", "sglang:", OWN)
 MAX_BYTES = 8 * 1024 * 1024
 SECONDS = 2.0  # for an answer
 NUMBERS = ("gauge", "counter")
@@ -42,9 +44,9 @@ def look(url: str) -> Look:
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
             text = answer.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, http.client.HTTPException) as error:  # the last: it ended while it answered
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise MetricsError(f"no metrics from {url}: {reason}") from error
+        raise MetricsError(f"no metrics from {url}: {str(reason) or type(reason).__name__}") from error
     if len(text) > MAX_BYTES:
         raise MetricsError(f"the metrics of {url} are longer than {MAX_BYTES >> 20} MiB")
     return read(text.decode("utf-8", "replace"))
@@ -55,7 +57,7 @@ def version_beside(url: str) -> str | None:
     try:
         with urllib.request.urlopen(urllib.parse.urljoin(url, "/version"), timeout=SECONDS) as answer:
             said = msgspec.json.decode(answer.read(MAX_BYTES))
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return None
     version = said.get("version") if isinstance(said, dict) else None
     return version[:80] if isinstance(version, str) else None
@@ -76,8 +78,8 @@ def read(text: str) -> Look:
                 labels = sample.labels
                 model = labels.get("model_name", "")
                 found.model = found.model or model
-                if model not in ("", found.model):
-                    continue  # of another model of the server
+                if model not in ("", found.model) or (not model and sample.name.startswith(OWN)):
+                    continue  # of another model of the server, or of no engine
                 if sample.name == CACHE:
                     found.block_size = _whole(labels.get("block_size"))
                     found.num_blocks = _whole(labels.get("num_gpu_blocks"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 import requests
 from msgspec.structs import replace
 
+from app.cli import main
 from app.closing import Closing
 from app.errors import AppError
 from app.openai.keys import ANONYMOUS, Policy, digest, read_keys
@@ -201,13 +203,18 @@ def test_another_sites_page_cannot_ask(api: Api) -> None:
     assert answer.status_code == 403 and answer.json()["error"]["type"] == "permission_error"
 
 
-def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not() -> None:
+def test_at_the_stated_depth_a_client_is_told_to_wait_and_another_is_not(capsys: pytest.CaptureFixture[str]) -> None:
     with served_api(
         ApiSettings(default=Policy(name=ANONYMOUS, max_waiting=3)), config=replace(CONFIG, max_num_seqs=1)
     ) as api:
         asked = {"prompt": STORY, "max_tokens": 900, "ignore_eos": True, "stream": True}
         held = [api.open(**asked) for _ in range(20)]
         wait_for(lambda: api.served.engine.status()["waiting"].get(ANONYMOUS) == 3, "a full lane")
+        lane = 'kvtheater:lane_requests_waiting{client="anonymous",engine="0",model_name="bundled"} 3.0'
+        assert lane in requests.get(f"{api.url}/metrics", timeout=30).text
+        assert main(["top", api.url, "--once"]) == 0
+        shown = capsys.readouterr().out
+        assert re.search(r"│ anonymous │ +3 │", shown) and "unknown" not in shown
         refused = api.post(prompt="x", max_tokens=1)
         assert refused.status_code == 429 and 1 <= int(refused.headers["Retry-After"]) <= 60
         assert refused.json()["error"]["code"] == "rate_limit_exceeded"

@@ -17,6 +17,7 @@ from app.metrics import names
 from app.metrics.buckets import tokens_up_to
 from app.metrics.fold import Fold
 from app.metrics.http import REFUSED
+from app.metrics.lanes import WAITING
 from app.metrics.names import Metric
 from app.metrics.tally import Tally
 from engine.engine import Engine
@@ -272,4 +273,4 @@ def test_the_protocol_says_of_each_metric_what_it_counts() -> None:
     text = (Path(app.__file__).parent / "PROTOCOL.md").read_text("utf-8")
     section = text[text.index("## Metrics") : text.index("## For programs")]
     said = re.findall(r"`((?:vllm|kvtheater):[a-z0-9_]+)`", section)
-    assert sorted(said) == sorted([*(metric.name for metric in names.METRICS), names.CACHE_CONFIG, REFUSED])
+    assert sorted(said) == sorted([*(metric.name for metric in names.METRICS), names.CACHE_CONFIG, REFUSED, WAITING])

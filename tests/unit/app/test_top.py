@@ -2,26 +2,57 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from app.cli import main
-from app.cli.top import drawn
-from engine.attach.metrics import Look, read
+from app.cli.top import Looking
+from app.cli.top_tables import drawn
+from engine.attach.metrics import Look, MetricsError, read
 from tests.unit.attach.metrics_server import MetricsServer, page
 
+VLLM = Path(__file__).parents[1] / "attach" / "wire" / "vllm-0.32.0.prom"
+SERVER = "vllm:num_requests_running"
 
-def cells(table: Any) -> list[list[str]]:
-    """Row by row."""
-    return [list(row) for row in zip(*(list(column.cells) for column in table.columns), strict=True)]
+
+def tables(frame: Any) -> dict[str, list[dict[str, str]]]:
+    """Rows by the name of their second column, each by column."""
+    found = {}
+    for table in (one for one in frame.renderables if isinstance(one, Table)):
+        names = [str(column.header) for column in table.columns]
+        rows = zip(*(column.cells for column in table.columns), strict=True)
+        found[names[1]] = [dict(zip(names, map(str, row), strict=True)) for row in rows]
+    return found
+
+
+def words(frame: Any) -> str:
+    return "\n".join(str(one) for one in frame.renderables if isinstance(one, Text))
 
 
 def test_one_look_says_what_the_server_says_and_nothing_else() -> None:
-    (row,) = cells(drawn("http://x", read(page(3, hits=30, queries=120)), None, 0.0))
-    # a quarter of 24 columns; 30 of 120; preemptions and tokens are not in this page
-    assert row == ["0", "█" * 6 + "░" * 18 + "  25.0%", "3", "2", "25.0%", "unknown", "unknown", "unknown"]
+    found = tables(drawn("http://x", read(page(3, hits=30, queries=120)), None, 0.0))
+    # a quarter of 24 columns; 30 of 120; preemptions, tokens and evictions are not in this page
+    assert found == {
+        "held by blocks": [
+            {
+                "rank": "0",
+                "held by blocks": "█" * 6 + "░" * 18 + "  25.0%",
+                **dict.fromkeys(("by tokens", "evictions", "/s"), "unknown"),
+            }
+        ],
+        "running": [
+            {
+                "rank": "0",
+                **{"running": "3", "waiting": "2", "hits": "25.0%"},
+                **dict.fromkeys(("preemptions", "prompt/s", "generated/s"), "unknown"),
+            }
+        ],
+    }
 
 
 def test_rates_and_hits_are_those_since_the_look_before() -> None:
@@ -29,25 +60,98 @@ def test_rates_and_hits_are_those_since_the_look_before() -> None:
     hits = {"vllm:prefix_cache_hits_total": 90.0, "vllm:prefix_cache_queries_total": 100.0}
     before = Look(by_rank={0: {**prompt, **hits}})
     now = Look(by_rank={0: {name: value + 10 for name, value in {**prompt, **hits}.items()}})
-    (row,) = cells(drawn("http://x", now, before, 2.0))
-    assert (row[4], row[6], row[7]) == ("100.0%", "5", "5")
-    (row,) = cells(drawn("http://x", before, now, 2.0))  # it began anew: its counters fell
-    assert (row[4], row[6], row[7]) == ("90.0%", "–", "–")
+    (row,) = tables(drawn("http://x", now, before, 2.0))["running"]
+    assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("100.0%", "5", "5")
+    (row,) = tables(drawn("http://x", before, now, 2.0))["running"]  # it began anew: its counters fell
+    assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("90.0%", "–", "–")
+    # of a life that has already more than the one before of one counter, and less of another, none is a difference
+    part = Look(by_rank={0: {**prompt, **hits, "vllm:prefix_cache_queries_total": 400.0}})
+    (row,) = tables(drawn("http://x", part, now, 2.0))["running"]
+    assert (row["hits"], row["prompt/s"]) == ("22.5%", "–")
 
 
 def test_a_row_a_rank() -> None:
-    numbers = {"vllm:num_requests_running": 1.0}
-    table = drawn(
+    numbers = {SERVER: 1.0}
+    frame = drawn(
         "http://x", Look(model="m", block_size=16, num_blocks=1000, by_rank={1: numbers, 0: numbers}), None, 0
     )
-    assert [row[0] for row in cells(table)] == ["0", "1"]
-    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(table)
-    assert "m · pool of a rank: 1,000 blocks of 16 tokens" in console.export_text()
+    assert [row["rank"] for row in tables(frame)["running"]] == ["0", "1"]
+    assert words(frame) == "m · pool of a rank: 1,000 blocks of 16 tokens"
+
+
+def test_what_only_this_program_counts_is_beside_what_vllm_counts() -> None:
+    text = """\
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 4
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{engine="0",model_name="m"} 0.5
+# TYPE kvtheater:kv_cache_token_usage_perc gauge
+kvtheater:kv_cache_token_usage_perc{engine="0",model_name="m"} 0.375
+# TYPE kvtheater:evictions_total counter
+kvtheater:evictions_total{engine="0",model_name="m"} 1200
+# TYPE kvtheater:preemptions_total counter
+kvtheater:preemptions_total{engine="0",mode="recompute",model_name="m",reason="last_scheduled"} 3
+kvtheater:preemptions_total{engine="0",mode="swap",model_name="m",reason="lowest_priority"} 7
+kvtheater:preemptions_total{engine="0",mode="swap",model_name="m",reason="only_one"} 0
+# TYPE kvtheater:lane_requests_waiting gauge
+kvtheater:lane_requests_waiting{client="a \\"b\\"",engine="0",model_name="m"} 2
+kvtheater:lane_requests_waiting{client="long",engine="0",model_name="m"} 40
+# TYPE kvtheater:http_refused_total counter
+kvtheater:http_refused_total{handler="/",status="404"} 1
+"""
+    found = tables(drawn("http://x", read(text), None, 0.0))
+    (pool,) = found["held by blocks"]
+    assert (pool["by tokens"], pool["evictions"], pool["/s"]) == ("37.5%", "1,200", "–")
+    assert found["sequences"] == [
+        {"preempted, how and why": "swap, lowest_priority", "sequences": "7"},
+        {"preempted, how and why": "recompute, last_scheduled", "sequences": "3"},
+    ]
+    assert [list(row.values()) for row in found["waiting in its lane"]] == [["long", "40"], ['a "b"', "2"]]
+    idle = read(
+        '# TYPE kvtheater:http_refused_total counter\nkvtheater:http_refused_total{handler="/",status="404"} 1\n'
+    )
+    assert "nothing has run there" in words(drawn("http://x", idle, None, 0.0))
+
+
+def test_a_page_of_vllm_itself_fits_a_terminal_of_80_columns() -> None:
+    frame = drawn("http://x", read(VLLM.read_text("utf-8")), None, 0.0)
+    (pool,), (asked,) = tables(frame)["held by blocks"], tables(frame)["running"]
+    assert pool["held by blocks"].endswith("%") and pool["evictions"] == "unknown"  # vLLM counts none
+    assert "unknown" not in asked.values()
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(frame)
+    assert "…" not in console.export_text()
+
+
+def test_a_look_that_fails_is_said_and_the_next_goes_on() -> None:
+    counter = '# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{{engine="0",model_name="m"}} {}\n'
+    clock = iter([0.0, 5.0, 10.0, 12.0]).__next__
+    with MetricsServer(page(7) + counter.format(100)) as server:
+        looking = Looking(server.url, clock)
+        server.broken = True
+        looking.again()
+        assert "since then no metrics from" in words(looking.frame)
+        assert tables(looking.frame)["running"][0]["running"] == "7"  # as it was
+        server.broken, server.text = False, page(8) + counter.format(300)
+        looking.again()
+        (row,) = tables(looking.frame)["running"]
+        assert (row["running"], row["prompt/s"]) == ("8", "20")  # 200 in the 10 s since the last look that came
+        assert words(looking.frame).count("\n") == 0
+        server.text = page(1) + counter.format(5)
+        looking.again()
+        assert "it began anew" in words(looking.frame)
+        assert tables(looking.frame)["running"][0]["prompt/s"] == "–"
+
+
+def test_a_server_that_ends_while_it_answers_has_no_metrics() -> None:
+    with MetricsServer(page(7)) as server:
+        server.broken = True
+        with pytest.raises(MetricsError, match="no metrics from"):
+            Looking(server.url)
 
 
 def test_the_command_looks_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
+    monkeypatch.setenv("COLUMNS", "80")
     with MetricsServer(page(7)) as server:
         assert main(["top", server.url.removesuffix("/metrics"), "--once"]) == 0
     assert "512 blocks of 32 tokens" in capsys.readouterr().out

@@ -26,14 +26,18 @@ def page(running: float, num_blocks: int = 512, hits: float = 0, queries: float 
 
 
 class MetricsServer:
-    """`text` is what it says next."""
+    """`text` is what it says next; `broken`: it ends in the middle of it."""
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.broken = False
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                if owner.broken:
+                    self.wfile.write(b"HTTP")  # and the end
+                    return
                 body = {"/metrics": owner.text, "/version": '{"version":"0.32.0"}'}.get(self.path)
                 self.send_response(404 if body is None else 200)
                 self.end_headers()

@@ -1,0 +1,155 @@
+"""What `kvtheater top` draws: one look at a server's metrics as tables, each within 80 columns."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Group
+    from rich.table import Table
+
+    from engine.attach.metrics import Look
+
+Numbers = dict[str, float]  # by their names on the wire
+Ranks = list[tuple[int, Numbers, Numbers]]  # each rank's numbers now and at the look before, {} where none counts
+
+BAR = 24  # columns
+UNKNOWN = "unknown"
+# as vLLM, SGLang or this program calls it
+RUNNING = ("vllm:num_requests_running", "sglang:num_running_reqs")
+WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
+BLOCKS = ("vllm:kv_cache_usage_perc",)
+TOKENS = ("kvtheater:kv_cache_token_usage_perc", "sglang:token_usage")
+EVICTIONS = ("kvtheater:evictions_total",)
+PREEMPTIONS = ("vllm:num_preemptions_total",)
+HITS, QUERIES = "vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"
+PROMPT = ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total")
+GENERATED = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
+BY_REASON = re.compile(r'preemptions\w*_total\{(?=.*reason=")(.*)\}$')
+LANE = re.compile(r'^kvtheater:lane_requests_waiting\{client="(.*)"\}$')
+
+
+def drawn(url: str, now: Look, before: Look | None, seconds: float, notice: str = "") -> Group:
+    """One look; what the server does not say is unknown. Rates are those since the look `before`, `seconds` ago.
+
+    `notice`: what there is to say of the looking itself.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    pool = f"{now.num_blocks:,} blocks of {now.block_size} tokens" if now.num_blocks and now.block_size else UNKNOWN
+    said = [Text(f"{now.model or url} · pool of a rank: {pool}")]
+    if notice:
+        said.append(Text(notice, style="bold"))
+    if not now.by_rank:
+        return Group(*said, Text("no numbers yet: nothing has run there"))
+    ranks: Ranks = [
+        (rank, numbers, counted_since(numbers, before.by_rank.get(rank, {}) if before else {}))
+        for rank, numbers in sorted(now.by_rank.items())
+    ]
+    tables = (_pools(ranks, seconds), _requests(ranks, seconds), _reasons(ranks), _lanes(ranks))
+    return Group(*said, *(table for table in tables if table is not None))
+
+
+def counted_since(numbers: Numbers, last: Numbers) -> Numbers:
+    """`last`, or nothing where a counter fell or is gone: the server began anew in between and counts from 0."""
+    return {} if any(value > numbers.get(name, -1.0) for name, value in last.items() if "_total" in name) else last
+
+
+def _table(*columns: tuple[str, bool]) -> Table:
+    """`columns`: name, and whether it is of numbers."""
+    from rich.table import Table
+
+    table = Table()
+    for name, is_number in columns:
+        table.add_column(name, justify="right" if is_number else "left", no_wrap=True)
+    return table
+
+
+def _pools(ranks: Ranks, seconds: float) -> Table:
+    table = _table(("rank", True), ("held by blocks", False), ("by tokens", True), ("evictions", True), ("/s", True))
+    for rank, now, last in ranks:
+        evictions = _rate(EVICTIONS, now, last, seconds)
+        table.add_row(str(rank), _bar(_of(BLOCKS, now)), _percent(_of(TOKENS, now)), _count(EVICTIONS, now), evictions)
+    return table
+
+
+def _requests(ranks: Ranks, seconds: float) -> Table:
+    names = ("rank", "running", "waiting", "hits", "preemptions", "prompt/s", "generated/s")
+    table = _table(*((name, True) for name in names))
+    for rank, now, last in ranks:
+        table.add_row(
+            str(rank),
+            _count(RUNNING, now),
+            _count(WAITING, now),
+            _share(now, last),
+            _count(PREEMPTIONS, now),
+            _rate(PROMPT, now, last, seconds),
+            _rate(GENERATED, now, last, seconds),
+        )
+    return table
+
+
+def _reasons(ranks: Ranks) -> Table | None:
+    """Of all ranks together; None: the server gives no reasons, or nothing was preempted."""
+    counts: Counter[str] = Counter()
+    for _, now, _ in ranks:
+        for name, value in now.items():
+            if value and (found := BY_REASON.search(name)):
+                counts[", ".join(re.findall(r'"([^"]*)"', found[1]))] += int(value)
+    if not counts:
+        return None
+    table = _table(("preempted, how and why", False), ("sequences", True))
+    for reason, count in counts.most_common():
+        table.add_row(reason, f"{count:,}")
+    return table
+
+
+def _lanes(ranks: Ranks) -> Table | None:
+    """Who waits for their turn, the longest lane first; None: the server has none, or nobody waits there."""
+    lanes = [(found[1], value) for _, now, _ in ranks for name, value in now.items() if (found := LANE.match(name))]
+    if not any(value for _, value in lanes):
+        return None
+    table = _table(("client", False), ("waiting in its lane", True))
+    for client, value in sorted(lanes, key=lambda lane: (-lane[1], lane[0])):
+        table.add_row(client, f"{value:,.0f}")
+    return table
+
+
+def _of(names: tuple[str, ...], numbers: Numbers) -> float | None:
+    return next((numbers[name] for name in names if name in numbers), None)
+
+
+def _bar(share: float | None) -> str:
+    if share is None:
+        return UNKNOWN
+    full = round(BAR * min(max(share, 0.0), 1.0))
+    return f"{'█' * full}{'░' * (BAR - full)} {share:6.1%}"
+
+
+def _percent(share: float | None) -> str:
+    return UNKNOWN if share is None else f"{share:.1%}"
+
+
+def _count(names: tuple[str, ...], numbers: Numbers) -> str:
+    value = _of(names, numbers)
+    return UNKNOWN if value is None else f"{value:,.0f}"
+
+
+def _share(numbers: Numbers, last: Numbers) -> str:
+    """Tokens that hit over tokens asked for: since the look before if any were, else since the server began."""
+    if HITS not in numbers or QUERIES not in numbers:
+        return UNKNOWN
+    hits, queries = (numbers[name] - last.get(name, 0.0) for name in (HITS, QUERIES))
+    if queries <= 0:
+        hits, queries = numbers[HITS], numbers[QUERIES]
+    return f"{hits / queries:.1%}" if queries > 0 else "–"
+
+
+def _rate(names: tuple[str, ...], numbers: Numbers, last: Numbers, seconds: float) -> str:
+    now, then = _of(names, numbers), _of(names, last)
+    if now is None:
+        return UNKNOWN
+    return "–" if then is None or seconds <= 0 else f"{(now - then) / seconds:,.0f}"

@@ -1,0 +1,42 @@
+"""Requests of the API that wait in their clients' lanes: of no log, for what waits is in none yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app.metrics.names import ENGINE, LABELS
+
+WAITING = "kvtheater:lane_requests_waiting"
+OTHERS = "anonymous"  # whoever is not named in a file of keys
+
+Lanes = Callable[[], Iterable[tuple[str, dict[str, int]]]]
+
+
+class LaneRequests(Collector):
+    """Asked at each scrape."""
+
+    def __init__(self, lanes: Lanes, clients: Iterable[str]) -> None:
+        """`lanes`: of each engine that the API asks the model's name and how many of each client wait. `clients`: those
+        that the server knows by name; the others share one series, so that nobody can make series by asking.
+        """
+        self._lanes = lanes
+        self._clients = sorted({*clients}) or [OTHERS]
+
+    def collect(self) -> Iterator[Metric]:
+        """As they are now."""
+        gauge = GaugeMetricFamily(
+            WAITING, "Requests of the API that wait for their client's turn.", labels=[*LABELS, "client"]
+        )
+        counts: dict[tuple[str, str], int] = {}
+        for model, waiting in self._lanes():
+            for client in self._clients:
+                counts.setdefault((model, client), 0)
+            for client, count in waiting.items():
+                key = (model, client if client in self._clients else OTHERS)
+                counts[key] = counts.get(key, 0) + count
+        for (model, client), count in sorted(counts.items()):
+            gauge.add_metric([model, ENGINE, client], count)
+        yield gauge
