@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,33 @@ def python_with_vllm() -> Path:
     return path
 
 
+ENGINE = {
+    "model": str(ROOT / "engine/model/bundled"),
+    "block_size": 32,
+    "max_model_len": 256,
+    "enforce_eager": True,
+    "dtype": "float32",
+    "gpu_memory_utilization": 0.3,
+}
+
+
+def answer_of(folder: Path, program: list[str], engine: dict[str, Any], requests: list[dict[str, Any]]) -> Any:
+    """What the last line of a program says that serves these requests with vLLM. Its log is `run.kvtrace`."""
+    job = {"engine": {**ENGINE, **engine}, "requests": requests, "trace": str(folder / "run.kvtrace")}
+    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    said = subprocess.run(
+        [str(python_with_vllm()), *program, str(folder / "job.json")],
+        env=env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=True,
+    )
+    return json.loads(said.stdout.splitlines()[-1])
+
+
 @pytest.mark.slow
 def test_it_is_watched(tmp_path: Path) -> None:
     """Requests that share a beginning, in a pool too small for all of them: the log is sound and has all of it."""
@@ -30,29 +58,30 @@ def test_it_is_watched(tmp_path: Path) -> None:
         {"request_id": str(i), "prompt": [*range(100, 164), 200 + i], "max_tokens": 40, "ignore_eos": True}
         for i in range(6)
     ]
-    engine = {
-        "model": str(ROOT / "engine/model/bundled"),
-        "block_size": 32,
-        "num_gpu_blocks_override": 13,
-        "max_model_len": 256,
-        "enforce_eager": True,
-        "dtype": "float32",
-        "gpu_memory_utilization": 0.3,
-    }
-    job, trace = tmp_path / "job.json", tmp_path / "run.kvtrace"
-    job.write_text(json.dumps({"engine": engine, "requests": requests, "trace": str(trace)}), encoding="utf-8")
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    said = subprocess.run(
-        [str(python_with_vllm()), "-m", "engine.watch.offline", str(job)],
-        env=env,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=True,
-    )
-    answer = json.loads(said.stdout.splitlines()[-1])
+    answer = answer_of(tmp_path, ["-m", "engine.watch.offline"], {"num_gpu_blocks_override": 13}, requests)
     assert answer["vllm"] == PINNED
     assert answer["ended"] is None
     assert {name: len(tokens) for name, tokens in answer["outputs"].items()} == {str(i): 40 for i in range(6)}
-    assert list(check(trace)) == []
+    assert list(check(tmp_path / "run.kvtrace")) == []
+
+
+@pytest.mark.slow
+def test_what_its_events_say_is_cached_is_what_its_pool_has(tmp_path: Path) -> None:
+    """Three beginnings in turns, every other request of a wave with one end: contents have copies, and are evicted."""
+    requests = [
+        {
+            "request_id": str(i),
+            "prompt": [*range(i // 6 % 3 * 500 + 100, i // 6 % 3 * 500 + 196), *([200 + i if i % 2 else 7] * 40)],
+            "max_tokens": 10 + i * 7 % 50,
+            "ignore_eos": True,
+            "at_step": i // 6 * 11,
+        }
+        for i in range(48)
+    ]
+    engine = {
+        "num_gpu_blocks_override": 22,
+        "kv_events_config": {"enable_kv_cache_events": True, "publisher": "null"},
+    }
+    answer = answer_of(tmp_path, [str(Path(__file__).with_name("told_and_cached.py"))], engine, requests)
+    assert answer["copies"] > 0 and answer["most"] > 15, answer
+    assert (answer["wrong"], answer["missed"]) == (0, 0), answer
