@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from playwright.sync_api import Page, expect
 
 import app.log_questions
@@ -18,9 +19,13 @@ from app.server import create_app
 from app.serving import Listener, bind
 from app.settings import ServerSettings
 from engine.simulate.what_if import what_if
-from engine.trace.events import Preempt
-from engine.trace.log import TraceReader
+from engine.trace.events import Preempt, Submit
+from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.state import State
+from engine.trace.survey.make import make
+from engine.trace.survey.sequence_rows import PREEMPTED
+from engine.trace.survey.sequence_table import sequence_table
+from engine.trace.survey.survey import Survey
 from tests.browser.axe import AXE, violations
 from tests.load.large_log import Shape, write
 from tests.server.conftest import Server
@@ -35,9 +40,15 @@ COLUMNS = """() => import('/static/js/net/surveyed.js').then(({ shown }) => {
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run in which blocks are evicted and sequences preempted."""
-    path = tmp_path_factory.mktemp("large") / "pressed.kvtrace"
-    write(path, Shape(blocks=700, requests=60, steps=600))
+    """A run of three clients in which blocks are evicted and sequences preempted."""
+    folder = tmp_path_factory.mktemp("large")
+    write(folder / "nobodys.kvtrace", Shape(blocks=700, requests=60, steps=600))
+    path = folder / "pressed.kvtrace"
+    with TraceReader(folder / "nobodys.kvtrace") as found, TraceWriter(found.header, path) as log:
+        for i in range(len(found)):
+            record = found.record(i)
+            ops = [replace(op, client=f"key-{op.seq_id % 3}") if type(op) is Submit else op for op in record.ops]
+            log.append(replace(record, ops=ops))
     return path
 
 
@@ -106,15 +117,70 @@ def test_pool_and_sequences_answer(open_page, served, log):
     for meaning in ("age", "refs", "hits", "group"):
         page.locator("#large-colour").select_option(meaning)
         page.locator("#large-order").select_option("used" if meaning == "age" else "owner")
-    rows = page.locator(".large-scroll tbody tr[aria-rowindex]")
-    expect(rows).to_have_count(0)  # at its end the run has no sequence
+
+
+def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
+    """As the survey says them, and the link says which; the keyboard goes from turn to turn."""
+    with TraceReader(log) as reader:
+        make(reader, log.with_suffix(".survey"))
+        table = sequence_table(Survey(log.with_suffix(".survey"), reader), reader.header)
+    page = opened(open_page, served)
+    box = page.locator("#large-sequences")
+    rows = box.locator("tbody tr[data-seq]")
+
+    def shown() -> list[int]:
+        return [int(row) for row in rows.evaluate_all("all => all.map((row) => row.dataset.seq)")]
+
+    expect(box.locator(".large-scroll")).to_contain_text("None of these 60 requests is there")
     page.locator("#large-here").uncheck()
-    page.get_by_role("button", name="Preempted", exact=True).click()
-    expect(page.locator('th[aria-sort="descending"]')).to_have_count(1)
-    assert rows.first.locator("td").nth(4).inner_text() != "0"
-    assert rows.count() < 60
-    rows.first.locator("button").click()
-    assert int(page.locator("#large-record").input_value()) > 0
+    assert shown()[:9] == table["seq_id"][:9]
+    assert 9 < rows.count() < 60  # the others are not in the document
+    box.get_by_role("button", name="TTFT").click()
+    expect(box.locator('th[aria-sort="descending"]')).to_have_attribute("data-column", "ttft")
+    slowest = sorted(range(60), key=lambda row: -table["ttft"][row])
+    assert shown()[:9] == [table["seq_id"][row] for row in slowest[:9]]
+    expect(rows.first.locator("[data-column=ttft]")).to_have_text(f"{table['ttft'][slowest[0]]:.2f}\u202fs")
+
+    expect(page).to_have_url(re.compile("sort=-ttft"))
+    page.reload()
+    page.locator("#requests-only").select_option("missed")  # of the whole run, wherever one looks
+    expect(box.locator('th[aria-sort="descending"]')).to_have_attribute("data-column", "ttft")
+    missed = [row for row in range(60) if table["missed"][row] is not None and table["missed"][row] <= 60]
+    said = box.locator("[role=status]")
+    expect(said).to_contain_text(f"{len(missed)} of 60")
+    assert len(missed) > 9 and rows.first.locator("[data-column=missed]").inner_text() != "·"
+    page.locator("#requests-client").select_option("key-1")
+    expect(said).to_contain_text(f"{sum(table['client'][row] == 'key-1' for row in missed)} of 60")
+    expect(page).to_have_url(re.compile("client=key-1.*only=missed|only=missed.*client=key-1"))
+    page.locator("#requests-client").select_option("")
+    page.locator("#requests-only").select_option("preempted")
+    twice = [row for row in range(60) if table["num_preemptions"][row] > 1]
+    assert shown() == [table["seq_id"][row] for row in twice]
+
+    rows.first.locator("button").press("Enter")
+    record = page.locator("#large-record")
+    expect(record).to_have_value(str(table["submitted_in"][twice[0]]))
+    turns = [first for row, first in zip(table["span_row"], table["span_first"], strict=True) if row == twice[0]]
+    for turn in turns[1:3]:
+        page.keyboard.press("ArrowRight")
+        expect(record).to_have_value(str(turn))
+    expect(rows.first.locator("button")).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(record).to_have_value(str(turns[1]))
+    story = box.locator(".large-chosen")
+    expect(story).to_contain_text(f"from key-{table['seq_id'][twice[0]] % 3}")
+    story.get_by_role("button", name="ended").click()
+    expect(record).to_have_value(str(table["finished_in"][twice[0]]))
+    rows.first.locator("i.preempted").first.click(force=True)
+    expect(record).to_have_value(
+        str(
+            next(
+                first
+                for row, first, kind in zip(table["span_row"], table["span_first"], table["span_kind"], strict=True)
+                if row == twice[0] and kind == PREEMPTED
+            )
+        )
+    )
 
 
 def test_questions_are_asked_of_a_log_of_any_length(open_page, served, log):

@@ -8,7 +8,8 @@ import { lanesOf } from "../../static/js/core/lanes.js";
 import { barOf, phaseSeconds } from "../../static/js/core/request_phases.js";
 import { foundRows, mostPreempted, requestFigures } from "../../static/js/core/requests.js";
 import { storyOf } from "../../static/js/core/stories.js";
-import { columnsFor, layoutFor, nextOrder, orderOf } from "../../static/js/panels/requests/columns.js";
+import { nextOrder, orderOf } from "../../static/js/kit/table_columns.js";
+import { columnsFor, layoutFor, NAMES } from "../../static/js/panels/requests/columns.js";
 import { csvOfRows } from "../../static/js/panels/requests/csv.js";
 import { tellMoment, tellWaiting } from "../../static/js/tell/stories.js";
 import { speak } from "./words.mjs";
@@ -205,9 +206,9 @@ test("pressing a column's head goes through its orders and back to the order of 
   assert.equal(nextOrder(null, "ttft"), "-ttft");
   assert.equal(nextOrder("-ttft", "ttft"), "ttft");
   assert.equal(nextOrder("ttft", "ttft"), null);
-  assert.equal(nextOrder("-ttft", "request"), "request");
-  assert.deepEqual(orderOf("-ttft"), { column: "ttft", down: true });
-  assert.deepEqual(orderOf("-nonsense"), { column: "seq", down: false });
+  assert.equal(nextOrder("-ttft", "request", true), "request");
+  assert.deepEqual(orderOf("-ttft", NAMES), { column: "ttft", down: true });
+  assert.deepEqual(orderOf("-nonsense", NAMES), { column: "seq", down: false });
 });
 
 test("where there is no room for all columns, those stay that tell requests apart", () => {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { colourBlocks, gridFor, orderOf } from "../../static/js/core/pool_texture.js";
 import { BlockWindow, binAt, statusAt } from "../../static/js/core/survey.js";
+import { layoutFor, NAMES as TITLES } from "../../static/js/panels/large/columns.js";
 
 const NAMES = ["owner", "ref_count", "filled", "allocated_in", "used_in", "num_hits"];
 const BLOCKS = 40;
@@ -158,4 +159,17 @@ test("an order has each block once, and colours say who holds what", () => {
   }
   colourBlocks(words, orderOf(columns, "id"), columns, "refs", 10, inks, () => 0);
   assert.notDeepEqual(at(0), at(1));
+});
+
+test("the table of a long run has the columns that fit, and what rows are chosen by always", () => {
+  const some = [{ client: "key-a" }];
+  for (const width of [366, 480, 730, 2000]) {
+    const { columns, bar } = layoutFor(width, some, null);
+    assert.ok(columns.reduce((sum, column) => sum + column.width, bar) <= width);
+    for (const name of ["request", "status", "preempted"]) assert.ok(columns.some((column) => column.name === name));
+    assert.ok(layoutFor(width, some, "missed").columns.some(({ name }) => name === "missed"));
+  }
+  const at = (rows) => layoutFor(2000, rows, null).columns.map(({ name }) => name);
+  assert.equal(at(some).length, TITLES.length);
+  assert.ok(!at([{ client: null }]).includes("client"));
 });

@@ -231,22 +231,30 @@ export const mostPreempted = (rows) =>
     .sort((a, b) => b.preempted - a.preempted || b.lost - a.lost || a.seq - b.seq)
     .slice(0, FEW);
 
+/** @typedef {Pick<Row, "seq" | "request" | "client" | "preempted" | "missed">} Findable a request of any log */
+
 /**
  * What rows may be asked to be, by name.
- * @satisfies {Record<string, (row: Row) => boolean>}
+ * @satisfies {Record<string, (row: Findable) => boolean>}
  */
 export const ONLY = {
-  preempted: (/** @type {Row} */ row) => row.preempted > 1,
-  missed: (/** @type {Row} */ row) => row.missed !== null && row.missed <= MINUTE,
+  preempted: (/** @type {Findable} */ row) => row.preempted > 1,
+  missed: (/** @type {Findable} */ row) => row.missed !== null && row.missed <= MINUTE,
 };
 
 /** @typedef {keyof typeof ONLY} Only */
+/**
+ * A column of text or numbers; what is not known is null.
+ * @template R
+ * @typedef {{[K in keyof R]: R[K] extends string | number | null ? K : never}[keyof R]} Sorting
+ */
 
 /**
  * The rows whose request's name has `text` in it (a number also finds the sequence of that number), in the order of a
  * column, smallest first or, `down`, largest first; what is not known comes last. Of one `client`, and `only` those
  * that are so, where they are given.
- * @param {readonly Row[]} rows @param {string} text @param {Exclude<keyof Row, "parts">} column @param {boolean} down
+ * @template {Findable} R
+ * @param {readonly R[]} rows @param {string} text @param {Sorting<R>} column @param {boolean} down
  * @param {{only?: Only | null, client?: string | null}} [more]
  */
 export function foundRows(rows, text, column, down, { only = null, client = null } = {}) {
@@ -258,7 +266,7 @@ export function foundRows(rows, text, column, down, { only = null, client = null
       (only === null || ONLY[only](row)),
   );
   return found.sort((a, b) => {
-    const [one, other] = [a[column], b[column]];
+    const [one, other] = /** @type {(string | number | null)[]} */ ([a[column], b[column]]);
     if (one === null || other === null) return Number(one === null) - Number(other === null) || a.seq - b.seq;
     return (down ? -1 : 1) * compared(one, other) || a.seq - b.seq;
   });

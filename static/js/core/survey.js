@@ -161,14 +161,21 @@ const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);
 
 /**
  * A sequence, row by row; records are indices, -1: that has not happened. `spans`: when it waited, ran, was preempted.
+ * What a table of a short run has too is called as there.
  * @typedef {object} SequenceRow
  * @property {number} row
- * @property {number} seq_id
- * @property {string} request_id
- * @property {number} num_prompt_tokens
- * @property {number} num_cached_tokens
- * @property {number} num_output_tokens
- * @property {number} num_preemptions
+ * @property {number} seq
+ * @property {string} request
+ * @property {string | null} client who sent it; null: the log does not say
+ * @property {number} prompt tokens
+ * @property {number | null} hit tokens of its prompt that were cached when it was first admitted; null: it was not yet
+ * @property {number} output tokens
+ * @property {number} preempted how often, in the whole run
+ * @property {number | null} ttft seconds
+ * @property {number | null} tpot seconds
+ * @property {number | null} missed seconds from the eviction of the block at which its hits ended to its lookup
+ * @property {number} lost_in when that block was evicted
+ * @property {number | null} waited records from its submission to its first admission; a fork's is 0
  * @property {number} submitted_in
  * @property {number} admitted_in
  * @property {number} first_token_in
@@ -177,15 +184,29 @@ const KINDS = /** @type {const} */ (["waiting", "running", "preempted"]);
  * @property {{kind: number, first: number, end: number}[]} spans
  */
 
+/** What is said shorter here. @type {Record<string, string>} */
+const CALLED = {
+  seq_id: "seq",
+  request_id: "request",
+  num_prompt_tokens: "prompt",
+  num_cached_tokens: "hit",
+  num_output_tokens: "output",
+  num_preemptions: "preempted",
+};
+
 /** @param {unknown} answer `/survey/sequences` @returns {SequenceRow[]} */
 export function sequencesOf(answer) {
   const found = /** @type {Record<string, any[]>} */ (decode(answer));
   const names = Object.keys(found).filter((name) => !name.startsWith("span_"));
-  const rows = found.seq_id.map((_, row) => ({
-    row,
-    ...Object.fromEntries(names.map((name) => [name, found[name][row]])),
-    spans: /** @type {SequenceRow["spans"]} */ ([]),
-  }));
+  const rows = found.seq_id.map((_, row) => {
+    const [came, admitted] = [found.submitted_in[row], found.admitted_in[row]];
+    return {
+      row,
+      ...Object.fromEntries(names.map((name) => [CALLED[name] ?? name, found[name][row]])),
+      ...(admitted < 0 ? { hit: null, waited: null } : { waited: Math.max(0, admitted - came) }),
+      spans: /** @type {SequenceRow["spans"]} */ ([]),
+    };
+  });
   found.span_row.forEach((row, i) => {
     rows[row].spans.push({ kind: found.span_kind[i], first: found.span_first[i], end: found.span_end[i] });
   });
@@ -194,7 +215,7 @@ export function sequencesOf(answer) {
 
 /**
  * What a sequence does after record `index`: null before it came, "finished" after it ended.
- * @param {SequenceRow} sequence @param {number} index
+ * @param {Pick<SequenceRow, "submitted_in" | "spans">} sequence @param {number} index
  */
 export function statusAt(sequence, index) {
   if (index < sequence.submitted_in) return null;

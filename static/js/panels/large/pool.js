@@ -138,7 +138,7 @@ function lens() {
       ? t("large.lens.observed", { id: grouped(id), filled: columns.filled[id], allocated, used })
       : t("large.lens.unknown", { id: grouped(id) });
   const owner = sequences.value[columns.owner[id]];
-  const name = owner ? owner.request_id : t("large.lens.nobody");
+  const name = owner ? owner.request : t("large.lens.nobody");
   const state = columns.ref_count[id] ? "held" : columns.is_cached[id] ? "cached" : "free";
   return t("large.lens", {
     id: grouped(id),

@@ -1,132 +1,181 @@
 // Every sequence of a long log, with its spans by time: a table of which only what is in sight is in the document.
 
-import { useMemo, useState } from "../../../vendor/preact/hooks.js";
+import { useLayoutEffect, useMemo, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { jumpTo } from "../../control/playback.js";
-import { PREEMPTED, RUNNING, statusAt } from "../../core/survey.js";
+import { foundRows } from "../../core/requests.js";
+import { statusAt } from "../../core/survey.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
+import { noneText, onlyRule, RequestChoices } from "../../kit/request_choices.js";
+import { nextOrder, orderOf } from "../../kit/table_columns.js";
 import { overview, place as placeNow, sequences } from "../../net/surveyed.js";
+import { settings } from "../../state/settings.js";
 import { grouped, t } from "../../tell/words.js";
+import { Chosen, turnsOf } from "./chosen.js";
+import { LETTERED, layoutFor, NAMES } from "./columns.js";
+import { Spans, scaleOf } from "./spans.js";
 
-/** @typedef {import("../../core/survey.js").SequenceRow} SequenceRow */
-/** @typedef {keyof typeof COLUMNS} Column */
+/**
+ * @typedef {import("../../core/survey.js").SequenceRow} SequenceRow
+ * @typedef {import("./columns.js").Column} Column
+ */
 
-const HIGH = 28; // px, a row
-const NEAR = 1000; // records before and after the one that is looked at, in the bars
+const ROW = 28; // px
+const THUMB = 44; // px, where a finger points
 const NARROW = 560; // px: a phone
-
-/** By column, what it sorts by. @satisfies {Record<string, (one: SequenceRow) => number>} */
-const COLUMNS = {
-  submitted_in: (/** @type {SequenceRow} */ one) => one.submitted_in,
-  num_prompt_tokens: (/** @type {SequenceRow} */ one) => one.num_prompt_tokens,
-  num_cached_tokens: (/** @type {SequenceRow} */ one) => one.num_cached_tokens,
-  num_output_tokens: (/** @type {SequenceRow} */ one) => one.num_output_tokens,
-  num_preemptions: (/** @type {SequenceRow} */ one) => one.num_preemptions,
-  /** A fork has not. */
-  waited: (/** @type {SequenceRow} */ one) =>
-    one.admitted_in < 0 ? Infinity : Math.max(0, one.admitted_in - one.submitted_in),
-};
-const NAMES = /** @type {Column[]} */ (Object.keys(COLUMNS));
+const STATUSES = ["running", "preempted", "waiting", "finished", null]; // null: it is still to come
 
 export function Sequences() {
   const [box, size] = useBox();
-  const [sort, setSort] = useState({ column: /** @type {Column} */ ("submitted_in"), down: false });
-  const [find, setFind] = useState("");
-  const [here, setHere] = useState(true);
-  const at = placeNow.value;
-  const sorted = useMemo(() => {
-    const key = COLUMNS[sort.column];
-    const kept = sequences.value.filter((one) => one.request_id.includes(find));
-    return kept.sort((a, b) => (sort.down ? key(b) - key(a) : key(a) - key(b)) || a.row - b.row);
-  }, [sequences.value, sort, find]);
-  const rows = here ? sorted.filter((one) => isHere(one, at)) : sorted;
-  const list = useLongList({ box, height: size.height, count: rows.length, high: HIGH, head: HIGH });
-  const isNarrow = size.width > 0 && size.width < NARROW;
-  const names = isNarrow ? NAMES.filter((name) => name === "num_preemptions" || name === "waited") : NAMES;
-  const scale = { from: Math.max(0, at - NEAR), to: Math.min(overview.value?.num_surveyed ?? 1, at + NEAR) };
-  return html`<div class="large-sequences">
+  /** Only those that are there at the record looked at; null: unless rows are chosen in another way. */
+  const [here, setHere] = useState(/** @type {boolean | null} */ (null));
+  /** Each bar from where its request came; null: where rows are of the whole run. */
+  const [isFrom, setFrom] = useState(/** @type {boolean | null} */ (null));
+  const [find, sort] = [settings.find.value ?? "", settings.sort.value];
+  const [only, client] = [settings.only.value, settings.client.value];
+  const [at, all] = [placeNow.value, sequences.value];
+  const sorted = useSorted(all, at);
+  const isHere = here ?? !(find || only || client);
+  const rows = isHere ? sorted.filter((one) => isThere(one, at)) : sorted;
+  const high = size.width > 0 && size.width < NARROW ? THUMB : ROW;
+  const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });
+  const { columns, bar } = layoutFor(size.width || innerWidth, all, only);
+  const count = overview.value?.num_surveyed ?? 1;
+  const isOwn = isFrom ?? !isHere;
+  const longest = useMemo(() => scaleOf(isOwn ? sorted : [], true, at, count), [isOwn, sorted, count]);
+  const scale = isOwn ? longest : scaleOf([], false, at, count);
+  const chosen = settings.seq.value === null ? undefined : all.find(({ seq }) => seq === settings.seq.value);
+  const opened = useRef(false);
+  useLayoutEffect(list.toTop, [find, sort, only, client, isHere]); // other rows: from their beginning
+  useLayoutEffect(() => {
+    const row = opened.current ? rows.findIndex(({ seq }) => seq === settings.seq.peek()) : -1;
+    opened.current = false;
+    if (row >= 0) list.goTo(row); // at another record it stands elsewhere
+  }, [at, settings.seq.value]);
+  /** @param {SequenceRow} one @param {number} record */
+  const go = (one, record) => {
+    opened.current = true;
+    settings.seq.value = one.seq;
+    jumpTo(record);
+  };
+  /** @param {SequenceRow} one @param {KeyboardEvent} event */
+  const keyed = (one, event) => {
+    if (event.key !== "ArrowLeft" && event.key !== "ArrowRight") return;
+    event.preventDefault();
+    event.stopPropagation();
+    const turns = turnsOf(one).map(({ record }) => record);
+    const to = event.key === "ArrowRight" ? turns.find((turn) => turn > at) : turns.findLast((turn) => turn < at);
+    if (to !== undefined) go(one, to);
+  };
+  return html`<div class="large-sequences" id="large-sequences">
     <div class="large-choices">
-      <strong>${t("large.sequences", { n: grouped(rows.length), all: grouped(sequences.value.length) })}</strong>
-      <label><input type="checkbox" checked=${here} id="large-here"
-        onChange=${(/** @type {Event} */ event) => {
-          setHere(/** @type {HTMLInputElement} */ (event.currentTarget).checked);
-          list.toTop();
-        }} /> ${t("large.here")}</label>
-      <input type="search" aria-label=${t("large.find")} placeholder=${t("large.find")} value=${find}
-        onInput=${withValue((text) => (setFind(text), list.toTop()))} />
+      <strong role="status">${t("large.sequences", { n: grouped(rows.length), all: grouped(all.length) })}</strong>
+      <label><input type="checkbox" checked=${isHere} id="large-here"
+        onChange=${(/** @type {Event} */ event) =>
+          setHere(/** @type {HTMLInputElement} */ (event.currentTarget).checked)} /> ${t("large.here")}</label>
+      <input type="search" id="large-find" aria-label=${t("large.find")} placeholder=${t("large.find")} value=${find}
+        onInput=${withValue((text) => (settings.find.value = text || null))} />
+      <${RequestChoices} rows=${all} />
     </div>
+    ${only ? html`<p class="hint">${onlyRule()}</p>` : null}
     <div class="large-scroll" ref=${box} onScroll=${list.scrolled}>
-      <table class="num" aria-rowcount=${rows.length + 1}>
-        <thead><tr aria-rowindex="1"><th scope="col">${t("large.column.request")}</th>${names.map((name) => {
-          const order = sort.column === name ? (sort.down ? "descending" : "ascending") : "none";
-          return html`<th scope="col" key=${name} aria-sort=${order}><button title=${t(`large.column.${name}.why`)}
-            onClick=${() => setSort({ column: name, down: order !== "descending" })}
-            >${t(`large.column.${name}`)}${{ none: "", ascending: " ▴", descending: " ▾" }[order]}</button></th>`;
-        })}<th scope="col" class="large-bars">${t("large.column.spans", {
-          first: grouped(scale.from),
-          last: grouped(scale.to),
-        })}</th></tr></thead>
+      <table class="num" aria-label=${t("large.title.requests")} aria-rowcount=${rows.length + 1}>
+        <thead><tr aria-rowindex="1">${columns.map((column) => html`<${Head} key=${column.name} ...${column} />`)}
+          <th scope="col" class="large-bars" style=${{ width: `${bar}px` }}><button aria-pressed=${isOwn}
+            id="large-own" title=${t("large.own.why")} onClick=${() => setFrom(!isOwn)}>${t(
+              isOwn ? "large.column.own" : "large.column.spans",
+              { first: grouped(scale.from), last: grouped(scale.to) },
+            )}</button></th></tr></thead>
         <tbody data-arrows onKeyDown=${list.move}>
-          <${Space} rows=${list.first} />
+          <${Space} rows=${list.first} high=${high} />
           ${rows.slice(list.first, list.last).map(
-            (one, i) => html`<${Line} key=${one.row} ...${{ one, names, at, scale, place: list.first + i }}
-              stop=${list.first + i === list.stop} />`,
+            (one, i) => html`<${Line} key=${one.row} ...${{ one, columns, at, scale, high, go, keyed }}
+              place=${list.first + i} stop=${list.first + i === list.stop} />`,
           )}
-          <${Space} rows=${rows.length - list.last} />
+          <${Space} rows=${rows.length - list.last} high=${high} />
         </tbody>
       </table>
+      ${rows.length ? null : html`<p class="hint">${isHere ? noneHere(sorted.length) : noneText()}</p>`}
     </div>
+    ${chosen ? html`<${Chosen} one=${chosen} at=${at} />` : null}
   </div>`;
 }
 
-/** Whether it waits, runs or is preempted now. @param {SequenceRow} one @param {number} at */
-const isHere = (one, at) => one.submitted_in <= at && (one.finished_in < 0 || one.finished_in > at);
+/**
+ * Those that are found, in their order. What they do at the record that is looked at puts them in order only where
+ * that is asked for.
+ *
+ * @param {readonly SequenceRow[]} all
+ * @param {number} at
+ */
+function useSorted(all, at) {
+  const { find, sort, only, client } = settings;
+  const { column, down } = orderOf(sort.value, NAMES);
+  const rows = useMemo(
+    () =>
+      column === "status" ? all.map((one) => ({ ...one, status: STATUSES.indexOf(statusAt(one, at)) })) : [...all],
+    [all, column === "status" ? at : column === "seq"],
+  );
+  return useMemo(
+    () =>
+      foundRows(rows, find.value ?? "", /** @type {"seq"} one of its names */ (column), down, {
+        only: only.value,
+        client: client.value,
+      }),
+    [rows, find.value, column, down, only.value, client.value],
+  );
+}
 
-/** The rows that are not in the document. @param {{rows: number}} props */
-const Space = ({ rows }) =>
-  rows > 0 ? html`<tr aria-hidden="true"><td style=${{ height: `${rows * HIGH}px` }}></td></tr>` : null;
+/** @param {number} count rows that are elsewhere */
+const noneHere = (count) => (count ? t("large.none.here", { n: grouped(count), count }) : noneText());
+
+/** Whether it waits, runs or is preempted now. @param {SequenceRow} one @param {number} at */
+const isThere = (one, at) => one.submitted_in <= at && (one.finished_in < 0 || one.finished_in > at);
+
+/** The rows that are not in the document. @param {{rows: number, high: number}} props */
+const Space = ({ rows, high }) =>
+  rows > 0 ? html`<tr aria-hidden="true"><td style=${{ height: `${rows * high}px` }}></td></tr>` : null;
+
+/** @param {Column} props */
+function Head({ name, width }) {
+  const { column, down } = orderOf(settings.sort.value, NAMES);
+  const order = column === name ? (down ? "descending" : "ascending") : "none";
+  return html`<th scope="col" aria-sort=${order} data-column=${name}
+    style=${{ width: name === "request" ? "auto" : `${width}px` }}><button title=${t(`large.column.${name}.why`)}
+      onClick=${() => (settings.sort.value = nextOrder(settings.sort.value, name, LETTERED.has(name)))}
+      >${t(`large.column.${name}`)}${{ none: "", ascending: " ▴", descending: " ▾" }[order]}</button></th>`;
+}
 
 /**
  * @param {{
- *   one: SequenceRow, names: Column[], at: number, scale: {from: number, to: number}, place: number, stop: boolean,
+ *   one: SequenceRow, columns: Column[], at: number, scale: import("./spans.js").Scale, place: number, stop: boolean,
+ *   high: number, go: (one: SequenceRow, record: number) => void,
+ *   keyed: (one: SequenceRow, event: KeyboardEvent) => void,
  * }} props
  */
-function Line({ one, names, at, scale, place, stop }) {
-  const status = statusAt(one, at);
-  return html`<tr style=${{ height: `${HIGH}px` }} aria-rowindex=${place + 2}>
-    <th scope="row"><button data-row=${place} tabindex=${stop ? 0 : -1} title=${t("large.to_submission")}
-      onClick=${() => jumpTo(one.submitted_in)}>${one.request_id}</button></th>
-    ${names.map((name) => html`<td key=${name}>${textOf(one, name)}</td>`)}
+function Line({ one, columns, at, scale, place, stop, high, go, keyed }) {
+  const isChosen = settings.seq.value === one.seq;
+  const open = () => go(one, one.submitted_in);
+  return html`<tr style=${{ height: `${high}px` }} aria-rowindex=${place + 2} class=${isChosen ? "shown" : ""}
+    data-seq=${one.seq} onClick=${open}>
+    ${columns.map(({ name, text }) =>
+      name === "request"
+        ? html`<th key=${name} scope="row"><button data-row=${place} tabindex=${stop ? 0 : -1}
+            title=${t("large.to_submission")} onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(one, event)}
+            >${one.request}</button></th>`
+        : html`<td key=${name} data-column=${name}>${text ? text(one) : statusText(one, at)}</td>`,
+    )}
     <td class="large-bars"><${Spans} one=${one} at=${at} scale=${scale}
-      label=${t(`large.status.${status ?? "to_come"}`)} /></td>
+      go=${(/** @type {number} */ record) => go(one, record)} /></td>
   </tr>`;
 }
 
-/** @param {SequenceRow} one @param {Column} name */
-function textOf(one, name) {
-  const value = COLUMNS[name](one);
-  return Number.isFinite(value) ? grouped(value) : "–";
-}
-
-/**
- * What it did from record to record: waiting, running, preempted.
- *
- * @param {{one: SequenceRow, at: number, scale: {from: number, to: number}, label: string}} props
- */
-function Spans({ one, at, scale: { from, to }, label }) {
-  const share = (/** @type {number} */ record) => (100 * (record - from)) / Math.max(1, to - from);
-  const seen = one.spans
-    .map(({ kind, first, end }) => ({ kind, first: Math.max(from, first), end: Math.min(to, end < 0 ? to : end) }))
-    .filter(({ first, end }) => end > first);
-  return html`<span class="large-spans" role="img" aria-label=${label} title=${label}>
-    ${seen.map(
-      ({
-        kind,
-        first,
-        end,
-      }) => html`<i key=${first} class=${kind === RUNNING ? "runs" : kind === PREEMPTED ? "preempted" : "waits"}
-        style=${{ left: `${share(first)}%`, width: `max(1px, ${share(end) - share(first)}%)` }}></i>`,
-    )}<b style=${{ left: `${share(at)}%` }}></b></span>`;
+/** What it does at the record that is looked at; how it ended. @param {SequenceRow} one @param {number} at */
+function statusText(one, at) {
+  const status = statusAt(one, at);
+  return status === "finished"
+    ? t(`story.end.${one.finish_reason || status}`)
+    : t(`large.status.${status ?? "to_come"}`);
 }

@@ -2,6 +2,7 @@
 
 import { html } from "../../kit/html.js";
 import { Swatch } from "../../kit/swatch.js";
+import { fitting, widthOf } from "../../kit/table_columns.js";
 import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 
 /**
@@ -50,6 +51,9 @@ const COLUMNS = [
   { name: "slow", width: 44, text: some("slow") },
   { name: "end", width: 72, text: (row) => t(`story.end.${row.end}`) },
 ];
+export const NAMES = COLUMNS.map(({ name }) => name);
+/** Words. @type {ReadonlySet<string>} */
+export const LETTERED = new Set(["request", "client", "end"]);
 /** What most runs have not. @type {ReadonlySet<string>} */
 const RARE = new Set(["client", "lane", "moving", "moved"]);
 /** What goes first where there is no room for all: the story of a request has it, too. */
@@ -82,38 +86,9 @@ export function layoutFor(width, timeline = false, rows = []) {
   return { columns, bar: width - widthOf(columns) };
 }
 
-/** @param {Column[]} columns */
-const widthOf = (columns) => columns.reduce((sum, column) => sum + column.width, 0);
-
 /**
  * The columns that fit into `width` px.
  * @param {number} width
  * @param {Column[]} [columns]
  */
-export function columnsFor(width, columns = COLUMNS) {
-  let found = columns;
-  for (const less of LESS) if (widthOf(found) > width) found = found.filter((column) => column.name !== less);
-  return found;
-}
-
-/**
- * The order that a setting's text names: a column, from its largest on where a minus stands before it.
- * @param {string | null} text
- * @returns {{column: Exclude<keyof Row, "parts">, down: boolean}} by default in the order in which they came
- */
-export function orderOf(text) {
-  const name = text?.replace(/^-/, "");
-  const column = COLUMNS.find((one) => one.name === name);
-  return { column: column?.name ?? "seq", down: Boolean(column && text?.startsWith("-")) };
-}
-
-/**
- * The setting after a column's head was pressed: its largest first, then its smallest, then as they came; names from
- * the first letter on.
- * @param {string | null} text
- * @param {ColumnName} name
- */
-export function nextOrder(text, name) {
-  const ways = name === "request" || name === "client" || name === "end" ? [name, `-${name}`] : [`-${name}`, name];
-  return [...ways, null][(ways.indexOf(text ?? "") + 1) % 3];
-}
+export const columnsFor = (width, columns = COLUMNS) => fitting(columns, width, LESS);

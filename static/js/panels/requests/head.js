@@ -1,10 +1,10 @@
 // What stands above the table of requests: which of them are shown, how their time is, and the table to keep.
 
 import { isShared } from "../../core/parts.js";
-import { MINUTE, ONLY } from "../../core/requests.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
+import { onlyRule, RequestChoices } from "../../kit/request_choices.js";
 import { saveText } from "../../kit/save.js";
 import { settings } from "../../state/settings.js";
 import { log } from "../../state/store.js";
@@ -18,7 +18,6 @@ import { aside, timeline } from "./shown.js";
  * @typedef {"table" | "story" | "lists"} View what is in front, where not all has room
  */
 
-const NAMES = /** @type {(keyof typeof ONLY)[]} */ (Object.keys(ONLY));
 const VIEWS = /** @type {const} */ (["table", "timeline", "lists"]);
 
 /**
@@ -26,31 +25,11 @@ const VIEWS = /** @type {const} */ (["table", "timeline", "lists"]);
  *   `found`: the rows that are shown
  */
 export function Head({ found, all, wide, shown, show }) {
-  const clients = [...new Set(all.flatMap(({ client }) => client ?? []))].sort();
   const isTable = wide || shown === "table";
   return html`<header class="requests-head">
     <input type="search" id="requests-find" value=${settings.find.value ?? ""} placeholder=${t("requests.find")}
       aria-label=${t("requests.find")} onInput=${withValue((text) => (settings.find.value = text || null))} />
-    ${
-      clients.length
-        ? html`<select id="requests-client" aria-label=${t("requests.whose")} title=${t("requests.whose")}
-          onChange=${withValue((name) => (settings.client.value = name || null))}>
-          <option value="" selected=${settings.client.value === null}>${t("requests.whose.all")}</option>
-          ${clients.map(
-            (name) =>
-              html`<option key=${name} value=${name} selected=${name === settings.client.value}>${name}</option>`,
-          )}
-        </select>`
-        : null
-    }
-    <select id="requests-only" aria-label=${t("requests.only")} title=${t("requests.only.rule", { seconds: MINUTE })}
-      onChange=${withValue((name) => (settings.only.value = NAMES.find((one) => one === name) ?? null))}>
-      <option value="" selected=${settings.only.value === null}>${t("requests.only.all")}</option>
-      ${NAMES.map(
-        (name) => html`<option key=${name} value=${name} selected=${name === settings.only.value}
-          >${t(`requests.only.${name}`)}</option>`,
-      )}
-    </select>
+    <${RequestChoices} rows=${all} />
     <span class="hint num" role="status">${
       found.length === all.length
         ? t("requests.all", { n: grouped(all.length), count: all.length })
@@ -69,7 +48,7 @@ export function Head({ found, all, wide, shown, show }) {
           >${t(`requests.view.${name}`)}</button>`,
       )}
     </span>
-    ${isTable && settings.only.value ? html`<p class="requests-rule">${ruleText()}</p>` : null}
+    ${isTable && settings.only.value ? html`<p class="requests-rule">${onlyRule()}</p>` : null}
     ${isTable && timeline.value ? html`<${Legend} />` : null}
   </header>`;
 }
@@ -90,9 +69,6 @@ function turnTo(name, wide, show) {
 
 /** What clock the seconds are of. */
 const formulaText = () => t(log.value && isShared(log.value) ? "requests.formula.shared" : "requests.formula");
-
-/** The rule by which rows are chosen. */
-const ruleText = () => t(`requests.only.${settings.only.value}.rule`, { seconds: MINUTE });
 
 /** @param {readonly Row[]} rows */
 const keep = (rows) => saveText(csvOfRows(rows), `requests-${(log.peek()?.header.created ?? "").slice(0, 10)}.csv`);

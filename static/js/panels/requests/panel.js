@@ -8,10 +8,11 @@ import { foundRows, requestFigures } from "../../core/requests.js";
 import { storyOf } from "../../core/stories.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
+import { orderOf } from "../../kit/table_columns.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, numRecords, status, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";
-import { orderOf } from "./columns.js";
+import { NAMES } from "./columns.js";
 import { Head } from "./head.js";
 import { Lists } from "./lists.js";
 import { aside } from "./shown.js";
@@ -51,7 +52,7 @@ export function Panel({ whole }) {
   const [find, sort] = [settings.find.value, settings.sort.value];
   const [only, client] = [settings.only.value, settings.client.value];
   const found = useMemo(() => {
-    const { column, down } = orderOf(sort);
+    const { column, down } = orderOf(sort, NAMES);
     return foundRows(rows, find ?? "", column, down, { only, client });
   }, [rows, find, sort, only, client]);
   const chosen = settings.seq.value;

@@ -4,12 +4,14 @@ import { useLayoutEffect, useMemo } from "../../../vendor/preact/hooks.js";
 import { html } from "../../kit/html.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
+import { noneText } from "../../kit/request_choices.js";
+import { nextOrder, orderOf } from "../../kit/table_columns.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
 import { secondsText, t } from "../../tell/words.js";
 import { areShort, Bar, scaleOf } from "./bar.js";
-import { layoutFor, nextOrder, orderOf } from "./columns.js";
+import { LETTERED, layoutFor, NAMES } from "./columns.js";
 import { ownStart, timeline } from "./shown.js";
 
 /**
@@ -57,12 +59,6 @@ export function Table({ rows, all, open }) {
   </div>`;
 }
 
-/** Why there is no row. */
-const noneText = () =>
-  settings.only.value
-    ? t(`requests.none.${settings.only.value}`)
-    : t("requests.not_found", { text: settings.find.value ?? "" });
-
 /**
  * From when to when the bars go, and that each may begin with its own request.
  *
@@ -83,11 +79,11 @@ const Space = ({ rows, high }) =>
 
 /** @param {{column: Column}} props */
 function Head({ column: { name, width } }) {
-  const order = orderOf(settings.sort.value);
+  const order = orderOf(settings.sort.value, NAMES);
   const sorted = order.column === name ? (order.down ? "descending" : "ascending") : "none";
   return html`<th scope="col" aria-sort=${sorted} data-column=${name}
     style=${{ width: name === "request" ? "auto" : `${width}px` }}>
-    <button onClick=${() => (settings.sort.value = nextOrder(settings.sort.value, name))}
+    <button onClick=${() => (settings.sort.value = nextOrder(settings.sort.value, name, LETTERED.has(name)))}
       ...${tips(() => [t(`requests.tip.${name}`)])}>
       ${t(`requests.${name}`)}<span class="requests-order" aria-hidden="true">${
         { none: "", ascending: "▴", descending: "▾" }[sorted]
