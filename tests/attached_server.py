@@ -19,7 +19,7 @@ BLOCK_SIZE, NUM_BLOCKS = 4, 64
 
 @contextmanager
 def attached_server(
-    folder: Path, record: Path | None = None, most_bytes: int = 1 << 30
+    folder: Path, record: Path | None = None, most_bytes: int = 1 << 30, metrics: str | None = None
 ) -> Iterator[tuple[Publisher, str]]:
     """The publisher, which has said something already, and the address of the page."""
     with Publisher() as publisher:
@@ -28,6 +28,7 @@ def attached_server(
         asked = Attaching(
             events=publisher.events,
             replay=publisher.replay,
+            metrics=metrics,
             block_size=BLOCK_SIZE,
             num_blocks=NUM_BLOCKS,
             most_bytes=most_bytes,

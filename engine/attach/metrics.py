@@ -18,6 +18,8 @@ MAX_BYTES = 8 * 1024 * 1024
 SECONDS = 2.0  # for an answer
 NUMBERS = ("gauge", "counter")
 CACHE = "vllm:cache_config_info"
+ALIGNMENT = "cache_hit_alignment_tokens"
+CACHING = "enable_prefix_caching"
 OWN_LABELS = ("engine", "model_name")  # they say whose number it is
 
 
@@ -83,12 +85,22 @@ def read(text: str) -> Look:
                 if sample.name == CACHE:
                     found.block_size = _whole(labels.get("block_size"))
                     found.num_blocks = _whole(labels.get("num_gpu_blocks"))
+                    rank = _whole(labels.get("engine")) or 0
+                    found.by_rank.setdefault(rank, {}).update(_settings(labels))
                 elif family.type in NUMBERS and not sample.name.endswith("_created") and math.isfinite(sample.value):
                     rank = _whole(labels.get("engine")) or 0
                     found.by_rank.setdefault(rank, {})[_name(sample.name, labels)] = sample.value
     except ValueError as error:
         raise MetricsError(f"that is no page of metrics: {error}") from error
     return found
+
+
+def _settings(labels: dict[str, str]) -> dict[str, float]:
+    """Of the cache, those that decide what may hit: each as a number by the name of its series and its label."""
+    found = {ALIGNMENT: _whole(labels.get(ALIGNMENT))}
+    if (caching := labels.get(CACHING)) in ("True", "False"):
+        found[CACHING] = int(caching == "True")
+    return {f"{CACHE}.{label}": float(value) for label, value in found.items() if value is not None}
 
 
 def _name(name: str, labels: dict[str, str]) -> str:

@@ -616,9 +616,9 @@ class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):
     """Of a server that is watched from outside: from here on is known what it says, and of before nothing.
 
     Every place of the instance is empty. `attached`: the watch begins. `restarted`: its numbers began anew, so did its
-    cache. `gap`: it said something that did not come and could not be asked for any more. `cleared`: it said that it
-    emptied its cache. `continued`: the log before this one had become long; what it knew is told in the records that
-    follow.
+    cache. `gap`: it said something that did not come and could not be asked for any more. `cleared`: it emptied
+    its GPUs' cache; whether it kept what it had elsewhere it did not say. `continued`: the log before this one had
+    become long; what it knew is told in the records that follow.
     """
 
     epoch: Int  # of this instance, from 0; a restart begins the next

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from engine.attach import attachment
 from tests.attached_server import attached_server
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage
+from tests.unit.attach.metrics_server import MetricsServer
+from tests.unit.attach.metrics_server import page as metrics_page
 from tests.unit.attach.publisher import message, stored
 
 CONTROLS = "#btn-prefill, #btn-step, #btn-reset, #btn-fork, #prompt, #btn-add"
@@ -38,6 +41,51 @@ def test_the_page_follows_it_and_offers_nothing_that_would_change_it(
         expect(panel.locator("dd.is-unknown")).to_have_count(7)  # no metrics: unknown, not 0
         wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0
+
+
+@pytest.mark.parametrize(
+    ("locale", "why", "hit", "gone"),
+    [
+        (
+            "en-US",
+            "Why nothing hits: block size. The longest beginning that two prompts share has 3 tokens",
+            "4 of 9 tokens would hit. The next block was cached and is gone.",
+            "Whether it also cleared what it kept elsewhere it did not say: of 1 content outside the GPUs",
+        ),
+        (
+            "zh-CN",
+            "为什么没有命中： 块大小。两个提示相同的开头最长 3 个词元",
+            "9 个词元里会命中 4 个。 下一块缓存过，已经不在了。",
+            "GPU 之外的 1 份内容，现在一概未知",
+        ),
+    ],
+)
+def test_it_says_why_nothing_hits_what_a_prompt_has_and_what_a_cleared_cache_leaves_open(
+    open_page: OpenPage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    locale: str,
+    why: str,
+    hit: str,
+    gone: str,
+) -> None:
+    monkeypatch.setattr(attachment, "LOOK_SECONDS", 0.05)
+    with (
+        MetricsServer(metrics_page(0, queries=10)) as metrics,
+        attached_server(tmp_path, metrics=metrics.url) as (publisher, url),
+    ):
+        page = open_page(url, connection="replay", locale=locale)
+        panel = page.locator("#region-attached")
+        publisher.publish(message(stored([b"c" * 8], [0, 1, 2, 9], 4), stored([b"a" * 8], [], 0, medium="CPU")))
+        expect(panel.locator(".attached-readings dd").first).to_have_text("0")  # the look that began the count
+        metrics.text = metrics_page(1, queries=30)
+        expect(panel.locator(".attached-why")).to_contain_text(why)
+        panel.locator("#attached-prompt").fill("0 1 2 3 4 5 6 7 8")
+        expect(panel.locator(".attached-answer")).to_contain_text(hit)
+        panel.locator("#attached-prompt").fill("once upon a time")
+        expect(panel.locator(".attached-asked")).to_contain_text("curl")
+        publisher.publish(message({"type": "AllBlocksCleared"}))
+        expect(panel.locator(".attached-since")).to_contain_text(gone)
 
 
 @pytest.mark.parametrize("distance", ["look", "room"])

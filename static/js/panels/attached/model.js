@@ -4,7 +4,7 @@
  * @typedef {import("../../core/trace.js").StepRecord} StepRecord
  * @typedef {import("../../core/trace.js").KnownSince} KnownSince
  * @typedef {{index: number, at: number, epoch: number, sequence: number, reason: KnownSince["reason"],
- *   missed: number}} Since
+ *   missed: number, outside: number}} Since `outside`: contents that stood there, of which nothing is known any more
  * @typedef {{index: number, at: number, value: number}} Reading one number at one look at the metrics
  * @typedef {object} Rank
  * @property {Since[]} since where its knowledge began, and began anew
@@ -58,8 +58,10 @@ function read(rank, { index, ops = [], seen, timing: { at } }) {
     if (op.type === "stored" && !op.again) standIn(rank, op, index);
     else if (op.type === "removed" && !op.num_left) leave(rank, placeKey(op), index);
     if (op.type === "known_since") {
+      const outside = [...rank.standing.keys()].filter((place) => place.startsWith("-")).length;
       for (const place of [...rank.standing.keys()]) leave(rank, place, index);
       rank.since.push({
+        outside,
         index,
         at,
         epoch: op.epoch,
@@ -151,15 +153,26 @@ export function countUpTo(list, index) {
 export const lastUpTo = (list, index) => /** @type {T | undefined} */ (list[countUpTo(list, index) - 1]);
 
 /**
- * Tokens that hit over tokens that were asked for since the watch began, by two counters of the server; null: it has
- * not said, or nothing was asked.
+ * Tokens that hit and tokens that were asked for since the watch began, by two counters of the server; null: it has not
+ * said. A counter that fell began anew from 0.
  * @param {Rank} rank @param {number} index
  */
-export function hitRate(rank, index) {
+export function hitsSince(rank, index) {
   const [hits, asked] = ["vllm:prefix_cache_hits_total", "vllm:prefix_cache_queries_total"].map((name) => {
     const list = rank.readings.get(name) ?? [];
-    const last = lastUpTo(list, index);
-    return last && last.value - list[0].value;
+    const count = countUpTo(list, index);
+    let sum = 0;
+    for (let i = 1; i < count; i++) {
+      const more = list[i].value - list[i - 1].value;
+      sum += more < 0 ? list[i].value : more;
+    }
+    return count ? sum : null;
   });
-  return asked ? (hits ?? 0) / asked : null;
+  return hits === null || asked === null ? null : { hits, asked };
+}
+
+/** The one over the other; null: it has not said, or nothing was asked. @param {Rank} rank @param {number} index */
+export function hitRate(rank, index) {
+  const since = hitsSince(rank, index);
+  return since?.asked ? since.hits / since.asked : null;
 }

@@ -7,6 +7,7 @@ import { html } from "../../kit/html.js";
 import { drawnIndex, log, state } from "../../state/store.js";
 import { hashText } from "../../tell/operations.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
+import { AskedFor, WhyNoHits } from "./answers.js";
 import { countUpTo, familiesAt, hitRate, lastUpTo, ranksOf } from "./model.js";
 import { cellAt, paintPlaces } from "./places.js";
 
@@ -47,6 +48,7 @@ export function Panel({ whole, branches }) {
         html`<${OneRank} key=${instance} rank=${rank} instance=${instance}
           many=${ranks.length > 1} branches=${branches} />`,
     )}
+    <${AskedFor} index=${drawnIndex.value} />
     <${whole} />
     <${Unknowns} names=${observed.unknown} />
   </section>`;
@@ -61,13 +63,14 @@ function OneRank({ rank, instance, many, branches }) {
   const problem = rank.problems.findLast((one) => one.index <= index);
   const gaps = rank.since.filter((one) => one.reason === "gap" && one.index <= index).length;
   const isFresh = problem && (lastUpTo([...rank.messages], index)?.index ?? -1) <= problem.index;
+  const isOpen = since?.reason === "cleared" && since.outside; // a cleared GPU says nothing of what stands elsewhere
   return html`<div class="attached-rank">
     <h3>${many ? t("attached.rank", { n: instance }) : t("attached.events")} <small>${from}</small></h3>
     <p class="attached-since" data-reason=${since?.reason}>${
       since
         ? t(`attached.since.${since.reason}`, { n: since.sequence, at: secondsText(since.at), missed: since.missed })
         : t("attached.since.never")
-    }</p>
+    }${isOpen ? ` ${t("attached.since.outside", { n: since.outside })}` : null}</p>
     ${isFresh ? html`<p class="attached-problem" role="status">${problem.problem}</p>` : null}
     <dl class="attached-figures">
       <${Figure} name="messages" value=${grouped(countUpTo(rank.messages, index))} />
@@ -79,6 +82,7 @@ function OneRank({ rank, instance, many, branches }) {
       ${sums?.unread ? html`<${Figure} name="unread" value=${grouped(sums.unread)} />` : null}
     </dl>
     <${Readings} rank=${rank} index=${index} />
+    <${WhyNoHits} instance=${instance} index=${index} />
     <${Places} instance=${instance} />
     <${Families} rank=${rank} index=${index} />
     <${Beginnings} instance=${instance} branches=${branches} />

@@ -1,0 +1,152 @@
+// Which contents of a watched server stood where, and from when to when: a fold over its records that goes on where it
+// stopped. What is cached for a prompt and why nothing hits are asked of it.
+
+import { hashKey } from "../../core/hash_key.js";
+
+/**
+ * @typedef {import("../../core/trace.js").StepRecord} StepRecord
+ * @typedef {import("../../core/trace.js").Stored} Stored
+ * @typedef {{hash: string, group: Group, medium: string, from: number, to: number}} Standing `to`: the record that
+ *   ended it, Infinity: none has
+ * @typedef {object} Group of layers whose blocks are cached together
+ * @property {number} id 0: it was not named, or is the first
+ * @property {string | null} kind as the server calls it
+ * @property {number | null} window tokens
+ * @property {number} size tokens of one of its contents; 0: never said
+ * @typedef {{index: number, count: number}} Count so many up to that record
+ * @typedef {{index: number, hash: string, salt: string | null, tokens: number[]}} Root content that a sequence begins
+ *   with
+ * @typedef {object} Standings of one rank
+ * @property {Map<string, Standing[]>} byHash each content's, ascending
+ * @property {Map<number, Group>} groups those of the GPU
+ * @property {Root[]} roots each once
+ * @property {Count[]} stored contents that came to the GPU
+ * @property {Count[]} restored of these, those that had been there before
+ * @property {Map<number, {index: number, hash: string, lacking: number[]}[]>} again by group: contents that were named
+ *   again while they stood there, and which other groups did not have them then
+ */
+
+const GPU = "GPU";
+
+/** @returns {Standings & {open: Map<string, Standing>}} */
+const empty = () => ({
+  byHash: new Map(),
+  groups: new Map(),
+  roots: [],
+  stored: [],
+  restored: [],
+  again: new Map(),
+  open: new Map(),
+});
+
+/** @type {WeakMap<object, {length: number, ranks: ReturnType<typeof empty>[]}>} */
+const read = new WeakMap();
+
+/** Of each rank, as far as the log is here. @param {import("../../core/log.js").TraceLog} log @returns {Standings[]} */
+export function standingsOf(log) {
+  let found = read.get(log);
+  if (!found) {
+    const count = Math.max(1, log.header.instances?.length ?? 0);
+    read.set(log, (found = { length: 0, ranks: Array.from({ length: count }, empty) }));
+  }
+  for (; found.length < log.records.length; found.length++) {
+    const record = log.records[found.length];
+    append(found.ranks[record.instance ?? 0], record);
+  }
+  return found.ranks;
+}
+
+/** @param {ReturnType<typeof empty>} rank @param {StepRecord} record */
+function append(rank, { index, ops = [] }) {
+  for (const op of ops) {
+    if (op.type === "stored") {
+      const group = groupOf(rank, op);
+      if (op.again) nameAgain(rank, op, group, index);
+      else stand(rank, op, group, index);
+    } else if (op.type === "removed" && !op.num_left) leave(rank, placeKey(op), index);
+    else if (op.type === "known_since") for (const place of [...rank.open.keys()]) leave(rank, place, index);
+  }
+}
+
+const placeKey = (/** @type {{place: number, outside?: boolean}} */ { place, outside }) =>
+  `${outside ? "-" : ""}${place}`;
+
+/** @param {Standings} rank @param {Stored} op */
+function groupOf({ groups }, { group: id, medium, kind = null, window = null, token_ids: tokens }) {
+  const key = id ?? 0;
+  let group = groups.get(key);
+  if (!group) {
+    group = { id: key, kind, window, size: 0 };
+    if ((medium || GPU) === GPU) groups.set(key, group); // of what stands elsewhere the group need not be said
+  }
+  group.kind ??= kind;
+  group.window ??= window;
+  group.size ||= tokens.length;
+  return group;
+}
+
+/** @param {ReturnType<typeof empty>} rank @param {Stored} op @param {Group} group @param {number} index */
+function stand(rank, op, group, index) {
+  const hash = hashKey(op.block_hash);
+  const standing = { hash, group, medium: op.medium || GPU, from: index, to: Number.POSITIVE_INFINITY };
+  const before = rank.byHash.get(hash);
+  if (standing.medium === GPU) {
+    add(rank.stored, index);
+    if (before?.some((one) => one.group === group && one.medium === GPU)) add(rank.restored, index);
+  }
+  if (!before && op.parent_hash === null && !op.parent_unsaid && op.token_ids.length)
+    rank.roots.push({ index, hash, salt: op.extra_keys ?? null, tokens: op.token_ids });
+  if (before) before.push(standing);
+  else rank.byHash.set(hash, [standing]);
+  rank.open.set(placeKey(op), standing);
+}
+
+/** @param {Standings} rank @param {Stored} op @param {Group} group @param {number} index */
+function nameAgain(rank, op, group, index) {
+  if ((op.medium || GPU) !== GPU) return;
+  const hash = hashKey(op.block_hash);
+  const there = new Set(
+    (rank.byHash.get(hash) ?? [])
+      .filter((one) => one.medium === GPU && one.from < index && one.to > index)
+      .map((one) => one.group.id),
+  );
+  const lacking = [...rank.groups.keys()].filter((id) => !there.has(id));
+  let list = rank.again.get(group.id);
+  if (!list) rank.again.set(group.id, (list = []));
+  if (there.has(group.id)) list.push({ index, hash, lacking }); // else twice in one message: two at the same time
+}
+
+/** @param {ReturnType<typeof empty>} rank @param {string} place @param {number} index */
+function leave(rank, place, index) {
+  const standing = rank.open.get(place);
+  if (standing) standing.to = index;
+  rank.open.delete(place);
+}
+
+/** @param {Count[]} counts @param {number} index */
+function add(counts, index) {
+  const last = counts.at(-1);
+  if (last?.index === index) last.count += 1;
+  else counts.push({ index, count: (last?.count ?? 0) + 1 });
+}
+
+/**
+ * Whether a content stands after record `index` for a group, on the GPU or in the medium given.
+ * @param {Standings} rank @param {string} hash @param {number} group @param {number} index @param {string} [medium]
+ */
+export const stands = (rank, hash, group, index, medium = GPU) =>
+  (rank.byHash.get(hash) ?? []).some(
+    (one) => one.group.id === group && one.medium === medium && one.from <= index && one.to > index,
+  );
+
+/**
+ * The media outside the GPU where it stands after record `index`.
+ * @param {Standings} rank @param {string} hash @param {number} index
+ */
+export const mediaOf = (rank, hash, index) => [
+  ...new Set(
+    (rank.byHash.get(hash) ?? [])
+      .filter((one) => one.medium !== GPU && one.from <= index && one.to > index)
+      .map((one) => one.medium),
+  ),
+];
