@@ -42,6 +42,7 @@ class SurveyAnswer(TypedDict):
     num_blocks: int
     num_sequences: int
     series: list[str]  # numbers of which the log says something
+    media: list[str]  # outside the pool, of which it says what lies there: the bits of `tiers`, the last for all others
     seconds: float  # when the last surveyed record was, since the log began
 
 
@@ -82,6 +83,7 @@ def overview(here: Here, request: Request, theater_id: str) -> Response:
         "num_blocks": survey.index.num_blocks,
         "num_sequences": len(survey.index.sequences.seq_id),
         "series": survey.index.said,
+        "media": survey.index.media,
         "seconds": float(survey.series["at"][-1]),
     }
     return json_answer(answer)

@@ -114,6 +114,7 @@ def test_pool_and_sequences_answer(open_page, served, log):
     pool.focus()
     page.keyboard.press("Home")
     expect(lens).to_contain_text("Block 0")
+    assert page.locator("#large-colour [value=tier]").count() == 0  # the log has none
     for meaning in ("age", "refs", "hits", "group"):
         page.locator("#large-colour").select_option(meaning)
         page.locator("#large-order").select_option("used" if meaning == "age" else "owner")
@@ -233,7 +234,9 @@ def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     page = open_page(f"{served}/?recording=rec-observed", connection="replay", until="#large-pool")
     expect(page.locator(".large-unknown")).to_contain_text("ref_counts")
     options = page.locator("#large-colour option").evaluate_all("all => all.map((one) => one.value)")
-    assert options == ["age", "group"]
+    assert options == ["age", "group", "tier"]
+    page.locator("#large-colour").select_option("tier")
+    expect(page.locator(".large-legend")).to_contain_text("CPU + FS")
     assert page.locator(".large-scroll").count() == 0
     expect(page.locator(".large-head")).not_to_contain_text("sequences")
     expect(page.locator("#large-says")).not_to_contain_text("step")

@@ -6,6 +6,7 @@ import { BlockWindow, binAt, statusAt } from "../../static/js/core/survey.js";
 import { layoutFor, NAMES as TITLES } from "../../static/js/panels/large/columns.js";
 
 const NAMES = ["owner", "ref_count", "filled", "allocated_in", "used_in", "num_hits"];
+const BYTES = ["is_cached", "tiers"];
 const BLOCKS = 40;
 
 /** Numbers that look drawn, the same in each run. */
@@ -18,7 +19,7 @@ function made(count, each) {
   const draw = drawn();
   const next = (below) => draw.next().value % below;
   const columns = Object.fromEntries(NAMES.map((name) => [name, new Int32Array(BLOCKS)]));
-  columns.is_cached = new Uint8Array(BLOCKS);
+  for (const name of BYTES) columns[name] = new Uint8Array(BLOCKS);
   const copy = () => Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values.slice()]));
   const [after, pieces] = [[copy()], []];
   for (let first = 1; first <= count; first += each) {
@@ -26,17 +27,18 @@ function made(count, each) {
     const end = Math.min(count + 1, first + each);
     for (let record = first; record < end; record++) {
       for (let i = next(5); i > 0; i--) {
-        const row = { record, block: next(BLOCKS), is_cached: next(2) };
+        const row = { record, block: next(BLOCKS), is_cached: next(2), tiers: next(8) };
         for (const name of NAMES) row[name] = next(1000) - 1;
         rows.push(row);
-        for (const name of [...NAMES, "is_cached"]) columns[name][row.block] = row[name];
+        for (const name of [...NAMES, ...BYTES]) columns[name][row.block] = row[name];
       }
       after.push(copy());
     }
     const column = (name, Kind) => Kind.from(rows.map((row) => row[name]));
     const piece = { first, end, records: [] };
     for (const name of ["record", "block", ...NAMES]) piece[name] = column(name, Int32Array);
-    pieces.push({ ...piece, is_cached: column("is_cached", Uint8Array) });
+    for (const name of BYTES) piece[name] = column(name, Uint8Array);
+    pieces.push(piece);
   }
   return { after, pieces };
 }
@@ -109,6 +111,7 @@ test("an order has each block once, and colours say who holds what", () => {
   const columns = {
     ...Object.fromEntries(NAMES.map((name) => [name, new Int32Array(6)])),
     is_cached: new Uint8Array(6),
+    tiers: Uint8Array.of(0, 0, 3, 1, 0, 1),
   };
   columns.owner.set([2, -1, 0, 1, 0, 2]);
   columns.used_in.set([9, -1, 4, 7, 1, 9]);
@@ -157,6 +160,8 @@ test("an order has each block once, and colours say who holds what", () => {
       meaning,
     );
   }
+  colourBlocks(words, orderOf(columns, "id"), columns, "tier", 10, inks, () => 0);
+  assert.deepEqual([at(0), at(3), at(5)], [inks.owners[0], inks.owners[1], inks.owners[1]]);
   colourBlocks(words, orderOf(columns, "id"), columns, "refs", 10, inks, () => 0);
   assert.notDeepEqual(at(0), at(1));
 });

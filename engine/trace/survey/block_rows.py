@@ -23,10 +23,11 @@ BLOCK = np.dtype(
         ("ref_count", "<i4"),
         ("filled", "<i4"),  # slots
         ("allocated_in", "<i4"),  # record of that allocation
-        ("used_in", "<i4"),  # last record with an operation on it
+        ("used_in", "<i4"),  # last record with an operation on it, or on its content in a tier
         ("num_hits", "<i4"),  # since that allocation
         ("content", "<i4"),  # row of what it has, of those that are known by a hash; NONE: none
         ("is_cached", "u1"),  # whether it carries a hash
+        ("tiers", "u1"),  # bits: the media outside the pool that have its content too (`Index.media`)
     ]
 )
 CHANGE = np.dtype([("record", "<i4"), ("block", "<i4"), *((name, BLOCK[name]) for name in BLOCK.names or ())])
@@ -54,9 +55,11 @@ def touched(record: StepRecord, state: State) -> Iterable[int]:
 
 
 def change(
-    record: int, block_id: int, state: State, sequence_rows: dict[int, int], content_rows: dict[bytes, int]
+    record: int, block_id: int, state: State, sequence_rows: dict[int, int], content_rows: dict[bytes, int], tiers: int
 ) -> tuple[int, ...]:
-    """A row of CHANGE: block `block_id` after record `record`. `sequence_rows`: by seq_id, `content_rows`: by hash."""
+    """A row of CHANGE: block `block_id` after record `record`. `sequence_rows`: by seq_id, `content_rows`: by hash,
+    `tiers`: the block's bits.
+    """
     block = state.blocks[block_id]
     owner = NONE if block.allocated_by is None else sequence_rows.get(block.allocated_by, NONE)
     return (
@@ -70,6 +73,7 @@ def change(
         block.num_hits,
         NONE if block.block_hash is None else content_rows.get(block.block_hash, NONE),
         block.block_hash is not None,
+        tiers,
     )
 
 

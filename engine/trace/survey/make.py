@@ -35,6 +35,7 @@ from engine.trace.survey.sequence_rows import SequenceRows
 from engine.trace.survey.series import RECORD, SeriesRows
 from engine.trace.survey.stored import LEVEL, Index, Piece, write_index
 from engine.trace.survey.survey import Survey
+from engine.trace.survey.tier_rows import TierRows
 
 PIECE_RECORDS = 256  # in a piece of changes, at most
 PIECE_ROWS = 1 << 14  # and rows, but for one record's
@@ -125,7 +126,7 @@ def make(
     state, budget, is_told = initial_state(log.header), Budget(), True
     sequences, classes, contents = SequenceRows(), ClassRows(log.header), ContentRows()
     problem, told = "", time.monotonic()
-    series = SeriesRows(log.header)
+    series, tiers = SeriesRows(log.header), TierRows()
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.with_suffix(".rows").open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # another program may be at the same survey
@@ -148,6 +149,7 @@ def make(
                 wholes=rows.wholes,
                 series=np.array(series.rows, dtype=RECORD).tobytes(),
                 said=series.said,
+                media=tiers.media,
                 sequences=sequences.columns,
                 classes=classes.columns,
                 contents=contents.columns,
@@ -171,7 +173,8 @@ def make(
                 series.add(record, state)
                 contents.add(record, state)
                 known = sequences.rows, contents.rows
-                rows.add(count, [change(count, block_id, state, *known) for block_id in touched(record, state)])
+                changed = tiers.add(record, state, touched(record, state))
+                rows.add(count, [change(count, i, state, *known, tiers.bits(i, state)) for i in changed])
                 count += 1
                 is_told = False
             else:

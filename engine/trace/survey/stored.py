@@ -17,7 +17,7 @@ from engine.trace.survey.class_rows import ClassColumns
 from engine.trace.survey.content_rows import ContentColumns
 from engine.trace.survey.sequence_rows import SequenceColumns
 
-MAGIC = b"KVSURV\x00\x05"
+MAGIC = b"KVSURV\x00\x06"
 LEVEL = 1  # of zlib: reading is what must be quick
 
 
@@ -43,6 +43,7 @@ class Index(Struct, frozen=True, kw_only=True):
     wholes: list[Piece]
     series: bytes  # RECORD, a row a record
     said: list[str]  # names of RECORD of which the log says something
+    media: list[str]  # outside the pool, of which the log says what lies there
     sequences: SequenceColumns
     classes: ClassColumns
     contents: ContentColumns

@@ -3,16 +3,18 @@
 /**
  * @typedef {import("./survey.js").Columns} Columns
  * @typedef {[number, number, number]} Rgb
- * @typedef {"owner" | "age" | "refs" | "hits" | "group"} Meaning
+ * @typedef {"owner" | "age" | "refs" | "hits" | "group" | "tier"} Meaning
  * @typedef {"id" | "owner" | "used"} Order
  * @typedef {{paper: Rgb, ink: Rgb, owners: Rgb[], scale: Rgb[], cached: number}} Inks `scale`: from the least to the
  *   most; `cached`: the share of its colour that a block has that nobody holds
  */
 
 /** @type {readonly Meaning[]} */
-export const MEANINGS = ["owner", "age", "refs", "hits", "group"];
+export const MEANINGS = ["owner", "age", "refs", "hits", "group", "tier"];
 /** @type {readonly Order[]} */
 export const ORDERS = ["id", "owner", "used"];
+/** What has a colour of its own, and no place on a scale. @type {readonly Meaning[]} */
+export const NAMED = ["owner", "group", "tier"];
 const MOST_REFS = 8; // owners, from which on a block is drawn as shared by many
 const MOST_HITS = 64;
 /** Of a colour that a block keeps that nobody holds: its content may be found again. */
@@ -74,7 +76,7 @@ export function colourBlocks(pixels, ids, columns, meaning, at, inks, groupOf) {
  * @param {Inks} inks @param {Meaning} meaning
  */
 function packed({ paper, ink, owners, scale, cached }, meaning) {
-  const all = meaning === "owner" || meaning === "group" ? owners : scale;
+  const all = NAMED.includes(meaning) ? owners : scale;
   const weaker = (/** @type {Rgb} */ rgb) =>
     pixelOf(/** @type {Rgb} */ (rgb.map((part, i) => paper[i] + cached * (part - paper[i]))));
   return {
@@ -93,9 +95,10 @@ const pixelOf = ([r, g, b]) => ((255 << 24) | (Math.round(b) << 16) | (Math.roun
  * @param {Columns} columns @param {Meaning} meaning @param {number} at @param {number} last
  * @param {(block: number) => number} groupOf @returns {(id: number) => number}
  */
-function shaded({ owner, used_in, ref_count, num_hits }, meaning, at, last, groupOf) {
+function shaded({ owner, used_in, ref_count, num_hits, tiers }, meaning, at, last, groupOf) {
   if (meaning === "owner") return (id) => owner[id] % (last + 1);
   if (meaning === "group") return (id) => groupOf(id) % (last + 1);
+  if (meaning === "tier") return (id) => tiers[id] % (last + 1);
   if (meaning === "refs") return (id) => Math.round((last * Math.min(MOST_REFS, ref_count[id])) / MOST_REFS);
   const steps = last / Math.log2(1 + (meaning === "hits" ? MOST_HITS : Math.max(1, at)));
   if (meaning === "hits") return (id) => Math.round(steps * Math.log2(1 + Math.min(MOST_HITS, num_hits[id])));

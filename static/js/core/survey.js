@@ -13,12 +13,14 @@ import { asBytes, decode, decodeAs } from "./codec.js";
  * @property {Int32Array} used_in the last record with an operation on it
  * @property {Int32Array} num_hits
  * @property {Uint8Array} is_cached
+ * @property {Uint8Array} tiers bits: the media outside the pool that have its content too
  * @typedef {{first: number, end: number, record: Int32Array, block: Int32Array, records: Uint8Array[]} & Columns} Piece
  * @typedef {"owner" | "ref_count" | "filled" | "allocated_in" | "used_in" | "num_hits"} Numbers
  */
 
 /** @type {Numbers[]} */
 const NUMBERS = ["owner", "ref_count", "filled", "allocated_in", "used_in", "num_hits"];
+const BYTES = /** @type {const} */ (["is_cached", "tiers"]);
 const KEPT = 2048; // records before and after the one that is shown whose changes are kept
 
 /** The blocks after one record, and after its neighbours as far as their changes are here. */
@@ -74,7 +76,7 @@ export class BlockWindow {
     const high = firstAbove(record, Math.max(from, to));
     const on = to > from;
     for (const name of NUMBERS) swap(this.columns[name], piece[name], block, low, high, on);
-    swap(this.columns.is_cached, piece.is_cached, block, low, high, on);
+    for (const name of BYTES) swap(this.columns[name], piece[name], block, low, high, on);
   }
 
   /** Changes far away are let go, so that a long walk takes no more memory than a short one. */
@@ -126,8 +128,9 @@ export function pieceOf(answer) {
 
 /** @param {Record<string, any>} found @returns {Columns} */
 function columnsOf(found) {
-  const columns = Object.fromEntries(NUMBERS.map((name) => [name, ints(found[name])]));
-  return /** @type {any} */ ({ ...columns, is_cached: asBytes(found.is_cached).slice() });
+  const numbers = NUMBERS.map((name) => [name, ints(found[name])]);
+  const bytes = BYTES.map((name) => [name, asBytes(found[name]).slice()]);
+  return /** @type {any} */ (Object.fromEntries([...numbers, ...bytes]));
 }
 
 /** @param {unknown} bytes little endian, as all machines that run a browser are */

@@ -17,8 +17,9 @@ const NEAR = 1024; // records to which one walks rather than jumps
 /**
  * @typedef {{
  *   num_records: number, num_surveyed: number, is_done: boolean, problem: string, num_blocks: number,
- *   num_sequences: number, series: string[], seconds: number,
- * }} Overview of the log and what is known of it; `problem`: why it ends early, or ""; `series`: numbers that it says
+ *   num_sequences: number, series: string[], media: string[], seconds: number,
+ * }} Overview of the log and what is known of it; `problem`: why it ends early, or ""; `series`: numbers that it says,
+ *   `media`: outside the pool, of which it says what lies there
  * @typedef {import("../core/survey.js").BlockWindow} BlockWindow
  * @typedef {{window: BlockWindow, at: number, record: import("../core/trace.js").StepRecord | null}} Shown
  */

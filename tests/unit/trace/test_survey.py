@@ -10,7 +10,7 @@ import pytest
 
 from engine.attach.observed_log import ObservedLog, header_of
 from engine.attach.sequence import Break
-from engine.trace.events import Evict, Removed
+from engine.trace.events import Evict, Load, Removed, Store
 from engine.trace.log import TraceReader
 from engine.trace.made_file import MadeFileError
 from engine.trace.state import Sequence, State
@@ -21,6 +21,7 @@ from engine.trace.survey.sequence_rows import PREEMPTED, RUNNING, WAITING
 from engine.trace.survey.series import DRAWN, bins
 from engine.trace.survey.stored import MAGIC, read_index
 from engine.trace.survey.survey import Survey
+from engine.trace.tables import group_of
 from tests.load.large_log import Shape, write
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -56,6 +57,30 @@ def test_blocks_are_those_of_the_state(log: TraceReader, tmp_path: Path) -> None
             assert rows["is_cached"].tolist() == [block.block_hash is not None for block in state.blocks]
             allocated = [NONE if block.allocated_in is None else block.allocated_in for block in state.blocks]
             assert rows["allocated_in"].tolist() == allocated
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_tiers_are_those_that_the_log_names(log: TraceReader, tmp_path: Path) -> None:
+    """Of a watched server the state says what lies where; of an engine its stores and loads do, for good."""
+    media = make(log, tmp_path / "a.survey").media
+    survey = Survey(tmp_path / "a.survey", log)
+    put: set[tuple[int, bytes, str]] = set()
+    seen = 0
+    with log:
+        names = ["cpu", "disk"] if log.path and log.path.name.startswith("outside") else ["CPU", "FS", "STORAGE fs"]
+        assert media == (names if media else [])
+        for record in range(len(log)):
+            found, state = log.record(record), log.state_at(record)
+            put |= {(found.instance, op.block_hash, op.medium) for op in found.ops if isinstance(op, Store | Load)}
+            lies = put | {(b.instance, b.block_hash, b.medium) for b in state.outside if b.block_hash is not None}
+            of = [state.block_groups[group_of(state, i)].instance for i in range(len(state.blocks))]
+            expected = [
+                sum(1 << i for i, name in enumerate(media) if (of[b.block_id], b.block_hash, name.split()[0]) in lies)
+                for b in state.blocks
+            ]
+            assert survey.blocks_at(record)["tiers"].tolist() == expected
+            seen += sum(expected)
+    assert bool(seen) == bool(media)
 
 
 @pytest.mark.usefixtures("small_pieces")

@@ -4,12 +4,12 @@ import { useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { playing } from "../../control/playback.js";
 import { blockGroups } from "../../core/groups.js";
-import { CACHED, colourBlocks, FAINTEST, gridFor, MEANINGS, ORDERS, orderOf } from "../../core/pool_texture.js";
+import { CACHED, colourBlocks, FAINTEST, gridFor, MEANINGS, NAMED, ORDERS, orderOf } from "../../core/pool_texture.js";
 import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/pointer.js";
-import { sequences, shown } from "../../net/surveyed.js";
+import { overview, sequences, shown } from "../../net/surveyed.js";
 import { own } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 
@@ -21,12 +21,20 @@ import { grouped, t } from "../../tell/words.js";
 
 const chosen = signal(/** @type {Meaning} */ ("owner"));
 const observed = computed(() => Boolean(own.large.value?.header.observed));
-/** What can be known of a block: a watched server does not say who holds it. */
-const meanings = computed(() => (observed.value ? MEANINGS.filter((one) => !SAID.includes(one)) : MEANINGS));
+/** Outside the pool, where the log says what lies there; those beyond the third share its place. */
+const media = computed(() => {
+  const all = (overview.value?.media ?? []).map((name) => name.toUpperCase());
+  return all.length > MOST_MEDIA ? [...all.slice(0, 2), all.slice(2).join("/")] : all;
+});
+/** What can be known of a block: a watched server does not say who holds it, and most logs have no tiers. */
+const meanings = computed(() =>
+  MEANINGS.filter((one) => (one === "tier" ? media.value.length > 0 : !(observed.value && SAID.includes(one)))),
+);
 const meaning = computed(() => (meanings.value.includes(chosen.value) ? chosen.value : meanings.value[0]));
 const order = signal(/** @type {Order} */ ("id"));
 const MOST_HIGH = 300; // px, of the picture
 const LENS = { columns: 17, rows: 9, zoom: 8 }; // blocks around the one that is looked at, and px for each
+const MOST_MEDIA = 3; // that a block has bits of
 /** @type {Meaning[]} */
 const SAID = ["owner", "refs", "hits"];
 /** The block that is looked at by pointer or keys; null: none. */
@@ -94,7 +102,7 @@ function Texture() {
       onPointerMove=${pointTo} onPointerLeave=${() => (looked.value = null)}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(event, size.columns)}></canvas>
     <${Legend} />
-    <p class="large-pointed num" role="status">${lens()}</p>
+    <p class="large-pointed num" role="status">${pointedText()}</p>
   </figure>`;
 }
 
@@ -118,15 +126,34 @@ const Choice = ({ label, all, now, chosen, of }) =>
 function Legend() {
   const palette = colours();
   themeVersion.value;
-  const own = meaning.value === "owner" || meaning.value === "group";
-  const inks = own ? palette.sequences.slice(0, 4) : scaleOf(palette.sequential, 5).map((rgb) => `rgb(${rgb})`);
+  if (meaning.value === "tier") return html`<${Tiers} inks=${palette.sequences} />`;
+  const inks = NAMED.includes(meaning.value)
+    ? palette.sequences.slice(0, 4)
+    : scaleOf(palette.sequential, 5).map((rgb) => `rgb(${rgb})`);
   return html`<p class="large-legend">${inks.map((ink) => html`<i key=${ink} style=${{ background: ink }}></i>`)}
     <span>${t(`large.legend.${meaning.value}`)}</span> <span>${t(
       observed.value ? "large.legend.observed" : "large.legend.weak",
     )}</span></p>`;
 }
 
+/** Which colour says what of the tiers. @param {{inks: readonly string[]}} props */
+const Tiers = ({ inks }) =>
+  html`<p class="large-legend">${Array.from({ length: 1 << media.value.length }, (_, bits) => {
+    return html`<span class="large-key"><i style=${{ background: inks[bits] }}></i> ${
+      mediaText(bits) || t("large.tier.pool")
+    }</span>`;
+  })} <span>${t(observed.value ? "large.legend.tier.observed" : "large.legend.tier")}</span></p>`;
+
+/** @param {number} bits */
+const mediaText = (bits) => media.value.filter((_, place) => bits & (1 << place)).join(" + ");
+
 /** The block that is looked at, in words. */
+function pointedText() {
+  const also = shown.value && looked.value !== null ? mediaText(shown.value.window.columns.tiers[looked.value]) : "";
+  return also ? `${lens()} · ${t("large.lens.tiers", { names: also })}` : lens();
+}
+
+/** What is known of it but for tiers. */
 function lens() {
   const now = shown.value;
   const id = looked.value;

@@ -1,0 +1,91 @@
+"""Where contents of the pool lie besides: what a watched server says of its tiers, or an engine's own log of what it
+stored and loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from engine.trace.events import KnownSince, Load, Removed, Store, Stored
+from engine.trace.records import StepRecord
+from engine.trace.state import State
+from engine.trace.tables import group_of
+
+MOST = 3  # media that are told apart; further ones share the last place
+Key = tuple[int, bytes]  # instance, hash
+
+
+class TierRows:
+    """For each content of the pool the media outside the pool that have it too, as bits: 1 << its place in `media`.
+
+    An engine's own log says what it put there or had from there, and not when that went: it keeps its bit.
+    """
+
+    def __init__(self) -> None:
+        self.media: list[str] = []  # in the order in which the log names them
+        self._copies: dict[Key, list[int]] = {}  # by medium
+        self._blocks: dict[Key, set[int]] | None = None  # of the pool; None: nothing is outside it so far
+        self._keys: dict[int, Key] = {}  # of these
+
+    def add(self, record: StepRecord, state: State, touched: Iterable[int]) -> list[int]:
+        """The next record; `state` is the one after it, `touched` the blocks that it is about.
+
+        Returns them, and the others whose content has come to lie elsewhere too, or does no more.
+        """
+        changed = dict.fromkeys(touched)
+        if self._blocks is not None:
+            self._place(changed, state, self._blocks)
+        for op in record.ops:
+            match op:
+                case Stored(outside=True, again=False):
+                    self._count(state, changed, (record.instance, op.block_hash), _name(op), 1)
+                case Removed(outside=True, num_left=0):
+                    self._count(state, changed, (record.instance, op.block_hash), _name(op), -1)
+                case Store() | Load():
+                    self._count(state, changed, (record.instance, op.block_hash), op.medium, 1)
+                case KnownSince():
+                    self._copies = {key: has for key, has in self._copies.items() if key[0] != record.instance}
+                case _:
+                    pass
+        return list(changed)
+
+    def bits(self, block_id: int, state: State) -> int:
+        """Of the content of a block."""
+        if not self._copies or (key := _key(state, block_id)) is None:
+            return 0
+        return sum(1 << place for place, count in enumerate(self._copies.get(key, ())) if count > 0)
+
+    def _count(self, state: State, changed: dict[int, None], key: Key, name: str, by: int) -> None:
+        if self._blocks is None:
+            self._blocks = {}
+            self._place(range(len(state.blocks)), state, self._blocks)
+        if name not in self.media:
+            self.media.append(name)
+        place = min(self.media.index(name), MOST - 1)
+        self._copies.setdefault(key, [0] * MOST)[place] += by
+        changed.update(dict.fromkeys(self._blocks.get(key, ())))
+
+    def _place(self, block_ids: Iterable[int], state: State, blocks: dict[Key, set[int]]) -> None:
+        """Which blocks have which content."""
+        for block_id in block_ids:
+            before, now = self._keys.pop(block_id, None), _key(state, block_id)
+            if before is not None and before != now:
+                blocks[before].discard(block_id)
+                if not blocks[before]:
+                    del blocks[before]
+            if now is not None:
+                self._keys[block_id] = now
+                blocks.setdefault(now, set()).add(block_id)
+
+
+def _key(state: State, block_id: int) -> Key | None:
+    block_hash = state.blocks[block_id].block_hash
+    if block_hash is None:
+        return None
+    many = len(state.own_groups) > 1
+    return state.block_groups[group_of(state, block_id)].instance if many else 0, block_hash
+
+
+def _name(op: Stored | Removed) -> str:
+    """As the server calls it."""
+    return f"{op.medium} {op.tier}" if op.tier else op.medium or "?"
