@@ -3,9 +3,10 @@
     python -m tests.load.large_log run.kvtrace
     python -m tests.load.large_page run.kvtrace [--keep]      --keep writes tests/load/large_page.json
 
-The log is surveyed first, which happens once for each log; how long that took is in the record. Then the server is
-started anew, so that what is measured is a visit to a log that is known. Bars are for a quiet machine; the load that
-there was is in the record.
+The first visit is to a log of which nothing is known: how soon it paints, and how much was read by then. Then the log
+is surveyed to its end, which happens once for each log; how long that took is in the record. Then the server is started
+anew: the second visit is to a log that is known. Bars are for a quiet machine; the load that there was is in the
+record.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple
 
 import requests
 import torch
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from engine import __version__
 from engine.machine import machine_facts
@@ -36,7 +37,7 @@ from tests.browser.conftest import ARGUMENTS, CHROMIUM
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_suffix(".json")
-BARS = {"paint_seconds": 3.0, "seek_ms": 100.0, "frames_per_second": 60.0, "heap_mb": 500.0}
+BARS = {"first_paint_seconds": 3.0, "paint_seconds": 3.0, "seek_ms": 100.0, "frames_per_second": 60.0, "heap_mb": 500.0}
 SEEKS = 40
 WALK_SECONDS = 8
 MODULES = (
@@ -111,25 +112,58 @@ def served(log: Path, data: Path) -> Iterator[Served]:
             process.terminate()
 
 
-def surveyed(log: Path, data: Path) -> float | None:
-    """Seconds until all of the log is known, from the first question about it; None: it was known already."""
+def surveyed(server: Served) -> dict[str, Any]:
+    """Wait until all of the log is known."""
+    while not (found := server.survey()).get("is_done"):
+        time.sleep(0.5)
+    assert not found["problem"], found["problem"]
+    return found
+
+
+def first_visit(browser: Browser, log: Path, data: Path) -> dict[str, Any]:
+    """The first visit that a log ever has: seconds until it is painted, records that were known by then, and how long
+    all of it takes to be known. Empty: it was known already.
+    """
+    began = time.monotonic()
     with served(log, data) as server:
-        if server.survey().get("is_done"):
-            return None
+        started = time.monotonic() - began
+        if any(data.glob("surveys/*.survey")) and server.survey().get("is_done"):
+            return {}
         began = time.monotonic()
-        while not (found := server.survey()).get("is_done"):
-            time.sleep(0.5)
-        assert not found["problem"], found["problem"]
-        return time.monotonic() - began
+        context, page = fresh(browser)
+        paint = painted(page, server)
+        known = server.survey()["num_surveyed"]
+        context.close()
+        surveyed(server)
+        return {
+            "start_seconds": round(started, 2),
+            "first_paint_seconds": round(paint, 2),
+            "records_at_first_paint": known,
+            "survey_seconds": round(time.monotonic() - began, 1),
+        }
 
 
-def visited(page: Page, server: Served, num_records: int) -> dict[str, Any]:
-    """A visit: opening, seeking, walking."""
+def fresh(browser: Browser) -> tuple[BrowserContext, Page]:
+    """A page of somebody who has been here before, with an empty cache."""
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    context.add_init_script(
+        "localStorage.setItem('kvtheater.tour','done');localStorage.setItem('kvtheater.opening','seen')"
+    )
+    return context, context.new_page()
+
+
+def painted(page: Page, server: Served) -> float:
+    """Open the page; seconds until the strip and the blocks of a record are there."""
     began = time.monotonic()
     page.goto(server.url)
     page.wait_for_selector("#large-pool", timeout=120_000)
     page.wait_for_function(PAINTED, timeout=120_000)
-    paint = time.monotonic() - began
+    return time.monotonic() - began
+
+
+def visited(page: Page, server: Served, num_records: int) -> dict[str, Any]:
+    """A visit: opening, seeking, walking."""
+    paint = painted(page, server)
     after_opening = server.rss_mb()
     draw = random.Random(0)
     session = page.context.new_cdp_session(page)
@@ -183,24 +217,21 @@ def main() -> int:
     with TraceReader(log, verify=False) as reader:
         count, blocks = len(reader), int(str(reader.header.engine["num_blocks"]))
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         data = given.data_dir or Path(folder)
-        seconds = surveyed(log, data)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        first = first_visit(browser, log, data)
         size = sum(path.stat().st_size for path in (data / "surveys").iterdir())
-        with served(log, data) as server, sync_playwright() as playwright:
+        with served(log, data) as server:
             started = server.rss_mb()
-            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-            context = browser.new_context(viewport={"width": 1280, "height": 800})
-            context.add_init_script(
-                "localStorage.setItem('kvtheater.tour','done');localStorage.setItem('kvtheater.opening','seen')"
-            )
-            found = visited(context.new_page(), server, count)
+            found = visited(fresh(browser)[1], server, count)
             found["server_rss_mb"] = {"started": round(started), **found["server_rss_mb"]}
-            chromium = browser.version
-            browser.close()
+        chromium = browser.version
+        browser.close()
     record = {
         "log": {"records": count, "blocks": blocks, "mb": round(log.stat().st_size / 1e6)},
-        "survey": {"seconds": seconds and round(seconds, 1), "mb": round(size / 1e6, 1)},
+        "first_visit": first,
+        "survey_mb": round(size / 1e6, 1),
         "visit": found,
         "bars": BARS,
         "machine": {
@@ -213,9 +244,14 @@ def main() -> int:
     print(json.dumps(record, indent=2))
     if given.keep:
         RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    missed = [name for name, bar in BARS.items() if (found[name] < bar * 0.98) == (name == "frames_per_second")]
+    reached = {**first, **found}
+    missed = [
+        name
+        for name, bar in BARS.items()
+        if name in reached and (reached[name] < bar * 0.98) == (name == "frames_per_second")
+    ]
     for name in missed:
-        print(f"missed: {name} {found[name]}, bar {BARS[name]}", file=sys.stderr)
+        print(f"missed: {name} {reached[name]}, bar {BARS[name]}", file=sys.stderr)
     return 1 if missed else 0
 
 

@@ -1,5 +1,6 @@
 // Whose requests a table shows, and which of them: two choices that every table of requests has.
 
+import { useMemo } from "../../vendor/preact/hooks.js";
 import { MINUTE, ONLY } from "../core/requests.js";
 import { settings } from "../state/settings.js";
 import { t } from "../tell/words.js";
@@ -10,7 +11,7 @@ const NAMES = /** @type {(keyof typeof ONLY)[]} */ (Object.keys(ONLY));
 
 /** @param {{rows: readonly {client: string | null}[]}} props all that there are, shown or not */
 export function RequestChoices({ rows }) {
-  const clients = [...new Set(rows.flatMap(({ client }) => client ?? []))].sort();
+  const clients = useMemo(() => clientsOf(rows), [rows]);
   return html`${
     clients.length
       ? html`<select id="requests-client" aria-label=${t("whose")} title=${t("whose")}
@@ -32,6 +33,9 @@ export function RequestChoices({ rows }) {
       )}
     </select>`;
 }
+
+/** @param {readonly {client: string | null}[]} rows */
+const clientsOf = (rows) => [...new Set(rows.flatMap(({ client }) => client ?? []))].sort();
 
 /** The rule by which rows are chosen; "": there is none. */
 export const onlyRule = () => (settings.only.value ? t(`only.${settings.only.value}.rule`, { seconds: MINUTE }) : "");

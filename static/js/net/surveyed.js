@@ -6,6 +6,7 @@ import { binsOf, pieceOf, sequencesOf, windowOf } from "../core/survey.js";
 import { own } from "../state/run.js";
 import { viewIndex } from "../state/store.js";
 
+const SOON = 200; // ms between two looks while nothing is known
 const AGAIN = 1000; // ms between two looks at a survey that is being made
 const LATER = 4000; // ms, where nearly all is known: of a run that goes on, which is read anew each time
 const BINS = 1600;
@@ -96,6 +97,7 @@ async function look(mine) {
       if (life !== mine) return;
       const { message, code } = /** @type {Error & {code?: string}} */ (error);
       if (code && code !== "loading") return void (trouble.value = message);
+      wait = code && !before ? SOON : AGAIN;
     }
     await new Promise((done) => setTimeout(done, wait));
     if (life !== mine) return;

@@ -50,7 +50,8 @@ const BAR = 112; // px, at least
  * @returns {{columns: Column[], bar: number}}
  */
 export function layoutFor(width, rows, only) {
-  const told = COLUMNS.filter(({ name }) => name !== "client" || rows.some(({ client }) => client !== null));
+  const isSaid = rows.some(({ client }) => client !== null);
+  const told = COLUMNS.filter(({ name }) => name !== "client" || isSaid);
   const columns = fitting(
     told,
     width - BAR,

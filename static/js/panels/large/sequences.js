@@ -41,7 +41,8 @@ export function Sequences() {
   const rows = isHere ? sorted.filter((one) => isThere(one, at)) : sorted;
   const high = size.width > 0 && size.width < NARROW ? THUMB : ROW;
   const list = useLongList({ box, height: size.height, count: rows.length, high, head: high });
-  const { columns, bar } = layoutFor(size.width || innerWidth, all, only);
+  const wide = size.width || innerWidth;
+  const { columns, bar } = useMemo(() => layoutFor(wide, all, only), [wide, all, only]);
   const count = overview.value?.num_surveyed ?? 1;
   const isOwn = isFrom ?? !isHere;
   const longest = useMemo(() => scaleOf(isOwn ? sorted : [], true, at, count), [isOwn, sorted, count]);
