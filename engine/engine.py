@@ -11,7 +11,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Items
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from msgspec.structs import replace
 
@@ -47,6 +47,7 @@ from engine.trace.records import (
     CacheTensors,
     Capture,
     Header,
+    LayerCapture,
     Objection,
     Output,
     PromptLogprob,
@@ -400,7 +401,7 @@ class Engine:
             capture=Capture(
                 index=self._num_records,
                 dtype=self.capture.dtype,
-                layers=result.layers,
+                layers=cast(list[LayerCapture], result.layers),  # whatever is read as such
                 omitted=result.omitted,
             )
             if self.capture and self._record is not None

@@ -14,16 +14,17 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from engine.cache.kv_store import LayerShape
+from engine.cache.reach import WindowPolicy, reaches_of
 from engine.model.attention_backend import AttentionOutput, DecodeWeights, PrefillWeights
 from engine.model.batch import StepBatch
-from engine.model.capture_decode import DecodeCapture
+from engine.model.capture_decode import DecodeCapture, DecodeForms
 from engine.model.native import capture_kernel
 from engine.trace.records import AttentionRows, LayerCapture, ModelFacts
 
@@ -56,60 +57,81 @@ class _Layer:
     prefills: list[PrefillWeights]
 
 
+class Capturing:
+    """What a request means for a model; the same for every step."""
+
+    def __init__(
+        self,
+        request: CaptureRequest,
+        facts: ModelFacts,
+        shapes: Sequence[LayerShape] | None = None,
+        policy: WindowPolicy | None = None,
+    ) -> None:
+        """`shapes`: of each layer, as a store of blocks has them; None: keys and values lie elsewhere. `policy`: limits
+        what layers see.
+        """
+        self.request, self.num_heads = request, facts.num_heads
+        layers = range(facts.num_layers)
+        observed = [i for i in layers if request.layers is None or i in request.layers]
+        others = [i for i in layers if i not in observed]
+        self.order = observed if request.only else observed + others
+        unasked = others if request.only else []
+        self.unasked = frozenset(unasked)
+        self.unasked_for = f"Layers {_ranges(unasked)} were not asked for." if unasked else ""
+        heads = range(facts.num_heads)
+        self.heads = [head for head in heads if request.heads is None or head in request.heads]
+        self.dtype = torch.float16 if request.dtype == "float16" else torch.float32
+        kernel = capture_kernel() if shapes is not None else None
+        self.decode: DecodeForms | None = None
+        if kernel is not None and shapes is not None:
+            reaches = reaches_of(facts.sliding_windows, policy)
+            self.decode = DecodeForms(kernel, request.dtype, facts.num_heads, shapes, reaches)
+
+
 class CaptureRecorder:
     """Keeps references during the forward pass and copies once at its end; of a decode step on the CPU it copies each
     layer when it is shown it.
     """
 
-    def __init__(
-        self, request: CaptureRequest, batch: StepBatch, facts: ModelFacts, shapes: Sequence[LayerShape] | None = None
-    ) -> None:
-        """`shapes`: of each layer, as a store of blocks has them; None: keys and values lie elsewhere."""
-        self._request = request
+    def __init__(self, capturing: Capturing, batch: StepBatch) -> None:
+        self._what = what = capturing
         self._batch = batch
-        self._num_heads = facts.num_heads
-        layers = range(facts.num_layers)
-        observed = [i for i in layers if request.layers is None or i in request.layers]
-        others = [i for i in layers if i not in observed]
-        self._order = observed if request.only else observed + others
-        self._unasked = others if request.only else []
-        heads = range(facts.num_heads)
-        self._heads = [head for head in heads if request.heads is None or head in request.heads]
-        self._dtype = torch.float16 if request.dtype == "float16" else torch.float32
         self._kept: dict[int, _Layer] = {}
         self._base_bytes: dict[int, int] = {}  # by layer, of q, k, v and last rows
-        kernel = capture_kernel() if batch.is_on_cpu and not batch.prefills else None
         self._decode: DecodeCapture | None = None
-        if kernel is not None and shapes is not None:
-            windows = facts.sliding_windows
-            self._decode = DecodeCapture(kernel, batch, request.dtype, facts.num_heads, shapes, windows)
-            self._base_bytes = {layer: self._decode.base_bytes(layer) for layer in self._order}
-            self._planned = self._plan()
-            for layer in self._planned[0]:
-                self._decode.keep(layer, layer in self._planned[2])
+        if what.decode is not None and batch.is_on_cpu and not batch.prefills:
+            self._decode = made = DecodeCapture(what.decode, batch)
+            whole = sum([made.base_bytes[layer] for layer in what.order])
+            if what.request.outputs:
+                whole += sum([made.out_bytes[layer] for layer in what.order])
+            if whole <= what.request.budget_bytes:
+                everything = set(what.order)
+                self._planned = everything, everything, everything if what.request.outputs else set()
+            else:
+                self._base_bytes = {layer: made.base_bytes[layer] for layer in what.order}
+                self._planned = self._plan()
+            made.keep(self._planned[0], self._planned[2])
         self.keeps = self._decode is None
-        # positions up to their new tokens, which are the last
-        self._decode_keys = sum(batch.slices[index].start + 1 for index in batch.decode_indices)
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        if layer in self._unasked:
+        if layer in self._what.unasked:
             return
         if self._decode is not None:
             self._decode.layer(layer, q, k, v, attended)
             return
         self._base_bytes[layer] = self._num_base_bytes(q, k, v, attended)
         # compiled code may use the output's memory again as soon as it has read it
-        out = attended.out.clone() if self._request.outputs else None
+        out = attended.out.clone() if self._what.request.outputs else None
         self._kept[layer] = _Layer(q, k, v, out, attended.decode, attended.prefills)
 
     def addresses(self) -> array[int] | None:
         """As `Recorder.addresses`."""
         return None if self._decode is None else self._decode.addresses()
 
-    def finish(self) -> tuple[list[LayerCapture], str]:
+    def finish(self) -> tuple[Sequence[LayerCapture], str]:
         """The arrays, layer by layer, and one sentence on what was left out ("" = nothing)."""
         if self._decode is not None:
-            return cast(list[LayerCapture], self._decode.layers()), self._omitted(*self._planned)  # they read as such
+            return self._decode.layers() or [], self._omitted(*self._planned)
         base, full, outputs = self._plan()
         numbers = sorted(base)
         if not numbers:
@@ -137,21 +159,21 @@ class CaptureRecorder:
         """Layers whose q, k, v and last rows are kept, layers whose observed heads keep all rows, and layers that keep
         their outputs.
         """
-        left = self._request.budget_bytes
+        left = self._what.request.budget_bytes
         base: set[int] = set()
         full: set[int] = set()
         outputs: set[int] = set()
-        for layer in self._order:
+        for layer in self._what.order:
             size = self._base_bytes[layer]
             if size <= left:
                 base.add(layer)
                 left -= size
-        for layer in self._order:
+        for layer in self._what.order:
             size = self._full_bytes(layer)
             if layer in base and size <= left:
                 full.add(layer)
                 left -= size
-        for layer in self._order if self._request.outputs else ():
+        for layer in self._what.order if self._what.request.outputs else ():
             size = self._out_bytes(layer)
             if layer in base and size <= left:
                 outputs.add(layer)
@@ -161,15 +183,17 @@ class CaptureRecorder:
     def _num_base_bytes(self, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> int:
         elements = q.numel() + k.numel() + v.numel()
         if attended.decode is not None:
-            elements += self._num_heads * (self._decode_keys - sum(attended.decode.key_starts))
-        elements += self._num_heads * sum(piece.weights.shape[2] for piece in attended.prefills)
-        return elements * self._dtype.itemsize
+            # positions up to their new tokens, which are the last
+            num_keys = sum(self._batch.slices[index].start + 1 for index in self._batch.decode_indices)
+            elements += self._what.num_heads * (num_keys - sum(attended.decode.key_starts))
+        elements += self._what.num_heads * sum(piece.weights.shape[2] for piece in attended.prefills)
+        return elements * self._what.dtype.itemsize
 
     def _out_bytes(self, layer: int) -> int:
         if self._decode is not None:
-            return self._decode.out_bytes(layer)
+            return self._decode.out_bytes[layer]
         out = self._kept[layer].out
-        return out.numel() * self._dtype.itemsize if out is not None else 0
+        return out.numel() * self._what.dtype.itemsize if out is not None else 0
 
     def _prefills(self, layer: int) -> list[PrefillWeights]:
         return self._kept[layer].prefills if layer in self._kept else []
@@ -177,26 +201,27 @@ class CaptureRecorder:
     def _full_bytes(self, layer: int) -> int:
         """Bytes of the rows before the last ones."""
         elements = sum((piece.weights.shape[1] - 1) * piece.weights.shape[2] for piece in self._prefills(layer))
-        return elements * len(self._heads) * self._dtype.itemsize
+        return elements * len(self._what.heads) * self._what.dtype.itemsize
 
     def _omitted(self, base: set[int], full: set[int], outputs: set[int]) -> str:
+        if len(base) == len(full) == len(self._what.order) and (outputs == base or not self._what.request.outputs):
+            return self._what.unasked_for
         parts = []
-        dropped = [layer for layer in self._order if layer not in base]
+        dropped = [layer for layer in self._what.order if layer not in base]
         if dropped:
             parts.append(f"everything of layers {_ranges(dropped)}")
-        shortened = [layer for layer in self._order if layer in base and layer not in full]
+        shortened = [layer for layer in self._what.order if layer in base and layer not in full]
         if any(self._prefills(layer) for layer in shortened):
             parts.append(f"all but the last attention row of each sequence in layers {_ranges(shortened)}")
-        without = [layer for layer in self._order if layer in base and layer not in outputs]
-        if without and self._request.outputs:
+        without = [layer for layer in self._what.order if layer in base and layer not in outputs]
+        if without and self._what.request.outputs:
             parts.append(f"the attention outputs of layers {_ranges(without)}")
-        said = [self._unasked_for()]
+        said = [self._what.unasked_for]
         if parts:
-            said.append(f"Left out by the budget of {self._request.budget_bytes} bytes a step: {'; '.join(parts)}.")
+            said.append(
+                f"Left out by the budget of {self._what.request.budget_bytes} bytes a step: {'; '.join(parts)}."
+            )
         return " ".join(filter(None, said))
-
-    def _unasked_for(self) -> str:
-        return f"Layers {_ranges(self._unasked)} were not asked for." if self._unasked else ""
 
     # -- copying ---------------------------------------------------------------------------------------------------
 
@@ -208,7 +233,7 @@ class CaptureRecorder:
         return [self._to_numpy(tensor) for tensor in tensors]
 
     def _to_numpy(self, tensor: Tensor) -> Array:
-        array: Array = tensor.to(dtype=self._dtype, device="cpu", copy=True).contiguous().numpy()
+        array: Array = tensor.to(dtype=self._what.dtype, device="cpu", copy=True).contiguous().numpy()
         return array
 
     def _copy_outputs(self, layers: set[int]) -> dict[int, Array]:
@@ -223,7 +248,7 @@ class CaptureRecorder:
     def _decode_rows(self, decode: DecodeWeights | None, weights: Array | None) -> list[AttentionRows]:
         if decode is None or weights is None:
             return []
-        heads = list(range(self._num_heads))
+        heads = list(range(self._what.num_heads))
         rows = []
         for i, index in enumerate(self._batch.decode_indices):
             piece, key_start = self._batch.slices[index], decode.key_starts[i]
@@ -242,8 +267,8 @@ class CaptureRecorder:
         """All rows of the observed heads if `full`, and the last row of the others."""
         span = piece.span
         seq_id = self._batch.slices[span.slice_index].seq_id
-        observed = self._heads if full else []
-        others = [head for head in range(self._num_heads) if head not in observed]
+        observed = self._what.heads if full else []
+        others = [head for head in range(self._what.num_heads) if head not in observed]
         if observed:
             weights = piece.weights if not others else piece.weights[observed]
             yield AttentionRows(

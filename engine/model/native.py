@@ -120,12 +120,19 @@ class LinearKernel:
 
 
 class CaptureKernel:
-    """Rounds a decode step's arrays into the log's bytes, callable from any thread. Callers answer for shapes."""
+    """Lays out a decode step's layers as the log's bytes, and rounds its arrays into them; callable from any thread.
+    Callers answer for shapes.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.store_decode = library.store_decode
         self.store_decode.argtypes = (_P,) * 8
         self.store_decode.restype = None
+        self.lay_out = ctypes.PyDLL(
+            library._name
+        ).lay_out  # over sooner than the interpreter is given away and had again
+        self.lay_out.argtypes = (_P,) * 6
+        self.lay_out.restype = _I
 
 
 class NativeKernels:
@@ -223,12 +230,12 @@ def build_native() -> NativeKernels:
 
 @cache
 def build_capture() -> CaptureKernel:
-    """Compile and load capture.c.
+    """Compile and load capture.c and layout.c.
 
     Raises:
         NoCompiler: it cannot be had.
     """
-    return CaptureKernel(_built("capture.c"))
+    return CaptureKernel(_built("capture.c", "layout.c"))
 
 
 @cache

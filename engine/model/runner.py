@@ -21,7 +21,7 @@ from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_sequence import SequenceContext
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
-from engine.model.capture import CaptureRecorder, CaptureRequest
+from engine.model.capture import CaptureRecorder, CaptureRequest, Capturing
 from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import DTYPES, LoadedModel
@@ -34,7 +34,7 @@ class ForwardResult(NamedTuple):
     """What a step computed."""
 
     logits: Tensor  # [S, V] float32 on the model's device: a row for each slice that samples, all where all are wanted
-    layers: list[LayerCapture]  # empty without a capture request
+    layers: Sequence[LayerCapture]  # empty without a capture request
     omitted: str  # what the capture's byte budget left out, "" = nothing
     prepare_seconds: float  # packing; the rest of `execute` is the forward pass
 
@@ -119,6 +119,7 @@ class ModelRunner:
         self.compiled: CompiledForward | None = None  # None: eager. Must not change while a sequence runs
         self._native = NativeStep(self.kv_store, model.facts.num_heads, model.facts.sliding_windows, policy)
         self._keeps_logits = model.keeps_logits
+        self._capturing: Capturing | None = None  # the request of the step before
         self.sequence_caches = (
             SequenceCaches(by_sequence, len(model.layer_shapes), max_model_len) if by_sequence else None
         )
@@ -155,8 +156,7 @@ class ModelRunner:
         begin = time.perf_counter()
         with torch.inference_mode():
             batch = StepBatch(slices, self._slot_table, self.model.device, self.policy)
-            shapes = self.kv_store.shapes if self.sequence_caches is None else None
-            recorder = CaptureRecorder(capture, batch, self.model.facts, shapes) if capture else None
+            recorder = CaptureRecorder(self._meant(capture), batch) if capture else None
             backend = self.compiled.backend if self.compiled else None
             context: StepContext | SequenceContext
             if self.sequence_caches is None:
@@ -175,6 +175,12 @@ class ModelRunner:
                 )
             layers, omitted = recorder.finish() if recorder else ([], "")
         return ForwardResult(logits, layers, omitted, prepared - begin)
+
+    def _meant(self, request: CaptureRequest) -> Capturing:
+        if self._capturing is None or self._capturing.request is not request:
+            shapes = self.kv_store.shapes if self.sequence_caches is None else None
+            self._capturing = Capturing(request, self.model.facts, shapes, self.policy)
+        return self._capturing
 
     def forward(self, batch: StepBatch, context: StepContext | SequenceContext) -> Tensor:
         """Run the model on a packed step; logits [S, V] float32 where a slice samples. Under `torch.inference_mode`."""

@@ -14,7 +14,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from engine.model.runner import ForwardResult, ModelRunner
 from engine.trace import codec
-from engine.trace.encoded import EncodedLayer
+from engine.trace.encoded import EncodedLayers
 from tests.parity.harness import Driver, eager_forward, mixed_schedule, random_prompt
 from tests.tiny_models import FAMILIES, VOCAB_SIZE, tiny_model
 
@@ -224,9 +224,9 @@ def test_arrays_of_decode_steps_are_the_same_written_at_once(
     fast = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
     monkeypatch.setattr("engine.model.capture.capture_kernel", lambda: None)
     plain = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
-    written = [isinstance(layer, EncodedLayer) for result in fast for layer in result.layers]
+    written = [isinstance(result.layers, EncodedLayers) for result in fast if result.layers]
     assert any(written) and not all(written)
-    assert not any(isinstance(layer, EncodedLayer) for result in plain for layer in result.layers)
+    assert not any(isinstance(result.layers, EncodedLayers) for result in plain)
     for one, other in zip(fast, plain, strict=True):
         assert codec.encode(one.layers) == codec.encode(other.layers) and one.omitted == other.omitted
 

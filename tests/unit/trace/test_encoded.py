@@ -1,52 +1,96 @@
-"""A layer laid out before its numbers are there: the same bytes as the codec's."""
+"""A step's layers laid out before their numbers are there: the same bytes as the codec's."""
 
 from __future__ import annotations
+
+import ctypes
+from array import array
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 
+from engine.cache.kv_store import LayerShape
+from engine.cache.reach import Reach
+from engine.model.capture_decode import DecodeForms
+from engine.model.native import build_capture
 from engine.trace import codec
-from engine.trace.encoded import DecodedRow, EncodedLayer, Layout
+from engine.trace.encoded import EncodedLayers
 from engine.trace.records import AttentionRows, Capture, LayerCapture
 
-ROWS = [DecodedRow(3, 200, 0, 201), DecodedRow(70_000, 41, 34, 8), DecodedRow(0, 0, 0, 1)]
-SHAPES = ((3, 4, 8), (3, 2, 8), (3, 2, 6))  # q, k, v
+NUMBERS = [0, 23, 127, 128, 255, 256, 300, 65_535, 65_536, 2**32 - 1, 2**32]  # each length of a number in msgpack
+
+
+def laid_out(
+    forms: DecodeForms, rows: list[tuple[int, int, int]], layers: list[tuple[int, int, bool]]
+) -> tuple[bytearray, array[int]]:
+    """Rows (sequence, position of its query, first key), alike in every kind; layers (number, kind, with out)."""
+    ids, positions, firsts = (list(one) for one in zip(*rows, strict=True)) if rows else ([], [], [])
+    longest = max((p + 1 - f for p, f in zip(positions, firsts, strict=True)), default=0)
+    kinds = len(forms.kinds)
+    step = array("q", (len(rows), len(layers), *[longest] * kinds, *ids, *positions, *firsts * kinds))
+    for layer in layers:
+        step.extend(layer)
+    layouts = array("q", bytes(16 * kinds * (11 + 2 * len(rows))))
+    captured = array("q", bytes(16 * (max(number for number, _, _ in layers) + 1)))
+    given = [x.buffer_info()[0] for x in (forms.pieces, forms.model, step)]
+    written = [x.buffer_info()[0] for x in (layouts, captured)]
+    room = bytearray(b"\xaa") * forms.kernel.lay_out(*given, None, *written)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    assert forms.kernel.lay_out(*given, begin, *written) == len(room)
+    forms_of = [(ctypes.c_int64 * (11 + 2 * len(rows))).from_address(captured[2 * n + 1]) for n, _, _ in layers]
+    return room, array("q", [x for (n, _, _), f in zip(layers, forms_of, strict=True)
+                             for x in (captured[2 * n] - begin, *f)])  # fmt: skip
+
+
+def filled(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
+    """An array of the byte that stands in gaps."""
+    return np.frombuffer(b"\xaa" * (int(np.prod(shape)) * np.dtype(dtype).itemsize), dtype).reshape(shape)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-@pytest.mark.parametrize("number", [0, 127, 128, 300])  # one, two and three bytes
-@pytest.mark.parametrize("with_out", [False, True])
-def test_bytes_are_those_of_the_codec(number: int, dtype: str, with_out: bool) -> None:
-    rng = np.random.default_rng(number)
-    q, k, v = (rng.standard_normal(shape).astype(dtype) for shape in SHAPES)
-    weights = [rng.random((4, 1, row.num_keys)).astype(dtype) for row in ROWS]
-    out = rng.standard_normal((3, 4, 6)).astype(dtype) if with_out else None
-    layout = Layout(dtype, *SHAPES, ROWS, None if out is None else out.shape)
-    made = EncodedLayer(number, layout)
-    arrays = (q, k, v, *weights) if out is None else (q, k, v, *weights, out)
-    assert layout.num_bytes == sum(array.nbytes for array in arrays)
-    for begin, array in zip(layout.places, arrays, strict=True):
-        place = begin + made.begin
-        assert made.encoded[place : place + array.nbytes] == bytes(array.nbytes)  # a gap
-        made.encoded[place : place + array.nbytes] = array.tobytes()
-    rows = [
-        AttentionRows(seq_id=row.seq_id, query_start=row.query_start, key_start=row.key_start, heads=[0, 1, 2, 3],
-                      weights=array)
-        for row, array in zip(ROWS, weights, strict=True)
-    ]  # fmt: skip
-    whole = LayerCapture(layer=number, q=q, k=k, v=v, rows=rows, out=out)
-    assert bytes(made.encoded) == codec.encode(whole)
-    assert codec.encode([made]) == codec.encode([whole])
-    assert np.array_equal(made.v, v) and made.rows[1].key_start == 34 and (made.out is None) is not with_out
-    with pytest.raises(AttributeError):
-        made.anything  # noqa: B018 - the attribute is asked for
-    capture = Capture(index=4, dtype=dtype, layers=[made])  # type: ignore[list-item]
-    assert np.array_equal(codec.decode(codec.encode(capture), Capture).layers[0].rows[0].weights, weights[0])
+@pytest.mark.parametrize("num_heads", [1, 4, 17])
+def test_bytes_are_those_of_the_codec(dtype: Literal["float16", "float32"], num_heads: int) -> None:
+    """Every length that msgpack writes in another way; 20 rows, none, and a layer of which nothing is kept between."""
+    shapes = [LayerShape(2, 8, 6), LayerShape(1, 1, 70_000)]
+    forms = DecodeForms(build_capture(), dtype, num_heads, shapes, [Reach(None), Reach(None)])
+    few, many = [(3, 200, 0), (70_000, 41, 34), (0, 0, 0)], [(n, n, n - min(n, i)) for i, n in enumerate(NUMBERS)]
+    for rows in ([], few, many, many * 2):
+        layers = [(0, 0, False), (1, 1, False), (127, 0, True), (128, 1, False), (300, 0, True)]
+        made, placed = laid_out(forms, rows, layers)
+        wanted = []
+        for number, kind, with_out in layers:
+            heads, width, v_width = shapes[kind]
+            q, k, v = (filled((len(rows), *x), dtype) for x in ((num_heads, width), (heads, width), (heads, v_width)))
+            of_rows = [
+                AttentionRows(seq_id=seq_id, query_start=position, key_start=first, heads=list(range(num_heads)),
+                              weights=filled((num_heads, 1, position + 1 - first), dtype))
+                for seq_id, position, first in rows
+            ]  # fmt: skip
+            out = filled((len(rows), num_heads, v_width), dtype) if with_out else None
+            wanted.append(LayerCapture(layer=number, q=q, k=k, v=v, rows=of_rows, out=out))
+        assert bytes(made) == codec.encode(wanted)
+        size = 11 + 2 * len(rows)
+        for i, (one, (_, kind, with_out)) in enumerate(zip(wanted, layers, strict=True)):
+            begin, *form = placed[i * (size + 1) : (i + 1) * (size + 1)]
+            n, lengths, places = len(rows), form[7 : 7 + len(rows)], form[7 + len(rows) :]
+            assert form[:5] == [n, num_heads, *shapes[kind]] and form[6] == (dtype == "float16")
+            assert lengths == [row.weights.shape[2] for row in one.rows]
+            assert (places[-1] >= 0) is with_out
+            arrays = [one.q, one.k, one.v, *[row.weights for row in one.rows], *([one.out] if with_out else [])]
+            for place, numbers in zip(places, arrays, strict=False):
+                assert numbers is not None
+                head = codec.encode(numbers)[: -numbers.nbytes or None]
+                assert made[begin + place - len(head) : begin + place] == head  # the gap begins behind it
 
 
-def test_a_layer_without_rows() -> None:
-    made = EncodedLayer(1, Layout("float16", (0, 2, 4), (0, 1, 4), (0, 1, 4), []))
-    empty = LayerCapture(
-        layer=1, q=np.zeros((0, 2, 4), "f2"), k=np.zeros((0, 1, 4), "f2"), v=np.zeros((0, 1, 4), "f2"), rows=[]
-    )
-    assert bytes(made.encoded) == codec.encode(empty)
+def test_layers_read_as_what_they_are() -> None:
+    layers = [
+        LayerCapture(layer=n, q=filled((1, 2, 4), "f2"), k=filled((1, 1, 4), "f2"), v=filled((1, 1, 4), "f2"), rows=[])
+        for n in (4, 9)
+    ]
+    made = EncodedLayers(bytearray(codec.encode(layers)), 2)
+    assert len(made) == 2 and [layer.layer for layer in made] == [4, 9] == [layer.layer for layer in made[:]]
+    assert np.array_equal(made[1].v, layers[1].v, equal_nan=True) and made[0].out is None
+    assert codec.encode(made) == codec.encode(layers)
+    capture = Capture(index=4, dtype="float16", layers=made)  # type: ignore[arg-type]
+    assert [layer.layer for layer in codec.decode(codec.encode(capture), Capture).layers] == [4, 9]
