@@ -232,7 +232,7 @@ def test_it_can_be_read_by_everybody(open_page, served, width, scheme):
 
 def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     page = open_page(f"{served}/?recording=rec-observed", connection="replay", until="#large-pool")
-    expect(page.locator(".large-unknown")).to_contain_text("ref_counts")
+    expect(page.locator(".large-unknown")).to_contain_text("Who holds a block")
     options = page.locator("#large-colour option").evaluate_all("all => all.map((one) => one.value)")
     assert options == ["age", "group", "tier"]
     page.locator("#large-colour").select_option("tier")
