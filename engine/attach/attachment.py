@@ -13,7 +13,7 @@ from engine.attach.metrics import Look, MetricsError, look, version_beside
 from engine.attach.observed_log import MOST_BYTES, ObservedLog, header_of
 from engine.attach.sequence import Told
 from engine.attach.subscriber import Subscriber, rank_endpoint, zmq_module
-from engine.trace.limits import MAX_BLOCKS, MAX_GROUPS
+from engine.trace.limits import MAX_ALL_BLOCKS, MAX_BLOCKS, MAX_GROUPS
 from engine.trace.log import TraceWriter
 
 LOOK_SECONDS = 1.0  # between two looks at the metrics
@@ -57,10 +57,13 @@ class Attachment:
                 "the size of the pool is unknown: give --metrics of a server that says it, or --block-size and "
                 "--num-blocks"
             )
-        if num_blocks * len(asked.ranks) > MAX_BLOCKS or len(asked.ranks) > MAX_GROUPS:
+        if num_blocks > MAX_BLOCKS:
+            raise AttachError(f"a rank of {num_blocks:,} blocks is more than a log takes ({MAX_BLOCKS:,})")
+        most = min(MAX_GROUPS, MAX_ALL_BLOCKS // num_blocks)
+        if len(asked.ranks) > most:
             raise AttachError(
-                f"{len(asked.ranks)} ranks of {num_blocks} blocks are more than a log takes "
-                f"({MAX_GROUPS} ranks, {MAX_BLOCKS} blocks together): watch fewer with --rank"
+                f"{len(asked.ranks)} ranks of {num_blocks:,} blocks are more than a log takes: watch {most} of them "
+                "with --rank, and the others with a kvtheater attach of their own"
             )
         endpoints = [rank_endpoint(asked.events, rank) for rank in asked.ranks]
         header = header_of(

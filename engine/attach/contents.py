@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from engine.attach.events import GPU, BlockRemoved, BlockStored, Event
 from engine.trace.events import KnownReason, KnownSince, Op, Removed, Stored
+from engine.trace.limits import MAX_BLOCKS
 
 Key = tuple[str, str, int, bytes]  # medium, store of that medium, group, hash: the same hash may be cached for each
 
@@ -19,8 +20,10 @@ class Places:
     def __init__(self) -> None:
         self._count = 0
 
-    def fresh(self) -> int:
-        """One that nobody had."""
+    def fresh(self) -> int | None:
+        """One that nobody had; None: there are as many as a log takes."""
+        if self._count == MAX_BLOCKS:
+            return None
         self._count += 1
         return self._count - 1
 
@@ -73,8 +76,10 @@ class Contents:
         self._outside, self._free_outside = outside, []
         for key, said in self._said.items():
             if said.outside:
-                self._where[key] = outside.fresh()
-                self._said[key] = said = replace(said, place=self._where[key])
+                place = outside.fresh()
+                assert place is not None  # there are no more than before
+                self._where[key] = place
+                self._said[key] = said = replace(said, place=place)
             yield said
 
     def _put(self, event: BlockStored, index: int) -> Stored | None:
@@ -88,10 +93,11 @@ class Contents:
                 self._copies[key] = self._copies.get(key, 0) + 1
         else:
             again = False
-            if not is_outside and not self._free:
+            place = self._place(is_outside)
+            if place is None:
                 self.num_unplaced += 1
                 return None
-            place = self._where[key] = self._place(is_outside)
+            self._where[key] = place
             self.num_in_pool += not is_outside
         stored = Stored(
             place=place,
@@ -113,11 +119,12 @@ class Contents:
         self._said.setdefault(key, stored)
         return stored
 
-    def _place(self, is_outside: bool) -> int:
-        """The lowest free one."""
-        if is_outside and not self._free_outside:
-            return self._outside.fresh()
-        return heapq.heappop(self._free_outside if is_outside else self._free)
+    def _place(self, is_outside: bool) -> int | None:
+        """The lowest free one; None: there is none."""
+        free = self._free_outside if is_outside else self._free
+        if free:
+            return heapq.heappop(free)
+        return self._outside.fresh() if is_outside else None
 
     def _take_out(self, event: BlockRemoved, block_hash: bytes) -> Removed | None:
         key = _key(event, block_hash)

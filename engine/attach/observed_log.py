@@ -156,7 +156,10 @@ class ObservedLog:
                     else:
                         ops += contents.ops(event)
                 if contents.num_unplaced:
-                    problem = f"{contents.num_unplaced} contents had no place: the server has more than it said"
+                    problem = (
+                        f"{contents.num_unplaced} contents had no place: the server has more than it said, or more "
+                        "outside its GPUs than a log takes"
+                    )
             seen = Seen(
                 sequence=told.sequence,
                 published=published,

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from engine.trace.limits import MAX_BLOCK_SIZE, MAX_BLOCKS, MAX_DIMENSIONS, MAX_GROUPS, MAX_HEADS, MAX_LAYERS
+from engine.trace.limits import (
+    MAX_ALL_BLOCKS,
+    MAX_BLOCK_SIZE,
+    MAX_BLOCKS,
+    MAX_DIMENSIONS,
+    MAX_GROUPS,
+    MAX_HEADS,
+    MAX_LAYERS,
+)
 from engine.trace.records import BlockGroup, Header
 
 
@@ -76,7 +84,7 @@ def _wrong_in_model(header: Header) -> Iterator[str]:
 
 def _groups(header: Header) -> list[BlockGroup]:
     """The header's groups of layers; a log without any has one of all layers."""
-    num_blocks = _setting(header, "num_blocks", 1, MAX_BLOCKS)
+    num_blocks = _setting(header, "num_blocks", 1, MAX_ALL_BLOCKS if header.block_groups else MAX_BLOCKS)
     groups, num_layers = header.block_groups, header.model.num_layers
     if not groups:
         layers = list(range(num_layers))
@@ -88,7 +96,7 @@ def _groups(header: Header) -> list[BlockGroup]:
         raise TraceStateError(f"the header has {len(groups)} block groups; {MAX_GROUPS} is the most")
     first = 0
     for group in groups:
-        if group.first_block != first or not 1 <= group.num_blocks <= MAX_BLOCKS - first:
+        if group.first_block != first or not 1 <= group.num_blocks <= min(MAX_BLOCKS, MAX_ALL_BLOCKS - first):
             raise TraceStateError(f"the header's block groups do not follow each other at block {first}")
         first += group.num_blocks
     owners = [group.instance for group in groups]

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { branchesIn } from "../../static/js/core/branch_rows.js";
 import { contentsOf } from "../../static/js/core/cached_contents.js";
 import { parseTrace } from "../../static/js/core/file.js";
+import { geometry } from "../../static/js/core/geometry.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { prefixTree } from "../../static/js/core/prefix_tree.js";
 import { countUpTo, familiesAt, hitRate, lastUpTo, ranksOf } from "../../static/js/panels/attached/model.js";
@@ -37,6 +38,22 @@ test("each rank has its messages, its lives and what did not come", () => {
   assert.equal(countUpTo(first.messages, 4), 4);
   assert.match(first.problems[0].problem, /Connection refused/);
   assert.match(second.problems[0].problem, /neither a map nor an array/);
+});
+
+test("a bound is each rank's, and another one of all", () => {
+  const { header } = log;
+  const of = (count, ranks) => ({
+    ...header,
+    engine: { ...header.engine, num_blocks: count * ranks },
+    instances: Array.from({ length: ranks }, (_, i) => ({ name: `${i}`, role: "mixed" })),
+    block_groups: Array.from({ length: ranks }, (_, i) => ({
+      ...header.block_groups[0],
+      ...{ instance: i, first_block: i * count, num_blocks: count },
+    })),
+  });
+  assert.equal(geometry(of(190_000, 4)).groups.length, 4);
+  assert.throws(() => geometry(of(190_000, 5)), /num_blocks must be/);
+  assert.throws(() => geometry(of(300_000, 1)), /do not follow each other/);
 });
 
 test("a number that the server has not said is unknown, not 0", () => {

@@ -1,7 +1,15 @@
 // What a header must be before anything is made of it. Mirrors engine/trace/geometry.py: same rules, same errors.
 
 import { blockGroups } from "./groups.js";
-import { MAX_BLOCK_SIZE, MAX_BLOCKS, MAX_DIMENSIONS, MAX_GROUPS, MAX_HEADS, MAX_LAYERS } from "./limits.js";
+import {
+  MAX_ALL_BLOCKS,
+  MAX_BLOCK_SIZE,
+  MAX_BLOCKS,
+  MAX_DIMENSIONS,
+  MAX_GROUPS,
+  MAX_HEADS,
+  MAX_LAYERS,
+} from "./limits.js";
 
 /** A record does not follow from the state before it, or a header describes nothing that can be. */
 export class TraceStateError extends Error {}
@@ -16,7 +24,7 @@ export class TraceStateError extends Error {}
 export function geometry(header) {
   checkModel(header);
   const block_size = setting(header, "block_size", 1, MAX_BLOCK_SIZE);
-  setting(header, "num_blocks", 1, MAX_BLOCKS);
+  setting(header, "num_blocks", 1, header.block_groups?.length ? MAX_ALL_BLOCKS : MAX_BLOCKS);
   const groups = blockGroups(header);
   const numInstances = Math.max(header.instances?.length ?? 0, 1);
   if (header.block_groups?.length) checkGroups(header.block_groups, header.model.num_layers, numInstances);
@@ -85,7 +93,7 @@ function checkGroups(groups, numLayers, numInstances) {
   if (groups.length > MAX_GROUPS) refuse(`the header has ${groups.length} block groups; ${MAX_GROUPS} is the most`);
   let next = 0;
   for (const { first_block: first, num_blocks: count } of groups) {
-    if (first !== next || count < 1 || first + count > MAX_BLOCKS)
+    if (first !== next || count < 1 || count > Math.min(MAX_BLOCKS, MAX_ALL_BLOCKS - first))
       refuse(`the header's block groups do not follow each other at block ${next}`);
     next += count;
   }

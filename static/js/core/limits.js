@@ -4,7 +4,8 @@ export const MAX_LAYERS = 1 << 12;
 export const MAX_HEADS = 1 << 12;
 export const MAX_DIMENSIONS = 1 << 16; // of a head's vectors
 export const MAX_GROUPS = 16; // of layers that share their blocks
-export const MAX_BLOCKS = 1 << 18; // of all pools together, and of the CPU store
+export const MAX_BLOCKS = 1 << 18; // of one pool, and of the CPU store; places outside the pools of a watched server
+export const MAX_ALL_BLOCKS = 3 << 18; // of all pools together: a state with all of them known fits into a keyframe
 export const MAX_BLOCK_SIZE = 1 << 24; // tokens
 
 const FREE_UNITS = 1 << 22; // things that any log may have copied

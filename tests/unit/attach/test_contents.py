@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from engine.attach import contents
 from engine.attach.observed_log import ObservedLog, header_of
 from engine.attach.sequence import Break, Message
 from engine.trace.events import Removed, Stored
+from engine.trace.geometry import TraceStateError, geometry
 from engine.trace.state import Block, OutsideBlock
 from tests.unit.attach.publisher import message, removed, stored
 
@@ -81,3 +84,23 @@ def test_after_a_gap_no_copy_is_remembered() -> None:
     for number, event in enumerate([B, removed([b"b"])], 9):
         observed.told(0, Message(number, message(event), False))
     assert observed.known(0).keys == set()
+
+
+def test_what_a_log_has_no_place_for_is_said_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More outside the pools than readers take: the log stays one that they read."""
+    monkeypatch.setattr(contents, "MAX_BLOCKS", 1)
+    outside = [{**stored([one], [], 0), "medium": "CPU"} for one in (b"x", b"y")]
+    found, observed = known_after(A, *outside, removed([b"x"], medium="CPU"), outside[1])
+    assert found == {b"a", b"y"}
+    problems = [seen.problem for index in range(6) if (seen := observed.log.record(index).seen) is not None]
+    assert [bool(problem) for problem in problems] == [False, False, False, True, False, False]
+    assert "1 contents had no place" in problems[3]
+
+
+@pytest.mark.parametrize(
+    ("num_blocks", "ranks", "fits"), [(190_000, 4, True), (190_000, 5, False), (300_000, 1, False)]
+)
+def test_a_bound_is_each_ranks_and_another_one_of_all(num_blocks: int, ranks: int, fits: bool) -> None:
+    header = header_of(model="m", source="v", block_size=16, num_blocks=num_blocks, events=["tcp://a:1"] * ranks)
+    with nullcontext() if fits else pytest.raises(TraceStateError, match="block"):
+        assert geometry(header).num_blocks == num_blocks * ranks
