@@ -199,7 +199,7 @@ const Unknowns = ({ names }) =>
   html`<details class="attached-unknowns" open><summary>${t("attached.unknowns", { n: names.length })}</summary>
     <dl>${names.map(
       (name) =>
-        html`<div key=${name}><dt><span aria-hidden="true">?</span> ${t(`attached.unknown.${name}`)}</dt><dd>${t(
+        html`<div key=${name}><dt><span aria-hidden="true">?</span> ${t(`unknown.${name}`)}</dt><dd>${t(
           `attached.unknown.${name}.why`,
         )}</dd></div>`,
     )}</dl></details>`;

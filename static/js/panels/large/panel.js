@@ -1,6 +1,6 @@
 // A log that is too long to be read: the run by time, and, at the record that is looked at, its pool and its sequences.
 
-import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { useEffect } from "../../../vendor/preact/hooks.js";
 import { jumpTo, play, playing, stepRecord, stop } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
@@ -8,7 +8,6 @@ import { withValue } from "../../kit/inputs.js";
 import { Typed } from "../../kit/typed.js";
 import { command } from "../../net/commands.js";
 import { bins, follow, overview, show, shown, trouble } from "../../net/surveyed.js";
-import { addLateWords } from "../../state/late_words.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
 import { operationName } from "../../tell/operations.js";
@@ -72,14 +71,11 @@ const Run = ({ observed, whole, branches }) => html`<${Progress} />
         : null
     }`;
 
-/** What a watched server does not say, in the words that its short log's panel has. @param {{names: string[]}} props */
-function Unknown({ names }) {
-  const [hasCome, setCome] = useState(false);
-  useEffect(() => void addLateWords("attached").then(() => setCome(true)), []);
-  if (!hasCome) return html`<p class="large-unknown"></p>`;
-  const said = names.map((name) => t(`attached.unknown.${name}`)).join(t("join.list"));
-  return html`<p class="large-unknown">${t("large.unknown", { names: said })}</p>`;
-}
+/** @param {{names: string[]}} props what a watched server does not say */
+const Unknown = ({ names }) =>
+  html`<p class="large-unknown">${t("large.unknown", {
+    names: names.map((name) => t(`unknown.${name}`)).join(t("join.list")),
+  })}</p>`;
 
 /** Of a run that goes on: whether its engine computes, and the way to its newest record. */
 function Live() {
