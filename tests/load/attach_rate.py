@@ -1,0 +1,271 @@
+"""`kvtheater attach` beside a server that says 10,000 events a second: what is lost, how late it is, what it costs.
+
+    python -m tests.load.attach_rate [--rate 10000] [--seconds 60] [--keep]   --keep writes tests/load/attach_rate.json
+
+A process of its own publishes as vLLM does: requests with shared beginnings, in a pool that is full, so that for each
+block that is stored another one is removed. It is watched twice, without a page and with one that is open in Chromium.
+The recorded log must have every event and end with the contents that the publisher has. A message is late by how much
+longer it took to the log than the fastest did. Bars are for a quiet machine; the load that there was is in the record.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from engine import __version__
+from engine.machine import machine_facts
+from engine.trace.check import check
+from engine.trace.events import KnownSince, Removed, Stored
+from engine.trace.log import TraceReader
+from tests.browser.conftest import ARGUMENTS, CHROMIUM
+from tests.load.viewers import Figures
+from tests.unit.attach.publisher import Publisher, message, removed, stored
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = Path(__file__).with_suffix(".json")
+BARS = {"lost": 0, "late_ms_p99": 1000.0}
+BLOCK_SIZE, NUM_BLOCKS = 16, 20_000
+PREFIXES, PREFIX_BLOCKS, OWN_BLOCKS = 400, 8, 2
+MESSAGES = 100  # a second
+SETTLE = 60.0  # seconds in which the last message must arrive
+
+
+def events() -> Iterator[dict[str, Any]]:
+    """Without end: what requests store, and what goes for it, the oldest first. At the end of a request all is said."""
+    draw, numbers = random.Random(0), count()
+    cached: dict[bytes, None] = {}
+
+    def chain(parent: bytes | None, length: int) -> Iterator[dict[str, Any]]:
+        hashes = [next(numbers).to_bytes(32, "big") for _ in range(length)]
+        while len(cached) + length > NUM_BLOCKS:
+            oldest = next(iter(cached))
+            del cached[oldest]
+            yield removed([oldest])
+        cached.update(dict.fromkeys(hashes))
+        tokens = [draw.randrange(150_000) for _ in range(BLOCK_SIZE * length)]
+        yield stored(hashes, tokens, BLOCK_SIZE, parent, group_idx=0)
+
+    ends: dict[int, bytes] = {}
+    while True:
+        prefix = draw.randrange(PREFIXES)
+        if ends.get(prefix) not in cached:
+            for event in chain(None, PREFIX_BLOCKS):
+                yield event
+            ends[prefix] = event["block_hashes"][-1]
+        yield from chain(ends[prefix], OWN_BLOCKS)
+
+
+def publish(rate: int, seconds: float) -> None:
+    """The publisher's process: says its addresses, waits for a line, publishes, and says what it said."""
+    with Publisher() as publisher:
+        print(json.dumps({"events": publisher.events, "replay": publisher.replay}), flush=True)
+        sys.stdin.readline()
+        each, coming, cached = rate // MESSAGES, events(), set[bytes]()
+        began, number, said, behind = time.monotonic(), 0, 0, 0.0
+        for number in range(int(seconds * MESSAGES)):
+            batch = [next(coming) for _ in range(each)]
+            wait = began + number / MESSAGES - time.monotonic()
+            if wait > 0:
+                time.sleep(wait)
+            behind = max(behind, -wait)
+            publisher.publish(message(*batch, ts=time.time()))
+            said += each
+            for event in batch:
+                (cached.update if event["type"] == "BlockStored" else cached.difference_update)(event["block_hashes"])
+        took = time.monotonic() - began
+        print(
+            json.dumps(
+                {
+                    "messages": number + 1,
+                    "events": said,
+                    "events_per_second": round(said / took),
+                    "behind_ms": round(1000 * behind, 1),  # of its own clock, at most
+                    "cached": checksum(cached),
+                }
+            ),
+            flush=True,
+        )
+        sys.stdin.readline()  # it answers replays until then
+
+
+def checksum(hashes: Iterable[bytes]) -> int:
+    """Of a set."""
+    return zlib.crc32(b"".join(sorted(hashes)))
+
+
+def read(path: Path, told: dict[str, Any]) -> dict[str, Any]:
+    """What the recorded log has of what the publisher told."""
+    places: dict[int, bytes] = {}
+    took, num_messages, num_replayed, num_gaps = [], 0, 0, 0
+    with TraceReader(path) as log:
+        for index in range(len(log)):
+            record = log.record(index)
+            for op in record.ops:
+                if isinstance(op, KnownSince):
+                    num_gaps += op.reason != "attached"
+                    places.clear()
+                elif isinstance(op, Stored):
+                    places[op.place] = op.block_hash
+                elif isinstance(op, Removed) and not op.num_left:
+                    del places[op.place]
+            if record.seen is not None and record.seen.published is not None:
+                num_messages += 1
+                num_replayed += record.seen.replayed
+                took.append(record.timing.at - record.seen.published)
+        megabytes = log.num_bytes / 1e6
+    findings = [one.message for one in check(path)]
+    late = sorted(1000 * (one - min(took)) for one in took)
+    return {
+        "lost": told["messages"] - num_messages,
+        "gaps": num_gaps,
+        "replayed": num_replayed,
+        "is_same": checksum(places.values()) == told["cached"],
+        "findings": findings[:3],
+        "late_ms_median": round(statistics.median(late), 1),
+        "late_ms_p99": round(late[int(0.99 * len(late))], 1),
+        "late_ms_most": round(late[-1], 1),
+        "log_mb": round(megabytes, 1),
+    }
+
+
+def heap_mb(page: Page) -> float:
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    found = session.send("Runtime.getHeapUsage")
+    session.detach()
+    return round(
+        sum(found.get(name, 0) for name in ("usedSize", "embedderHeapUsedSize", "backingStorageSize")) / 1e6, 1
+    )
+
+
+def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -> dict[str, Any]:
+    """One run. `browser`: where a page follows it; None: nobody looks."""
+    path = folder / "seen.kvtrace"
+    publisher = subprocess.Popen(
+        [sys.executable, "-m", "tests.load.attach_rate", "--publish", "--rate", str(rate), "--seconds", str(seconds)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert publisher.stdin is not None and publisher.stdout is not None
+    where = json.loads(publisher.stdout.readline())
+    sizes = ["--block-size", str(BLOCK_SIZE), "--num-blocks", str(NUM_BLOCKS), "--record", str(path)]
+    addresses = ["--events", where["events"], "--replay", where["replay"], "--port", "0", "--data-dir", str(folder)]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "app", "attach", *addresses, *sizes], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        found = re.search(r"http://\S+", server.stdout.readline())
+        assert found
+        figures, page, heaps = Figures(server.pid), None, list[float]()
+        if browser is not None:
+            page = browser.new_page()
+            page.add_init_script(
+                "localStorage.setItem('kvtheater.tour','done');localStorage.setItem('kvtheater.opening','seen')"
+            )
+            page.goto(found[0])
+            page.wait_for_selector("#region-attached")
+        publisher.stdin.write("\n")
+        publisher.stdin.flush()
+        rss, worked, began = [figures.facts()["rss"]], figures.processor_seconds(), time.monotonic()
+        while time.monotonic() - began < seconds:
+            time.sleep(1)
+            rss.append(figures.facts()["rss"])
+            if page is not None and len(rss) % 10 == 0:
+                heaps.append(heap_mb(page))
+        told = json.loads(publisher.stdout.readline())
+        cpu = (figures.processor_seconds() - worked) / (time.monotonic() - began)
+        size, since = -1, time.monotonic()
+        while path.stat().st_size != size and time.monotonic() - since < SETTLE:
+            size = path.stat().st_size
+            time.sleep(2)
+        more: dict[str, Any] = {}
+        if page is not None:
+            last = f"{told['messages'] - 1:,}"
+            began = time.monotonic()
+            page.wait_for_function(
+                "(last) => [...document.querySelectorAll('.attached-figures dd')][1]?.textContent === last",
+                arg=last,
+                timeout=1000 * SETTLE,
+            )
+            more = {"page_behind_seconds": round(time.monotonic() - began, 1), "heap_mb": [*heaps, heap_mb(page)]}
+            page.close()
+        publisher.stdin.write("\n")
+        publisher.stdin.flush()
+    finally:
+        for process in (server, publisher):
+            process.terminate()
+            process.wait()
+    tenths = [rss[len(rss) * i // 10] for i in range(10)]
+    return {
+        "publisher": told,
+        "server_rss_mib": [*tenths, rss[-1]],
+        "server_cpus": round(cpu, 2),
+        **more,
+        **read(path, told),
+    }
+
+
+def main() -> int:
+    """Measure; 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rate", type=int, default=10_000, help="events a second")
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--keep", action="store_true", help=f"write {RECORD.name}")
+    parser.add_argument("--publish", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.publish:
+        publish(given.rate, given.seconds)
+        return 0
+    load, runs = os.getloadavg()[0], dict[str, dict[str, Any]]()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        for name, viewer in (("alone", None), ("with_a_page", browser)):
+            with tempfile.TemporaryDirectory() as folder:
+                runs[name] = measured(given.rate, given.seconds, viewer, Path(folder))
+        chromium = browser.version
+        browser.close()
+    record = {
+        "rate": given.rate,
+        "seconds": given.seconds,
+        "blocks": NUM_BLOCKS,
+        **runs,
+        "bars": BARS,
+        "machine": {
+            "processor": machine_facts(torch.device("cpu")).processor,
+            "cpus": os.cpu_count(),
+            "load_before": round(load, 1),
+        },
+        "versions": {"kvtheater": __version__, "python": sys.version.split()[0], "chromium": chromium},
+    }
+    print(json.dumps(record, indent=2))
+    if given.keep:
+        RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    missed = [(name, bar) for name, run in runs.items() for bar, most in BARS.items() if run[bar] > most]
+    missed += [(name, "is_same") for name, run in runs.items() if not run["is_same"] or run["findings"]]
+    for name, bar in missed:
+        print(f"missed: {bar} {name}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
