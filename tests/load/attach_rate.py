@@ -146,13 +146,13 @@ def read(path: Path, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def heap_mb(page: Page) -> float:
+    """Of the page's scripts, after a collection."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     found = session.send("Runtime.getHeapUsage")
     session.detach()
-    return round(
-        sum(found.get(name, 0) for name in ("usedSize", "embedderHeapUsedSize", "backingStorageSize")) / 1e6, 1
-    )
+    used = sum(float(found.get(name, 0)) for name in ("usedSize", "embedderHeapUsedSize", "backingStorageSize"))
+    return round(used / 1e6, 1)
 
 
 def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -> dict[str, Any]:
