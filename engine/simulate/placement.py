@@ -16,7 +16,8 @@ Then each side has as many replicas as the demand takes, and of all choices the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -143,19 +144,29 @@ def options(kind: Kind, card: Card, nodes: Nodes, demand: Demand) -> list[Option
 
 
 def apart(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
-    """Prefill on the first kind of GPU, decode on the second, each as it is best alone: for nodes that are close (4.1).
+    """Prefill on the first kind of GPU, decode on the second, for nodes that are close (4.1).
+
+    Each side is as it is best alone. Where that is more than the network carries, as the paper's search does not ask,
+    it is the pair with the fewest GPUs of those whose keys and values it carries, each with the replicas that the
+    demand takes.
 
     Raises:
         PlacementError: one side misses its objective whatever is tried, there are too few GPUs, or the network is too
-            slow.
+            slow for every pair.
     """
-    first, after = (_fewest(options(kind, card, nodes, demand), kind) for kind, card in zip(_SIDES, cards, strict=True))
-    found = _laid_out([first, after], nodes)
+    sides = [options(kind, card, nodes, demand) for kind, card in zip(_SIDES, cards, strict=True)]
+    _laid_out([_fewest(side, kind) for kind, side in zip(_SIDES, sides, strict=True)], nodes)
     moved = stored_bytes_per_token(cards[0].model) * demand.prompt_tokens
-    network = moved * demand.rate * found.busiest / nodes.network
-    if network >= 1:
-        raise _refused("network", rate=demand.rate, times=network)
-    return _placement([first, after], demand, found, network, moved / nodes.network if network else 0.0)
+    least = math.inf
+    for pair in sorted(product(*sides), key=_size):
+        if nodes_needed([one.instances for one in pair], nodes.gpus) > nodes.number:
+            continue
+        found = _laid_out(pair, nodes)
+        network = moved * demand.rate * found.busiest / nodes.network
+        if network < 1:
+            return _placement(pair, demand, found, network, moved / nodes.network if network else 0.0)
+        least = min(least, network)
+    raise _refused("network", rate=demand.rate, times=least)
 
 
 def on_one_node(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
@@ -296,7 +307,12 @@ def _fewest(found: list[Option], kind: Kind) -> Option:
     return min(found, key=lambda one: (one.all_gpus, -one.goodput_per_gpu))
 
 
-def _laid_out(found: list[Option], nodes: Nodes) -> Layout:
+def _size(pair: Sequence[Option]) -> tuple[float, ...]:
+    """The fewest GPUs first; of as many, what each side serves with one of them."""
+    return (sum(one.all_gpus for one in pair), *(-one.goodput_per_gpu for one in pair))
+
+
+def _laid_out(found: Sequence[Option], nodes: Nodes) -> Layout:
     instances = [one.instances for one in found]
     needed = nodes_needed(instances, nodes.gpus)
     if needed > nodes.number:
@@ -310,11 +326,11 @@ def _replicated(option: Option, replicas: int) -> Option:
 
 
 def _placement(
-    found: list[Option], demand: Demand, layout: Layout, network: float = 0.0, transfer: float = 0.0
+    found: Sequence[Option], demand: Demand, layout: Layout, network: float = 0.0, transfer: float = 0.0
 ) -> Placement:
     gpus = sum(option.all_gpus for option in found)
     return Placement(
-        options=found,
+        options=list(found),
         gpus=gpus,
         goodput_per_gpu=demand.rate / gpus,
         network_share=network,

@@ -141,8 +141,27 @@ def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
     assert len(others) == 2 and last.count("decode") == found.options[1].all_gpus == 1
     beside = last.count("prefill") / found.options[0].all_gpus
     assert found.network_share == pytest.approx((1 - beside) * 60 * 2000 * 819_200 / 100e9)
-    with pytest.raises(PlacementError, match="times what the busiest node can send, or take in"):
-        apart(on(model), replace(nodes, network=50e9), demand)
+
+
+@pytest.mark.parametrize("network", [100e9, 30e9, 1e9])
+def test_where_the_network_is_too_slow_for_the_best_pair_another_is_taken(network: float) -> None:
+    """The fewest GPUs of all pairs that fit into the nodes and move less than the network carries, one by one; and
+    where none does, the least that any of them would move is said."""
+    model = "opt-13b"
+    demand = Demand(rate=60, prompt_tokens=2000, output_tokens=2, ttft=0.5, tpot=0.1)
+    nodes = Nodes(number=16, gpus=8, network=network)
+    fits, shares = [], []
+    for pair in product(*(options(kind, card_of(model, A100), nodes, demand) for kind in ("prefill", "decode"))):
+        laid = filled([one.instances for one in pair], nodes.gpus)
+        if len(laid.nodes) <= nodes.number:
+            shares.append(60 * 2000 * 819_200 * laid.busiest / network)
+            fits += [sum(one.all_gpus for one in pair)] if shares[-1] < 1 else []
+    if fits:
+        found = apart(on(model), nodes, demand)
+        assert found.gpus == min(fits) and found.network_share < 1 and (network == 100e9) == (found.gpus == 21)
+    else:
+        with pytest.raises(PlacementError, match=f"are {min(shares):.3g} times what the busiest node can send"):
+            apart(on(model), nodes, demand)
 
 
 @pytest.mark.parametrize(
