@@ -217,6 +217,8 @@ test("where there is no room for all columns, those stay that tell requests apar
     const found = columnsFor(width);
     assert.ok(found.reduce((sum, column) => sum + column.width, 0) <= width);
     for (const name of ["request", "ttft", "preempted"]) assert.ok(found.some((column) => column.name === name));
+    for (const timeline of [false, true])
+      assert.ok(layoutFor(width, timeline, [], "missed").columns.some(({ name }) => name === "missed"));
   }
 });
 

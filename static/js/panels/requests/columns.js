@@ -66,22 +66,24 @@ const BAR = { least: 120, room: 480 }; // px; px of the table from which on ther
 
 /**
  * The columns that fit into `width` px beside the bar of each request's time, and how wide that is: 0 where it has no
- * room. `timeline`: the bar comes first.
+ * room. `timeline`: the bar comes first. What rows are chosen by, `only`, is not left out.
  * @param {number} width
  * @param {boolean} [timeline]
  * @param {readonly Row[]} [rows] what none of them has gets no column
+ * @param {string | null} [only]
  * @returns {{columns: Column[], bar: number}}
  */
-export function layoutFor(width, timeline = false, rows = []) {
+export function layoutFor(width, timeline = false, rows = [], only = null) {
   const told = COLUMNS.filter(({ name }) => !RARE.has(name) || rows.some((row) => row[name]));
   if (!timeline) {
-    if (width < BAR.room) return { columns: columnsFor(width, told), bar: 0 };
-    const columns = columnsFor(width - BAR.least, told);
+    if (width < BAR.room) return { columns: columnsFor(width, told, only), bar: 0 };
+    const columns = columnsFor(width - BAR.least, told, only);
     return { columns, bar: width - widthOf(columns) };
   }
   const columns = columnsFor(
     width - Math.max(BAR.least, width / 2),
-    told.filter(({ name }) => BESIDE.includes(name)),
+    told.filter(({ name }) => BESIDE.includes(name) || name === only),
+    only,
   );
   return { columns, bar: width - widthOf(columns) };
 }
@@ -90,5 +92,11 @@ export function layoutFor(width, timeline = false, rows = []) {
  * The columns that fit into `width` px.
  * @param {number} width
  * @param {Column[]} [columns]
+ * @param {string | null} [only]
  */
-export const columnsFor = (width, columns = COLUMNS) => fitting(columns, width, LESS);
+export const columnsFor = (width, columns = COLUMNS, only = null) =>
+  fitting(
+    columns,
+    width,
+    LESS.filter((name) => name !== only),
+  );
