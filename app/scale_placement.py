@@ -14,10 +14,12 @@ from flask import Request, Response
 
 from app.routing import json_answer
 from app.scale_asked import Asked, known_of, real, refusal, refused, whole
+from engine.accounting.derived import Derived
 from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
 from engine.simulate.layers import Card
 from engine.simulate.placed import Tried, tried
 from engine.simulate.placement import Demand, Nodes, Placement, PlacementError, apart, on_one_node, together
+from engine.simulate.placement_numbers import placement_numbers
 from engine.trace.applications import TABLE
 
 Preset = TypeVar("Preset", ModelPreset, GpuPreset)
@@ -41,6 +43,7 @@ class Found(TypedDict):
 
     way: Way
     placement: Placement | None
+    numbers: list[Derived]  # what it says, each with its formula
     refused: dict[str, str] | None  # why there is none, by language
 
 
@@ -150,9 +153,11 @@ _WAYS: dict[Way, Callable[[Wanted], Placement]] = {
 
 def _found(way: Way, wanted: Wanted) -> Found:
     try:
-        return {"way": way, "placement": _WAYS[way](wanted), "refused": None}
+        found = _WAYS[way](wanted)
+        numbers = placement_numbers(found, wanted["cards"][1].model, wanted["nodes"], wanted["demand"])
+        return {"way": way, "placement": found, "numbers": numbers, "refused": None}
     except PlacementError as error:
-        return {"way": way, "placement": None, "refused": {"en": str(error), **error.said}}
+        return {"way": way, "placement": None, "numbers": [], "refused": {"en": str(error), **error.said}}
 
 
 def _one(name: str, asked: Asked, known: list[Preset]) -> Preset:

@@ -21,6 +21,7 @@ from itertools import product
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.memory import stored_bytes_per_token
@@ -99,6 +100,7 @@ class Placement(Struct, frozen=True, kw_only=True):
     )
     transfer_seconds: float  # of one prompt's keys and values over the network; 0: none leave a node
     layout: Layout
+    is_side_by_side: bool = False  # groups of nodes that each have both
 
 
 class Able(NamedTuple):
@@ -193,7 +195,8 @@ def on_one_node(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Place
                     best = given, [_replicated(first, a * groups), _replicated(after, b * groups)], groups
     if best is None:
         raise _refused("no_pair", nodes=nodes.number, gpus=nodes.gpus)
-    return _placement(best[1], demand, side_by_side([one.instances for one in best[1]], best[2]))
+    found = side_by_side([one.instances for one in best[1]], best[2])
+    return replace(_placement(best[1], demand, found), is_side_by_side=True)
 
 
 def together(card: Card, nodes: Nodes, demand: Demand) -> Placement:
@@ -288,10 +291,14 @@ def _largest(seconds: object, most: int, within: float) -> int:
 
 def decode_rate(most: int, seconds: float, demand: Demand) -> float:
     """Requests a second at which at most `most` are under way with the probability `share`, in steps of `seconds`."""
+    return under_way(most, demand) / ((demand.output_tokens - 1) * seconds)  # the first token is prefill's
+
+
+def under_way(most: int, demand: Demand) -> float:
+    """The largest mean of a Poisson variable that is at most `most` with the probability `share`."""
     from scipy.special import pdtri  # every server imports this module, and few ask
 
-    mean = float(pdtri(most, demand.share))  # of a Poisson variable
-    return mean / ((demand.output_tokens - 1) * seconds)  # the first token is prefill's
+    return float(pdtri(most, demand.share))
 
 
 def _beside(first: int, after: int, gpus: int) -> Iterator[tuple[int, int]]:
@@ -322,7 +329,7 @@ def _laid_out(found: Sequence[Option], nodes: Nodes) -> Layout:
 
 
 def _replicated(option: Option, replicas: int) -> Option:
-    return Option(**{**{name: getattr(option, name) for name in option.__struct_fields__}, "replicas": replicas})
+    return replace(option, replicas=replicas)
 
 
 def _placement(

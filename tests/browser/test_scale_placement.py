@@ -13,6 +13,11 @@ def test_a_demand_is_placed_drawn_and_tried(browser: Browser, live_server: str) 
     expect(apart.locator(".scale-cluster")).to_have_attribute("aria-label", "1 nodes are used: 1 prefill, 1 decode")
     expect(apart.locator(".scale-node")).to_have_count(2)
     expect(apart.locator(".scale-node .scale-gpu[data-kind=free]")).to_have_count(6)
+    apart.locator(".scale-numbers > summary").click()
+    per_gpu = apart.locator("[data-number=rate_per_gpu]")
+    per_gpu.locator("summary").click()
+    expect(per_gpu.locator("[data-with-numbers]")).to_have_text("= 20 / 2")
+    expect(page.locator("[data-way]", has_text="scale.placement.")).to_have_count(0)  # each symbol has its words
     apart.get_by_role("button", name="Try it").press("Enter")
     expect(apart.locator("[data-tried]")).to_contain_text("simulated, 300 requests", timeout=60_000)
     page.locator("#scale-p_rate").fill("100")  # what was tried was another demand's

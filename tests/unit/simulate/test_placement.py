@@ -22,6 +22,7 @@ from engine.simulate.placement import (
     options,
     together,
 )
+from engine.simulate.placement_numbers import placement_numbers
 
 A100, H100 = "a100-80gb", "h100-80gb"
 SMALL = Nodes(number=2, gpus=4, network=25e9)
@@ -141,6 +142,27 @@ def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
     assert len(others) == 2 and last.count("decode") == found.options[1].all_gpus == 1
     beside = last.count("prefill") / found.options[0].all_gpus
     assert found.network_share == pytest.approx((1 - beside) * 60 * 2000 * 819_200 / 100e9)
+
+
+@pytest.mark.parametrize(("model", "demand"), DEMANDS)
+def test_formulas_give_the_numbers_of_the_placement(model: str, demand: Demand) -> None:
+    """What an instance serves, how many there are, and what moves, whichever way they are placed."""
+    cards, spread = on(model), Nodes(number=4, gpus=2, network=25e9)
+    for found in (apart(cards, spread, demand), on_one_node(cards, SMALL, demand), together(cards[0], SMALL, demand)):
+        numbers = {one.id: one.value for one in placement_numbers(found, cards[0].model, spread, demand)}
+        assert numbers["all_gpus"] == found.gpus and numbers["rate_per_gpu"] == found.goodput_per_gpu
+        for option in found.options:
+            assert numbers[f"replicas_{option.kind}"] == option.replicas
+            if option.kind == "decode":
+                assert numbers["goodput_of_decode"] == pytest.approx(option.goodput)
+            elif option.kind == "prefill":
+                assert numbers["wait_allowed"] == demand.ttft - option.seconds and 0 < numbers["prefill_busy"] < 1
+            else:
+                chunks = -(-demand.prompt_tokens // option.chunk)
+                assert numbers["chunked_seconds"] == pytest.approx(chunks * option.seconds)
+                assert numbers["goodput_of_decode"] >= option.goodput
+        moved = numbers.get("network_used", 0.0), numbers.get("moved_seconds", 0.0)
+        assert moved == pytest.approx((found.network_share, found.transfer_seconds))
 
 
 @pytest.mark.parametrize("network", [100e9, 30e9, 1e9])

@@ -6,6 +6,7 @@ import { grouped, inLanguage, secondsText, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
+import { ScaleNumber } from "../../number.js";
 import { Cluster } from "./cluster.js";
 import { Trial } from "./trial.js";
 
@@ -50,7 +51,10 @@ const values = inputs(TABLE);
  *   options: Option[], gpus: number, goodput_per_gpu: number, network_share: number, transfer_seconds: number,
  *   layout: {nodes: Kind[][]}
  * }} Placement
- * @typedef {{way: string, placement: Placement | null, refused: Record<string, string> | null}} Found
+ * @typedef {{
+ *   way: string, placement: Placement | null, numbers: import("../../number.js").Derived[],
+ *   refused: Record<string, string> | null
+ * }} Found
  * @typedef {{id: string, name: string}} Choice
  * @typedef {{
  *   models: Choice[], gpus: Choice[], ways: Found[], source: string, times_source: string,
@@ -86,7 +90,7 @@ export function Section() {
 function Ways({ answer, asked }) {
   const served = answer.ways.flatMap(({ placement }) => (placement ? [placement.gpus] : []));
   return html`${answer.ways.map(
-    ({ way, placement, refused }) => html`<article key=${way} class="scale-way" data-way=${way}>
+    ({ way, placement, numbers, refused }) => html`<article key=${way} class="scale-way" data-way=${way}>
       <h3>${t(`scale.placement.${way}`)}</h3>
       <p class="hint">${t(`scale.placement.${way}.hint`)}</p>
       ${
@@ -99,6 +103,10 @@ function Ways({ answer, asked }) {
               <${Cluster} placement=${placement} nodes=${asked.nodes} gpus=${asked.node_gpus} />
               <${Instances} placement=${placement} gpus=${answer.gpus} way=${way} />
               <${Moved} placement=${placement} />
+              <details class="scale-numbers">
+                <summary>${t("scale.placement.numbers")}</summary>
+                ${numbers.map((one) => html`<${ScaleNumber} key=${one.id} number=${one} section="placement" />`)}
+              </details>
               <${Trial} way=${way} asked=${asked} share=${answer.asked.share} />`
           : html`<p class="scale-problem">${inLanguage(refused ?? {})}</p>`
       }
