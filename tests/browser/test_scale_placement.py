@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import Browser, expect
 
 
@@ -17,6 +19,8 @@ def test_a_demand_is_placed_drawn_and_tried(browser: Browser, live_server: str) 
     per_gpu = apart.locator("[data-number=rate_per_gpu]")
     per_gpu.locator("summary").click()
     expect(per_gpu.locator("[data-with-numbers]")).to_have_text("= 20 / 2")
+    decoded = apart.locator("[data-number=goodput_of_decode] li", has_text="T = ")
+    expect(decoded).to_have_text(re.compile(r"^T = 0\.\d{1,7}: seconds of a step"))  # six digits, not seventeen
     expect(page.locator("[data-way]", has_text="scale.placement.")).to_have_count(0)  # each symbol has its words
     apart.get_by_role("button", name="Try it").press("Enter")
     expect(apart.locator("[data-tried]")).to_contain_text("simulated, 300 requests", timeout=60_000)

@@ -45,9 +45,12 @@ export function withNumbers({ formula, factors }) {
 
 /** @param {number} value */
 function plainText(value) {
-  const text = grouped(Number.isInteger(value) ? value : Number(value.toPrecision(6)));
+  const text = sixDigits(value);
   return value < 0 ? `(${text})` : text;
 }
+
+/** Whole numbers whole. @param {number} value */
+const sixDigits = (value) => grouped(Number.isInteger(value) ? value : Number(value.toPrecision(6)));
 
 /**
  * `section`: whose words say what the number and its factors are; `mistakes`: what is often said, of which those that
@@ -57,7 +60,7 @@ function plainText(value) {
  */
 export function ScaleNumber({ number, section, mistakes = [] }) {
   const wrong = mistakes.filter(({ right }) => right === number.id);
-  const exact = grouped(Number.isInteger(number.value) ? number.value : Number(number.value.toPrecision(6)));
+  const exact = sixDigits(number.value);
   return html`<details class="scale-number" data-number=${number.id} data-value=${number.value}>
     <summary><span>${t(`scale.${section}.${number.id.replace(/\d+$/, "")}`)}</span><b>${valueText(number)}</b></summary>
     <div class="scale-formula">
@@ -66,7 +69,7 @@ export function ScaleNumber({ number, section, mistakes = [] }) {
       <ul>
         ${number.factors.map(
           ({ symbol, value, meaning }) =>
-            html`<li key=${symbol}>${symbol} = ${grouped(value)}: ${t(`scale.${section}.${meaning}`)}</li>`,
+            html`<li key=${symbol}>${symbol} = ${sixDigits(value)}: ${t(`scale.${section}.${meaning}`)}</li>`,
         )}
       </ul>
       ${wrong.map((one) => html`<${Often} key=${one.kind} mistake=${one} section=${section} />`)}
