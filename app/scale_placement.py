@@ -16,9 +16,10 @@ from app.routing import json_answer
 from app.scale_asked import Asked, known_of, real, refusal, refused, whole
 from engine.accounting.derived import Derived
 from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
+from engine.simulate.instance_options import Demand, Nodes, PlacementError
 from engine.simulate.layers import Card
 from engine.simulate.placed import Tried, tried
-from engine.simulate.placement import Demand, Nodes, Placement, PlacementError, apart, on_one_node, together
+from engine.simulate.placement import Placement, apart, on_one_node, together
 from engine.simulate.placement_numbers import placement_numbers
 from engine.trace.applications import TABLE
 

@@ -25,9 +25,9 @@ from engine.accounting.work import attended_keys
 from engine.config import EngineConfig
 from engine.simulate import waiting
 from engine.simulate.cost import StepShape
+from engine.simulate.instance_options import Demand, decode_rate, prompt_seconds, step_seconds
 from engine.simulate.layers import Card, card_of
 from engine.simulate.placed import BLOCK_SIZE, facts_of
-from engine.simulate.placement import Demand, decode_rate, prompt_seconds, step_seconds
 from engine.simulate.queues import Arrangement, Prefill, crossing, mean_ttft
 from engine.simulate.simulation import Simulation
 

@@ -12,10 +12,11 @@ from msgspec.structs import replace
 from engine.accounting.presets import ModelPreset
 from engine.config import EngineConfig
 from engine.simulate.cost import StepCost
+from engine.simulate.instance_options import Demand, Nodes, Option
 from engine.simulate.layers import Card
 from engine.simulate.layout import Kind
 from engine.simulate.outcome import LinkSpeed, Outcome
-from engine.simulate.placement import Demand, Nodes, Option, Placement
+from engine.simulate.placement import Placement
 from engine.simulate.simulation import Simulation
 from engine.trace.records import InstanceRole, ModelFacts
 

@@ -1,16 +1,7 @@
 """How many GPUs serve a demand, and how: prefill and decode apart, or together (DistServe, arXiv 2401.09670 v3, 4).
 
-An instance is `tensor_parallel` × `stages` GPUs of one kind, each split within a node. Its goodput is the rate at which
-`share` of the requests meet their objective, all of one length; the first token is prefill's, as in the paper:
-
-    prefill    M/D/1 with the time of one prompt D, of which one can begin every D / stages:  P(wait ≤ TTFT − D)
-    decode     sequences under way are Poisson with mean R · (output − 1) · T (M/G/∞; Tijms, "A First Course in
-               Stochastic Models", 1.1.3):  P(at most as many as memory holds and a step within TPOT serves)
-    mixed      chunks of prompts beside decode, in steps within TPOT: both of the above at once
-
-Memory is what the section of sizes leaves (`engine.accounting.room`). Stages hand over for nothing. What a mixed
-instance serves is from below: all of its steps are taken to carry a chunk.
-Then each side has as many replicas as the demand takes, and of all choices the one with the fewest GPUs is taken.
+What one instance serves is `instance_options.py`'s. Each side has as many replicas as the demand takes, and of all
+choices the one with the fewest GPUs is taken.
 """
 
 from __future__ import annotations
@@ -18,75 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.memory import stored_bytes_per_token
-from engine.accounting.work import attended_keys
-from engine.simulate import waiting
-from engine.simulate.cost import Linear, StepShape
+from engine.simulate.instance_options import Demand, Nodes, Option, options, refused
 from engine.simulate.layers import Card
-from engine.simulate.layout import Instances, Kind, Layout, filled, nodes_needed, side_by_side
-
-MOST_BATCH = 1024
-CHUNKS = (64, 128, 256, 512, 1024, 2048)
-
-
-class Demand(Struct, frozen=True, kw_only=True):
-    """Requests a second (Poisson), all of one length, and the seconds in which `share` of them are to be served."""
-
-    rate: float
-    prompt_tokens: int
-    output_tokens: int
-    ttft: float
-    tpot: float
-    share: float = 0.9
-
-
-class Nodes(Struct, frozen=True, kw_only=True):
-    """What there is: nodes of `gpus` each. `network`: bytes a second that a node sends to others, and that it takes in
-    from them at the same time.
-    """
-
-    number: int
-    gpus: int
-    network: float
-
-
-class Option(Struct, frozen=True, kw_only=True):
-    """One way to make an instance, and how many replicas the demand takes. Rates are requests a second."""
-
-    kind: Kind
-    gpu: str
-    tensor_parallel: int
-    stages: int
-    goodput: float  # of one instance
-    seconds: float  # of a prompt's prefill; of a step, where it decodes
-    batch: int  # sequences that decode at once in each stage; prefill: 1
-    chunk: int  # tokens of prompts in each step, where both are done; else 0
-    replicas: int
-
-    @property
-    def gpus(self) -> int:
-        """Of one instance."""
-        return self.tensor_parallel * self.stages
-
-    @property
-    def all_gpus(self) -> int:
-        """Of all replicas."""
-        return self.gpus * self.replicas
-
-    @property
-    def goodput_per_gpu(self) -> float:
-        return self.goodput / self.gpus
-
-    @property
-    def instances(self) -> Instances:
-        """All replicas, as they are laid out."""
-        return Instances(self.kind, self.gpu, self.tensor_parallel, self.stages, self.replicas)
+from engine.simulate.layout import Kind, Layout, filled, nodes_needed, side_by_side
 
 
 class Placement(Struct, frozen=True, kw_only=True):
@@ -101,48 +31,6 @@ class Placement(Struct, frozen=True, kw_only=True):
     transfer_seconds: float  # of one prompt's keys and values over the network; 0: none leave a node
     layout: Layout
     is_side_by_side: bool = False  # groups of nodes that each have both
-
-
-class Able(NamedTuple):
-    """What one instance does, as in `Option`; nothing, if it misses an objective."""
-
-    goodput: float = 0.0
-    seconds: float = 0.0
-    batch: int = 0
-    chunk: int = 0
-
-
-class PlacementError(ImpossibleInput):
-    """Nothing serves the demand; the message says why."""
-
-
-def _refused(key: str, **values: str | float) -> PlacementError:
-    found = impossible(key, **values)
-    return PlacementError(key, {"en": str(found), **found.said})
-
-
-def options(kind: Kind, card: Card, nodes: Nodes, demand: Demand) -> list[Option]:
-    """All instances of this kind that serve anything of the demand.
-
-    Raises:
-        ValueError: the demand or the nodes cannot be.
-        PlacementError: nobody measured this model's layers on this card.
-    """
-    _check(nodes, demand)
-    if not card.degrees:
-        known = ", ".join(card.measured_on) or "–"
-        raise _refused("no_times_on", model=card.model.name, gpu=card.gpu.name, known=known)
-    found = []
-    for tp, stages in _shapes(card, nodes):
-        able = _ABLE[kind](card, tp, stages, demand)
-        if able.goodput > 0:
-            replicas = math.ceil(demand.rate / able.goodput)
-            found.append(
-                Option(
-                    kind=kind, gpu=card.gpu.id, tensor_parallel=tp, stages=stages, replicas=replicas, **able._asdict()
-                )
-            )  # fmt: skip
-    return found
 
 
 def apart(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
@@ -168,7 +56,7 @@ def apart(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
         if network < 1:
             return _placement(pair, demand, found, network, moved / nodes.network if network else 0.0)
         least = min(least, network)
-    raise _refused("network", rate=demand.rate, times=least)
+    raise refused("network", rate=demand.rate, times=least)
 
 
 def on_one_node(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Placement:
@@ -180,7 +68,7 @@ def on_one_node(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Place
         PlacementError: as `apart`.
     """
     if cards[0].gpu.id != cards[1].gpu.id:
-        raise _refused("one_kind", first=cards[0].gpu.name, second=cards[1].gpu.name)
+        raise refused("one_kind", first=cards[0].gpu.name, second=cards[1].gpu.name)
     best: tuple[tuple[int, float], list[Option], int] | None = None
     sides = [options(kind, card, nodes, demand) for kind, card in zip(_SIDES, cards, strict=True)]
     for kind, side in zip(_SIDES, sides, strict=True):
@@ -194,7 +82,7 @@ def on_one_node(cards: tuple[Card, Card], nodes: Nodes, demand: Demand) -> Place
                 if groups * first.stages <= nodes.number and (best is None or given < best[0]):
                     best = given, [_replicated(first, a * groups), _replicated(after, b * groups)], groups
     if best is None:
-        raise _refused("no_pair", nodes=nodes.number, gpus=nodes.gpus)
+        raise refused("no_pair", nodes=nodes.number, gpus=nodes.gpus)
     found = side_by_side([one.instances for one in best[1]], best[2])
     return replace(_placement(best[1], demand, found), is_side_by_side=True)
 
@@ -212,95 +100,6 @@ def together(card: Card, nodes: Nodes, demand: Demand) -> Placement:
 _SIDES: tuple[Kind, Kind] = ("prefill", "decode")
 
 
-def _shapes(card: Card, nodes: Nodes) -> Iterator[tuple[int, int]]:
-    """(tensor_parallel, stages) that were measured, share nodes evenly, divide the layers and hold a request."""
-    for tp in card.degrees:
-        if nodes.gpus % tp:
-            continue
-        for stages in range(1, nodes.number * nodes.gpus // tp + 1):
-            if card.model.num_layers % stages == 0 and card.room_tokens(tp, stages):
-                yield tp, stages
-
-
-def prompt_seconds(cost: Linear, tokens: int) -> float:
-    """Prefill of one prompt, alone in its step."""
-    return cost.seconds(StepShape(tokens, 1, tokens, attended_keys(0, tokens, None)))
-
-
-def _prefill(card: Card, tp: int, stages: int, demand: Demand) -> Able:
-    if card.room_tokens(tp, stages) < demand.prompt_tokens:
-        return Able()
-    seconds = prompt_seconds(card.cost(tp), demand.prompt_tokens)
-    return Able(waiting.highest_rate(seconds / stages, demand.ttft - seconds, demand.share), seconds, 1)
-
-
-def _decode(card: Card, tp: int, stages: int, demand: Demand) -> Able:
-    cost = card.cost(tp)
-    batch = _largest(lambda number: step_seconds(cost, number, demand, 0), _most(card, tp, stages, demand), demand.tpot)
-    if not batch:
-        return Able()
-    seconds = step_seconds(cost, batch, demand, 0)
-    return Able(decode_rate(batch * stages, seconds, demand), seconds, batch)
-
-
-def _mixed(card: Card, tp: int, stages: int, demand: Demand) -> Able:
-    """The best over sizes of a chunk. All steps are taken to carry one, so they are as long as they get."""
-    cost, most = card.cost(tp), _most(card, tp, stages, demand)
-    best = Able()
-    for chunk in CHUNKS:
-        batch = _largest(lambda number, chunk=chunk: step_seconds(cost, number, demand, chunk), most, demand.tpot)
-        if not batch:
-            continue
-        seconds = step_seconds(cost, batch, demand, chunk)
-        prompt = math.ceil(demand.prompt_tokens / chunk) * seconds
-        first = waiting.highest_rate(prompt / stages, demand.ttft - prompt, demand.share)
-        after = decode_rate(batch * stages, seconds, demand)
-        best = max(best, Able(min(first, after), seconds, batch, chunk))
-    return best
-
-
-_ABLE = {"prefill": _prefill, "decode": _decode, "mixed": _mixed}
-
-
-def _most(card: Card, tp: int, stages: int, demand: Demand) -> int:
-    """Sequences of a stage's batch that memory holds at their longest."""
-    longest = demand.prompt_tokens + demand.output_tokens
-    return min(MOST_BATCH, card.room_tokens(tp, stages) // longest // stages)
-
-
-def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
-    """Seconds of a step of sequences halfway through their answers, beside a chunk in the middle of its prompt."""
-    context = demand.prompt_tokens + demand.output_tokens // 2
-    half = demand.prompt_tokens // 2
-    pairs = attended_keys(half, chunk, None) if chunk else 0
-    keys = batch * context + (half + chunk if chunk else 0)
-    return cost.seconds(StepShape(batch + chunk, batch + (chunk > 0), keys, pairs))
-
-
-def _largest(seconds: object, most: int, within: float) -> int:
-    """The largest batch up to `most` whose step is within; 0: none is."""
-    assert callable(seconds)
-    if most < 1 or seconds(1) > within:
-        return 0
-    low, high = 1, most + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if seconds(middle) <= within else (low, middle)
-    return low
-
-
-def decode_rate(most: int, seconds: float, demand: Demand) -> float:
-    """Requests a second at which at most `most` are under way with the probability `share`, in steps of `seconds`."""
-    return under_way(most, demand) / ((demand.output_tokens - 1) * seconds)  # the first token is prefill's
-
-
-def under_way(most: int, demand: Demand) -> float:
-    """The largest mean of a Poisson variable that is at most `most` with the probability `share`."""
-    from scipy.special import pdtri  # every server imports this module, and few ask
-
-    return float(pdtri(most, demand.share))
-
-
 def _beside(first: int, after: int, gpus: int) -> Iterator[tuple[int, int]]:
     """How many of each a node can hold, at least one of both."""
     for a in range(1, gpus // first + 1):
@@ -310,7 +109,7 @@ def _beside(first: int, after: int, gpus: int) -> Iterator[tuple[int, int]]:
 
 def _fewest(found: list[Option], kind: Kind) -> Option:
     if not found:
-        raise _refused("no_instance", kind=kind)
+        raise refused("no_instance", kind=kind)
     return min(found, key=lambda one: (one.all_gpus, -one.goodput_per_gpu))
 
 
@@ -324,7 +123,7 @@ def _laid_out(found: Sequence[Option], nodes: Nodes) -> Layout:
     needed = nodes_needed(instances, nodes.gpus)
     if needed > nodes.number:
         gpus = sum(one.all_gpus for one in found)
-        raise _refused("too_few_gpus", gpus=gpus, needed=needed, each=nodes.gpus, nodes=nodes.number)
+        raise refused("too_few_gpus", gpus=gpus, needed=needed, each=nodes.gpus, nodes=nodes.number)
     return filled(instances, nodes.gpus)
 
 
@@ -344,12 +143,3 @@ def _placement(
         transfer_seconds=transfer,
         layout=layout,
     )
-
-
-def _check(nodes: Nodes, demand: Demand) -> None:
-    if min(nodes.number, nodes.gpus) < 1 or not nodes.network > 0:
-        raise ValueError("there is at least one node, with at least one GPU, and a network that sends something")
-    if min(demand.prompt_tokens, demand.output_tokens - 1) < 1 or not demand.rate > 0:
-        raise ValueError("a demand has a rate above 0, prompts of at least 1 token and answers of at least 2")
-    if not (demand.ttft > 0 and demand.tpot > 0 and 0 < demand.share < 1):
-        raise ValueError("objectives are above 0 s, for a share of requests between 0 and 1")

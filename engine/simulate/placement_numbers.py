@@ -9,7 +9,8 @@ from __future__ import annotations
 from engine.accounting.derived import Derived, Factor, derive
 from engine.accounting.memory import stored_bytes_per_token
 from engine.accounting.presets import ModelPreset
-from engine.simulate.placement import Demand, Nodes, Option, Placement, under_way
+from engine.simulate.instance_options import Demand, Nodes, Option, under_way
+from engine.simulate.placement import Placement
 
 
 def placement_numbers(found: Placement, model: ModelPreset, nodes: Nodes, demand: Demand) -> list[Derived]:

@@ -17,10 +17,11 @@ from engine.bench.workload import Ask
 from engine.config import EngineConfig
 from engine.simulate.cost import Fixed
 from engine.simulate.degrees import goodput_per_gpu
+from engine.simulate.instance_options import Demand, Nodes, options
 from engine.simulate.layers import Card, card_of
 from engine.simulate.layout import Kind
 from engine.simulate.placed import facts_of
-from engine.simulate.placement import Demand, Nodes, Placement, apart, on_one_node, options, together
+from engine.simulate.placement import Placement, apart, on_one_node, together
 from engine.simulate.queues import Prefill, crossing, mean_ttft
 
 PARTS = ("tokenize", "schedule", "forward", "sample")

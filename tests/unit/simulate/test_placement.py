@@ -9,19 +9,11 @@ import pytest
 from msgspec.structs import replace
 from scipy import stats
 
+from engine.simulate.instance_options import Demand, Nodes, PlacementError, options
 from engine.simulate.layers import Card, card_of
 from engine.simulate.layout import filled
 from engine.simulate.placed import tried
-from engine.simulate.placement import (
-    Demand,
-    Nodes,
-    Placement,
-    PlacementError,
-    apart,
-    on_one_node,
-    options,
-    together,
-)
+from engine.simulate.placement import Placement, apart, on_one_node, together
 from engine.simulate.placement_numbers import placement_numbers
 
 A100, H100 = "a100-80gb", "h100-80gb"
