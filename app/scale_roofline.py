@@ -23,6 +23,7 @@ from app.theaters import Theaters
 from engine.accounting.presets import DTYPE, GpuPreset, ModelPreset
 from engine.accounting.roofline_steps import Roof
 from engine.accounting.shape import ModelShape
+from engine.accounting.sources import OF_MODELS, Told
 from engine.bench.prediction_error import SCENARIO as STEP_TIME
 from engine.bench.record import RESULTS
 from engine.trace.records import Machine
@@ -58,12 +59,12 @@ def subject(here: Here, asked: Asked) -> Subject:
     gpus = [_choice(preset) for preset in known.gpus.values()]
     recorded: Machine | None = None
     if live:
-        models.insert(0, {"id": HERE, "name": live.name, "source": HERE})
-        gpus.insert(0, {"id": HERE, "name": HERE, "source": HERE})
+        models.insert(0, {"id": HERE, "name": live.name})
+        gpus.insert(0, {"id": HERE, "name": HERE})
         record = published(here.results, STEP_TIME)
         if record and _is_such(record.environment.machine, here.models.first.model.machine):
             recorded = record.environment.machine
-            gpus.insert(0, {"id": RECORDED, "name": RECORDED, "source": RECORDED})
+            gpus.insert(0, {"id": RECORDED, "name": RECORDED})
     model = _chosen(asked, "model", models)
     gpu = _chosen(asked, "gpu", gpus)
     shape: ModelShape | None = live if model == HERE else known.models[model]
@@ -71,6 +72,7 @@ def subject(here: Here, asked: Asked) -> Subject:
     dtypes: list[str] = []
     served: Served | None = None
     measured: MeasuredOn | None = None
+    sources: list[Told] = [] if model == HERE else known.models[model].told(OF_MODELS)
     if gpu in (HERE, RECORDED):
         found = recorded if gpu == RECORDED else here.theaters.measured(here.models.first.model)
         assert found is not None and found.roofs is not None
@@ -83,11 +85,14 @@ def subject(here: Here, asked: Asked) -> Subject:
             raise refusal("no_such_dtype", gpu=card.name, dtype=dtype[:40], known=", ".join(dtypes))
         served = served_in(shape, dtype)
         measured = measured_on(card, known)
-        flops, width, source = card.flops_per_second[dtype], card.bytes_per_second, card.source
+        rates = {"peak_flops": f"flops_per_second.{dtype}", "bandwidth": "bytes_per_second"}
+        sources += card.told(rates)
+        source = "; ".join(dict.fromkeys(card.source_of(figure).says for figure in rates.values()))
+        flops, width = card.flops_per_second[dtype], card.bytes_per_second
     roof = Roof(flops_per_second=flops, bytes_per_second=width, source=source)
     is_here = model == HERE and gpu in (HERE, RECORDED)
     is_loading = live is None and here.models.first.is_loading
-    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, is_loading, dtypes, served, measured)
+    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, is_loading, dtypes, served, measured, sources)
 
 
 def _is_such(one: Machine, other: Machine) -> bool:
@@ -96,7 +101,7 @@ def _is_such(one: Machine, other: Machine) -> bool:
 
 
 def _choice(preset: ModelPreset | GpuPreset) -> Choice:
-    return {"id": preset.id, "name": preset.name, "source": preset.source}
+    return {"id": preset.id, "name": preset.name}
 
 
 def _chosen(asked: Asked, name: str, choices: list[Choice]) -> str:

@@ -24,6 +24,7 @@ from engine.accounting.memory import stored_element
 from engine.accounting.mistakes import mistakes
 from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
 from engine.accounting.size import Cost, Load, Stored
+from engine.accounting.sources import OF_MODELS
 from engine.accounting.weights import WEIGHT_DTYPES, served_in
 
 KV_DTYPES = ("float16", "bfloat16", "fp8", "int8", "int4")
@@ -131,9 +132,8 @@ def _model(preset: ModelPreset | None, chosen: Architecture) -> dict[str, Any]:
     said["num_active_params"] = chosen.num_active_params
     layers = [{"kind": shape.kind, "num_layers": shape.num_layers} for shape in chosen.shapes]
     if preset is None:
-        return {**said, "id": "", "layers": layers}
-    given = {"id": preset.id, "source": preset.source, "dated": preset.dated.isoformat(), "checked": preset.checked}
-    return {**said, **given, "layers": layers}
+        return {**said, "id": "", "sources": [], "layers": layers}
+    return {**said, "id": preset.id, "sources": preset.told(OF_MODELS), "layers": layers}
 
 
 def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: Load) -> Derived | None:
@@ -144,14 +144,15 @@ def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: 
 
 
 def _on(gpu: GpuPreset, numbers: list[Derived]) -> dict[str, Any]:
-    given = {"id": gpu.id, "name": gpu.name, "source": gpu.source, "announced": gpu.announced.isoformat()}
-    memory = {"memory_bytes": gpu.memory_bytes, "room_bytes": gpu.room_bytes, "sources": gpu.sources}
-    return {**given, **memory, "checked": gpu.checked, "numbers": numbers}
+    given = {"id": gpu.id, "name": gpu.name, "announced": gpu.announced}
+    memory = {"memory_bytes": gpu.memory_bytes, "room_bytes": gpu.room_bytes}
+    return {**given, **memory, "sources": gpu.told({"gpu_memory": gpu.room_figure}), "numbers": numbers}
 
 
 def _over(link: LinkPreset, cost: Cost) -> dict[str, Any]:
-    given = {"id": link.id, "name": link.name, "source": link.source, "dated": link.dated.isoformat()}
-    found = {**given, "checked": link.checked, "bytes_per_second": link.bytes_per_second}
+    sources = link.told({"link_rate": "bytes_per_second", "link_rate_both": "bytes_per_second"})
+    given = {"id": link.id, "name": link.name, "announced": link.announced, "sources": sources}
+    found = {**given, "bytes_per_second": link.bytes_per_second}
     numbers = cost.over(link.bytes_per_second, link.both_directions)
     wrong = cost.over(link.bytes_per_second)[0] if link.both_directions else None
     return {**found, "both_directions": link.both_directions, "numbers": numbers, "wrong": wrong}

@@ -20,6 +20,7 @@ from engine.accounting.memory import bytes_per_element, bytes_per_weight, kv_byt
 from engine.accounting.presets import ModelPreset
 from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
 from engine.accounting.shape import ModelShape
+from engine.accounting.sources import Told
 from engine.accounting.weights import PUBLISHED
 from engine.bench.prediction_error import SCENARIO as STEP_TIME
 from engine.bench.prediction_error import PredictionError, prediction_error, sequences_of
@@ -65,7 +66,6 @@ class Choice(TypedDict):
 
     id: str
     name: str
-    source: str
 
 
 Span = tuple[int | None, int | None]  # from the least to the most; None: there is none
@@ -103,6 +103,7 @@ class RooflineAnswer(TypedDict):
     dtype: str
     experts_in: str | None  # what the experts' weights were published in, if in something narrower
     roof: Roof
+    sources: Sequence[Told]  # of the figures of the model and of the card
     ridge: Derived
     is_here: bool  # this model runs on this machine
     decode: list[DecodeLine]
@@ -152,6 +153,7 @@ class Subject(NamedTuple):
     dtypes: Sequence[str] = ()  # in which the device multiplies, where it has several
     served: Served | None = None  # None: in the model's own dtype
     measured: MeasuredOn | None = None  # None: it is this machine
+    sources: Sequence[Told] = ()  # of the figures of the model and of the card, where they are presets
 
 
 def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
@@ -235,6 +237,7 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
         "dtype": served.dtype,
         "experts_in": "mxfp4" if served.expert_element_bytes else None,
         "roof": roof,
+        "sources": subject.sources,
         "ridge": roof.ridge,
         "is_here": is_here,
         "decode": [decode_line(keys) for keys in contexts],

@@ -124,8 +124,8 @@ def _print_all(found: dict[str, Any], texts: dict[str, str], explain: bool) -> N
     for link in found["links"]:
         print(f"\n{link['name']}")
         _print([*found["moved"], *link["numbers"]], texts, explain)
-    if explain and found["model"].get("source"):
-        print(f"\nFigures of the model: {found['model']['source']} ({found['model']['dated']})")
+    if explain:
+        _print_sources(found)
 
 
 def _print(numbers: list[Derived], texts: dict[str, str], explain: bool, mistakes: list[Mistake] | None = None) -> None:
@@ -138,6 +138,15 @@ def _print(numbers: list[Derived], texts: dict[str, str], explain: bool, mistake
             if one.right == number.id:
                 said = texts[f"scale.size.mistake.{one.kind}"]
                 print(f"    not {_value(one.wrong)} ({one.wrong.formula} = {one.wrong.with_numbers()}): {said}")
+
+
+def _print_sources(found: dict[str, Any]) -> None:
+    """Where the figures of the model, of the GPUs and of the links that were printed stand."""
+    for one in (found["model"], *found["gpus"], *found["links"]):
+        for source in one["sources"]:
+            dated = f" ({source.dated})" if source.dated else ""
+            checked = f"checked {source.checked}: {source.against}" if source.checked else "not checked"
+            print(f"\n{one['name']}, {', '.join(source.figures)}:\n  {source.says}{dated}; {checked}")
 
 
 def _title(id: str, texts: dict[str, str]) -> str:

@@ -51,4 +51,6 @@ def _beside(model: ModelPreset) -> dict[str, object]:
 
 
 def _shown(preset: ModelPreset) -> dict[str, object]:
-    return {name: value for name, value in msgspec.to_builtins(preset).items() if name not in COUNTED}
+    stands = preset.source_of("num_layers")
+    given = {name: value for name, value in msgspec.to_builtins(preset).items() if name not in COUNTED}
+    return {**given, "source": stands.says, "dated": msgspec.to_builtins(stands.dated)}

@@ -1,4 +1,4 @@
-"""Models, GPUs and links that are not here: their figures, with the source and the date of each.
+"""Models, GPUs and links that are not here: their figures, with the source of each (`sources.py`).
 
 They lie in `models.toml`, `gpus.toml`, `links.toml` and `layer_times.toml`; a user's own files have the same tables, in
 any number.
@@ -21,6 +21,7 @@ from engine.accounting.kept import kv_token
 from engine.accounting.kv_shape import Architecture, KvShape
 from engine.accounting.layer_times import LayerTimes, layer_file
 from engine.accounting.memory import bytes_per_element
+from engine.accounting.sources import Sourced
 from engine.accounting.weights import Published, WeightStore, published_in
 from engine.accounting.work import embedding_params, expert_params
 
@@ -29,21 +30,17 @@ DTYPE = "float16"  # that published models are served in, where nothing else is 
 COUNTED = (  # what only the work of a step, or its layers one by one, need
     "num_params", "num_active_params", "num_experts", "num_experts_per_tok", "num_heads", "hidden_size",
     "intermediate_size", "vocab_size", "max_position", "tie_word_embeddings", "sliding_layers", "window",
-    "state_layers", "state_elements", "cross_layers", "expanded_dim", "mistaken_for", "checked", "published",
+    "state_layers", "state_elements", "cross_layers", "expanded_dim", "mistaken_for", "published",
+    "sources",
 )  # fmt: skip
 
 
-class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One model. Either it has KV heads, or MLA's latent vector (DeepSeek-AI, arXiv 2405.04434, 2.1)."""
 
-    id: str
-    name: str
     num_layers: int
-    element_bytes: float  # of K and V as they are served
-    source: str
-    dated: date
     num_params: int
-    checked: str = ""
+    element_bytes: float = 2  # of K and V as they are served
     num_kv_heads: int = 0
     head_dim: int = 0
     latent_dim: int = 0  # numbers of the one vector that MLA keeps of a token in a layer
@@ -140,31 +137,32 @@ class ModelPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         return int(kv_token(shape, self.element_bytes).value)
 
 
-class GpuPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GpuPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One GPU, by its data sheet: decimal units, and FLOP/s without sparsity; its memory also as the driver has it."""
 
-    id: str
-    name: str
     memory_bytes: int
     bytes_per_second: float
     flops_per_second: dict[str, float]  # by the dtype of what is multiplied: float16, and what else it has
-    source: str
-    announced: date
     usable_bytes: int = 0  # what the driver reports; 0: nobody said, and the data sheet's counts
-    sources: dict[str, str] = {}  # of figures that `source` does not have
-    checked: str = ""
+    announced: date | None = None
 
     @property
     def room_bytes(self) -> int:
         """Memory that a share of is used."""
         return self.usable_bytes or self.memory_bytes
 
+    @property
+    def room_figure(self) -> str:
+        """Which figure that is."""
+        return "usable_bytes" if self.usable_bytes else "memory_bytes"
+
     def __post_init__(self) -> None:
-        """Refuse rates that are none.
+        """Refuse rates that are none, and figures without a source.
 
         Raises:
-            ValueError: float16 is not given, a dtype is unknown, or a rate is not above 0.
+            ValueError: float16 is not given, a dtype is unknown, a rate is not above 0, or a figure has no source.
         """
+        super().__post_init__()
         if DTYPE not in self.flops_per_second:
             raise ValueError(f"flops_per_second of {self.id} needs {DTYPE}")
         for dtype, rate in self.flops_per_second.items():
@@ -177,16 +175,12 @@ class GpuPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.flops_per_second[DTYPE]
 
 
-class LinkPreset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LinkPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One link, by its standard or data sheet: decimal units."""
 
-    id: str
-    name: str
     bytes_per_second: float
-    source: str
-    dated: date
     both_directions: bool = False  # whether that is the sum of both
-    checked: str = ""
+    announced: date | None = None
 
 
 class PresetFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

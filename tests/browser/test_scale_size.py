@@ -24,7 +24,7 @@ def page(browser: Browser, live_server: str) -> Page:
     return page
 
 
-def test_what_is_often_said_stands_beside_the_number(page: Page) -> None:
+def test_what_is_often_said_and_where_figures_stand_is_beside_the_number(page: Page) -> None:
     token = page.locator('#scale-sizes [data-number="kv_token"]')
     token.locator("summary").click()
     expect(token.locator("[data-with-numbers]")).to_contain_text("2 · 80 · 8 · (128 · 0.5 + 4)")
@@ -32,6 +32,14 @@ def test_what_is_often_said_stands_beside_the_number(page: Page) -> None:
     expect(token).to_have_attribute("data-value", str(right))
     for kind, wrong in (("hidden_size", 2 * 80 * 8192 // 2), ("quarter", 2 * 80 * 8 * 64), ("generation", 8 * right)):
         expect(token.locator(f'[data-mistake="{kind}"]')).to_have_attribute("data-value", str(wrong))
+    expect(token.locator('[data-source="L, Hkv, D"]')).to_contain_text("arXiv 2407.10671, table 1")
+    memory = page.locator('#scale-card [data-number="kv_room"]')
+    memory.locator("summary").click()
+    expect(memory.locator('[data-source="M"]')).to_contain_text("(2025-01-23). Checked 2026-11-24 with: the listing")
+    page.locator(".scale-sources summary").click()
+    rows = page.locator(".scale-sources tbody tr")
+    expect(rows.filter(has_text="A10 24GB").nth(1)).to_contain_text("flops_per_second.bfloat16, flops_per_second.int8")
+    expect(rows.filter(has_text="A10 24GB").nth(1)).to_contain_text("Not checked")
     page.close()
 
 

@@ -2,6 +2,7 @@
 
 import { html } from "../kit/html.js";
 import { bytesText, grouped, secondsText, t } from "../tell/words.js";
+import { FactorSources } from "./sources.js";
 
 /**
  * As `engine/accounting/derived.py` has it.
@@ -54,11 +55,11 @@ const sixDigits = (value) => grouped(Number.isInteger(value) ? value : Number(va
 
 /**
  * `section`: whose words say what the number and its factors are; `mistakes`: what is often said, of which those that
- * are taken for this number stand beside it.
+ * are taken for this number stand beside it; `sources`: of the factors that are figures of a preset.
  *
- * @param {{number: Derived, section: string, mistakes?: Mistake[]}} props
+ * @param {{number: Derived, section: string, mistakes?: Mistake[], sources?: import("./sources.js").Told[]}} props
  */
-export function ScaleNumber({ number, section, mistakes = [] }) {
+export function ScaleNumber({ number, section, mistakes = [], sources = [] }) {
   const wrong = mistakes.filter(({ right }) => right === number.id);
   const exact = sixDigits(number.value);
   return html`<details class="scale-number" data-number=${number.id} data-value=${number.value}>
@@ -72,6 +73,7 @@ export function ScaleNumber({ number, section, mistakes = [] }) {
             html`<li key=${symbol}>${symbol} = ${sixDigits(value)}: ${t(`scale.${section}.${meaning}`)}</li>`,
         )}
       </ul>
+      <${FactorSources} factors=${number.factors} sources=${sources} />
       ${wrong.map((one) => html`<${Often} key=${one.kind} mistake=${one} section=${section} />`)}
     </div>
   </details>`;

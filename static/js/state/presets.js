@@ -7,7 +7,7 @@ import { tables } from "./options.js";
  * `latent_dim`: where it is not 0, MLA's one vector of that width in place of K and V of heads. `dated`: ISO 8601.
  * @typedef {{
  *   id: string, name: string, num_layers: number, num_kv_heads: number, head_dim: number, latent_dim: number,
- *   element_bytes: number, kv_bytes_per_token: number, source: string, dated: string, weights_bytes: number,
+ *   element_bytes: number, kv_bytes_per_token: number, source: string, dated: string | null, weights_bytes: number,
  *   fit: {card: string, gpus: number, tokens: number} | null
  * }} ModelPreset
  */

@@ -25,9 +25,9 @@ num_params = 1_000
 num_layers = 2
 num_kv_heads = 1
 head_dim = 8
-element_bytes = 2
-source = "my notes"
-dated = 2026-01-02
+
+[[model.sources]]
+says = "my notes"
 
 [[gpu]]
 id = "t4"
@@ -35,10 +35,16 @@ name = "My T4"
 memory_bytes = 15_000_000_000
 bytes_per_second = 300e9
 flops_per_second = { float16 = 60e12 }
-source = "measured at my desk"
-announced = 2026-01-02
 usable_bytes = 14_000_000_000
-sources = { usable_bytes = "what my driver says" }
+
+[[gpu.sources]]
+says = "measured at my desk"
+checked = 2026-01-02
+against = "what it did on another day"
+
+[[gpu.sources]]
+figures = ["usable_bytes"]
+says = "what my driver says"
 """
 
 
@@ -56,7 +62,7 @@ def test_the_command_takes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / "own.toml").write_text(OWN)
     assert main(["size", "mine", "--presets", str(tmp_path / "own.toml"), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["model"]["source"] == "my notes"
+    assert [one["says"] for one in found["model"]["sources"]] == ["my notes"]
     assert {one["id"]: one["value"] for one in found["sizes"]}["kv_token"] == 2 * 2 * 8 * 2
 
 
@@ -73,9 +79,9 @@ hidden_size = 4096
 intermediate_size = 11_008
 vocab_size = 32_000
 max_position = 4096
-element_bytes = 2
-source = "my notes"
-dated = 2026-01-02
+
+[[model.sources]]
+says = "my notes"
 
 [[gpu]]
 id = "desk"
@@ -83,8 +89,9 @@ name = "My card"
 memory_bytes = 48_000_000_000
 bytes_per_second = 900e9
 flops_per_second = { float16 = 180e12 }
-source = "my notes"
-announced = 2026-01-02
+
+[[gpu.sources]]
+says = "my notes"
 
 [[layer]]
 gpu = "desk"
@@ -144,6 +151,15 @@ def test_times_of_layers_that_cannot_be_are_a_sentence(tmp_path: Path, change: t
         (OWN.replace("float16", "int8"), "needs float16"),
         (OWN.replace("60e12", "60e12, float17 = 1e12"), "float17"),
         (OWN.replace("60e12", "0"), "above 0"),
+        (OWN.replace('[[model.sources]]\nsays = "my notes"', ""), "missing required field `sources`"),
+        (
+            OWN.replace('says = "my notes"', 'says = "my notes"\nfigures = ["num_layers"]'),
+            "num_params of mine has no source",
+        ),
+        (OWN.replace('"my notes"', '" "'), "needs `says`"),
+        (OWN.replace('usable_bytes"]', 'flops_per_second.int8"]'), "'flops_per_second.int8', which is no figure"),
+        (OWN.replace("figures = ", "# "), "the rest of t4 has 2 sources"),
+        (OWN.replace('["usable_bytes"]', '["usable_bytes", "usable_bytes"]'), "usable_bytes of t4 has 2 sources"),
     ],
 )
 def test_a_file_that_is_none_is_one_sentence(tmp_path: Path, text: str, sentence: str) -> None:

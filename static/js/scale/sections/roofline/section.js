@@ -52,11 +52,12 @@ const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the mode
  *   bound_tokens: Record<string, number>, points: RatePoint[],
  *   median_error: number, worst_error: number
  * }} Saturation
- * @typedef {{id: string, name: string, source: string}} Choice
+ * @typedef {{id: string, name: string}} Choice
  * @typedef {{
  *   model: string, max_position: number, models: Choice[], gpus: Choice[],
  *   dtypes: string[], dtype: string, experts_in: string | null,
  *   roof: {flops_per_second: number, bytes_per_second: number, source: string}, ridge: Derived, is_here: boolean,
+ *   sources: import("../../sources.js").Told[],
  *   decode: {context: number, points: StepPoint[], crossing: Crossing, expected: Span | null}[],
  *   never_from: number | null,
  *   prefill: {batch: number, points: StepPoint[], crossing: number | null, expected: Span | null}[],
@@ -113,7 +114,7 @@ function Found({ answer }) {
       })}
       ${answer.experts_in ? ` ${t("scale.roofline.experts_in", { form: answer.experts_in.toUpperCase() })}` : ""}
     </p>
-    <${ScaleNumber} number=${answer.ridge} section="roofline" />
+    <${ScaleNumber} number=${answer.ridge} section="roofline" sources=${answer.sources} />
     ${(/** @type {Phase[]} */ (["decode", "prefill"])).map(
       (phase) => html`<${OneStep} key=${phase} phase=${phase} answer=${answer} />`,
     )}
@@ -131,17 +132,18 @@ function Found({ answer }) {
 /** @param {{phase: Phase, answer: Answer}} props */
 function OneStep({ phase, answer }) {
   const { step, intensity, seconds, experts, evenly } = answer.chosen[phase];
+  const { sources } = answer;
   return html`<div data-phase=${phase}>
     <p>
       <b>${t(`scale.roofline.step.${phase}`, { batch: grouped(step.batch), context: grouped(step.context) })}</b>${" "}
       ${t(`scale.roofline.bound.${step.bound}`)}
     </p>
     <${ScaleNumber} number=${intensity} section="roofline" />
-    ${seconds ? html`<${ScaleNumber} number=${seconds} section="roofline" />` : null}
+    ${seconds ? html`<${ScaleNumber} number=${seconds} section="roofline" sources=${sources} />` : null}
     ${
       experts
-        ? html`<${ScaleNumber} number=${experts} section="roofline" />
-          ${evenly ? html`<${ScaleNumber} number=${evenly} section="roofline" />` : null}
+        ? html`<${ScaleNumber} number=${experts} section="roofline" sources=${sources} />
+          ${evenly ? html`<${ScaleNumber} number=${evenly} section="roofline" sources=${sources} />` : null}
           <p class="hint">${t("scale.roofline.experts.hint")}</p>`
         : null
     }

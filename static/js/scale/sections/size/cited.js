@@ -17,7 +17,7 @@ export function Cited({ facts }) {
         <tr>
           <th scope="col">${t("scale.size.cited")}</th>
           <th scope="col">${t("scale.size.cited.printed")}</th>
-          <th scope="col">${t("scale.size.source.stands")}</th>
+          <th scope="col">${t("scale.sources.stands")}</th>
         </tr>
       </thead>
       <tbody>

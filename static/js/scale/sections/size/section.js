@@ -7,6 +7,7 @@ import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number, packed, shortened } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
+import { Sources } from "../../sources.js";
 import { Cited } from "./cited.js";
 import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
@@ -75,15 +76,13 @@ const config = {
  *
  * @typedef {import("../../number.js").Derived} Derived
  * @typedef {{id: string, name: string}} Choice
- * @typedef {Choice & {source: string, checked: string}} Sourced
- * @typedef {Sourced & {
- *   announced: string, memory_bytes: number, room_bytes: number, sources: Record<string, string>, numbers: Derived[]
- * }} Gpu
- * @typedef {Sourced & {dated: string, numbers: Derived[], wrong: Derived | null}} Link
+ * @typedef {Choice & {sources: import("../../sources.js").Told[]}} Sourced
+ * @typedef {Sourced & {announced: string | null, memory_bytes: number, room_bytes: number, numbers: Derived[]}} Gpu
+ * @typedef {Sourced & {announced: string | null, numbers: Derived[], wrong: Derived | null}} Link
  * @typedef {import("../../number.js").Mistake} Mistake
  * @typedef {{
- *   model: Partial<Sourced> & {name: string, dated?: string, num_params: number, num_active_params: number | null,
- *     max_position: number, layers: {kind: string, num_layers: number}[]},
+ *   model: Sourced & {num_params: number, num_active_params: number | null, max_position: number,
+ *     layers: {kind: string, num_layers: number}[]},
  *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], held: Derived[],
  *   cited: import("./cited.js").Fact[], moved: Derived[], mistakes: Mistake[],
  *   gpus: Gpu[], links: Link[], gpu: string, curve: Record<string, number>[], models: Choice[],
@@ -126,11 +125,15 @@ function Found({ answer, card, over }) {
   const { model, sizes, gpus, links, moved, mistakes } = answer;
   const gpu = gpus.find(({ id }) => id === card) ?? gpus[0];
   const link = links.find(({ id }) => id === over) ?? links[0];
+  const own = model.sources;
   const wrong = link.wrong ? [{ kind: "both", right: "transfer", wrong: link.wrong }] : [];
   return html`<p class="hint" id="scale-model-facts">${modelText(model)}</p>
     <${Beyond} answer=${answer} />
     <div id="scale-sizes">
-      ${sizes.map((one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" mistakes=${mistakes} />`)}
+      ${sizes.map(
+        (one) =>
+          html`<${ScaleNumber} key=${one.id} number=${one} section="size" mistakes=${mistakes} sources=${own} />`,
+      )}
     </div>
     <${Terms} answer=${answer} />
     <h3>${t("scale.size.fits")}</h3>
@@ -138,7 +141,10 @@ function Found({ answer, card, over }) {
     <${Fits} gpus=${gpus} />
     <div class="scale-controls">${choice("card", gpus)}</div>
     <div id="scale-card">
-      ${gpu.numbers.map((one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" />`)}
+      ${gpu.numbers.map(
+        (one) =>
+          html`<${ScaleNumber} key=${one.id} number=${one} section="size" sources=${[...own, ...gpu.sources]} />`,
+      )}
     </div>
     <${Requests} answer=${answer} gpu=${gpu.name} />
     <h3>${t("scale.size.filled")}</h3>
@@ -151,11 +157,13 @@ function Found({ answer, card, over }) {
     <div class="scale-controls">${choice("over", links)}</div>
     <div id="scale-moved">
       ${[...moved, ...link.numbers].map(
-        (one) => html`<${ScaleNumber} key=${one.id} number=${one} section="size" mistakes=${wrong} />`,
+        (one) =>
+          html`<${ScaleNumber} key=${one.id} number=${one} section="size" mistakes=${wrong}
+            sources=${[...own, ...link.sources]} />`,
       )}
     </div>
     <${Links} links=${links} />
-    <${Sources} answer=${answer} />`;
+    <${Sources} things=${[model, ...gpus, ...links]} />`;
 }
 
 /** What lengths are that the model has no positions for; 0: nobody said how many. @param {{answer: Answer}} props */
@@ -224,38 +232,4 @@ function Table({ id, title, first, columns, rows }) {
       </tbody>
     </table>
   </div>`;
-}
-
-/** Where each figure stands, and against what it was compared. @param {{answer: Answer}} props */
-function Sources({ answer: { model, gpus, links } }) {
-  const rows = [
-    ...(model.source ? [{ ...model, day: model.dated }] : []),
-    ...gpus.map((one) => ({
-      ...one,
-      source: [one.source, ...Object.values(one.sources)].join("; "),
-      day: one.announced,
-    })),
-    ...links.map((one) => ({ ...one, day: one.dated })),
-  ];
-  const columns = ["what", "stands", "day", "checked"];
-  return html`<details class="scale-sources">
-    <summary>${t("scale.size.sources")}</summary>
-    <div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.size.sources")}>
-      <table class="scale-table scale-words">
-        <thead>
-          <tr>${columns.map((one) => html`<th key=${one} scope="col">${t(`scale.size.source.${one}`)}</th>`)}</tr>
-        </thead>
-        <tbody>
-          ${rows.map(
-            (row) => html`<tr key=${row.id}>
-              <th scope="row">${row.name}</th>
-              <td>${row.source}</td>
-              <td>${row.day}</td>
-              <td>${row.checked || "–"}</td>
-            </tr>`,
-          )}
-        </tbody>
-      </table>
-    </div>
-  </details>`;
 }

@@ -1,0 +1,108 @@
+"""Where each figure of a preset stands: who says it, when that was published, and when and against what it was checked.
+
+In a file they are the tables `[[gpu.sources]]`, `[[link.sources]]` and `[[model.sources]]` below their preset. One
+without `figures` is about all that no other one names, so a file with one source needs only that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import date
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+OF_MODELS = {  # the meaning of a factor: the figure of a model that it is
+    "layers": "num_layers", "kv_heads": "num_kv_heads", "head_dim": "head_dim", "latent_dim": "latent_dim",
+    "window": "window", "state": "state_elements", "params": "num_params", "hidden_size": "hidden_size",
+    "intermediate_size": "intermediate_size", "vocab_size": "vocab_size", "experts": "num_experts",
+    "experts_of_a_token": "num_experts_per_tok",
+}  # fmt: skip
+NO_FIGURES = ("id", "name", "announced", "sources", "mistaken_for")
+
+
+class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where figures stand. They are named as in the file; `flops_per_second.int8` is one of a table, and
+    `flops_per_second` those of the table that are not named alone.
+    """
+
+    says: str
+    figures: tuple[str, ...] = ()  # empty: all that no other source names
+    dated: date | None = None  # None: it has no date, or nobody knows it
+    checked: date | None = None  # the day on which the figures were compared with `against`; None: they were not
+    against: str = ""
+
+
+class Told(Struct, frozen=True, kw_only=True):
+    """A source, all figures that it is for, and the meanings of factors (`Factor.meaning`) that these figures are."""
+
+    figures: tuple[str, ...]
+    meanings: tuple[str, ...]
+    says: str
+    dated: date | None
+    checked: date | None
+    against: str
+
+
+class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What has figures, each of which has one source."""
+
+    id: str
+    name: str
+    sources: tuple[Source, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse figures that have no source.
+
+        Raises:
+            ValueError: a figure has none, or two; a source names what is no figure, or does not say what it is.
+        """
+        figures, named = self.figures, Counter(name for one in self.sources for name in one.figures or ("",))
+        known = {*figures, *(one.partition(".")[0] for one in figures), ""}
+        for name, times in named.items():
+            if name not in known:
+                raise ValueError(f"sources of {self.id} name {name!r}, which is no figure of it")
+            if times > 1:
+                raise ValueError(f"{name or 'the rest'} of {self.id} has {times} sources; leave one")
+        if not all(one.says.strip() for one in self.sources):
+            raise ValueError(f"a source of {self.id} needs `says`: where its figures stand")
+        missing = [one for one in figures if not named.keys() & set(_names(one))]
+        if missing:
+            raise ValueError(f"{missing[0]} of {self.id} has no source; name it in one, or leave `figures` out of one")
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """All that are given, by their names in the file."""
+        found: list[str] = []
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in NO_FIGURES or value == field.default:
+                continue
+            found += [f"{field.name}.{key}" for key in value] if isinstance(value, dict) else [field.name]
+        return tuple(found)
+
+    def source_of(self, figure: str) -> Source:
+        """Where one of `figures` stands."""
+        by_name = {name: one for one in self.sources for name in one.figures or ("",)}
+        return next(by_name[name] for name in _names(figure) if name in by_name)
+
+    def told(self, meanings: Mapping[str, str]) -> list[Told]:
+        """Each source with all of its figures. `meanings`: the figure that a meaning is; of those not given none."""
+        figures = {one: tuple(name for name in self.figures if self.source_of(name) is one) for one in self.sources}
+        return [
+            Told(
+                figures=figures[one],
+                meanings=tuple(meaning for meaning, figure in meanings.items() if figure in figures[one]),
+                says=one.says,
+                dated=one.dated,
+                checked=one.checked,
+                against=one.against,
+            )
+            for one in self.sources
+        ]
+
+
+def _names(figure: str) -> tuple[str, ...]:
+    """By which a source may be about it, the closest first."""
+    return figure, figure.partition(".")[0], ""

@@ -1,0 +1,68 @@
+// Where the figures of a model, a GPU or a link stand, and when and against what they were checked.
+
+import { html } from "../kit/html.js";
+import { t } from "../tell/words.js";
+
+/**
+ * As `engine/accounting/sources.py` has it. `meanings`: of the factors that its figures are.
+ *
+ * @typedef {{figures: string[], meanings: string[], says: string, dated: string | null, checked: string | null,
+ *   against: string}} Told
+ */
+
+/** @param {Told} told */
+export const checkedText = ({ checked, against }) =>
+  checked ? t("scale.source.checked", { day: checked, against }) : t("scale.source.unchecked");
+
+/** @param {Told} told */
+const saidText = ({ says, dated }) => (dated ? t("scale.source.dated", { says, dated }) : says);
+
+/**
+ * The sources of those factors of a formula that are figures, each once.
+ *
+ * @param {{factors: {symbol: string, meaning: string}[], sources: Told[]}} props
+ */
+export function FactorSources({ factors, sources }) {
+  return sources.map((told) => {
+    const own = factors.filter(({ meaning }) => told.meanings.includes(meaning));
+    if (!own.length) return null;
+    const symbols = own.map(({ symbol }) => symbol).join(", ");
+    return html`<p key=${symbols} class="hint" data-source=${symbols}>
+      ${t("scale.source.of", { symbols, said: saidText(told), checked: checkedText(told) })}
+    </p>`;
+  });
+}
+
+/**
+ * All figures of some things, by source.
+ *
+ * @param {{things: {id: string, name: string, announced?: string | null, sources: Told[]}[]}} props
+ */
+export function Sources({ things }) {
+  const columns = ["what", "figures", "stands", "day", "checked"];
+  return html`<details class="scale-sources">
+    <summary>${t("scale.sources")}</summary>
+    <div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.sources")}>
+      <table class="scale-table scale-words">
+        <thead>
+          <tr>${columns.map((one) => html`<th key=${one} scope="col">${t(`scale.sources.${one}`)}</th>`)}</tr>
+        </thead>
+        <tbody>
+          ${things.flatMap(({ id, name, announced, sources }) =>
+            sources.map(
+              (told, at) => html`<tr key=${`${id} ${at}`} data-figures=${told.figures.join(" ")}>
+                <th scope="row">
+                  ${announced && !at ? t("scale.source.announced", { name, day: announced }) : name}
+                </th>
+                <td>${told.figures.join(", ")}</td>
+                <td>${told.says}</td>
+                <td>${told.dated ?? "–"}</td>
+                <td>${checkedText(told)}</td>
+              </tr>`,
+            ),
+          )}
+        </tbody>
+      </table>
+    </div>
+  </details>`;
+}

@@ -1,0 +1,90 @@
+"""Where the figures of models, GPUs and links stand: of those that are shipped each has one source."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from werkzeug.datastructures import MultiDict
+
+from app.scale_roofline import Here, subject
+from app.scale_size import answer
+from app.scale_steps import answer as steps
+from engine.accounting.derived import Derived
+from engine.accounting.presets import gpu_presets, link_presets, model_presets, presets
+from engine.accounting.size import Load
+from engine.accounting.sources import Sourced, Told
+
+SHIPPED: list[Sourced] = [*model_presets(), *gpu_presets(), *link_presets()]
+LAYERS = {"num_layers", "sliding_layers", "state_layers", "cross_layers"}
+# what is no figure: what is asked for, and what is chosen with it
+ASKED = {
+    *Load.__struct_fields__, "element_bytes", "scale_bytes", "state_bytes", "weight_bytes",
+    "activation_bytes", "kept_bytes", "reserve",
+}  # fmt: skip
+COUNTED = {"kept_params"}  # from the figures: parameters that are not in the published dtype
+
+
+@pytest.mark.parametrize("preset", SHIPPED, ids=lambda one: one.id)
+def test_every_figure_has_one_source(preset: Sourced) -> None:
+    """The loader refuses figures without one. A source has a day where it has a date; what was checked says against
+    what, and what was compared with others only says that it was not the vendor's own sheet.
+    """
+    assert {name for told in preset.told({}) for name in told.figures} == set(preset.figures)
+    for told in preset.told({}):
+        assert told.figures and len(told.says) > 10, told
+        assert told.dated is None or date(2010, 1, 1) <= told.dated <= date.today()
+        assert (told.checked is None) == (not told.against), told
+        assert told.checked is None or (told.dated or date(2010, 1, 1)) <= told.checked <= date.today()
+        if re.search("data sheet|brief|Specification|roadmap", told.says) and told.checked:
+            assert re.search("not the (sheet|brief|specification|roadmap) itself", told.against), told
+    assert len({preset.source_of(name) for name in LAYERS & set(preset.figures)}) <= 1, "one number of the formula"
+
+
+def test_what_no_file_says_of_a_card_is_said_not_to_be_checked() -> None:
+    cards = {gpu.id: gpu for gpu in gpu_presets()}
+    assert len(cards) == len(gpu_presets()) > 5 and len({link.id for link in link_presets()}) == len(link_presets()) > 8
+    assert cards["a10"].source_of("flops_per_second.int8").checked is None
+    assert cards["a10"].source_of("flops_per_second.float16").checked == date(2026, 11, 24)
+    for card in cards.values():
+        assert not card.usable_bytes or "data sheet" not in card.source_of("usable_bytes").says, card.id
+
+
+@pytest.mark.parametrize("model", [one.id for one in model_presets()])
+def test_each_factor_that_is_a_figure_shows_its_source(model: str) -> None:
+    known = presets()
+    found = answer({"model": model, "context": "2048", "shared_prefix": "64"}, known)
+    own = found["model"]["sources"]
+    _all_told(known.models[model], found["sizes"], own)
+    for gpu, preset in zip(found["gpus"], gpu_presets(), strict=True):
+        _all_told(preset, gpu["numbers"], [*own, *gpu["sources"]])
+    for link, over in zip(found["links"], link_presets(), strict=True):
+        _all_told(over, [*found["moved"], *link["numbers"]], [*own, *link["sources"]])
+
+
+def test_of_a_roof_and_of_experts_too(tmp_path: Path) -> None:
+    class Nobody:
+        is_live = is_loading = False
+
+        @property
+        def first(self) -> Nobody:
+            return self
+
+    here = Here(cast("Any", None), cast("Any", Nobody()), tmp_path)
+    asked = MultiDict({"model": "mixtral-8x7b", "gpu": "t4", "dtype": "int8"})
+    found = steps(subject(here, asked), tmp_path, asked)
+    assert found["roof"].source.startswith("NVIDIA T4 data sheet; NVIDIA T4 product brief")
+    meanings = {meaning: told.says for told in found["sources"] for meaning in told.meanings}
+    assert "data sheet" in meanings["peak_flops"] and "product brief" in meanings["bandwidth"]
+    assert meanings["experts"] == meanings["experts_of_a_token"] and "2401.04088" in meanings["experts"]
+
+
+def _all_told(preset: Sourced, numbers: list[Derived], sources: list[Told]) -> None:
+    told = {meaning for one in sources for meaning in one.meanings}
+    for number in numbers:
+        for factor in number.factors:
+            if not factor.of and factor.meaning not in ASKED | COUNTED:
+                assert factor.meaning in told, f"{preset.id}: {factor.symbol} of {number.id}"
