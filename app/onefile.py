@@ -1,9 +1,9 @@
 """A recorded run as one HTML file: the page, its modules and the log inside, for `file://` and without a network.
 
-It is the page that the server serves, with its own files put into it: styles as they are, the modules as compressed
-text under bare names (`static/js/onefile/start.js` makes modules of them, because a browser imports none from
-`file://`), the log as a compressed `.kvtrace`. Its policy lets it fetch nothing and run nothing but that. Left out are
-the sockets' client and Plotly (4.8 MB); the page says so where charts would be.
+It is the page that the server serves, with its own files put into it: styles as they are, words and modules as
+compressed text, these under bare names (`static/js/onefile/start.js` makes modules of them, because a browser imports
+none from `file://`), the log as a compressed `.kvtrace`. Its policy lets it fetch nothing and run nothing but that.
+Left out are the sockets' client and Plotly (4.8 MB); the page says so where charts would be.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def page_with(title: str, inside: dict[str, bytes]) -> bytes:
         for name, content in inside.items()
     )
     spoken = {code: file_words_of(code, SERVED) for code in languages()}
-    words = json.dumps(spoken, ensure_ascii=False).replace("</", "<\\/")
+    words = _packed(json.dumps(spoken, ensure_ascii=False, separators=(",", ":")).encode())
     texts = _packed(json.dumps(page_modules(), ensure_ascii=False, separators=(",", ":")).encode())
     # known only when everything else is: nothing in the contents can name it
-    nonce = hashlib.sha256((contents + texts).encode()).hexdigest()[:32]
+    nonce = hashlib.sha256((contents + words + texts).encode()).hexdigest()[:32]
     loader = _SCRIPT_END.sub("<\\/", (static_dir() / LOADER).read_text(encoding="utf-8"))
     policy = (
         f"default-src 'none'; script-src 'nonce-{nonce}' blob:; style-src 'nonce-{nonce}'; "
@@ -117,7 +117,7 @@ def page_with(title: str, inside: dict[str, bytes]) -> bytes:
     head, body_end, rest = page.rpartition("</body>")
     page = (
         f'{head}<script type="text/plain" id="licences">\n{_licences()}</script>\n'
-        f'<script type="application/json" id="page-words">{words}</script>\n'
+        f'<script type="application/gzip;base64" id="page-words">{words}</script>\n'
         f"{contents}"
         f'<script type="application/gzip;base64" id="page-modules">{texts}</script>\n'
         f'<script nonce="{nonce}">\n{loader}</script>\n{body_end}{rest}'

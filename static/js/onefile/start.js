@@ -3,11 +3,16 @@
 // is.
 (async () => {
   const { nonce } = /** @type {HTMLScriptElement} */ (document.currentScript);
-  const packed = document.getElementById("page-modules")?.textContent ?? "";
-  const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-  const inflated = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  /** @param {string} id of what lies packed in the page */
+  const unpacked = (id) => {
+    const packed = document.getElementById(id)?.textContent ?? "";
+    const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
+    return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip")));
+  };
+  const words = /** @type {HTMLElement} */ (document.getElementById("page-words"));
+  words.textContent = await unpacked("page-words").text();
   /** @type {Record<string, string>} */
-  const texts = await new Response(inflated).json();
+  const texts = await unpacked("page-modules").json();
   /** @type {Record<string, string>} */
   const imports = {};
   for (const [name, text] of Object.entries(texts))
