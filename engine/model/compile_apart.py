@@ -5,12 +5,14 @@
       finds them there  <-- ends --
 
 Tracing and compiling take hundreds of megabytes that a process does not give back; that one ends. Meanwhile it has the
-weights a second time. Where they are small, it has a third process make the library of one token at the same time: of
-what takes long, lowering to C++, each does its half on a core of its own.
+weights a second time. Where they are small, it forks when it has opened the model and imported the compiler, and its
+child makes the library of one token at the same time: of what takes long, lowering to C++, each does its half on a core
+of its own.
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import shutil
@@ -26,14 +28,16 @@ import torch
 
 from engine.model.compiler_process import SMALL, CompilerProcess, Task, begun_early
 from engine.model.light_name import LIGHT
-from engine.model.light_transformers import COMPILER
+from engine.model.light_transformers import COMPILER, bring_compiler
 from engine.model.loaded import LoadedModel
-from engine.model.made_library import MadeLibrary, read_again
+from engine.model.made_library import read_again
 
 log = logging.getLogger(__name__)
 # Whether this processor multiplies bfloat16 and bytes: compiled code here computes in float32, and torch's compiler
 # would try these instructions out, which takes seconds.
 ISA_QUESTIONS = ("_is_avx512_bf16_supported", "_is_vnni_supported")
+COMPILERS = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp_wrapper_cpu")  # what lowering needs
+CAN_FORK = sys.platform == "linux"
 
 
 def compile_apart(model: LoadedModel) -> bool:
@@ -73,28 +77,55 @@ def main() -> int:
 
 
 def _do(task: Task) -> None:
-    if task.only_without_gpu and torch.cuda.is_available():
-        raise ValueError("there is a GPU")
-    if not task.is_shared:
-        return _compile(task, None)
-    with tempfile.TemporaryDirectory() as folder:
-        third = CompilerProcess(msgspec.structs.replace(task, is_shared=False, folder=folder))
-        _compile(task, lambda: None if third.wait() else read_again(Path(folder) / "one.so"))
-
-
-def _compile(task: Task, one: Callable[[], MadeLibrary | None] | None) -> None:
     from engine.model.compiled import compile_and_keep, compile_one
     from engine.model.loader import load_model
 
-    if task.num_threads is not None:
-        torch.set_num_threads(task.num_threads)
+    if task.only_without_gpu and torch.cuda.is_available():
+        raise ValueError("there is a GPU")
     for question in ISA_QUESTIONS:
         setattr(torch.cpu, question, lambda: False)
+    num_threads = task.num_threads or torch.get_num_threads()
+    torch.set_num_threads(1)  # a child has none of the threads that there are before it
     model = load_model(task.name, task.dtype, "cpu", task.revision)
-    if task.folder is not None:
-        compile_one(model, Path(task.folder))
-    else:
-        compile_and_keep(model, one)
+    if not task.is_shared or not CAN_FORK:
+        torch.set_num_threads(num_threads)
+        return compile_and_keep(model)
+    bring_compiler()
+    for name in COMPILERS:
+        importlib.import_module(name)
+    with tempfile.TemporaryDirectory() as folder:
+        child = _Child(lambda: compile_one(model, Path(folder)), num_threads)
+        torch.set_num_threads(num_threads)
+        compile_and_keep(model, lambda: read_again(Path(folder) / "one.so") if child.succeeds() else None)
+
+
+class _Child:
+    """A copy of this process that does something and ends; at the latest when this process does."""
+
+    def __init__(self, work: Callable[[], object], num_threads: int) -> None:
+        """OSError: no process can be begun."""
+        here, its = os.pipe()  # `its` is held by this process alone, so that reading `here` ends with it
+        self._id = os.fork()
+        if self._id:
+            os.close(here)
+            return
+        try:
+            os.close(its)
+            threading.Thread(target=_end_with, args=(here,), daemon=True).start()
+            torch.set_num_threads(num_threads)
+            work()
+        except BaseException:  # a compiler may raise anything, and nothing may go on in the copy
+            os._exit(1)
+        os._exit(0)
+
+    def succeeds(self) -> bool:
+        """Whether it did, when it has ended."""
+        return os.waitpid(self._id, 0)[1] == 0
+
+
+def _end_with(pipe: int) -> None:
+    os.read(pipe, 1)
+    os._exit(1)
 
 
 def _end_with_input(folder: str) -> None:

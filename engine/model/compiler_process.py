@@ -19,7 +19,7 @@ from engine.model.kept import facts_of_all
 from engine.model.light_name import LIGHT
 from engine.model.shipped import shipped_model
 
-SMALL = 1 / 16  # of the memory that is free: weights that a third process may have once more
+SMALL = 1 / 16  # of the memory that is free: weights that more processes may have once more
 OPENED = "opened"  # in what is noted of an entry: the name of its model
 
 
@@ -30,8 +30,7 @@ class Task(msgspec.Struct, frozen=True):
     dtype: str
     revision: str | None = None
     num_threads: int | None = None  # of a step; None: as many as torch takes there
-    is_shared: bool = False  # a third process makes the library of one token meanwhile
-    folder: str | None = None  # make that alone, into this folder
+    is_shared: bool = False  # a child of it makes the library of one token meanwhile
     only_without_gpu: bool = False  # nothing is compiled where there is a GPU
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from engine.model import compiled
@@ -61,7 +62,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 def test_what_another_process_compiled_serves(folder: Path, tmp_path: Path) -> None:
-    """It is begun before the model is open here, and a third one makes the library of one token."""
+    """It is begun before the model is open here, and its child makes the library of one token."""
     command = [sys.executable, "-c", COMPILES, str(folder)]
     done = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True, check=True, timeout=600)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -80,7 +81,9 @@ def test_it_ends_with_who_waits_for_it(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_what_it_had_made_goes_with_it(folder: Path, tmp_path: Path) -> None:
-    """A server is stopped while its model is compiled: no half-made library stays in the temporary folder."""
+    """A server is stopped while its model is compiled: no half-made library stays in the temporary folder, and no
+    process.
+    """
     (tmp_path / "tmp").mkdir()
     task = {"name": str(folder), "dtype": "auto", "is_shared": True}
     there = {**environment(tmp_path), "TMPDIR": str(tmp_path / "tmp")}
@@ -97,7 +100,13 @@ def test_what_it_had_made_goes_with_it(folder: Path, tmp_path: Path) -> None:
         other.stdin.write(json.dumps(task).encode() + b"\n")
         other.stdin.flush()
         becomes(True)
+        mine = psutil.Process(other.pid)
+        for _ in range(600):
+            if children := mine.children():
+                break
+            time.sleep(0.05)
         other.stdin.close()
+        assert children and not psutil.wait_procs(children, timeout=60)[1]
     becomes(False)
 
 
@@ -124,7 +133,7 @@ def test_a_process_that_is_not_this_programs_compiles_by_itself(monkeypatch: pyt
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
-def test_where_no_third_process_made_the_library_of_one_token_it_is_made(
+def test_where_no_child_made_the_library_of_one_token_it_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
