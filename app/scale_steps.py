@@ -17,6 +17,7 @@ from app.scale_asked import Asked, refusal, whole, wholes
 from app.scale_errors import ErrorSource, MeasuredOn, errors_of, reached_roofs
 from engine.accounting.derived import Derived
 from engine.accounting.memory import bytes_per_element, bytes_per_weight, kv_bytes_per_token
+from engine.accounting.mla import absorbed_flops, expanded_flops
 from engine.accounting.presets import ModelPreset
 from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
 from engine.accounting.shape import ModelShape
@@ -202,8 +203,10 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
 
     def derived(step: StepTime, phase: Phase) -> dict[str, Any]:
         shown = is_here or errors[phase]
+        of_a_key = absorbed_flops if phase == "decode" else expanded_flops
         return {
             "step": told(step, phase),
+            "latent": of_a_key(shape) if shape.latent_dim else None,
             "work": step.work,
             "intensity": step.intensity,
             "seconds": step.seconds if shown else None,

@@ -25,7 +25,11 @@ def bytes_per_weight(facts: ModelShape) -> float:
 
 
 def kv_elements_per_token(facts: ModelShape) -> int:
-    """Numbers cached for one token in all layers: layers * Hkv * (D + Dv), which is 2 * layers * Hkv * D if D = Dv."""
+    """Numbers cached for one token in all layers: layers * Hkv * (D + Dv), which is 2 * layers * Hkv * D if D = Dv;
+    under MLA layers * the width of the one vector.
+    """
+    if facts.latent_dim:
+        return facts.num_layers * facts.latent_dim
     return facts.num_layers * facts.num_kv_heads * (facts.head_dim + facts.v_head_dim)
 
 
@@ -45,6 +49,8 @@ def stored_bytes_per_token(facts: ModelShape, kv_cache_dtype: str = "auto") -> i
     scale), D / 2 + 4 in int4 (a float16 scale and a zero point).
     """
     size, scales = stored_element(facts.dtype if kv_cache_dtype == "auto" else kv_cache_dtype)
+    if facts.latent_dim:
+        return int(facts.num_layers * (facts.latent_dim * size + scales))
     vectors = (facts.head_dim + facts.v_head_dim) * size + 2 * scales
     return int(facts.num_layers * facts.num_kv_heads * vectors)
 

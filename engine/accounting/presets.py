@@ -30,7 +30,7 @@ DTYPE = "float16"  # that published models are served in, where nothing else is 
 COUNTED = (  # what only the work of a step, or its layers one by one, need
     "num_params", "num_active_params", "num_experts", "num_experts_per_tok", "num_heads", "hidden_size",
     "intermediate_size", "vocab_size", "max_position", "tie_word_embeddings", "sliding_layers", "window",
-    "state_layers", "state_elements", "cross_layers", "expanded_dim", "mistaken_for", "published",
+    "state_layers", "state_elements", "cross_layers", "rope_dim", "value_dim", "mistaken_for", "published",
     "sources",
 )  # fmt: skip
 
@@ -44,7 +44,8 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
     num_kv_heads: int = 0
     head_dim: int = 0
     latent_dim: int = 0  # numbers of the one vector that MLA keeps of a token in a layer
-    expanded_dim: int = 0  # what MLA's heads would take in its place
+    rope_dim: int = 0  # of them: the rotated key that all heads share, whose own keys have head_dim numbers with it
+    value_dim: int = 0  # of a head's values; 0: as head_dim
     sliding_layers: int = 0  # of num_layers: those that see `window` tokens
     window: int = 0
     state_layers: int = 0  # of num_layers: those that keep a state of `state_elements` numbers
@@ -65,7 +66,8 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def is_counted(self) -> bool:
         """Whether enough of it is given for a `ModelShape`: the work of its steps can be counted."""
-        given = min(self.num_heads, self.num_kv_heads, self.hidden_size, self.vocab_size, self.max_position) > 0
+        kept = self.num_kv_heads or self.latent_dim
+        given = min(self.num_heads, kept, self.head_dim, self.hidden_size, self.vocab_size, self.max_position) > 0
         return given and not self.state_layers and not self.cross_layers
 
     @property
@@ -80,8 +82,13 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def v_head_dim(self) -> int:
-        """Values are as wide as keys in all of them."""
-        return self.head_dim
+        """Values are as wide as keys, but under MLA."""
+        return self.value_dim or self.head_dim
+
+    @property
+    def expanded_dim(self) -> int:
+        """Numbers of a token's keys and values in a layer, if MLA kept them by heads."""
+        return self.num_heads * (self.head_dim + self.v_head_dim) if self.latent_dim else 0
 
     @property
     def sliding_windows(self) -> list[int | None]:
@@ -92,7 +99,8 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
     @property
     def shapes(self) -> tuple[KvShape, ...]:
         """Layers that are alike together."""
-        heads, width, latent = self.num_kv_heads, self.head_dim, self.latent_dim
+        heads, latent = self.num_kv_heads, self.latent_dim
+        width = 0 if latent else self.head_dim
         full = self.num_layers - self.sliding_layers - self.state_layers
         found = (
             KvShape(self.state_layers, state=self.state_elements),
@@ -202,9 +210,9 @@ class Presets(NamedTuple):
 
     @property
     def timed_models(self) -> list[ModelPreset]:
-        """Those whose layers were measured on a card, and whose other work can be counted."""
+        """Those whose layers were measured on a card, and whose keys and values are counted by heads."""
         named = {one.model for one in self.layers if one.gpu in self.gpus}
-        return [one for one in self.models.values() if one.id in named and one.is_counted]
+        return [one for one in self.models.values() if one.id in named and one.is_counted and one.num_kv_heads]
 
     @property
     def timed_gpus(self) -> list[GpuPreset]:

@@ -34,6 +34,10 @@ class ModelShape(Protocol):
     @property
     def v_head_dim(self) -> int: ...
     @property
+    def latent_dim(self) -> int: ...  # MLA: numbers of a token that a layer keeps for all heads; 0: it is none
+    @property
+    def rope_dim(self) -> int: ...  # of them: the rotated key that all heads share
+    @property
     def vocab_size(self) -> int: ...
     @property
     def max_position(self) -> int: ...

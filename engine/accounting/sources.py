@@ -17,7 +17,8 @@ OF_MODELS = {  # the meaning of a factor: the figure of a model that it is
     "layers": "num_layers", "kv_heads": "num_kv_heads", "head_dim": "head_dim", "latent_dim": "latent_dim",
     "window": "window", "state": "state_elements", "params": "num_params", "hidden_size": "hidden_size",
     "intermediate_size": "intermediate_size", "vocab_size": "vocab_size", "experts": "num_experts",
-    "experts_of_a_token": "num_experts_per_tok",
+    "experts_of_a_token": "num_experts_per_tok", "query_heads": "num_heads", "rope_dim": "rope_dim",
+    "v_head_dim": "value_dim",
 }  # fmt: skip
 NO_FIGURES = ("id", "name", "announced", "sources", "mistaken_for")
 

@@ -2,8 +2,8 @@
 
 A multiply and an add are two operations. A matrix of n parameters applied to one token is 2 n operations (Kaplan et
 al., "Scaling Laws", arXiv 2001.08361, table 1); attention of one token over C keys is 2 Hq D C for the scores and
-2 Hq Dv C for the weighted sum, in every layer. Normalisation, activations and the softmax are left out: they are small
-beside these.
+2 Hq Dv C for the weighted sum, in every layer (MLA: `mla.py`). Normalisation, activations and the softmax are left out:
+they are small beside these.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from engine.accounting.memory import bytes_per_weight, stored_bytes_per_token
+from engine.accounting.mla import absorbed_flops, expanded_flops, expansion_flops
 from engine.accounting.shape import ModelShape
 from engine.trace.records import BatchEntry, Work
 
@@ -82,7 +83,8 @@ def layer_params_read(facts: ModelShape, num_tokens: int, routing: Routing = "ev
 class StepWork:
     """Work of the steps of one model.
 
-    flops       2 * layer_params * T  +  2 * V * hidden * sampled rows  +  2 * Hq * (D + Dv) * keys, all layers
+    flops       2 * layer_params * T  +  2 * V * hidden * sampled rows  +  2 * Hq * (D + Dv) * keys, all layers; under
+                MLA as `mla.py` says, and a sequence's only token of a step counts as decode
     weights     every layer parameter and the output projection once, one embedding row a token; of experts those that
                 are chosen (`layer_params_read`)
     KV written  T tokens; KV read: the distinct keys each sequence sees, once a layer
@@ -108,6 +110,11 @@ class StepWork:
         self._chosen_params = facts.num_experts_per_tok * expert_params(facts)
         self._projection = facts.vocab_size * facts.hidden_size
         self._layers_by_window = list(Counter(facts.sliding_windows).items())
+        self._span_flops = self._alone_flops = 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim)  # a key
+        self._expansion_flops = 0  # of a token that earlier steps kept
+        if facts.latent_dim:
+            self._span_flops, self._alone_flops = int(expanded_flops(facts).value), int(absorbed_flops(facts).value)
+            self._expansion_flops = expansion_flops(facts)
 
     def of(self, batch: Sequence[BatchEntry]) -> Work:
         """Work of one step."""
@@ -117,15 +124,19 @@ class StepWork:
         alone = [entry.context_len for entry in batch if len(entry.token_ids) == 1]
         num_tokens = len(alone) + sum([count for _, count in spans])
         sampled = sum([entry.samples for entry in batch])
-        attended = read = 0
+        attended_alone = attended = read = 0
         for window, layers in self._layers_by_window:
             seen = sum(alone if window is None else [min(length, window) for length in alone])
-            attended += layers * (seen + sum([attended_keys(start, count, window) for start, count in spans]))
+            attended_alone += layers * seen
+            attended += layers * sum([attended_keys(start, count, window) for start, count in spans])
             read += layers * (seen + sum([read_keys(start, count, window) for start, count in spans]))
 
         flops = 2 * self._layer_params * num_tokens
         flops += 2 * self._projection * sampled
-        flops += 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim) * attended
+        flops += self._alone_flops * attended_alone + self._span_flops * attended
+        if self._expansion_flops:
+            own = facts.num_layers * sum([count for _, count in spans])
+            flops += self._expansion_flops * (read - attended_alone - own)
         weights = experts = 0.0
         if num_tokens:
             weights = self._layer_params

@@ -68,6 +68,16 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
         """Query heads that share one KV head (1 = MHA, num_heads = MQA)."""
         return self.num_heads // self.num_kv_heads
 
+    @property
+    def latent_dim(self) -> int:
+        """None: what runs here keeps keys and values by heads."""
+        return 0
+
+    @property
+    def rope_dim(self) -> int:
+        """As `latent_dim`."""
+        return 0
+
 
 class TokenizerFacts(Struct, frozen=True, kw_only=True):
     """The tokenizer behind the ids."""

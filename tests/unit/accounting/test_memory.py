@@ -74,9 +74,9 @@ def test_stored_bytes_count_a_vectors_scales(dtype: str, vector: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "fp8", "int8", "int4"])
-@pytest.mark.parametrize("model", [one for one in model_presets() if not one.latent_dim], ids=lambda one: one.id)
+@pytest.mark.parametrize("model", model_presets(), ids=lambda one: one.id)
 def test_what_is_shown_with_its_formula_is_what_is_counted_with(model: ModelPreset, dtype: str) -> None:
     """The number of the page /scale and the one of a pool of such a model."""
-    shape = KvShape(model.num_layers, model.num_kv_heads, model.head_dim, model.v_head_dim, 0)
+    shape = KvShape(model.num_layers, model.num_kv_heads, model.head_dim, model.v_head_dim, model.latent_dim)
     size, scales = stored_element(dtype)
     assert kv_token(shape, size, scales).value == stored_bytes_per_token(model, dtype)

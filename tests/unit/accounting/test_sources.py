@@ -65,7 +65,7 @@ def test_each_factor_that_is_a_figure_shows_its_source(model: str) -> None:
         _all_told(over, [*found["moved"], *link["numbers"]], [*own, *link["sources"]])
 
 
-def test_of_a_roof_and_of_experts_too(tmp_path: Path) -> None:
+def test_of_a_roof_of_experts_and_of_latent_attention_too(tmp_path: Path) -> None:
     class Nobody:
         is_live = is_loading = False
 
@@ -80,6 +80,12 @@ def test_of_a_roof_and_of_experts_too(tmp_path: Path) -> None:
     meanings = {meaning: told.says for told in found["sources"] for meaning in told.meanings}
     assert "data sheet" in meanings["peak_flops"] and "product brief" in meanings["bandwidth"]
     assert meanings["experts"] == meanings["experts_of_a_token"] and "2401.04088" in meanings["experts"]
+    asked = MultiDict({"model": "deepseek-v3", "gpu": "h100-80gb"})
+    found = steps(subject(here, asked), tmp_path, asked)
+    latent = [found["chosen"][phase]["latent"] for phase in ("decode", "prefill")]
+    assert [one.value for one in latent] == [2 * 128 * (576 + 512), 2 * 128 * (192 + 128)]
+    for one in latent:
+        _all_told(presets().models["deepseek-v3"], [one], list(found["sources"]))
 
 
 def _all_told(preset: Sourced, numbers: list[Derived], sources: list[Told]) -> None:

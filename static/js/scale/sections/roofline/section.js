@@ -42,7 +42,8 @@ const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the mode
  * @typedef {{phase: Phase, variant: string, batch: number, tokens: number, intensity: number,
  *   flops_per_second: number}} Dot
  * @typedef {{
- *   step: StepPoint, intensity: Derived, seconds: Derived | null, experts: Derived | null, evenly: Derived | null
+ *   step: StepPoint, intensity: Derived, seconds: Derived | null, experts: Derived | null, evenly: Derived | null,
+ *   latent: Derived | null
  * }} Chosen
  * @typedef {{
  *   batch: number, tokens: number, rate: number, low: number, high: number, fitted: number, bound: number | null
@@ -131,7 +132,7 @@ function Found({ answer }) {
 
 /** @param {{phase: Phase, answer: Answer}} props */
 function OneStep({ phase, answer }) {
-  const { step, intensity, seconds, experts, evenly } = answer.chosen[phase];
+  const { step, intensity, seconds, experts, evenly, latent } = answer.chosen[phase];
   const { sources } = answer;
   return html`<div data-phase=${phase}>
     <p>
@@ -140,6 +141,12 @@ function OneStep({ phase, answer }) {
     </p>
     <${ScaleNumber} number=${intensity} section="roofline" />
     ${seconds ? html`<${ScaleNumber} number=${seconds} section="roofline" sources=${sources} />` : null}
+    ${
+      latent
+        ? html`<${ScaleNumber} number=${latent} section="roofline" sources=${sources} />
+          <p class="hint">${t(`scale.roofline.latent.${phase}`)}</p>`
+        : null
+    }
     ${
       experts
         ? html`<${ScaleNumber} number=${experts} section="roofline" sources=${sources} />
