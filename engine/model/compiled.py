@@ -159,8 +159,8 @@ def compile_model(model: LoadedModel) -> CompiledForward:
 
 
 def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] | None = None) -> None:
-    """Compile a model on the CPU for another process to find. `one`: waits for the library of one token that a third
-    one makes meanwhile; None: it could not.
+    """Compile a model on the CPU for another process to find. `one`: waits for the library of one token that a child
+    makes meanwhile; None: it could not.
 
     Raises:
         Exception: as `compile_model`.

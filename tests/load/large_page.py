@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import random
 import re
@@ -27,13 +26,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import requests
-import torch
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from engine import __version__
-from engine.machine import machine_facts
 from engine.trace.log import TraceReader
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
+from tests.load.browser_record import tell
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_suffix(".json")
@@ -234,16 +231,8 @@ def main() -> int:
         "survey_mb": round(size / 1e6, 1),
         "visit": found,
         "bars": BARS,
-        "machine": {
-            "processor": machine_facts(torch.device("cpu")).processor,
-            "cpus": os.cpu_count(),
-            "load_before": round(load, 1),
-        },
-        "versions": {"kvtheater": __version__, "python": sys.version.split()[0], "chromium": chromium},
     }
-    print(json.dumps(record, indent=2))
-    if given.keep:
-        RECORD.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    tell(record, load, chromium, RECORD if given.keep else None)
     reached = {**first, **found}
     missed = [
         name
