@@ -1,7 +1,7 @@
 """Logs as large as a production run's, by the project's own scheduler and block manager, without a model.
 
     python -m tests.load.large_log FILE                                100,000 blocks, 10,000 requests, 300,000 steps
-    python -m tests.load.large_log FILE --requests 500 --blocks 4000   a smaller one of the same kind
+    python -m tests.load.large_log FILE --requests 500 --blocks 4000   a smaller one of the same kind, 15,000 steps
 
 Requests come at a steady pace, most of them behind one of a few shared prefixes; now and then many long ones come at
 once, so that blocks are evicted, requests wait, and some are preempted. The same seed gives the same log. Step times
@@ -106,14 +106,17 @@ def write(path: Path, shape: Shape) -> None:
         simulation.close()
 
 
-def main() -> None:
-    """Write one, and say how large it is."""
+def main(arguments: list[str] | None = None) -> None:
+    """Write one, and say how large it is. `arguments`: of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("file", type=Path)
-    for name, value in Shape._field_defaults.items():
-        parser.add_argument(f"--{name}", type=int, default=value)
-    given = vars(parser.parse_args())
+    usual = Shape()
+    for name, value in usual._asdict().items():
+        parser.add_argument(f"--{name}", type=int, default=None if name == "steps" else value)
+    given = vars(parser.parse_args(arguments))
     path: Path = given.pop("file")
+    if given["steps"] is None:  # fewer requests over as many steps would each want more tokens than a model has
+        given["steps"] = usual.steps * given["requests"] // usual.requests
     began = time.monotonic()
     write(path, Shape(**given))
     print(f"{path}: {path.stat().st_size / 1e6:.0f} MB in {time.monotonic() - began:.0f} s")

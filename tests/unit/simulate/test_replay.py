@@ -19,6 +19,7 @@ from engine.simulate.replay_inputs import ReplayError, decided, read_inputs
 from engine.simulate.what_if import Figures, is_same, what_if
 from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
+from tests.load import large_log
 from tests.load.large_log import Shape, write
 from tests.unit.engine.runs import tiny_llama
 
@@ -179,3 +180,10 @@ def test_the_command_says_it_in_a_table_and_as_json(tmp_path: Path, capsys: pyte
     assert main(["trace", "what-if", str(path), "--times", "0"]) == 2
     assert main(["trace", "what-if", str(GOLDEN / "observed.kvtrace")]) == 2
     assert "does not say" in capsys.readouterr().err
+
+
+def test_a_log_of_fewer_requests_is_a_shorter_one_of_the_same_kind(tmp_path: Path) -> None:
+    large_log.main([str(tmp_path / "run.kvtrace"), "--requests", "60", "--blocks", "400"])
+    with TraceReader(tmp_path / "run.kvtrace") as log:
+        assert log.damage is None and 600 < len(log) < 6000  # 30 steps a request
+        assert len(log.state_at(len(log) - 1).sequences) == 60
