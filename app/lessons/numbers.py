@@ -52,7 +52,14 @@ def in_digits(value: float, like: str) -> str:
     found = _NUMBER.search(like)
     unit = found[2] if found and found[2] else ""
     shown = value / _UNITS.get(unit, 1) * {"%": 100, "‰": 1000}.get(unit, 1)
-    return f"{shown:,.4g} {unit}".strip() if shown < 1e6 else f"{shown:,.0f} {unit}".strip()
+    return f"{significant(shown, 4) if shown % 1 else f'{shown:,.0f}'} {unit}".strip()
+
+
+def significant(value: float, digits: int) -> str:
+    """A number rounded to so many digits, without a power of ten and without zeros at the end of a fraction."""
+    exact = Decimal(f"{value:.{digits - 1}e}")
+    text = f"{exact:,f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def agrees(said: Said, found: float) -> bool:

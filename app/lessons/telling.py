@@ -7,7 +7,7 @@ from app.lessons.course import Answered, Course
 from app.lessons.figures import figure_of
 from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
 from app.lessons.markup import OPEN, Node, said, tree
-from app.lessons.numbers import in_digits
+from app.lessons.numbers import in_digits, significant
 from app.lessons.race import told_race
 from app.lessons.scene import Undecided
 from app.lessons.told import (
@@ -97,7 +97,7 @@ def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
                 figure = figure_of(course.scene(course.moment_before(index)), name, arguments)
                 linked["record"] = figure.record
                 if said(node["children"]) == OPEN:
-                    linked["children"] = [f"{figure.value:.3g}"]
+                    linked["children"] = [significant(figure.value, 3)]
                 elif course.changes:  # under other settings the sentence has the numbers of this run
                     linked["children"] = [in_digits(figure.value, said(node["children"]))]
             except Undecided:  # said by the check; a reader still reads the sentence
