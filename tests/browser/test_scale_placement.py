@@ -6,6 +6,8 @@ import re
 
 from playwright.sync_api import Browser, expect
 
+from tests.browser.driving import wait_until
+
 
 def test_a_demand_is_placed_drawn_and_tried(browser: Browser, live_server: str) -> None:
     page = browser.new_page(locale="en-US", viewport={"width": 390, "height": 800})
@@ -44,3 +46,20 @@ def test_a_papers_figures_are_made_when_one_asks_and_stay_in_the_link(browser: B
     expect(page.locator("[data-compared=crossing] td").first).to_have_text("not as a number")
     assert "paper=distserve" in page.url
     context.close()
+
+
+def test_a_link_to_a_section_leads_there_and_keeps_its_name(browser: Browser, live_server: str) -> None:
+    """The sections before it are empty at first, and grow for as long as the server answers."""
+    page = browser.new_page(locale="en-US", viewport={"width": 390, "height": 800})
+    page.goto(f"{live_server}/scale#placement")
+    expect(page.locator("[data-way=apart] .scale-total")).to_be_visible()
+    expect(page.locator("#size .scale-number").first).to_be_attached()
+    wait_until(page, "Math.abs(document.querySelector('#placement').getBoundingClientRect().top - 50) < 50")
+    page.locator("#scale-p_rate").fill("11")
+    page.wait_for_url("**p_rate=11#placement")
+    page.mouse.wheel(0, -600)  # from now on the page is the reader's
+    wait_until(page, "document.querySelector('#placement').getBoundingClientRect().top > 300")
+    page.set_viewport_size({"width": 700, "height": 800})
+    page.wait_for_timeout(300)
+    assert page.evaluate("document.querySelector('#placement').getBoundingClientRect().top") > 100
+    page.close()

@@ -67,6 +67,13 @@ function fakeBrowser(start) {
   };
 }
 
+test("a place on the page stays in the address", async () => {
+  const browser = fakeBrowser("/?layer=1#region-stage");
+  connectSettings(browser.location, browser.history, null, browser.events);
+  await later(200);
+  assert.match(browser.entries[0], /^\?.*layer=1.*#region-stage$/);
+});
+
 test("one canonical address; steps replace it, jumps leave an entry that Back returns to", async () => {
   const browser = fakeBrowser("/?theater=T&layer=1#step=12");
   connectSettings(browser.location, browser.history, null, browser.events);

@@ -9,6 +9,7 @@ import { followLanguage } from "../net/words.js";
 import { connectSettings } from "../state/settings.js";
 import { t } from "../tell/words.js";
 import { App } from "./app.js";
+import { arrive } from "./arrive.js";
 import { link, TABLE } from "./link.js";
 
 connectSettings(location, history, localStorageOrNull(), globalThis, TABLE, link);
@@ -21,4 +22,7 @@ effect(() => {
 });
 
 const app = document.getElementById("app");
-if (app) render(html`<${App} />`, app);
+if (app) {
+  render(html`<${App} />`, app);
+  arrive(app);
+}

@@ -212,7 +212,6 @@ export function writeQuery(values, table = TABLE) {
 
 /**
  * The settings of an address: its query, and its hash (`#step=12`), which wins.
- *
  * @param {{search: string, hash: string}} location
  */
 export function parseAddress(location, table = TABLE) {
@@ -262,7 +261,8 @@ export function connectSettings(location, history, storage, events = globalThis,
     clearTimeout(timer);
     const query = writeQuery(values, table);
     try {
-      history[enterNew ? "pushState" : "replaceState"](null, "", query ? `?${query}` : location.pathname);
+      const anchor = location.hash.includes("=") ? "" : location.hash; // a place on the page, no settings
+      history[enterNew ? "pushState" : "replaceState"](null, "", (query ? `?${query}` : location.pathname) + anchor);
     } catch {
       // a page inside a frame of another page, as in a notebook, has no address of its own
     }
