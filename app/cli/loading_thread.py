@@ -15,6 +15,7 @@ from app.errors import one_sentence
 from app.models import served_name
 from app.served import Served
 from app.settings import ServerSettings
+from engine.garbage import what_stays
 from engine.model.compiler_process import begin_early
 
 if TYPE_CHECKING:
@@ -96,7 +97,8 @@ class LoadingThread:
         if not self._settings.config_of(self._first.name).enforce_eager:
             begin_early(self._sources[self._first.name], self._arguments.dtype, self._arguments.device)
         try:
-            model = self._read(self._first)
+            with what_stays():  # it is never let go
+                model = self._read(self._first)
             try:
                 model.check(
                     self._settings.config_of(model.facts.name)

@@ -46,6 +46,7 @@ from engine.connector.peer import Peer, PeerGoneError
 from engine.connector.shared_memory import socket_of
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
+from engine.garbage import what_stays
 from engine.model.compiled import compile_in_background
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
@@ -196,7 +197,8 @@ class Model:
         """Raises ModelError, ConfigError: it cannot be an instance's."""
         if self._loaded is None or self._loaded[0] != source:
             self._loaded = None  # not both at once
-            model = load_model(source.model, source.dtype, source.device, source.revision)
+            with what_stays():
+                model = load_model(source.model, source.dtype, source.device, source.revision)
             if model.device.type != "cpu":
                 raise ConfigError(f"instances in processes share memory of the CPU; {model.facts.name} is not there")
             if source.compiles:

@@ -12,6 +12,7 @@ of its own.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import os
@@ -64,6 +65,7 @@ def compile_apart(model: LoadedModel) -> bool:
 
 def main() -> int:
     """Do the task that comes on standard input; ends when that does."""
+    gc.disable()  # it ends soon, and full collections among all that torch has take a tenth of its time
     task = msgspec.json.decode(sys.stdin.buffer.readline(), type=Task)
     with tempfile.TemporaryDirectory(prefix="kvtheater-compiled-") as folder:
         tempfile.tempdir = folder  # of all that is made here, so that it goes with this process however that ends
