@@ -1,0 +1,20 @@
+// Templates: what is drawn is let go when it is drawn anew.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { html } from "../../static/js/kit/html.js";
+
+test("no element is kept from one drawing to the next: it would hold what stood around it, a whole log perhaps", () => {
+  const drawn = () => html`<section><p>always <b>the same</b></p>${1}</section>`;
+  const still = () => html`<p>always <b>the same</b></p>`;
+  for (const [one, other] of [
+    [drawn(), drawn()],
+    [drawn().props.children[0], drawn().props.children[0]],
+    [still(), still()],
+    [still().props.children[1], still().props.children[1]],
+  ]) {
+    assert.equal(one.type, other.type);
+    assert.notEqual(one, other);
+  }
+});
