@@ -107,6 +107,14 @@ class Reset(TypedDict):
     num_records: int
 
 
+class Large(TypedDict):
+    """The `large` event: the run is longer than a page keeps."""
+
+    theater: str
+    epoch: int
+    num_records: int
+
+
 class Closed(TypedDict):
     """The `closed` event."""
 

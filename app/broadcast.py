@@ -19,10 +19,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from app.answers import Closed, Records, Reset, Status
+from app.answers import Closed, Large, Records, Reset, Status
 from app.closing import Closing
 from app.errors import AppError
 from app.run import OpenLog, read_batch
+from app.surveys import is_large
 
 MAX_RECORDS = 256  # in a batch
 MAX_BYTES = 1024 * 1024  # of records in a batch
@@ -65,6 +66,7 @@ class Viewer:
         self.next = first
         self.captures = captures
         self.in_windows = False  # it asks for what it shows of this run: no records are sent
+        self.knows_large = False  # it was told that this run is long
         self.begun = False  # the acknowledgement of its join is on its way, and records may follow
         self.sent = 0  # bytes of records and captures
         self.asked = 0  # of them, up to the last that it is to acknowledge
@@ -120,7 +122,7 @@ class Broadcast:
         A viewer that joins again gets no more of what it was served before, once this returns.
         """
         viewer = Viewer(sid, run, first, captures)
-        viewer.in_windows = in_windows
+        viewer.in_windows = viewer.knows_large = in_windows
         with self._lock:
             self._viewers[sid] = viewer
         with self._sending:
@@ -176,6 +178,7 @@ class Broadcast:
             return None
         now, status = time.monotonic(), self._status()
         self._restart([viewer for viewer in viewers if viewer.run is not run], run)
+        self._tell_large([viewer for viewer in viewers if not viewer.knows_large], run)
         delays = [self._send_records(viewers, run, now), self._send_status(viewers, status, now)]
         return min((delay for delay in delays if delay is not None), default=None)
 
@@ -186,7 +189,7 @@ class Broadcast:
             for viewer in viewers:
                 viewer.run, viewer.next, viewer.sent_at = run, 0, 0.0
                 viewer.sent = viewer.asked = viewer.acknowledged = 0
-                viewer.in_windows = False
+                viewer.in_windows = viewer.knows_large = False
         message: Reset = {
             "theater": self._theater_id,
             "epoch": run.epoch,
@@ -194,6 +197,15 @@ class Broadcast:
             "num_records": len(run.log),
         }
         self._emit("reset", message, [viewer.sid for viewer in viewers])
+
+    def _tell_large(self, viewers: list[Viewer], run: OpenLog) -> None:
+        """The run may have become longer than a page keeps. Who can show it in windows joins again for that."""
+        if not viewers or run.is_held_back or not is_large(run.log):
+            return
+        for viewer in viewers:
+            viewer.knows_large = True
+        message: Large = {"theater": self._theater_id, "epoch": run.epoch, "num_records": len(run.log)}
+        self._emit("large", message, [viewer.sid for viewer in viewers])
 
     def _send_records(self, viewers: list[Viewer], run: OpenLog, now: float) -> float | None:
         """A batch for each viewer with room for one. Viewers at the same record are one group."""

@@ -47,7 +47,7 @@ class Join(OfTheater, frozen=True, kw_only=True):
     first: Index = field(name="from", default=0)
     epoch: Index | None = None
     captures: bool = True
-    windows: bool = False  # it can show a long log in windows: of one it wants no records
+    windows: bool = False  # it can show a log in windows: of one that is long it wants no records
 
 
 class SubmittedPrompt(Message, frozen=True, kw_only=True):

@@ -53,12 +53,12 @@ class Showing:
     ) -> tuple[Joined, Callable[[], None]]:
         """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
 
-        Arrays are not sent along: a viewer fetches those that it shows. `windows`: where it lacks more of the log than
-        a page reads, no record is sent either.
+        Arrays are not sent along: a viewer fetches those that it shows. `windows`: where the log is longer than a page
+        keeps no record is sent either.
         """
         run = self.run
         first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
-        large = windows and is_large(run.log, first)
+        large = windows and is_large(run.log)
         first = len(run.log) if large else first
         begin = self._broadcast.join(sid, run, first, captures=False, in_windows=large)
         answer: Joined = {

@@ -15,9 +15,9 @@ MOST_RECORDS = 20_000  # of a log that a page reads whole
 MOST_BYTES = 64 << 20  # of its records: arrays are only sent as they are shown
 
 
-def is_large(log: TraceReader, first: int = 0) -> bool:
-    """Whether a page that has its first `first` records is told about the log in pieces, and never takes the rest."""
-    return len(log) - first > MOST_RECORDS or log.record_bytes_from(first) > MOST_BYTES
+def is_large(log: TraceReader) -> bool:
+    """Whether a page is told about the log in pieces, and neither takes nor keeps all of it."""
+    return len(log) > MOST_RECORDS or log.all_record_bytes > MOST_BYTES
 
 
 class Surveys(MadeFiles[Survey]):

@@ -175,14 +175,14 @@ class Theater:
     ) -> tuple[Joined, Callable[[], None]]:
         """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
 
-        `windows`: where it lacks more of the log than a page reads, no record is sent, and it asks for what it shows.
+        `windows`: where the log is longer than a page keeps no record is sent, and it asks for what it shows.
         """
         run = self.run
         if epoch is not None and epoch != run.epoch:
             first = 0
         first = min(first, len(run.log))
         self.last_used = time.monotonic()
-        large = windows and not run.is_held_back and is_large(run.log, first)
+        large = windows and not run.is_held_back and is_large(run.log)
         first = len(run.log) if large else first
         begin = self._broadcast.join(sid, run, first, captures, large)
         if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, who was not told then

@@ -167,6 +167,7 @@ def wire_types() -> str:
         "records": answers.Records,
         "status": answers.Status,
         "reset": answers.Reset,
+        "large": answers.Large,
         "closed": answers.Closed,
         "model": answers.ModelStatus,
         "bench_progress": RunStatus,

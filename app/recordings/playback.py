@@ -13,7 +13,6 @@ from app.plain import plain
 from app.recordings.library import Library
 from app.run import OpenLog
 from app.showing import Showing
-from app.surveys import is_large
 
 MAX_OPEN = 16  # recordings open without viewers; beyond that the one unused for longest is closed
 PREFIX = "rec-"
@@ -45,10 +44,7 @@ class Playback(Showing):
     ) -> tuple[JoinedRecording, Callable[[], None]]:
         """As any log's, with the recording's entry; no record follows of one that is large, whoever asks."""
         self.last_used = time.monotonic()
-        large = is_large(self.run.log)
-        if large:
-            first, epoch = 0, None
-        answer, begin = super().join(sid, first, epoch, captures, windows=large)
+        answer, begin = super().join(sid, first, epoch, captures, windows=True)
         return {**answer, "recording": plain(self._library.entry(self.theater_id))}, begin
 
     def leave(self, sid: str) -> bool:

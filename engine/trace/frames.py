@@ -20,6 +20,7 @@ class RecordFrames:
 
     def __init__(self) -> None:
         self._offsets, self._lengths, self._checksums = array("Q"), array("I"), array("I")
+        self.num_bytes = 0  # of all of them; captures and keyframes are other frames
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -31,20 +32,12 @@ class RecordFrames:
     def __iter__(self) -> Iterator[Frame]:
         return (self[index] for index in range(len(self)))
 
-    @property
-    def num_bytes(self) -> int:
-        """Of all of them; captures and keyframes are other frames."""
-        return sum(self._lengths)
-
-    def num_bytes_from(self, index: int) -> int:
-        """Of those from `index` on."""
-        return sum(self._lengths[index:])
-
     def first(self, count: int) -> RecordFrames:
         """Those of the first `count` records, as a copy."""
         found = RecordFrames()
         found._offsets, found._lengths = self._offsets[:count], self._lengths[:count]
         found._checksums = self._checksums[:count]
+        found.num_bytes = sum(found._lengths)
         return found
 
     def append(self, frame: Frame) -> None:
@@ -52,6 +45,7 @@ class RecordFrames:
         self._offsets.append(frame.offset)
         self._lengths.append(frame.length)
         self._checksums.append(frame.checksum)
+        self.num_bytes += frame.length
 
     def take(self, fd: int, offset: int, size: int) -> int:
         """Add the records that lie one after the other from byte `offset` of a file of `size` bytes on, by their heads.
@@ -66,6 +60,7 @@ class RecordFrames:
             add_offset(start)
             add_length(length)
             add_checksum(checksum)
+            self.num_bytes += length
             offset = start + length
         return offset
 

@@ -140,10 +140,6 @@ class TraceReader:
         """Bytes of all records: what a viewer of the whole log is sent. Arrays come apart from them."""
         return self._records.num_bytes
 
-    def record_bytes_from(self, first: int) -> int:
-        """Bytes of the records from `first` on."""
-        return self._records.num_bytes_from(first)
-
     @property
     def num_captures(self) -> int:
         """Records whose arrays are kept."""

@@ -305,3 +305,33 @@ def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, monkeyp
         expect(page.locator("#large-pool")).to_have_count(0)
     finally:
         server.close()
+
+
+def test_a_run_that_becomes_long_is_shown_in_windows_where_it_was_looked_at(open_page, monkeypatch, tmp_path):
+    """And nothing of it stays here."""
+    monkeypatch.setattr(app.surveys, "MOST_RECORDS", 5)
+    server = Server(data_dir=tmp_path)
+    try:
+        client = server.client()
+        theater = client.do("create", name="growing")["theater"]
+        client.do("submit", theater=theater, prompts=[{"text": "a b c"}], sampling={"max_tokens": 60})
+        client.do("step", theater=theater, count=4)
+        page = open_page(f"{server.url}/?theater={theater}&distance=bench&step=3")
+        page.evaluate("""async () => {
+          const { own, select } = await import('/static/js/state/store.js');
+          select({ block: 1 });
+          window.kept = new WeakRef(own.log.peek());
+        }""")
+        client.do("step", theater=theater, count=9)
+        expect(page.locator("#toasts")).to_contain_text("longer than a page keeps")
+        expect(page.locator("#large-pool")).to_be_visible()
+        expect(page.locator("#large-record")).to_have_value("3", timeout=30_000)
+        expect(page.locator(".large-pool .large-pointed")).to_contain_text(re.compile(r"Block 1\b"))
+        expect(page).to_have_url(re.compile(r"step=3\b"))
+        session = page.context.new_cdp_session(page)
+        session.send("HeapProfiler.collectGarbage")
+        assert page.evaluate("window.kept.deref() === undefined")
+        page.locator("#large-newest").click()
+        expect(page.locator("#large-record")).to_have_value("13", timeout=30_000)
+    finally:
+        server.close()

@@ -165,3 +165,90 @@ test("what was held and chosen in one run says nothing of a file that takes its 
   session.open(file(2));
   assert.deepEqual([store.selected.value, settings.seq.value], [null, null]);
 });
+
+const large = (more = {}) => socket.handlers.large({ theater: "T", epoch: 0, num_records: 30, ...more });
+
+/** What the page asks of a survey from now on, each to be answered with how many records the survey knows. */
+function surveys() {
+  const asked = [];
+  const before = globalThis.fetch;
+  globalThis.fetch = (address) =>
+    address.includes("/survey?")
+      ? new Promise((done) => asked.push((num_surveyed) => done({ ok: true, json: async () => ({ num_surveyed }) })))
+      : before(address);
+  return {
+    asked,
+    tell: async (count) => (asked.shift()(count), await soon()),
+    end: () => void (globalThis.fetch = before),
+  };
+}
+
+test("a run that becomes longer than a page keeps is let go when windows of it are there, and looked at where it was", async () => {
+  await following(4);
+  const survey = surveys();
+  store.goTo(2);
+  store.select({ block: 1 });
+  settings.seq.value = 0;
+  large({ epoch: 1 });
+  large({ theater: "U" });
+  await soon();
+  assert.equal(survey.asked.length, 0, "that was said of other runs");
+  large();
+  await soon();
+  socket.records("T", 4, 1);
+  assert.equal(store.numRecords.value, 5, "it goes on while it is surveyed");
+  await survey.tell(4); // all that was here when it became long
+  const again = socket.question("join", "T");
+  assert.deepEqual([again.body.windows, again.body.from], [true, 5]);
+  again.answer(joined("T", { large: true, num_records: 30, from: 30, status: { theater: "T", num_records: 30 } }));
+  await soon();
+  const { header: told } = store.own.log.value; // what came meanwhile is shown until it is surveyed too
+  await survey.tell(5);
+  assert.equal(store.own.log.value, null);
+  assert.deepEqual(store.longRun.value, { theater: "T", header: told });
+  assert.deepEqual([store.viewIndex.value, store.selected.value?.block, settings.seq.value], [2, 1, 0]);
+  assert.equal(store.toasts.value.length, 1); // and says so
+  socket.records("T", 4, 1); // was on its way
+  socket.handlers.status({ theater: "T", epoch: 0, mode: "running", num_records: 40 });
+  assert.deepEqual([store.numRecords.value, store.viewIndex.value, errors()], [40, 2, []]);
+  store.backToLive();
+  assert.equal(store.viewIndex.value, 39);
+  socket.handlers.reset({ theater: "T", epoch: 1, header: header(), num_records: 0 });
+  socket.records("T", 0, 2, 1);
+  assert.deepEqual([store.longRun.value, store.numRecords.value, store.selected.value], [null, 2, null]);
+  survey.end();
+});
+
+test("a run that is left, or begins anew, while it is surveyed is not turned to windows", async () => {
+  for (const leave of [
+    () => session.open(file(2)),
+    () => socket.handlers.reset({ theater: "T", epoch: 1, header: header(), num_records: 0 }),
+  ]) {
+    await following(3);
+    const survey = surveys();
+    large();
+    await soon();
+    leave();
+    await survey.tell(3);
+    assert.equal(socket.asked.length, 0);
+    assert.deepEqual([store.longRun.value, store.own.log.value === null], [null, false]);
+    survey.end();
+  }
+});
+
+test("a run that became long while the server was away is let go when it is back", async () => {
+  await following(4);
+  const survey = surveys();
+  store.goTo(1);
+  socket.handlers.disconnect("transport close");
+  socket.handlers.connect();
+  await soon();
+  const status = { theater: "T", num_records: 30 };
+  socket.question("join", "T").answer(joined("T", { large: true, num_records: 30, from: 30, status }));
+  await soon();
+  await survey.tell(4);
+  assert.deepEqual([store.own.log.value, store.longRun.value?.theater], [null, "T"]);
+  assert.deepEqual([store.connection.value, store.numRecords.value, store.viewIndex.value], ["live", 30, 1]);
+  store.backToLive();
+  survey.end();
+});

@@ -34,6 +34,7 @@ class Client:
         self.batches: list[dict[str, Any]] = []
         self.statuses: list[dict[str, Any]] = []
         self.resets: list[dict[str, Any]] = []
+        self.large: list[dict[str, Any]] = []
         self.closed: list[dict[str, Any]] = []
         self.log: list[str] = []  # names of what came, in order
         self.hold = threading.Event()
@@ -45,6 +46,7 @@ class Client:
         self.io.on("records", self._on_records)
         self.io.on("status", lambda m: self._keep("status", self.statuses, m))
         self.io.on("reset", lambda m: self._keep("reset", self.resets, m))
+        self.io.on("large", lambda m: self._keep("large", self.large, m))
         self.io.on("closed", lambda m: self._keep("closed", self.closed, m))
 
     def _keep(self, name: str, into: list[dict[str, Any]], message: dict[str, Any]) -> None:

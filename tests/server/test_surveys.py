@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,17 +132,16 @@ def test_of_a_watched_server_no_request_is_known(tmp_path):
 
 
 def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, theater, monkeypatch):
-    """And the run goes on: what is known grows with it. Who wants records, or has most of them, gets records."""
+    """And the run goes on: what is known grows with it. Who wants records gets records."""
     monkeypatch.setattr(app.surveys, "MOST_RECORDS", 5)
     client.do("submit", theater=theater, prompts=[{"text": "one two three"}], sampling={"max_tokens": 40})
     client.do("step", theater=theater, count=10)
     late = server.client()
     joined = late.ask("join", theater=theater, windows=True)
     assert joined["large"] and joined["from"] == joined["num_records"] == 11
-    plain, near = server.client(), server.client()
+    plain, back = server.client(), server.client()
     assert not plain.ask("join", theater=theater)["large"]
-    have = near.ask("join", theater=theater, windows=True, epoch=joined["epoch"], **{"from": 8})
-    assert not have["large"] and have["from"] == 8
+    assert back.ask("join", theater=theater, windows=True, epoch=joined["epoch"], **{"from": 11})["large"]
     wait_for(lambda: sum(len(batch["records"]) for batch in plain.batches) == 11)
     address = f"{server.url}/api/theaters/{theater}/survey"
 
@@ -159,3 +159,38 @@ def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, th
     client.do("reset", theater=theater)
     client.do("submit", theater=theater, prompts=[{"text": "four"}], sampling={"max_tokens": 2})
     wait_for(lambda: late.resets and sum(len(batch["records"]) for batch in late.batches) == 1, "the next run")
+
+
+def test_who_follows_a_run_is_told_once_that_it_is_long_and_may_then_do_without_its_records(
+    server, client, theater, monkeypatch
+):
+    """Until it joins again for windows the records go on coming; the next run comes whole again."""
+    monkeypatch.setattr(app.surveys, "MOST_RECORDS", 5)
+    plain = server.client()
+    plain.do("join", theater=theater)
+    for epoch in (0, 1):
+        client.do("submit", theater=theater, prompts=[{"text": "one two three"}], sampling={"max_tokens": 40})
+        client.do("step", theater=theater, count=4)
+        wait_for(partial(_has, client, epoch, 5), "what a page keeps")
+        assert len(client.large) == epoch
+        client.do("step", theater=theater)
+        wait_for(partial(_is_told, client, epoch + 1), "that it is long")
+        assert client.large[-1] == {"theater": theater, "epoch": epoch, "num_records": 6}
+        wait_for(partial(_has, client, epoch, 6), "what comes until it asks for windows")
+        again = client.ask("join", theater=theater, windows=True, epoch=epoch, **{"from": 6})
+        assert again["large"]
+        client.do("step", theater=theater, count=6)
+        wait_for(partial(_has, plain, epoch, 12), "who does not ask")
+        wait_for(lambda: client.statuses[-1]["num_records"] == 12, "the status")
+        assert _has(client, epoch, 6) and len(client.large) == epoch + 1
+        client.do("reset", theater=theater)
+    assert len(plain.large) == 2
+
+
+def _has(client: Client, epoch: int, count: int) -> bool:
+    """Whether so many records of that run came."""
+    return sum(len(batch["records"]) for batch in client.batches if batch["epoch"] == epoch) == count
+
+
+def _is_told(client: Client, times: int) -> bool:
+    return len(client.large) == times

@@ -35,7 +35,8 @@ export function followOpened() {
   let seen = null;
   effect(() => {
     const [log, count, connection] = [store.own.log.value, store.own.numRecords.value, store.connection.value];
-    if (log === seen || !log) return;
+    if (log === seen) return;
+    if (!log) return void (seen = null); // one that became long is let go
     if (connection === "live") seen = log; // a run that is followed; when it is gone it is no recording either
     const whole = store.status.value?.num_records ?? log.length; // a file is here at once
     if (connection !== "replay" || !count || count < whole) return;

@@ -287,6 +287,7 @@ export interface Create {
   model?: string | null;
   name?: string;
   captures?: boolean;
+  windows?: boolean;
   alone?: boolean;
 }
 
@@ -493,6 +494,12 @@ export interface LabsWhy {
   free_bytes: number;
   lab_bytes: number;
   step_seconds: number | null;
+}
+
+export interface Large {
+  epoch: number;
+  num_records: number;
+  theater: string;
 }
 
 export interface LessonAnswerMessage {
@@ -1214,6 +1221,7 @@ export interface Told {
   records: Records;
   status: Status;
   reset: Reset;
+  large: Large;
   closed: Closed;
   model: ModelStatus;
   bench_progress: RunStatus;

@@ -7,7 +7,7 @@ import { LIVE_CAPTURES, TraceLog } from "../core/log.js";
 import { adoptConfig, adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
-import { t } from "../tell/words.js";
+import { grouped, t } from "../tell/words.js";
 import { tell } from "./complain.js";
 import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
@@ -16,6 +16,8 @@ import { LayerFetcher } from "./layers.js";
  * @typedef {import("../core/wire.js").Status} Status
  * @typedef {Pick<import("../core/wire.js").Records, "first" | "records" | "captures">} Batch
  */
+
+const MOST_MORE = 1.25; // times the length at which a log is too long, while its survey is made
 
 /**
  * The status of a theater on which a run is made again for this page; null when none is.
@@ -144,6 +146,44 @@ export class FollowedRun {
     if (!mine) settings.scene.value = null;
     if (!mine && !nextTrace) store.toast(t("connection.reset_by_other"));
     this.begin(message);
+  }
+
+  /**
+   * The log has become longer than a page keeps. It is taken on, but not much, until the server's survey of it, which
+   * may have to be made, knows what is here: so nothing on the page stands still meanwhile.
+   *
+   * @param {import("../core/wire.js").Large} message
+   * @param {(known: {theater: string, from: number, epoch: number}) => Promise<void>} joinAgain
+   */
+  async heardLarge({ theater, epoch }, joinAgain) {
+    const log = store.own.log.peek();
+    if (!log || theater !== this.theater || epoch !== this.epoch) return;
+    const count = log.length;
+    const isHere = () => store.own.log.peek() === log;
+    const { surveyReaches } = await import("./surveyed.js");
+    await surveyReaches(theater, count, () => isHere() && log.length < MOST_MORE * count);
+    // who was cut off joins so when it comes back, and of a run that is gone the server says so
+    if (isHere()) await joinAgain({ theater, from: log.length, epoch }).catch(() => {});
+  }
+
+  /**
+   * The log has become longer than a page keeps, and no more of it comes: as soon as the server can be asked for all
+   * that is here, the log is let go. The record that is looked at, and what is held, stay.
+   */
+  async turnToWindows() {
+    const { log, large, numRecords } = store.own;
+    const before = log.peek();
+    if (!before) return; // it was so already
+    const { surveyReaches } = await import("./surveyed.js");
+    await surveyReaches(this.theater, before.length, () => log.peek() === before);
+    if (log.peek() !== before) return; // another run or file has taken its place
+    this.#layers = null;
+    batch(() => {
+      large.value = { theater: this.theater, header: before.header };
+      log.value = null;
+      numRecords.value = Math.max(before.length, store.status.peek()?.num_records ?? 0);
+      store.toast(t("connection.large", { n: grouped(before.length) }));
+    });
   }
 
   /**

@@ -70,11 +70,20 @@ export class Following {
       store.status.value = answer.status;
       store.captureVersion.value += 1; // arrays that could not be fetched are asked for again
       run.focused = null;
-      if (same) return;
+      if (same) return void (answer.large && run.turnToWindows()); // it has become long
       run.begin(answer);
       if (run.isRecording) store.toast(answer.status.error, "error"); // where a damaged file ends
     });
   }
+
+  /**
+   * The server's answer to one who follows a run and joined it once more.
+   *
+   * @param {import("../core/wire.js").Joined} answer
+   */
+  enterAgain = (answer) => {
+    if (answer.theater === this.#run?.theater) this.enter(answer); // else it was left meanwhile
+  };
 
   /** The log contradicts itself, and is to be read again from its beginning. */
   reread() {

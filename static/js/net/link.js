@@ -92,8 +92,18 @@ export class Link {
    * @param {Heard} heard gets the answer, before anything that the server sends after it
    */
   async join(theater, known, heard) {
-    const hear = this.#ifLast({ theater }, heard);
-    await this.client.ask("join", { theater, captures: true, windows: true, ...known }, { heard: hear });
+    await this.joinAgain({ theater, ...known }, this.#ifLast({ theater }, heard));
+  }
+
+  /**
+   * Join the run that is followed once more, which takes the place of no run that was asked for. Throws Refusal or
+   * NoAnswer.
+   *
+   * @param {{theater: string, from: number, epoch?: number}} known
+   * @param {Heard} heard as of `join`
+   */
+  async joinAgain(known, heard) {
+    await this.client.ask("join", { ...known, captures: true, windows: true }, { heard });
   }
 
   /**

@@ -72,6 +72,7 @@ export class Session {
         ...heardOfClass,
         status: (message) => this.run?.heardStatus(message),
         reset: (message) => this.run?.heardReset(message),
+        large: (message) => this.run?.heardLarge(message, (known) => link.joinAgain(known, this.#now.enterAgain)),
         closed: (message) => this.#heardClosed(message),
         records: (message) => this.run?.heardRecords(message) === false && this.#reread(link),
       },

@@ -54,9 +54,9 @@ let life = 0; // of what is followed: answers for an earlier one count for nothi
 let wanted = -1; // the record that is asked for, known or not
 let asking = false;
 
-/** @param {string} what @param {Record<string, number>} [query] */
-async function ask(what, query = {}) {
-  const address = `api/theaters/${own.large.peek()?.theater}/survey${what}?${new URLSearchParams(
+/** @param {string} what @param {Record<string, number>} [query] @param {string} [theater] */
+async function ask(what, query = {}, theater = own.large.peek()?.theater) {
+  const address = `api/theaters/${theater}/survey${what}?${new URLSearchParams(
     Object.entries(query).map(([name, value]) => [name, String(value)]),
   )}`;
   const answer = await fetch(address);
@@ -67,6 +67,31 @@ async function ask(what, query = {}) {
 
 /** @param {string} what @param {Record<string, number>} [query] */
 const bytes = async (what, query) => new Uint8Array(await (await ask(what, query)).arrayBuffer());
+
+/**
+ * Wait until the survey of a run knows `count` records, or will never: who asks it is told why.
+ *
+ * @param {string} theater
+ * @param {number} count
+ * @param {() => boolean} stays false: nobody waits any more
+ */
+export async function surveyReaches(theater, count, stays) {
+  while (stays()) {
+    let wait = AGAIN;
+    try {
+      const found = await (await ask("", {}, theater)).json();
+      if (found.num_surveyed >= count || found.is_done) return;
+    } catch (error) {
+      const { code } = /** @type {Error & {code?: string}} */ (error);
+      if (code && code !== "loading") return;
+      if (code) wait = SOON;
+    }
+    await later(wait);
+  }
+}
+
+/** @param {number} wait ms */
+const later = (wait) => new Promise((done) => setTimeout(done, wait));
 
 /** Begin to follow the survey of the run on show. Returns the way to end it. */
 export function follow() {
@@ -99,7 +124,7 @@ async function look(mine) {
       if (code && code !== "loading") return void (trouble.value = message);
       wait = code && !before ? SOON : AGAIN;
     }
-    await new Promise((done) => setTimeout(done, wait));
+    await later(wait);
     if (life !== mine) return;
   }
 }

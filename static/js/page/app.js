@@ -8,7 +8,7 @@ import { lazy, lazyPanel } from "../kit/lazy.js";
 import { Blackout, Notice } from "../panels/header/notice.js";
 import { startOpen, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
-import { dismiss, log, own, toasts } from "../state/store.js";
+import { dismiss, log, longRun, toasts } from "../state/store.js";
 import { t } from "../tell/words.js";
 
 const CLASS_SHEETS = ["late", "late_wall", "late_desk"];
@@ -23,7 +23,7 @@ const Learn = lazy(() => import("./learn.js").then((found) => found.Learn));
 export function App() {
   if (opening.value) return html`<${Opening} /><${Toasts} />`;
   // of a watched server the others would show what is unknown, of a long log what is not here
-  const whole = log.value?.header.observed || own.large.value ? Everything : null;
+  const whole = log.value?.header.observed || longRun.value ? Everything : null;
   const shown = { look: whole ?? Look, room: whole ?? Room, bench: Everything, learn: Learn, desk: null }[
     settings.distance.value
   ];

@@ -12,7 +12,7 @@ import { Panel as Setup } from "../panels/setup/panel.js";
 import { Panel as Stage } from "../panels/stage/panel.js";
 import { Panel as Transport } from "../panels/transport/panel.js";
 import { settings } from "../state/settings.js";
-import { log, own, provenance } from "../state/store.js";
+import { log, longRun, provenance } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { Around } from "./around.js";
 import { Detail } from "./detail.js";
@@ -28,10 +28,10 @@ export function Everything() {
   return html`<a class="skip" href="#region-stage">${t("app.skip")}</a>
     ${stop.value === null ? null : html`<${Tour} />`}
     <${Header} />
-    ${log.value?.header.observed || own.large.value ? null : html`<${Tabs} />`}
-    ${own.large.value ? null : html`<${Transport} />`}
+    ${log.value?.header.observed || longRun.value ? null : html`<${Tabs} />`}
+    ${longRun.value ? null : html`<${Transport} />`}
     <main class="regions" data-region=${settings.region.value} data-detail-large=${settings.detail_large.value}>
-      <${own.large.value ? LongRun : log.value?.header.observed ? Watched : Regions} />
+      <${longRun.value ? LongRun : log.value?.header.observed ? Watched : Regions} />
     </main>
     <p class="print-link" id="print-link"></p>
     <${Around} />`;

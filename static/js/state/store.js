@@ -32,6 +32,8 @@ export { own, ownIsShown, status };
 /** The log that is shown; null before the first header. Its content grows: `numRecords` says how far. */
 export const log = computed(() => onShow.value.log.value);
 export const numRecords = computed(() => onShow.value.numRecords.value);
+/** The page's own run, where it is shown and too long to be read; else null. */
+export const longRun = computed(() => (ownIsShown.value ? own.large.value : null));
 /** Records of it that have not arrived yet. */
 export const behind = computed(() => onShow.value.behind.value);
 /** Steps a second that its engine takes now, 0 = as fast as it goes; null while it takes none. */

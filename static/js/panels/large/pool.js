@@ -1,6 +1,6 @@
 // The pool as a texture: a pixel or more for each block, what it shows to be chosen, and a lens under the pointer.
 
-import { useRef, useState } from "../../../vendor/preact/hooks.js";
+import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { computed, signal } from "../../../vendor/signals/signals.js";
 import { playing } from "../../control/playback.js";
 import { blockGroups } from "../../core/groups.js";
@@ -10,7 +10,7 @@ import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { pointIn } from "../../kit/pointer.js";
 import { overview, sequences, shown } from "../../net/surveyed.js";
-import { own } from "../../state/store.js";
+import { own, selected } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 
 /**
@@ -39,6 +39,8 @@ const MOST_MEDIA = 3; // that a block has bits of
 const SAID = ["owner", "refs", "hits"];
 /** The block that is looked at by pointer or keys; null: none. */
 const looked = signal(/** @type {number | null} */ (null));
+/** The one that is held: a run that became long while it was looked at is looked at there. */
+const heldBlock = () => selected.peek()?.block ?? null;
 
 /** @type {{ids: Uint32Array, window: unknown, order: Order, at: number} | null} */
 let placed = null;
@@ -75,6 +77,7 @@ function Texture() {
       if (grid && (grid.columns !== size.columns || grid.rows !== size.rows || grid.cell !== size.cell)) setSize(grid);
     },
   );
+  useEffect(() => void (looked.value = heldBlock()), []);
   const now = /** @type {NonNullable<typeof shown.value>} */ (shown.value);
   /** @param {PointerEvent} event */
   const pointTo = (event) => {
@@ -99,7 +102,7 @@ function Texture() {
     </div>
     <canvas ref=${canvas} id="large-pool" style=${{ height: `${Math.max(size.rows * size.cell, 40)}px` }}
       role="img" aria-label=${said} tabindex="0" data-arrows
-      onPointerMove=${pointTo} onPointerLeave=${() => (looked.value = null)}
+      onPointerMove=${pointTo} onPointerLeave=${() => (looked.value = heldBlock())}
       onKeyDown=${(/** @type {KeyboardEvent} */ event) => keyed(event, size.columns)}></canvas>
     <${Legend} />
     <p class="large-pointed num" role="status">${pointedText()}</p>
