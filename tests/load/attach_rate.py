@@ -5,7 +5,9 @@
 A process of its own publishes as vLLM does: requests with shared beginnings, in a pool that is full, so that for each
 block that is stored another one is removed. It is watched twice, without a page and with one that is open in Chromium.
 The recorded log must have every event and end with the contents that the publisher has. A message is late by how much
-longer it took to the log than the fastest did. Bars are for a quiet machine; the load that there was is in the record.
+longer it took to the log than the fastest did. The page follows the newest record: at first it has the log, and once
+that is long it asks for windows. How old what it shows is, its heap, and the process that surveys the log for it are
+looked at every few seconds. Bars are for a quiet machine; the load that there was is in the record.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, Page, TimeoutError, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from engine.trace.check import check
 from engine.trace.events import KnownSince, Removed, Stored
@@ -43,6 +45,11 @@ BLOCK_SIZE, NUM_BLOCKS = 16, 20_000
 PREFIXES, PREFIX_BLOCKS, OWN_BLOCKS = 400, 8, 2
 MESSAGES = 100  # a second
 SETTLE = 60.0  # seconds in which the last message must arrive
+LOOK = 3  # seconds between two looks at the page
+SHOWN = """() => Promise.all(['net/surveyed', 'state/store'].map((m) => import(`/static/js/${m}.js`)))
+  .then(([surveyed, store]) => store.longRun.peek()
+    ? { record: surveyed.shown.peek()?.at ?? -1, windows: true }
+    : { record: store.drawnIndex.peek(), windows: false })"""
 
 
 def events() -> Iterator[dict[str, Any]]:
@@ -153,18 +160,47 @@ def heap_mb(page: Page) -> float:
     return round(used / 1e6, 1)
 
 
-def behind_seconds(page: Page, last: int) -> float | None:
-    """Until the page has the last message; None: not within what it is given."""
+def shown(page: Page) -> dict[str, Any]:
+    """Which record the page shows (-1: none yet), whether in windows, and when that was looked at."""
+    found: dict[str, Any] = page.evaluate(SHOWN)
+    return {**found, "at": time.time()}
+
+
+def until_last(page: Page, last: int) -> float | None:
+    """Seconds until the page shows record `last`; None: not within what it is given."""
     began = time.monotonic()
-    try:
-        page.wait_for_function(
-            "(last) => document.querySelectorAll('.attached-figures dd')[1]?.textContent.replace(/\\D/g, '') === last",
-            arg=str(last),
-            timeout=1000 * SETTLE,
-        )
-    except TimeoutError:
-        return None
-    return round(time.monotonic() - began, 1)
+    while time.monotonic() - began < SETTLE:
+        if shown(page)["record"] == last:
+            return round(time.monotonic() - began, 1)
+        time.sleep(0.1)
+    return None
+
+
+def samples(path: Path, seen: list[dict[str, Any]], began: float) -> list[dict[str, Any]]:
+    """What was looked at, with how old the record on show was: since its message was published."""
+    found = []
+    with TraceReader(path) as log:
+        for one in seen:
+            record = log.record(one["record"]).seen if one["record"] >= 0 else None
+            old = None if record is None or record.published is None else round(one["at"] - record.published, 2)
+            numbers = {"seconds": round(one["at"] - began, 1), "heap_mb": one["heap_mb"], "old_seconds": old}
+            found.append({**numbers, "windows": one["windows"]})
+    return found
+
+
+class Survey:
+    """The process that surveys the log for the page, as a child of the server: what it takes at most."""
+
+    def __init__(self, server: int) -> None:
+        self._server, self.rss_mib, self.cpu_seconds = server, 0, 0.0
+
+    def look(self) -> None:
+        """Once a second."""
+        for task in Path(f"/proc/{self._server}/task").glob("*/children"):
+            for pid in task.read_text(encoding="utf-8").split():
+                figures = Figures(int(pid))
+                self.rss_mib = max(self.rss_mib, figures.facts()["rss"])
+                self.cpu_seconds = max(self.cpu_seconds, figures.processor_seconds())
 
 
 def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -> dict[str, Any]:
@@ -188,33 +224,37 @@ def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -
         assert server.stdout is not None
         found = re.search(r"http://\S+", server.stdout.readline())
         assert found
-        figures, page, heaps = Figures(server.pid), None, list[float]()
+        figures, survey, page, seen = Figures(server.pid), Survey(server.pid), None, list[dict[str, Any]]()
         if browser is not None:
             page = browser.new_page()
             page.add_init_script(
                 "localStorage.setItem('kvtheater.tour','done');localStorage.setItem('kvtheater.opening','seen')"
             )
             page.goto(found[0])
-            page.wait_for_selector("#region-attached")
+            page.locator("#region-attached").wait_for()  # a selector that is waited for would hold what it found
         publisher.stdin.write("\n")
         publisher.stdin.flush()
-        rss, worked, began = [figures.facts()["rss"]], figures.processor_seconds(), time.monotonic()
+        rss, worked, began, since = [figures.facts()["rss"]], figures.processor_seconds(), time.monotonic(), time.time()
         while time.monotonic() - began < seconds:
             time.sleep(1)
             rss.append(figures.facts()["rss"])
-            if page is not None and len(rss) % 10 == 0:
-                heaps.append(heap_mb(page))
+            survey.look()
+            if page is not None and len(rss) % LOOK == 0:
+                seen.append({**shown(page), "heap_mb": heap_mb(page)})
         told = json.loads(publisher.stdout.readline())
         cpu = (figures.processor_seconds() - worked) / (time.monotonic() - began)
-        size, since = -1, time.monotonic()
-        while path.stat().st_size != size and time.monotonic() - since < SETTLE:
+        size, over = -1, time.monotonic()
+        while path.stat().st_size != size and time.monotonic() - over < SETTLE:
             size = path.stat().st_size
-            time.sleep(2)
+            time.sleep(0.5)
         more: dict[str, Any] = {}
         if page is not None:
-            more = {"page_behind_seconds": behind_seconds(page, told["messages"] - 1)}
-            more["heap_mb"] = [*heaps, heap_mb(page)]
-            more["most_heap_mb"] = max(more["heap_mb"])
+            with TraceReader(path) as log:
+                last = len(log) - 1
+            more = {"page_behind_seconds": until_last(page, last)}
+            seen.append({**shown(page), "heap_mb": heap_mb(page)})
+            more |= {"page": samples(path, seen, since), "most_heap_mb": max(one["heap_mb"] for one in seen)}
+            more |= {"survey_rss_mib": survey.rss_mib, "survey_cpus": round(survey.cpu_seconds / seconds, 2)}
             page.close()
         publisher.stdin.write("\n")
         publisher.stdin.flush()
