@@ -300,7 +300,7 @@ def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, monkeyp
         page.locator("#large-engine").click()
         expect(page.locator("#large-engine")).to_contain_text("Pause")
         client.do("pause", theater=theater)
-        client.do("reset", theater=theater)
+        page.locator("#large-reset").click()
         expect(page.locator("#region-stage")).to_be_visible()
         expect(page.locator("#large-pool")).to_have_count(0)
     finally:

@@ -31,7 +31,10 @@ export const forking = signal(null);
  *
  * @param {string | null} id
  */
-export const isRecording = (id) => Boolean(id?.startsWith("rec-") || id === "attached");
+export const isRecording = (id) => Boolean(id?.startsWith("rec-") || id === ATTACHED);
+
+/** The watched server's: it goes on, and nobody here can change it. */
+export const ATTACHED = "attached";
 
 /** Ids and blocks mean something else in another log: nothing that was held or chosen in this one goes along. */
 export function leaveLog() {

@@ -1,12 +1,14 @@
 // A log that is too long to be read: the run by time, and, at the record that is looked at, its pool and its sequences.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
+import { reset } from "../../control/anew.js";
 import { jumpTo, play, playing, stepRecord, stop } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { Typed } from "../../kit/typed.js";
 import { command } from "../../net/commands.js";
+import { ATTACHED } from "../../net/followed_run.js";
 import { bins, follow, overview, show, shown, trouble } from "../../net/surveyed.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
@@ -52,6 +54,7 @@ export function Panel({ library, whole, branches }) {
       })}</p>
     </header>
     ${connection.value === "live" && !listed ? html`<${Live} />` : null}
+    ${large.theater === ATTACHED && !listed ? html`<${Watched} />` : null}
     ${listed ? html`<${library} />` : html`<${Run} observed=${large.header.observed} ...${{ whole, branches }} />`}
   </section>`;
 }
@@ -77,16 +80,27 @@ const Unknown = ({ names }) =>
     names: names.map((name) => t(`unknown.${name}`)).join(t("join.list")),
   })}</p>`;
 
-/** Of a run that goes on: whether its engine computes, and the way to its newest record. */
+/** The way to the newest record of a run that goes on. */
+const Newest = () =>
+  html`<button class="tool" id="large-newest" disabled=${following.value} onClick=${backToLive}>${t(
+    "large.live.newest",
+  )}</button>`;
+
+const Watched = () =>
+  html`<p class="large-live"><span>${t("large.live.watched", { n: grouped(own.numRecords.value) })}</span>
+    <${Newest} /></p>`;
+
+/** Of a run that goes on: whether its engine computes, and how to begin anew: nothing else is asked of it here. */
 function Live() {
   const runs = status.value?.mode === "running";
   return html`<p class="large-live" role="status">
     <span>${t(runs ? "large.live.runs" : "large.live.stands", { n: grouped(own.numRecords.value) })}</span>
     <button class="tool" id="large-engine" onClick=${() => (runs ? command("pause") : command("run", { speed: 0 }))}
       >${t(runs ? "large.live.pause" : "large.live.run")}</button>
-    <button class="tool" id="large-newest" disabled=${following.value} onClick=${backToLive}>${t(
-      "large.live.newest",
+    <button class="tool" id="large-reset" title=${t("transport.reset_hint")} onClick=${reset}>${t(
+      "transport.reset",
     )}</button>
+    <${Newest} />
   </p>`;
 }
 
