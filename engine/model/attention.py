@@ -10,7 +10,6 @@ keyword) is refused, because it would be left out without notice.
 from __future__ import annotations
 
 import threading
-from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,8 +44,10 @@ class Recorder(Protocol):
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
         """q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] of the packed tokens."""
 
-    def addresses(self) -> array[int] | None:
-        """Where C writes each layer itself, in place of `record` (`DecodeCapture.addresses`); None: it cannot."""
+    def addresses(self) -> int | None:
+        """Where C finds where it writes each layer itself, in place of `record` (`DecodeCapture.addresses`); None: it
+        does not.
+        """
 
 
 class Context(Protocol):

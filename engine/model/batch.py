@@ -48,6 +48,7 @@ class DecodeKeys(NamedTuple):
     mask: Tensor | None  # [n, 1, L] True = padding or hidden by the policy; None where every key is seen
     key_starts: list[int]  # position of each sequence's first key
     first_slot: int | None  # where one sequence's slots are consecutive: no gather needed
+    length: int  # L, the most keys that a sequence has
 
 
 class DecodeTables(NamedTuple):
@@ -318,6 +319,8 @@ class StepBatch:
             positions = np.asarray(starts)[:, None] + np.arange(longest)
             np.minimum(positions, slot_rows.shape[1] - 1, out=positions)
             slots = slot_rows[np.asarray(self._decode_rows)[:, None], positions]
+        elif self._decode_rows == list(range(row := self._decode_rows[0], row + len(lens))):
+            slots = slot_rows[row : row + len(lens), :longest]  # as they lie
         else:
             slots = slot_rows[self._decode_rows, :longest]
         mask = None
@@ -327,7 +330,7 @@ class StepBatch:
             if reach.window is not None:
                 hidden |= (keys <= queries - reach.window) & (keys >= reach.sinks)
             mask = torch.from_numpy(hidden).to(self._device)[:, None, :]
-        return DecodeKeys(torch.from_numpy(slots).to(self._device), mask, starts, first_slot)
+        return DecodeKeys(torch.from_numpy(slots).to(self._device), mask, starts, first_slot, longest)
 
     def decode_tables(self, reach: Reach) -> DecodeTables:
         """Block tables and key ranges of the decoding sequences for layers that see so far."""

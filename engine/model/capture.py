@@ -11,7 +11,6 @@ arrays are written as the log's bytes when they are there (`capture_decode`).
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -86,6 +85,9 @@ class Capturing:
         if kernel is not None and shapes is not None:
             reaches = reaches_of(facts.sliding_windows, policy)
             self.decode = DecodeForms(kernel, request.dtype, facts.num_heads, shapes, reaches)
+            everything = set(self.order)
+            self.everything = everything, everything, everything if request.outputs else set()
+            self.rows_of_all = self.decode.rows(everything, self.everything[2])
 
 
 class CaptureRecorder:
@@ -101,16 +103,12 @@ class CaptureRecorder:
         self._decode: DecodeCapture | None = None
         if what.decode is not None and batch.is_on_cpu and not batch.prefills:
             self._decode = made = DecodeCapture(what.decode, batch)
-            whole = sum([made.base_bytes[layer] for layer in what.order])
-            if what.request.outputs:
-                whole += sum([made.out_bytes[layer] for layer in what.order])
-            if whole <= what.request.budget_bytes:
-                everything = set(what.order)
-                self._planned = everything, everything, everything if what.request.outputs else set()
-            else:
-                self._base_bytes = {layer: made.base_bytes[layer] for layer in what.order}
+            self._planned = what.everything
+            if made.measure(what.rows_of_all) > what.request.budget_bytes:  # its numbers alone may still fit
+                self._base_bytes = dict(enumerate(made.base_bytes()))
                 self._planned = self._plan()
-            made.keep(self._planned[0], self._planned[2])
+                made.measure(what.decode.rows(self._planned[0], self._planned[2]))
+            made.make_room()
         self.keeps = self._decode is None
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
@@ -124,14 +122,15 @@ class CaptureRecorder:
         out = attended.out.clone() if self._what.request.outputs else None
         self._kept[layer] = _Layer(q, k, v, out, attended.decode, attended.prefills)
 
-    def addresses(self) -> array[int] | None:
+    def addresses(self) -> int | None:
         """As `Recorder.addresses`."""
         return None if self._decode is None else self._decode.addresses()
 
     def finish(self) -> tuple[Sequence[LayerCapture], str]:
         """The arrays, layer by layer, and one sentence on what was left out ("" = nothing)."""
         if self._decode is not None:
-            return self._decode.layers() or [], self._omitted(*self._planned)
+            is_whole = self._planned is self._what.everything
+            return self._decode.layers(), self._what.unasked_for if is_whole else self._omitted(*self._planned)
         base, full, outputs = self._plan()
         numbers = sorted(base)
         if not numbers:
@@ -191,7 +190,7 @@ class CaptureRecorder:
 
     def _out_bytes(self, layer: int) -> int:
         if self._decode is not None:
-            return self._decode.out_bytes[layer]
+            return self._decode.out_bytes(layer)
         out = self._kept[layer].out
         return out.numel() * self._what.dtype.itemsize if out is not None else 0
 

@@ -42,59 +42,85 @@ class DecodeForms:
         self.pieces = array("q")  # as layout.c reads them: address and length
         for piece in self._pieces:
             self.pieces.extend((ctypes.cast(ctypes.c_char_p(piece), ctypes.c_void_p).value or 0, len(piece)))
-        self.model = array("q", (num_heads, dtype == "float16", len(self.kinds)))
+        self.model = array("q", (num_heads, dtype == "float16", len(keys), len(self.kinds)))
         for shape, _ in self.kinds:
             self.model.extend(shape)
+        self.addresses = self.pieces.buffer_info()[0], self.model.buffer_info()[0]
+        self._blank: dict[int, array[int]] = {}
+
+    def rows(self, layers: Collection[int], with_out: Collection[int]) -> array[int]:
+        """These layers as layout.c reads them: number, kind, whether what attention gave is kept."""
+        return array("q", (x for layer in sorted(layers) for x in (layer, self.kind_of[layer], layer in with_out)))
+
+    def blank(self, n: int) -> array[int]:
+        """Of a step of n sequences: as many zeros as layout.c writes numbers."""
+        found = self._blank.get(n)
+        if found is None:
+            self._blank = {n: (found := array("q", bytes(16 * (len(self.kind_of) + len(self.kinds) * (11 + 2 * n)))))}
+        return found
 
 
 class DecodeCapture:
-    """One step's layers."""
+    """One step's layers. Weights pass through every cache in a step: what stands here comes from memory each time, code
+    and objects alike, and takes five times as long as when it is near. So it does little, and C the rest.
+    """
 
     def __init__(self, forms: DecodeForms, batch: StepBatch) -> None:
         self._forms = forms
-        n, num_heads, size = batch.num_decodes, forms.num_heads, forms.size
-        self._positions = positions = [piece.start for piece in batch.slices]
-        num_positions = sum(positions) + n
-        self._seq_ids = [piece.seq_id for piece in batch.slices]
-        self._longest: list[int] = []  # by kind
-        self._first_keys: list[int] = []  # by kind, n each
-        base: list[int] = []
-        outs: list[int] = []
-        for (kv_heads, width, v_width), reach in forms.kinds:
+        self._n = len(batch.slices)
+        longest: list[int] = []  # by kind
+        first_keys: list[int] = []  # by kind, n each
+        for _, reach in forms.kinds:
             keys = batch.decode_keys(reach)
-            self._longest.append(keys.slots.shape[1])
-            self._first_keys += keys.key_starts
-            vectors = num_heads * width + kv_heads * (width + v_width)
-            base.append((n * vectors + num_heads * (num_positions - sum(keys.key_starts))) * size)
-            outs.append(n * num_heads * v_width * size)
-        self.base_bytes = [base[kind] for kind in forms.kind_of]  # by layer, of q, k, v and the weights
-        self.out_bytes = [outs[kind] for kind in forms.kind_of]  # of what attention gives
-        self._captured = array("q", bytes(16 * len(forms.kind_of)))
-        self._made: encoded.EncodedLayers | None = None
+            longest.append(keys.length)
+            first_keys += keys.key_starts
+        self._known = [
+            *longest, *[piece.seq_id for piece in batch.slices], *[piece.start for piece in batch.slices], *first_keys
+        ]  # fmt: skip
 
-    def keep(self, layers: Collection[int], with_out: Collection[int]) -> None:
-        """Make room for these layers; for what attention gives in some of them."""
-        if not layers:
-            return
-        forms, n = self._forms, len(self._seq_ids)
-        step = array("q", (n, len(layers), *self._longest, *self._seq_ids, *self._positions, *self._first_keys))
-        for layer in sorted(layers):
-            step.extend((layer, forms.kind_of[layer], layer in with_out))
-        self._layouts = array("q", bytes(8 * 2 * len(forms.kinds) * (11 + 2 * n)))
-        given = [x.buffer_info()[0] for x in (forms.pieces, forms.model, step)]
-        written = [x.buffer_info()[0] for x in (self._layouts, self._captured)]
-        lay_out = forms.kernel.lay_out
-        room = bytearray(lay_out(*given, None, *written))
-        lay_out(*given, ctypes.addressof(ctypes.c_char.from_buffer(room)), *written)
-        self._made = encoded.EncodedLayers(room, len(layers))
+    def base_bytes(self) -> list[int]:
+        """By layer, of q, k, v and weights."""
+        forms, n, kinds = self._forms, self._n, len(self._forms.kinds)
+        positions, found = self._known[kinds + n : kinds + 2 * n], list[int]()
+        for kind, ((heads, width, v_width), _) in enumerate(forms.kinds):
+            first_keys = self._known[kinds + (2 + kind) * n : kinds + (3 + kind) * n]
+            vectors = forms.num_heads * width + heads * (width + v_width)
+            num_weights = forms.num_heads * (sum(positions) + n - sum(first_keys))
+            found.append((n * vectors + num_weights) * forms.size)
+        return [found[kind] for kind in forms.kind_of]
 
-    def addresses(self) -> array[int]:
-        """2 a layer: where C writes it, and its form; 0 where it is not kept."""
-        return self._captured
+    def out_bytes(self, layer: int) -> int:
+        """Of what attention gives in a layer."""
+        (_, _, v_width), _ = self._forms.kinds[self._forms.kind_of[layer]]
+        return self._n * self._forms.num_heads * v_width * self._forms.size
+
+    def measure(self, rows: array[int]) -> int:
+        """How many bytes these layers (`DecodeForms.rows`) take, with what stands between their numbers."""
+        forms = self._forms
+        numbers = array("q", (self._n, len(rows) // 3, *self._known))
+        numbers += rows
+        self._written_at = len(numbers)
+        numbers += forms.blank(self._n)
+        self._numbers, self._numbers_at = numbers, numbers.buffer_info()[0]
+        found: int = forms.kernel.lay_out(*forms.addresses, self._numbers_at, None)
+        self._num_bytes = found
+        return found
+
+    def make_room(self) -> None:
+        """For the layers that were measured last."""
+        room = bytearray(self._num_bytes)
+        begin = ctypes.addressof(ctypes.c_char.from_buffer(room))
+        self._forms.kernel.lay_out(*self._forms.addresses, self._numbers_at, begin)
+        self._made = encoded.EncodedLayers(room, self._numbers[1])
+
+    def addresses(self) -> int:
+        """Where C finds 2 numbers a layer while this is there: where it writes it, and its form; 0: it is not kept."""
+        return self._numbers_at + 8 * self._written_at
 
     def layer(self, number: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
         """Write a layer that C has not: q [n, Hq, D], k [n, Hkv, D], v [n, Hkv, Dv], which are not read afterwards."""
-        to, form_at = self._captured[2 * number : 2 * number + 2]
+        at = self._written_at + 2 * number
+        to, form_at = self._numbers[at : at + 2]
         if not to:
             return
         assert attended.decode is not None
@@ -110,6 +136,6 @@ class DecodeCapture:
             to, form_at, ctypes.addressof(strides),
         )  # fmt: skip
 
-    def layers(self) -> encoded.EncodedLayers | None:
-        """Those that are kept, in order; None: no layer is."""
+    def layers(self) -> encoded.EncodedLayers:
+        """Those that are kept, in order."""
         return self._made

@@ -131,7 +131,7 @@ class CaptureKernel:
         self.lay_out = ctypes.PyDLL(
             library._name
         ).lay_out  # over sooner than the interpreter is given away and had again
-        self.lay_out.argtypes = (_P,) * 6
+        self.lay_out.argtypes = (_P,) * 4
         self.lay_out.restype = _I
 
 

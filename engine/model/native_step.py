@@ -56,10 +56,15 @@ class NativeStep:
         """The numbers of a step, good until the next; None: this store is not what the function reads, or the recorder
         wants what only Python gives.
         """
-        layers, captured = self._layers, None
-        if layers is None or (recorder is not None and (captured := recorder.addresses()) is None):
+        layers, captured_at = self._layers, 0
+        if layers is None:
             return None
-        pointed: list[Any] = [batch, captured]
+        if recorder is not None:
+            found = recorder.addresses()
+            if found is None:
+                return None
+            captured_at = found
+        pointed: list[Any] = [batch, recorder]
         reaches = array("q")
         num_decodes, longest = batch.num_decodes, 0
         for reach in layers.reaches:
@@ -67,7 +72,7 @@ class NativeStep:
             keys_at = stride = mask_at = length = spans_at = 0
             if num_decodes:
                 keys = batch.decode_keys(reach)
-                length, stride, keys_at = keys.slots.shape[1], keys.slots.stride(0), keys.slots.data_ptr()
+                length, stride, keys_at = keys.length, keys.slots.stride(0), keys.slots.data_ptr()
                 mask_at = 0 if keys.mask is None else keys.mask.data_ptr()
                 longest = max(longest, length)
             if batch.prefills:
@@ -82,7 +87,6 @@ class NativeStep:
         tokens_at = 0 if batch.decode_tokens is None else batch.decode_tokens.data_ptr()
         counts = len(layers.table) // OF_LAYER, batch.num_tokens, num_decodes, len(batch.prefills)
         tables = layers.table.buffer_info()[0], reaches.buffer_info()[0], tokens_at, self._weights_at
-        captured_at = 0 if captured is None else captured.buffer_info()[0]
         self._pointed = [*pointed, reaches]
         return array("q", (*counts, torch.get_num_threads(), *tables, self._weights.size, captured_at))
 

@@ -100,8 +100,10 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
                 expect_own(state, record.instance, op)
             if type(op) is Write:  # what a log has most of
                 _apply_write(state, op, budget)
+            elif type(op) is Sample:
+                _apply_sample(state.sequences[op.seq_id], op, outputs)
             else:
-                _apply_op(state, record, op, outputs, budget)
+                _apply_op(state, record, op, budget)
     except (LookupError, ValueError, ArithmeticError) as error:
         name = op.__struct_config__.tag
         why = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
@@ -136,20 +138,11 @@ def _check_entry(state: State, index: int, entry: BatchEntry) -> None:
         )
 
 
-def _apply_op(state: State, record: StepRecord, op: Op, outputs: dict[tuple[int, int], Output], budget: Budget) -> None:
+def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
     seq_id, index = getattr(op, "seq_id", None), record.index
     if seq_id is not None and seq_id not in state.sequences and not isinstance(op, Submit | Fork):
         raise KeyError(seq_id)
     match op:
-        case Sample():
-            sequence = state.sequences[op.seq_id]
-            if sequence.chosen and sequence.chosen[0][0] == len(sequence.token_ids):
-                _, token_id = sequence.chosen.pop(0)
-                expect(op.token_id == token_id, f"token {token_id} was chosen for this position")
-            output = outputs[op.seq_id, op.token_id]
-            sequence.token_ids.append(op.token_id)
-            sequence.token_bytes.append(output.token_bytes)
-            sequence.cumulative_logprob += output.logprob
         case Submit():
             _new(state, op.seq_id)
             num_tokens, num_texts = len(op.prompt_token_ids), len(op.prompt_token_bytes)
@@ -367,6 +360,16 @@ def _apply_write(state: State, op: Write, budget: Budget) -> None:
             filled[slot : slot + upto - position] = token_ids[position:upto]
             position = upto
     sequence.num_computed_tokens = end
+
+
+def _apply_sample(sequence: Sequence, op: Sample, outputs: dict[tuple[int, int], Output]) -> None:
+    if sequence.chosen and sequence.chosen[0][0] == len(sequence.token_ids):
+        _, token_id = sequence.chosen.pop(0)
+        expect(op.token_id == token_id, f"token {token_id} was chosen for this position")
+    output = outputs[op.seq_id, op.token_id]
+    sequence.token_ids.append(op.token_id)
+    sequence.token_bytes.append(output.token_bytes)
+    sequence.cumulative_logprob += output.logprob
 
 
 def _missing(key: int | tuple[int, int]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import struct
 import threading
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -70,7 +71,7 @@ def prepare(kind: Any) -> None:
 
 def encode(value: Any) -> bytes:
     """One header, record, capture or state as msgpack."""
-    return msgspec.msgpack.encode(value, enc_hook=_encode_array)
+    return _encoder.encode(value)
 
 
 def encode_into(value: Any, buffer: bytearray) -> None:
@@ -93,15 +94,19 @@ def decode(payload: bytes | bytearray, kind: type[T]) -> T:
 
 def frame(kind: FrameKind, payload: bytes) -> bytes:
     """The payload with its frame in front."""
-    return frame_at(kind, payload, 0)[0] + payload
+    return frame_at(kind, [payload], 0)[0] + payload
 
 
-def frame_at(kind: FrameKind, payload: bytes | bytearray, offset: int) -> tuple[bytes, Frame]:
-    """The head of the frame that the payload gets at byte `offset` of a file, and where it lies then."""
-    length = len(payload)
+def frame_at(kind: FrameKind, pieces: Sequence[bytes | bytearray], offset: int) -> tuple[bytes, Frame]:
+    """The head of the frame that a payload gets at byte `offset` of a file, and where it lies then. `pieces`: of the
+    payload, one behind the other.
+    """
+    length = sum(map(len, pieces))
     if length > _longest(kind):
         raise TraceFormatError(_too_long(kind, length))
-    checksum = zlib.crc32(payload)
+    checksum = 0
+    for piece in pieces:
+        checksum = zlib.crc32(piece, checksum)
     return _FRAME.pack(_KIND_CODES[kind], length, checksum), Frame(kind, offset + FRAME_OVERHEAD, length, checksum)
 
 

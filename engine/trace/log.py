@@ -17,6 +17,7 @@ from typing import IO, Self
 from engine.trace import codec
 from engine.trace.apply import apply
 from engine.trace.codec import Frame, TraceFormatError
+from engine.trace.encoded import EncodedLayers, around
 from engine.trace.frames import FileFrames, RecordFrames, Remembered
 from engine.trace.geometry import geometry
 from engine.trace.keyframe import read_keyframe
@@ -26,10 +27,10 @@ from engine.trace.state import State, TraceStateError, copy_state, initial_state
 
 _remembered = Remembered()
 KEYFRAME_INTERVAL = 64  # records between keyframes, at least
-COPIED = 1 << 15  # bytes of a payload; a larger one is written by itself, not copied behind its head
 HELD = 1 << 22  # bytes of memory that a log keeps for the next capture
 
 Subscriber = Callable[[StepRecord], None]
+Pieces = list[bytes | bytearray]
 
 
 class TraceReader:
@@ -272,7 +273,7 @@ class TraceWriter(TraceReader):
         self._lock = threading.Lock()
         self._ended: OSError | None = None  # why nothing can be written any more
         self._write(codec.MAGIC)
-        self._header_frame = self._append("header", codec.encode(header))
+        [self._header_frame] = self._append(("header", [codec.encode(header)]))
         self._whole = self._end
 
     @property
@@ -310,14 +311,15 @@ class TraceWriter(TraceReader):
                 payload = codec.encode(record)
                 self._budget.read(len(payload))
                 apply(self._state, record, self._budget)
-                found = self._append("record", payload)
-                if capture is not None:
-                    codec.encode_into(capture, self._arrays)
-                    self._captures[record.index] = self._append("capture", self._arrays)
+                if capture is None:
+                    [found] = self._append(("record", [payload]))
+                else:
+                    arrays = self._pieces(capture)
+                    found, self._captures[record.index] = self._append(("record", [payload]), ("capture", arrays))
                     if len(self._arrays) > HELD:
                         self._arrays = bytearray()
                 if self._wants_keyframe(record.index):
-                    keyframe = self._append("keyframe", codec.encode(self._state))
+                    [keyframe] = self._append(("keyframe", [codec.encode(self._state)]))
                     self._keyframes[record.index] = self._last_keyframe = keyframe
             except BaseException as error:
                 self._take_back(record.index, error)
@@ -354,17 +356,25 @@ class TraceWriter(TraceReader):
             self._file.seek(self._whole)
         self._state = self.state_at(len(self._records) - 1)
 
-    def _append(self, kind: codec.FrameKind, payload: bytes | bytearray) -> Frame:
-        head, found = codec.frame_at(kind, payload, self._end)
-        if len(payload) < COPIED:
-            self._write(head + payload)
-        else:
-            self._write(head)
-            self._write(payload)
+    def _pieces(self, capture: Capture) -> Pieces:
+        if isinstance(capture.layers, EncodedLayers):
+            return around(capture, capture.layers)
+        codec.encode_into(capture, self._arrays)
+        return [self._arrays]
+
+    def _append(self, *frames: tuple[codec.FrameKind, Pieces]) -> list[Frame]:
+        """Write these frames, each of a payload in pieces."""
+        end, found, written = self._end, [], Pieces()
+        for kind, pieces in frames:
+            head, frame = codec.frame_at(kind, pieces, end)
+            end = frame.offset + frame.length
+            found.append(frame)
+            written += [head, *pieces]
+        self._write(*written)
         return found
 
-    def _write(self, data: bytes | bytearray) -> None:
-        written = self._file.write(data)
-        while written < len(data):  # a disk that is nearly full takes a part, and says why with the next
-            written += self._file.write(memoryview(data)[written:])
-        self._end += len(data)
+    def _write(self, *pieces: bytes | bytearray) -> None:
+        written, length = os.writev(self._file.fileno(), pieces), sum(map(len, pieces))
+        while written < length:  # a disk that is nearly full takes a part, and says why with the next
+            written += os.writev(self._file.fileno(), [b"".join(pieces)[written:]])
+        self._end += length

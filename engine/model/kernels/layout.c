@@ -70,25 +70,26 @@ static int64_t array(Writer *w, int as_half, int64_t a, int64_t b, int64_t c) {
 /* Lays out the layers of a step of n sequences with one new token each. All numbers are int64; layers of one kind have one
  * shape and see as far.
  *
- * model     Hq, whether numbers are float16 (else float32), number of kinds; Hkv, D, Dv of each kind
- * step      n, number of layers; L of each kind; n ids; n positions of the new tokens; of each kind n first keys; of each
- *           layer: number, kind, whether what attention gave is kept
+ * model     Hq, whether numbers are float16 (else float32), number of layers, of kinds; Hkv, D, Dv of each kind
+ * step      n, number of layers to lay out; L of each kind; n ids; n positions of the new tokens; of each kind n first
+ *           keys; of each layer: number, kind, whether what attention gave is kept
+ *           then what is written here: 2 numbers of each layer of the model, where `store_decode` writes it and its form,
+ *           left as they are where it is not kept; 2 forms of each kind, without and with what attention gave, each of
+ *           11 + 2 n: `form` of `store_decode`
  * to        where the bytes go, or NULL: they are only counted
- * forms     2 of each kind, without and with what attention gave, each of 11 + 2 n: `form` of `store_decode`
- * captured  2 of each layer of the model: where `store_decode` writes it, and its form; what is not kept is left as it is
  *
  * Returns the number of bytes.
  */
-int64_t lay_out(const Piece *pieces, const int64_t *model, const int64_t *step, uint8_t *to, int64_t *forms,
-                int64_t *captured) {
-    int64_t heads = model[0], as_half = model[1], num_kinds = model[2], n = step[0], num_layers = step[1];
+int64_t lay_out(const Piece *pieces, const int64_t *model, int64_t *step, uint8_t *to) {
+    int64_t heads = model[0], as_half = model[1], num_kinds = model[3], n = step[0], num_layers = step[1];
     const int64_t *longest = step + 2, *ids = longest + num_kinds, *positions = ids + n, *first_keys = positions + n;
     const int64_t *layer = first_keys + num_kinds * n;
+    int64_t *captured = (int64_t *)layer + 3 * num_layers, *forms = captured + 2 * model[2];
     Writer writer = {to, 0}, *w = &writer;
     list(w, num_layers);
     for (int64_t l = 0; l < num_layers; l++, layer += 3) {
         int64_t kind = layer[1], with_out = layer[2];
-        const int64_t *shape = model + 3 + 3 * kind, *starts = first_keys + kind * n;
+        const int64_t *shape = model + 4 + 3 * kind, *starts = first_keys + kind * n;
         piece(w, pieces + (with_out ? LAYER_WITH_OUT : LAYER));
         natural(w, layer[0]);
         int64_t begin = w->at, *form = forms + (2 * kind + with_out) * (11 + 2 * n), *lengths = form + 7;

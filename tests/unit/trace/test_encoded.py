@@ -14,7 +14,7 @@ from engine.cache.reach import Reach
 from engine.model.capture_decode import DecodeForms
 from engine.model.native import build_capture
 from engine.trace import codec
-from engine.trace.encoded import EncodedLayers
+from engine.trace.encoded import EncodedLayers, around
 from engine.trace.records import AttentionRows, Capture, LayerCapture
 
 NUMBERS = [0, 23, 127, 128, 255, 256, 300, 65_535, 65_536, 2**32 - 1, 2**32]  # each length of a number in msgpack
@@ -30,13 +30,15 @@ def laid_out(
     step = array("q", (len(rows), len(layers), *[longest] * kinds, *ids, *positions, *firsts * kinds))
     for layer in layers:
         step.extend(layer)
-    layouts = array("q", bytes(16 * kinds * (11 + 2 * len(rows))))
-    captured = array("q", bytes(16 * (max(number for number, _, _ in layers) + 1)))
-    given = [x.buffer_info()[0] for x in (forms.pieces, forms.model, step)]
-    written = [x.buffer_info()[0] for x in (layouts, captured)]
-    room = bytearray(b"\xaa") * forms.kernel.lay_out(*given, None, *written)
+    written_at, num_layers = len(step), max(number for number, _, _ in layers) + 1
+    model = array("q", forms.model)
+    model[2] = num_layers
+    step.frombytes(bytes(16 * (num_layers + kinds * (11 + 2 * len(rows)))))
+    given = [x.buffer_info()[0] for x in (forms.pieces, model, step)]
+    room = bytearray(b"\xaa") * forms.kernel.lay_out(*given, None)
     begin = ctypes.addressof(ctypes.c_char.from_buffer(room))
-    assert forms.kernel.lay_out(*given, begin, *written) == len(room)
+    assert forms.kernel.lay_out(*given, begin) == len(room)
+    captured = step[written_at:]
     forms_of = [(ctypes.c_int64 * (11 + 2 * len(rows))).from_address(captured[2 * n + 1]) for n, _, _ in layers]
     return room, array("q", [x for (n, _, _), f in zip(layers, forms_of, strict=True)
                              for x in (captured[2 * n] - begin, *f)])  # fmt: skip
@@ -94,3 +96,4 @@ def test_layers_read_as_what_they_are() -> None:
     assert codec.encode(made) == codec.encode(layers)
     capture = Capture(index=4, dtype="float16", layers=made)  # type: ignore[arg-type]
     assert [layer.layer for layer in codec.decode(codec.encode(capture), Capture).layers] == [4, 9]
+    assert b"".join(around(capture, made)) == codec.encode(capture)

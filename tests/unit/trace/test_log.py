@@ -1,6 +1,7 @@
 """Files: what is written is what is read, damage is found at its byte, and nothing before it is lost."""
 
 import errno
+import os
 import threading
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from engine.trace import codec, frames
 from engine.trace.codec import TraceFormatError
 from engine.trace.events import Submit
-from engine.trace.log import COPIED, HELD, KEYFRAME_INTERVAL, TraceReader, TraceWriter
+from engine.trace.log import HELD, KEYFRAME_INTERVAL, TraceReader, TraceWriter
 from engine.trace.records import AttentionRows, Capture, Header, LayerCapture, StepRecord, Timing
 from engine.trace.state import TraceStateError, initial_state, memory_figures
 
@@ -146,18 +147,16 @@ def test_on_a_full_disk_the_log_ends_with_the_last_whole_record(
     path = tmp_path / "a.kvtrace"
     writer = TraceWriter(header, path)
     writer.append(records[0])
-    state, size, file = writer.state_now(), writer.num_bytes, writer._file
+    state, size, write = writer.state_now(), writer.num_bytes, os.writev
 
-    class FullDisk:
-        def write(self, data: bytes) -> int:
-            if file.tell() >= size + 10:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return file.write(data[:10])
+    def writev(fd: int, pieces: list[bytes]) -> int:
+        if fd != writer.fileno():
+            return write(fd, pieces)
+        if path.stat().st_size >= size + 10:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(fd, [b"".join(pieces)[:10]])
 
-        def __getattr__(self, name: str) -> object:
-            return getattr(file, name)
-
-    monkeypatch.setattr(writer, "_file", FullDisk())
+    monkeypatch.setattr(os, "writev", writev)
     with pytest.raises(OSError, match="No space left"):
         writer.append(records[1])
     assert len(writer) == 1 and writer.num_bytes == size and writer.state_now() == state
@@ -284,8 +283,8 @@ def test_a_long_file_is_walked_once_and_again_when_it_has_changed(
 
 
 def test_captures_of_any_size_are_read_back(header: Header, records: list[StepRecord]) -> None:
-    """Small, written by itself, larger than the memory that is held for the next, and small again."""
-    sizes = [10, COPIED, HELD, 20]  # numbers of four bytes
+    """Small, large, larger than the memory that is held for the next, and small again."""
+    sizes = [10, 1 << 15, HELD, 20]  # numbers of four bytes
     with TraceWriter(header) as writer:
         for index, size in enumerate(sizes):
             record = msgspec.structs.replace(records[0], index=index, ops=[], has_capture=True)

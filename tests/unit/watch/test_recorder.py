@@ -150,7 +150,7 @@ def test_a_full_disk_ends_the_log_and_nothing_else(
     served(recorder, request("a", 6))
     whole = len(recorder.log)
 
-    def full(_: bytes) -> None:
+    def full(*_: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(recorder.log, "_write", full)
