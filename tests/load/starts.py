@@ -1,0 +1,120 @@
+"""How long `kvtheater serve` takes until its page answers, its model is there, and the compiled pass serves.
+
+    python -m tests.load.starts                     three first starts, each with further ones, on a quiet machine
+    python -m tests.load.starts --keep              and the record beside this file
+    python -m tests.load.starts --rounds 1 FOLDER   another model
+
+A first start finds nothing that was compiled before: its cache folder is new. Further ones find what it has kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from engine import __version__
+from engine.bench.quiet import busy_cpus, cpu_times
+from engine.machine import machine_facts
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = Path(__file__).with_suffix(".json")
+FURTHER = 3  # starts after a first one
+BARS = {"first": 15.0, "further": 3.0}  # seconds until the compiled pass serves, of the bundled model
+EVERY, LONGEST = 0.02, 600.0  # seconds
+
+
+class Start(NamedTuple):
+    """Seconds from the command."""
+
+    answers: float
+    ready: float
+    compiled: float
+
+
+def start(model: str, cache: Path) -> Start:
+    """Of a server that is stopped then."""
+    with tempfile.TemporaryDirectory() as data:
+        began = time.perf_counter()
+        server = subprocess.Popen(
+            [sys.executable, "-m", "app", "serve", model, "--port", "0", "--data-dir", data],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ, "XDG_CACHE_HOME": str(cache)},
+        )  # fmt: skip
+        try:
+            assert server.stdout is not None
+            said = server.stdout.readline()
+            found = re.search(r"http://\S+", said)
+            assert found, said
+            return _followed(found[0], began)
+        finally:
+            server.send_signal(signal.SIGTERM)
+            server.wait()
+
+
+def _followed(address: str, began: float) -> Start:
+    answers = ready = 0.0
+    while time.perf_counter() - began < LONGEST:
+        with urllib.request.urlopen(f"{address}api/models", timeout=60) as answer:
+            model = json.load(answer)["models"][0]["status"]
+        now = time.perf_counter() - began
+        answers = answers or now
+        ready = ready or (now if model["state"] == "ready" else 0.0)
+        if model["compiled"] == "done":
+            return Start(answers, ready, now)
+        assert model["state"] != "failed" and model["compiled"] != "failed", model
+        time.sleep(EVERY)
+    raise TimeoutError(f"the compiled pass does not serve after {LONGEST:g} s")
+
+
+def main() -> int:
+    """Measure; 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?", default="bundled")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep", action="store_true", help=f"write {RECORD.name} beside this file")
+    given = parser.parse_args()
+    before, starts = cpu_times(), dict[str, list[Start]](first=[], further=[])
+    for _ in range(given.rounds):
+        with tempfile.TemporaryDirectory() as cache:
+            for kind in ["first", *["further"] * FURTHER]:
+                starts[kind].append(start(given.model, Path(cache)))
+                print(kind, " ".join(f"{k} {v:.2f}" for k, v in starts[kind][-1]._asdict().items()), flush=True)
+    busy = busy_cpus(before, cpu_times())
+    medians = {kind: statistics.median(one.compiled for one in found) for kind, found in starts.items()}
+    if given.keep:
+        record = {
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "version": __version__,
+            "processor": machine_facts(torch.device("cpu")).processor,
+            "cpus": os.cpu_count(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "model": given.model,
+            "busy_cpus": busy,  # that others used meanwhile
+            "bars": BARS,
+            "median": medians,
+            "starts": {kind: [one._asdict() for one in found] for kind, found in starts.items()},
+        }
+        RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(f"compiled: {medians}; others used {busy} of a processor")
+    missed = given.model == "bundled" and any(medians[kind] > bar for kind, bar in BARS.items())
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
