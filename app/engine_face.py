@@ -69,7 +69,7 @@ class RerunLike(Protocol):
 
 
 class EngineLike(Protocol):
-    """What a theater needs of an engine. Every method is called on one thread only.
+    """What a theater needs of an engine. Every method but `wake` is called on one thread only.
 
     `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` chooses
     what captures keep first (of no layer: nothing at all); `stop_captures` ends them for the rest of the log, `observe`
@@ -83,11 +83,21 @@ class EngineLike(Protocol):
     @property
     def config(self) -> EngineConfig: ...
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]: ...
+    def send(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> object:
+        """`submit` without an answer: no instance that is in the midst of a step is waited for."""
+
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None: ...
-    def step(self) -> StepRecord | None:
+    def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord | None:
         """One step; the last record that came of it. None: nothing has yet, because several instances are at work or
-        blocks are on their way.
+        blocks are on their way. `goes_on`: further steps follow until `rest`, and an instance in a process of its own
+        begins them by itself; `waits`: False where the caller has something to do while instances compute.
         """
+
+    def rest(self) -> None:
+        """Steps that were begun are over when this returns."""
+
+    def wake(self) -> None:
+        """Have a step that waits come back; from any thread."""
 
     def abort(self, request_id: str) -> bool: ...
     def lose_instance(self, index: int) -> None:

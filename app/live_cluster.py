@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from app.engine_face import Prompt, RecomputedLike, RequestLike, RerunLike
 from app.observing import Observing
 from app.specs import specs_of
-from engine.cluster.cluster import Cluster
+from engine.cluster.cluster import LONGEST_WAIT, Cluster
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.lab.change import Change
 from engine.trace.log import TraceReader, TraceWriter
@@ -29,11 +29,20 @@ class LiveCluster:
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
         return list(self.cluster.submit(specs_of(prompts, sampling)))
 
+    def send(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
+        self.cluster.send(specs_of(prompts, sampling))
+
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
         self.cluster.check(specs_of(prompts, sampling))
 
-    def step(self) -> StepRecord | None:
-        return self.cluster.step()
+    def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord | None:
+        return self.cluster.step(LONGEST_WAIT if waits else 0.0, goes_on)
+
+    def rest(self) -> None:
+        self.cluster.rest()
+
+    def wake(self) -> None:
+        self.cluster.wake()
 
     def abort(self, request_id: str) -> bool:
         return self.cluster.abort(request_id)

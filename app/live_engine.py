@@ -55,12 +55,21 @@ class LiveEngine:
         """All or none; RequestError or ConfigError says why not."""
         return list(self._engine.add_requests(specs_of(prompts, sampling)))
 
+    def send(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
+        self.submit(prompts, sampling)
+
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
         """Raises what `submit` would."""
         self._engine.check_requests(specs_of(prompts, sampling))
 
-    def step(self) -> StepRecord:
+    def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord:
         return self._engine.step()
+
+    def rest(self) -> None:
+        """A step is over when `step` returns."""
+
+    def wake(self) -> None:
+        """No step waits for anything."""
 
     def abort(self, request_id: str) -> bool:
         return self._engine.abort(request_id)

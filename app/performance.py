@@ -96,7 +96,7 @@ class Performance:
             engine.focus(*self._focus)
 
         engine.observe(self._is_watched)
-        run.whole.subscribe(self._appended)
+        run.whole.subscribe(lambda record: self._appended(record, run.whole.num_waiting))
         self.end_jobs()
         self.mode, self.notice, self.unfinished = "paused" if self.source is None else self.mode, None, 0
         self.error = self.objection = None
@@ -111,9 +111,9 @@ class Performance:
             old.retire()
         return run
 
-    def _appended(self, record: StepRecord) -> None:
+    def _appended(self, record: StepRecord, num_waiting: int) -> None:
         if self.source is not None:
-            self.source.took(record)
+            self.source.took(record, num_waiting)
         self._changed()
 
     def serve(self, source: Source) -> None:
@@ -146,6 +146,13 @@ class Performance:
     def is_long(self) -> bool:
         """Whether the log is so long that a run with a source begins anew as soon as nothing is under way."""
         return self._over is not None or 2 * self.current.whole.num_bytes >= 3 * self._settings.max_log_bytes
+
+    def wake(self) -> None:
+        """Have a step that waits for instances come back, from any thread: something else is to be done."""
+        run = self.run
+        with contextlib.suppress(AppError):  # it is over
+            if run is not None:
+                run.engine.wake()
 
     def end(self) -> None:
         """The last run is over: its engine goes."""
@@ -238,6 +245,9 @@ class Performance:
         """Step no more."""
         self.end_jobs()
         self.mode = "paused"
+        with self._writing():
+            self.current.engine.rest()
+        self.unfinished = self.current.engine.num_unfinished()
 
     def advance(self) -> None:
         """Perform the step that is due, if one is."""
@@ -310,7 +320,10 @@ class Performance:
         try:
             self._check_room()
             with self._writing():
-                record = self.current.engine.step()
+                record = self.current.engine.step(
+                    goes_on=self.mode == "running" and not self.speed,
+                    waits=self.source is None or not self.source.has_more,
+                )
             self._steps += record is not None
             self.unfinished = self.current.engine.num_unfinished()
             self.error = self.objection = None

@@ -21,13 +21,17 @@ class Source(Protocol):
     def has_news(self) -> bool:
         """Whether `tend` would do anything."""
 
+    @property
+    def has_more(self) -> bool:
+        """Whether `tend` has left something that it could do at once."""
+
     def status(self) -> ApiStatus: ...
 
     def tend(self, engine: EngineLike, may_enter: bool) -> None:
         """Submit what is due, abort what nobody waits for. `may_enter`: False while nothing may be submitted."""
 
-    def took(self, record: StepRecord) -> None:
-        """A record was appended to the log."""
+    def took(self, record: StepRecord, num_waiting: int) -> None:
+        """A record was appended to the log, after which so many sequences wait for room."""
 
     def begun(self) -> None:
         """A new run has begun; of the old one's requests none was under way."""

@@ -259,6 +259,7 @@ class Theater:
         """Have the engine thread look at its source, from any thread, without waiting for it."""
         self.last_used = time.monotonic()
         self._commands.wake()
+        self._performance.wake()
 
     def reset(self, config: EngineConfig | None = None, model: str | None = None, own: OwnTiers | None = None) -> Run:
         """A new log from the beginning, with other settings, on another model or with other tiers if given; if these

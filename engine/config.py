@@ -188,6 +188,11 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         return [role for role, count in counts for _ in range(count)]
 
     @property
+    def num_places(self) -> int:
+        """Requests that run at once, on all instances that answer."""
+        return self.max_num_seqs * max(1, sum(role != "prefill" for role in self.roles))
+
+    @property
     def of_one(self) -> EngineConfig:
         """The settings of each of several instances."""
         own = {name: field.default for name, field in _FIELDS.items() if name in OF_SEVERAL}

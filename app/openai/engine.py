@@ -37,6 +37,7 @@ from engine.trace.records import StepRecord
 
 logger = logging.getLogger(__name__)
 AHEAD = 4  # requests in the engine's queue beyond those that it has places for
+TENDING = 0.002  # seconds for which calls that arrive at once are taken in before the next step is looked after
 RATE_SECONDS = 30.0  # requests that ended in the last so many say how fast they end
 LONGEST_RETRY = 60  # seconds
 HEARD = frozenset((Submit, Fork, Admit, Finish, Rank, Lost))  # operations that a call is told of
@@ -66,7 +67,6 @@ class AsyncEngine:
         self._arrived: deque[tuple[Call, Policy]] = deque()
         self._leaving: deque[Part] = deque()
         self._over: AppError | None = None  # why nothing is computed any more
-        self._has_stepped = False
         self._left_waiting = 0  # sequences for which the last step had no room
         self._calls: set[Call] = set()  # from `ask` until they are over, or nobody waits for them
         self._parts: dict[str, Part] = {}  # by request id; of the hub thread, as what follows
@@ -94,6 +94,10 @@ class AsyncEngine:
     def has_news(self) -> bool:
         return bool(self._arrived or self._leaving or len(self._lanes))
 
+    @property
+    def has_more(self) -> bool:
+        return bool(self._arrived)
+
     def status(self) -> ApiStatus:
         return {"waiting": self._lanes.waiting(), "active": len(self._calls)}
 
@@ -106,13 +110,15 @@ class AsyncEngine:
                 engine.abort(part.request_id)
         if may_enter:
             self._let_in(engine)
-        while self._arrived:
+        until = time.monotonic() + TENDING
+        while self._arrived and time.monotonic() < until:
             self._take_in(engine, *self._arrived.popleft())
             if may_enter:  # after each, or a lane would be full of what there is room for
                 self._let_in(engine)
 
-    def took(self, record: StepRecord) -> None:
-        self._has_stepped = self._has_stepped or record.kind == "step"
+    def took(self, record: StepRecord, num_waiting: int) -> None:
+        if record.kind == "step":
+            self._left_waiting = num_waiting
         self._call_hub(partial(self._delivered, record))
 
     def begun(self) -> None:
@@ -153,16 +159,14 @@ class AsyncEngine:
         if not len(self._lanes):
             return
         running, waiting = engine.queue_lengths()
-        if self._has_stepped:
-            self._has_stepped, self._left_waiting = False, waiting
-        places = 0 if self._left_waiting else engine.config.max_num_seqs - running
+        places = 0 if self._left_waiting else engine.config.num_places - running
         for _ in range(places + AHEAD - waiting):
             if not len(self._lanes):
                 return
             part = self._lanes.take()
             asked = _ask(part, time.monotonic() - part.call.arrived_at)
             try:
-                engine.submit([asked], part.sampling)
+                engine.send([asked], part.sampling)
             except RejectedError as error:
                 self._call_hub(partial(self._fail, part, self._too_many(str(error))))
             except ValueError as error:  # it was good when it came: a run with other settings has begun

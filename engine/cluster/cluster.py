@@ -24,6 +24,7 @@ from engine.cluster.instance import Ask, Instance, InstanceGoneError, Produced
 from engine.cluster.one_log import OneLog
 from engine.cluster.router import Router
 from engine.config import ConfigError, EngineConfig
+from engine.connector.doorbell import Doorbell
 from engine.connector.link import RemoteBlocks
 from engine.connector.peer import wait_for_any
 from engine.header import header_of
@@ -37,6 +38,7 @@ from engine.trace.log import TraceWriter
 from engine.trace.records import StepRecord
 
 LONGEST_WAIT = 0.05  # seconds that a step waits for an instance to say something
+AHEAD = 2  # turns of a process that goes on: one is computed, and the next one waits for nobody
 
 StartAnew = Callable[[int, int], Instance]
 
@@ -79,6 +81,7 @@ class Cluster:
         self._next_seq_ids = list(range(len(self.instances)))  # of each: over all that it has given
         self._turn = 0  # of instances of this thread: whose it is next
         self._last: StepRecord | None = None
+        self._bell = Doorbell()
         self._capture = capture
         self.observe(capture)
 
@@ -93,9 +96,10 @@ class Cluster:
 
     @property
     def queue_lengths(self) -> tuple[int, int]:
-        """Sequences that run, and that wait for room or for blocks, on all instances."""
+        """Sequences that run, and that wait for room, for blocks or for an instance to take them, on all instances."""
         loads = [one.load for one in self.instances]
-        return sum(load.running for load in loads), sum(load.waiting + load.receiving for load in loads)
+        sent = sum(not flight.is_taken for flight in self._flights.values())
+        return sum(load.running for load in loads), sent + sum(load.waiting + load.receiving for load in loads)
 
     def prefill_pending(self) -> bool:
         """Whether some request's prompt is not computed yet, or has not come to where it goes on."""
@@ -135,13 +139,13 @@ class Cluster:
         """
         flights = self._send_new(specs)
         self._take_all()
-        in_turn = [one for one in self.instances if one.is_in_turn]
+        in_turn = [one for one in self.instances if one.num_turns]
         while waited := [flight for flight in flights if flight.seq_id is None]:
             if lost := [flight for flight in waited if flight.request_id not in self._flights]:
                 raise InstanceGoneError(f"the instance ended before it took {lost[0].request_id}")
             self._hear(LONGEST_WAIT)
             for one in in_turn:
-                if not one.is_in_turn and one.load.can_step:
+                if not one.num_turns and one.load.can_step:
                     with contextlib.suppress(InstanceGoneError):
                         one.begin_turn()
         return [
@@ -200,11 +204,12 @@ class Cluster:
 
     # What is done
 
-    def step(self, wait: float = LONGEST_WAIT) -> StepRecord | None:
+    def step(self, wait: float = LONGEST_WAIT, goes_on: bool = False) -> StepRecord | None:
         """Have instances go on; the last record that came of it. None: nothing did within `wait` seconds.
 
         Instances of this thread take turns; those that are processes compute at the same time, and whichever has
-        something to say first is heard.
+        something to say first is heard. `goes_on`: further steps follow, until `rest`, so that a process need not wait
+        for them.
 
         Raises:
             Exception: a forward pass failed; the batch's requests are aborted, the instance and the log stay sound.
@@ -213,7 +218,7 @@ class Cluster:
         self._take_all()  # what ended meanwhile is begun anew
         beside = [one for one in self.instances if one.waits_on is not None]
         for one in beside:
-            self._begin_turn(one)
+            self._begin_turns(one, AHEAD if goes_on else 1)
         own = [one for one in self.instances if one.waits_on is None and self._has_work(one)]
         if own:
             own.sort(key=lambda one: (self.instances.index(one) - self._turn) % len(self.instances))
@@ -232,6 +237,16 @@ class Cluster:
             if (error := one.take_error()) is not None:
                 raise RuntimeError(f"instance {one.name}: {error}")
         return self._last
+
+    def rest(self) -> None:
+        """Take no further step: those that were begun are waited for."""
+        self._take_all()
+        while any(one.num_turns for one in self.instances):
+            self._hear(LONGEST_WAIT)
+
+    def wake(self) -> None:
+        """Have a step that waits come back; from any thread."""
+        self._bell.ring()
 
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: Sequence[int] | None, num_tokens: int | None
@@ -258,6 +273,7 @@ class Cluster:
         """End every instance, then the log. Idempotent."""
         with contextlib.ExitStack() as ending:
             ending.callback(self.log.close)
+            ending.callback(self._bell.close)
             ending.callback(self._closed)
             for one in self.instances:
                 ending.callback(one.close)
@@ -294,7 +310,9 @@ class Cluster:
 
     def _hear(self, seconds: float) -> None:
         """Take what instances that are processes have to say, waiting so long for the first word."""
-        wait_for_any([one.waits_on for one in self.instances if one.waits_on is not None], seconds)
+        files = [one.waits_on for one in self.instances if one.waits_on is not None]
+        wait_for_any([*files, self._bell.fileno()], seconds)
+        self._bell.heard()
         self._take_all()
 
     def _take_all(self) -> None:
@@ -339,11 +357,12 @@ class Cluster:
             self.dispatch.again(flight)
             self._send(flight)
 
-    def _begin_turn(self, one: Instance) -> None:
-        """Of a process, which does it beside others."""
-        if not one.is_in_turn and self._has_work(one):
+    def _begin_turns(self, one: Instance, count: int) -> None:
+        """Of a process, which does them beside others."""
+        if self._has_work(one):
             with contextlib.suppress(InstanceGoneError):
-                one.begin_turn()
+                for _ in range(one.num_turns, count):
+                    one.begin_turn()
 
     @staticmethod
     def _has_work(one: Instance) -> bool:

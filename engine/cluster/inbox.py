@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from engine.cluster.messages import ToInstance
+from engine.cluster.messages import End, ToInstance, Turn
 from engine.connector.peer import Peer, PeerGoneError
 
 LOOK = 1.0  # seconds after which it is looked whether the parent still lives
@@ -43,16 +43,18 @@ class Inbox:
         """`orphaned`: called on the thread when the cluster is gone."""
         self._peer, self._orphaned = peer, orphaned
         self._parent = os.getppid()
-        self._messages = deque[ToInstance]()
+        self._messages, self._turns = deque[ToInstance](), deque[Turn]()
         self.bell = Bell()  # also when a message comes
         threading.Thread(target=self._receive, name="inbox", daemon=True).start()
 
     def next(self) -> ToInstance:
-        """The next message, waited for."""
+        """The next message, waited for. Turns come last: they are asked for ahead, and what is said meanwhile is for
+        the next one.
+        """
         while True:
             changes = self.bell.num_changes
-            if self._messages:
-                return self._messages.popleft()
+            if waiting := self._messages or self._turns:
+                return waiting.popleft()
             self.bell.wait(changes)
 
     def _receive(self) -> None:
@@ -65,6 +67,11 @@ class Inbox:
                 break
             except PeerGoneError:
                 break
-            self._messages.append(message)
+            if isinstance(message, Turn):
+                self._turns.append(message)
+            else:
+                if isinstance(message, End):  # what comes after it is for another instance
+                    self._turns.clear()
+                self._messages.append(message)
             self.bell.wake()
         self._orphaned()

@@ -87,11 +87,13 @@ class Instance(Protocol):
 
     def begin_turn(self) -> None:
         """Take note of transfers that are over, then take a step if there is one to take. An instance that is a process
-        does it beside the caller. Nothing else is asked of it until the turn is over.
+        does it beside the caller, one turn after the other; what else it is asked meanwhile comes before the next one.
         """
 
     @property
-    def is_in_turn(self) -> bool: ...
+    def num_turns(self) -> int:
+        """That were begun and are not over."""
+
     @property
     def waits_on(self) -> int | None:
         """A file descriptor that becomes readable when it has something to say; None: it never has anything to say but

@@ -96,8 +96,8 @@ class LocalInstance(Instance):
             self.engine.step()
 
     @property
-    def is_in_turn(self) -> bool:
-        return False
+    def num_turns(self) -> int:
+        return 0
 
     @property
     def waits_on(self) -> int | None:

@@ -5,7 +5,7 @@ Begin              ────────►
                    ◄────────     Ready, or Failed
 Check Submit Abort ────────►
 Observe            ◄────────     Wrote for each record that this makes, then Answer
-Turn               ────────►
+Turn               ────────►     several may wait: they are begun when nothing else is asked
                    ◄────────     Wrote for each record, as soon as it is there, then TurnOver
 End                ────────►     it ends; also when the connection does
 """

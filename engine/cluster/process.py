@@ -64,7 +64,7 @@ class ProcessInstance(Instance):
         self._begin, self._workers, self._others, self._check = begin, workers, others, check
         self._produced: list[Produced] = []
         self._load = Load()
-        self._is_in_turn = False
+        self._num_turns = 0  # that are not over
         self._how: str | None = None  # it ended, once it has
         self._gone: str | None = None  # the same, until it is taken
         self._errors: list[str] = []
@@ -166,11 +166,11 @@ class ProcessInstance(Instance):
     def begin_turn(self) -> None:
         self.wait_until_ready()
         self._send(Turn())
-        self._is_in_turn = True
+        self._num_turns += 1
 
     @property
-    def is_in_turn(self) -> bool:
-        return self._is_in_turn
+    def num_turns(self) -> int:
+        return self._num_turns
 
     @property
     def waits_on(self) -> int | None:
@@ -242,13 +242,13 @@ class ProcessInstance(Instance):
                 return
             if self.has_ended:  # it may be what was heard
                 self._raise_gone()
-            beside = {one.fileno(): one for one in self._others() if one is not self and one.is_in_turn}
+            beside = {one.fileno(): one for one in self._others() if one is not self and one.num_turns}
             ready = wait_for_any([self.fileno(), *beside], until - time.monotonic())
             if not ready:
                 self._end(f"it said nothing for {seconds:g} s")
             for one in (beside[fileno] for fileno in ready if fileno in beside):
                 one._listen()
-                if not one.is_in_turn and one.load.can_step:
+                if not one.num_turns and one.load.can_step:
                     with contextlib.suppress(InstanceGoneError):
                         one.begin_turn()
 
@@ -285,7 +285,7 @@ class ProcessInstance(Instance):
             case Ended():
                 pass  # it was asked to, and is not listened to any more
             case TurnOver():
-                self._load, self._is_in_turn = message.load, False
+                self._load, self._num_turns = message.load, self._num_turns - 1
                 if message.wrote is not None:
                     self._note_written(message.wrote)
                 if message.error:
@@ -321,5 +321,5 @@ class ProcessInstance(Instance):
 
     def _over(self, how: str) -> None:
         self._how = how
-        self._is_in_turn, self._load = False, Load()
+        self._num_turns, self._load = 0, Load()
         self._socket.unlink(missing_ok=True)  # it may have had no time for that

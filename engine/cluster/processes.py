@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
+import torch
+
 from engine.cluster.instance import Role
 from engine.cluster.messages import Begin
 from engine.cluster.process import ProcessInstance
@@ -21,8 +23,10 @@ from engine.request_spec import RequestSpec
 
 
 def threads_of_each(num_instances: int) -> int:
-    """With how many threads each of so many instances computes, so that together they have the processors once."""
-    return max(1, len(os.sched_getaffinity(0)) // num_instances)
+    """With how many threads each of so many instances computes, so that together they have the processors once, or as
+    many as this process may have threads (OMP_NUM_THREADS) where these are fewer.
+    """
+    return max(1, min(len(os.sched_getaffinity(0)), torch.get_num_threads()) // num_instances)
 
 
 class Processes:

@@ -9,9 +9,7 @@ and what it writes comes with the answer of the call. Blocks move through Ray's 
 
 from __future__ import annotations
 
-import contextlib
 import os
-import socket
 import threading
 import time
 from collections import deque
@@ -28,6 +26,7 @@ from engine.cluster.messages import Begin, End, Ended, Source, Submit, ToCluster
 from engine.cluster.ray_tasks import environment
 from engine.cluster.worker import Model, Worker, begun
 from engine.cluster.worker_process import END_SECONDS, Workers
+from engine.connector.doorbell import Doorbell
 from engine.connector.link import Link
 from engine.connector.peer import PeerGoneError, wait_for_any
 from engine.connector.ray_link import GROUP, RayLink, Shipment, ship
@@ -127,14 +126,12 @@ class RayPeer:
         self._actor, self._actors = actor, actors
         self._meeting, self._name = "", ""
         self._asked, self._messages = deque[Future[list[bytes]]](), deque[ToCluster]()
-        self._hears, self._rings = socket.socketpair()
-        self._hears.setblocking(False)
-        self._rings.setblocking(False)
+        self._bell = Doorbell()
         self.ended: Future[None] = actor.stay.options(concurrency_group=GROUP).remote().future()
         self.ended.add_done_callback(self._ring)
 
     def fileno(self) -> int:
-        return self._hears.fileno()
+        return self._bell.fileno()
 
     def send(self, message: ToInstance, timeout: float | None = None) -> None:
         if self.ended.done():
@@ -173,14 +170,11 @@ class RayPeer:
     def release(self) -> None:
         self.close()
         self.ended.cancel()
-        self._hears.close()
-        self._rings.close()
+        self._bell.close()
 
     def _heard(self, is_some: bool = False) -> list[ToCluster]:
         """What calls that are over have said, in the order in which they were made."""
-        with contextlib.suppress(BlockingIOError):
-            while self._hears.recv(4096):
-                pass
+        self._bell.heard()
         heard = list[ToCluster]()
         while self._asked and self._asked[0].done():
             try:
@@ -203,8 +197,7 @@ class RayPeer:
                 del self._actors[self._meeting]
 
     def _ring(self, _: object) -> None:
-        with contextlib.suppress(OSError):  # full, which rings as well, or nobody listens any more
-            self._rings.send(b"!")
+        self._bell.ring()
 
 
 class RayWorker:

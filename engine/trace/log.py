@@ -281,6 +281,11 @@ class TraceWriter(TraceReader):
         """Bytes of the file up to the last whole record."""
         return self._whole
 
+    @property
+    def num_waiting(self) -> int:
+        """Sequences that wait after the last record."""
+        return len(self._state.waiting)
+
     def state_now(self) -> State:
         """A copy of the state after the last record."""
         with self._lock:

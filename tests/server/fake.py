@@ -110,10 +110,13 @@ class FakeEngine:
         self._append("submit", ops)
         return new
 
+    def send(self, prompts, sampling: SamplingParams) -> None:
+        self.submit(prompts, sampling)
+
     def lose_instance(self, index: int) -> None:
         raise ValueError(f"there is no instance {index}")
 
-    def step(self) -> StepRecord:
+    def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord:
         self._model.threads.add(threading.get_ident())
         self._model.is_stepping = True
         time.sleep(self._model.step_seconds)
@@ -156,6 +159,10 @@ class FakeEngine:
                 free[:0] = self._finish(request, "length", ops)
         self.steps += 1
         return self._append("step", ops, batch, outputs)
+
+    def rest(self) -> None: ...
+
+    def wake(self) -> None: ...
 
     def abort(self, request_id: str) -> bool:
         for request in list(self.requests.values()):

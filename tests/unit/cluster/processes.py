@@ -80,7 +80,7 @@ class Couple:
     def turn(self, one: ProcessInstance) -> list[Produced]:
         one.begin_turn()
         produced = list[Produced]()
-        while one.is_in_turn:
+        while one.num_turns:
             select.select([one.fileno()], [], [], PATIENCE)
             produced += self.take(one)
         return produced

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from msgspec.structs import replace
 
 from engine.cluster.cluster import Cluster
@@ -381,5 +382,10 @@ def test_nobody_outlives_who_started_it(folder: str) -> None:
 
 
 def test_threads_are_shared_out() -> None:
-    here = len(os.sched_getaffinity(0))
+    here = min(len(os.sched_getaffinity(0)), torch.get_num_threads())
     assert threads_of_each(1) == here and threads_of_each(here) == threads_of_each(here + 1) == 1
+    torch.set_num_threads(1)
+    try:
+        assert threads_of_each(1) == 1, "as OMP_NUM_THREADS=1 has it"
+    finally:
+        torch.set_num_threads(here)

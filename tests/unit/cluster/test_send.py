@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from engine.cluster.cluster import Cluster
 from engine.cluster.instance import Ask
@@ -15,6 +16,7 @@ from engine.cluster.messages import Source
 from engine.cluster.process_cluster import process_cluster
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
+from engine.connector.peer import wait_for_any
 from engine.load import Load
 from engine.model.loader import load_model
 from engine.request_spec import RequestSpec
@@ -126,7 +128,7 @@ def test_a_process_is_not_waited_for(workers: Workers) -> None:
         until(lambda: both.prefill._listen() or both.prefill.load.can_step)
         both.prefill.begin_turn()
         both.prefill.send([Ask(RequestSpec(PROMPTS[1], GREEDY, "b"))])
-        assert both.prefill.is_in_turn, "nothing was listened to"
+        assert both.prefill.num_turns, "nothing was listened to"
         until(lambda: both.prefill._listen() and both.prefill.load.unfinished == 2)
         submitted = [op for one in both.prefill.take() for op in one.record.ops if isinstance(op, Submit)]
         assert [op.request_id for op in submitted] == ["a", "b"]
@@ -153,3 +155,40 @@ def test_a_submission_waits_for_its_place_in_the_log_and_hears_the_others(worker
         run(cluster)
         said = outputs(cluster)
     assert [said[one.request_id] for one in found] == alone(PLAIN, PROMPTS, model)
+
+
+@pytest.mark.slow
+def test_a_process_that_goes_on_has_its_next_turn_already(workers: Workers, tmp_path: Path) -> None:
+    """It waits for nobody between two steps, says what one that is asked for each step says, and comes to rest."""
+    path = tmp_path / "run.kvtrace"
+    config = replace(PLAIN, mixed=1, instances="process")
+    assert workers.source.model is not None
+    with closing(process_cluster(load_model(workers.source.model), config, workers, log_path=path)) as cluster:
+        (one,) = cluster.instances
+        cluster.submit([ask(prompt) for prompt in PROMPTS])
+        begun = []
+        begin_turn = one.begin_turn
+        one.begin_turn = lambda: begun.append(one.num_turns) or begin_turn()  # type: ignore[method-assign,func-returns-value]
+        cluster.step(0.0)
+        assert begun == [0]
+        until(lambda: cluster.step(0.0, goes_on=True) and begun[-1] == 1)
+        cluster.rest()
+        assert not one.num_turns
+        count = len(cluster.log)
+        assert until(lambda: cluster.step()) and len(cluster.log) == count + 1, "one step when one is asked for"
+        while cluster.num_unfinished:
+            cluster.step(goes_on=True)
+        cluster.rest()
+        assert list(outputs(cluster).values()) == alone(PLAIN, PROMPTS)
+    assert list(check(path)) == []
+
+
+@pytest.mark.slow
+def test_a_wait_for_instances_ends_when_something_else_is_to_be_done(workers: Workers) -> None:
+    config = replace(PLAIN, mixed=1, instances="process")
+    assert workers.source.model is not None
+    with closing(process_cluster(load_model(workers.source.model), config, workers)) as cluster:
+        cluster.wake()
+        assert wait_for_any([cluster._bell.fileno()], 0.0), "a step that waits comes back"
+        cluster.step()
+        assert not wait_for_any([cluster._bell.fileno()], 0.0), "and the next one waits again"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import threading
 import time
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from engine.cluster.exchange import SharedMemoryExchange
-from engine.cluster.inbox import Bell
+from engine.cluster.inbox import Bell, Inbox
 from engine.cluster.instance import Ask
 from engine.cluster.messages import (
+    Abort,
     Answer,
     Begin,
     End,
@@ -22,12 +24,14 @@ from engine.cluster.messages import (
     Source,
     Submit,
     ToCluster,
+    ToInstance,
     Turn,
     TurnOver,
     Wrote,
 )
 from engine.cluster.worker import NAP, Worker
 from engine.config import SamplingParams
+from engine.connector.peer import Peer
 from engine.place import Place
 from engine.request_spec import RequestSpec
 from engine.trace.codec import decode
@@ -170,3 +174,28 @@ def test_nonsense_is_answered_and_nothing_happens(make: Make, said: list[ToClust
     worker.answer(End())
     answer = said[-1]
     assert isinstance(answer, Answer) and answer.kind == "other" and answer.sentence.endswith("does not understand End")
+
+
+def test_turns_that_wait_come_last_and_end_with_the_instance() -> None:
+    """Turns are asked for ahead: what is said while one is computed is for the next one."""
+    ours, theirs = socket.socketpair()
+    cluster, gone = Peer[ToCluster](ours, ToCluster), threading.Event()
+    peer = Peer[ToInstance](theirs, ToInstance)
+    inbox = Inbox(peer, gone.set)
+
+    def say(*messages: ToInstance) -> None:
+        changes = inbox.bell.num_changes
+        for number, message in enumerate(messages):
+            cluster.send(message)
+            while inbox.bell.num_changes <= changes + number:  # it was received
+                inbox.bell.wait(changes + number, 1.0)
+
+    say(Turn(), Turn(), Abort("a"))
+    assert [type(inbox.next()) for _ in range(2)] == [Abort, Turn]
+    say(Abort("b"), End(), Abort("c"))
+    assert [inbox.next() for _ in range(3)] == [Abort("b"), End(), Abort("c")]
+    say(Turn())
+    assert isinstance(inbox.next(), Turn) and not inbox._turns, "the one before it was the last instance's"
+    cluster.release()
+    assert gone.wait(10)
+    peer.release()
