@@ -20,6 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+import msgspec
 import numpy as np
 
 from engine.trace.apply import apply
@@ -152,7 +153,7 @@ def make(
                 media=tiers.media,
                 sequences=sequences.columns,
                 classes=classes.columns,
-                contents=contents.columns,
+                contents=msgspec.Raw(msgspec.msgpack.encode(contents.columns)),
             )
             write_index(target, index)
             tell(count)

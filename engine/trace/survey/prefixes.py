@@ -87,12 +87,12 @@ def prefixes(survey: Survey, record: int, most: int, first_block: int = 0, end_b
     """The tree of blocks [first_block, end_block) after a record, of which the `most` branches with the most tokens.
 
     Raises:
-        IndexError, MadeFileError: see `Survey.blocks_at`.
+        IndexError, MadeFileError: see `Survey.blocks_at`, `Survey.contents`.
     """
     rows = survey.blocks_at(record)[first_block:end_block]
     cached = rows[rows["is_cached"] != 0]
     named = cached[cached["content"] >= 0]
-    columns = survey.index.contents
+    columns = survey.contents
     tree = _Tree(columns, named["content"].astype(np.int64), named["ref_count"] > 0, named["used_in"].astype(np.int64))
     ties = count()
     open_ = [(-int(tree.all_tokens[root]), next(ties), root, -1, 1) for root in tree.roots]

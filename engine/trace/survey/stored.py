@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from engine.trace.made_file import Stamp, read_made, write_made
 from engine.trace.survey.class_rows import ClassColumns
-from engine.trace.survey.content_rows import ContentColumns
 from engine.trace.survey.sequence_rows import SequenceColumns
 
 MAGIC = b"KVSURV\x00\x06"
@@ -46,7 +46,7 @@ class Index(Struct, frozen=True, kw_only=True):
     media: list[str]  # outside the pool, of which the log says what lies there
     sequences: SequenceColumns
     classes: ClassColumns
-    contents: ContentColumns
+    contents: msgspec.Raw  # ContentColumns: a server that follows a run reads the index often, and these seldom
 
 
 def write_index(path: Path, index: Index) -> None:

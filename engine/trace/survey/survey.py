@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import zlib
 from bisect import bisect_right
+from functools import cached_property
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from engine.trace.log import TraceReader
 from engine.trace.made_file import MadeFileError, Stamp
 from engine.trace.survey.block_rows import BLOCK, CHANGE, Rows, fresh_rows, put
+from engine.trace.survey.content_rows import ContentColumns
 from engine.trace.survey.series import RECORD, Numbers
 from engine.trace.survey.stored import Index, Piece, read_index
 
@@ -41,6 +44,18 @@ class Survey:
         """Whether it is of this log, as far as it goes."""
         count = self.index.num_records
         return 0 < count <= len(log) and self.index.stamp == Stamp.of(log, count)
+
+    @cached_property
+    def contents(self) -> ContentColumns:
+        """Its contents, decoded when somebody asks.
+
+        Raises:
+            MadeFileError: they are damaged.
+        """
+        try:
+            return msgspec.msgpack.decode(self.index.contents, type=ContentColumns)
+        except msgspec.MsgspecError as error:
+            raise MadeFileError(f"the survey is damaged: {error}") from error
 
     def blocks_at(self, record: int) -> Rows:
         """Every block (BLOCK, by id) after record `record` (-1: before the first).

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from engine.attach.observed_log import ObservedLog, header_of
 from engine.attach.sequence import Break, Message
 from engine.trace.events import Cache, Stored
 from engine.trace.geometry import geometry
 from engine.trace.log import TraceReader
+from engine.trace.made_file import MadeFileError
 from engine.trace.survey.make import make
 from engine.trace.survey.prefixes import Prefixes, prefixes
 from engine.trace.survey.survey import Survey
@@ -121,3 +124,19 @@ def test_hashes_in_a_circle_end_it(tmp_path: Path) -> None:
     found = prefixes(surveyed(observed.log, tmp_path), 4, ALL)
     assert sums(found) == (4, 4)
     observed.log.close()
+
+
+def test_contents_are_read_when_the_tree_is_asked_for(tmp_path: Path) -> None:
+    """Who follows a run reads its survey anew each few seconds, and of a service's contents there are very many."""
+    path = tmp_path / "roomy.kvtrace"
+    write(path, Shape(blocks=200, requests=20, steps=40, bursts=0))
+    with TraceReader(path) as log:
+        survey = surveyed(log, tmp_path)
+        cached = survey.blocks_at(len(log) - 1)
+        assert len(survey.changes(0, len(log)))
+        assert "contents" not in vars(survey)
+        assert prefixes(survey, len(log) - 1, ALL).blocks == len(set(cached["content"][cached["is_cached"] != 0]))
+        survey.index = replace(survey.index, contents=msgspec.Raw(b"\x01"))
+        del survey.contents
+        with pytest.raises(MadeFileError, match="damaged"):
+            prefixes(survey, len(log) - 1, ALL)
