@@ -15,12 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 
 import simpy
 
-from engine import __version__
 from engine.cluster.dispatch import Dispatch
 from engine.cluster.flight import Flight
 from engine.cluster.one_log import OneLog
@@ -28,24 +26,21 @@ from engine.cluster.router import RejectedError, Router
 from engine.config import EngineConfig, SamplingParams
 from engine.place import ALONE, Place
 from engine.request_spec import RequestSpec
-from engine.resolve import Resolved, resolve_for
-from engine.scheduling.transfers import Came
+from engine.resolve import resolve_for
 from engine.simulate.cost import StepCost
 from engine.simulate.drawn import DrawnTokens, Tokens
+from engine.simulate.header import simulated_header
 from engine.simulate.instance import SimulatedInstance
+from engine.simulate.network import Network
 from engine.simulate.outcome import LinkSpeed, Outcome, Served, Wanted
+from engine.simulate.pipelines import pipelines
 from engine.simulate.transfer import Offered, Pull, SimulatedConnector
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
-    FINISHED_KEPT,
-    BlockGroup,
-    Header,
     InstanceRole,
-    Machine,
     ModelFacts,
     Simulated,
     StepRecord,
-    TokenizerFacts,
 )
 
 Events = Generator[simpy.Event, object, None]
@@ -88,7 +83,7 @@ class Simulation:
         watch: Callable[[StepRecord], None] | None = None,
     ) -> None:
         self._env = simpy.Environment()
-        self._link, self._tokens = link, tokens or DrawnTokens(facts.vocab_size, seed)
+        self._tokens = tokens or DrawnTokens(facts.vocab_size, seed)
         self._watch = watch
         self._costs = cost if callable(cost) else lambda role: cost
         roles: list[InstanceRole] = list(config.roles) if config.num_instances else ["mixed"]
@@ -100,16 +95,14 @@ class Simulation:
         self._inboxes: list[list[tuple[RequestSpec, Offered | None]]] = [[] for _ in roles]
         self._between: list[list[Callable[[], None]]] = [[] for _ in roles]  # what waits for a step to be over
         self._idle: list[simpy.Event | None] = [None] * len(roles)
-        self._nodes = list(range(len(roles))) if nodes is None else list(nodes)
-        self._stages = self._pipelines(roles, stages or {})
-        self._sends, self._takes_in = ({node: simpy.Resource(self._env) for node in self._nodes} for _ in range(2))
+        self._network = Network(self._env, link, list(range(len(roles))) if nodes is None else list(nodes))
+        self._stages = pipelines(self._env, roles, stages or {})
         self._busy = [0.0] * len(roles)
-        self._moved_bytes = 0
         self._served: list[Served] = []
         self._of_request: dict[str, int] = {}
         self._done: list[simpy.Event] = []
         source = "; ".join(dict.fromkeys(self._costs(role).source for role in roles))
-        header = _header(facts, resolved, self.instances[0].block_groups, Simulated(cost=source, seed=seed))
+        header = simulated_header(facts, resolved, self.instances[0].block_groups, Simulated(cost=source, seed=seed))
         self._one_log: OneLog | None = None
         self.log: TraceWriter | None = None
         if not self._is_alone:
@@ -146,7 +139,7 @@ class Simulation:
             requests=self._served,
             num_steps=sum(one.num_steps for one in self.instances),
             busy_seconds=self._busy,
-            moved_bytes=self._moved_bytes,
+            moved_bytes=self._network.moved_bytes,
             num_preemptions=sum(one.num_preemptions for one in self.instances),
             num_asked_tokens=sum(one.num_asked_tokens for one in self.instances),
             num_hit_tokens=sum(one.num_hit_tokens for one in self.instances),
@@ -242,21 +235,6 @@ class Simulation:
             if one.connector is not None:
                 self._offer(one.connector)
 
-    def _pipelines(
-        self, roles: Sequence[InstanceRole], stages: Mapping[InstanceRole, int]
-    ) -> list[list[simpy.Resource]]:
-        """The stages that each instance's steps pass, the same for those of one pipeline; empty: it is alone, and never
-        waits.
-        """
-        found = list[list[simpy.Resource]]()
-        for role in dict.fromkeys(roles):
-            number, depth = roles.count(role), stages.get(role, 1)
-            if number % depth:
-                raise ValueError(f"{number} instances of {role} are no whole number of pipelines of {depth}")
-            for _ in range(number // depth):
-                found += [[simpy.Resource(self._env) for _ in range(depth if depth > 1 else 0)]] * depth
-        return found
-
     def _take_in(self, index: int) -> None:
         one = self.instances[index]
         between, self._between[index] = self._between[index], []
@@ -282,21 +260,10 @@ class Simulation:
             self._send(flight.instance, spec, offered)
 
     def _move(self, receiver: int, pull: Pull) -> Events:
-        env, link = self._env, self._link
-        sender, taker = self._nodes[pull.offered.instance], self._nodes[receiver]
-        began = env.now
-        if link is not None and sender != taker:
-            with self._sends[sender].request() as out, self._takes_in[taker].request() as into:
-                yield out & into
-                began = env.now
-                yield env.timeout(link.latency + pull.num_bytes / link.bytes_per_second)
-        else:
-            yield env.timeout(0.0)
-        came = Came(pull.num_bytes, link.name if link else "simulated", began, env.now)
-        self._moved_bytes += pull.num_bytes
+        came = yield from self._network.move(receiver, pull)
 
         def arrived() -> None:
-            self.instances[receiver].arrive(pull.seq_id, came, env.now)
+            self.instances[receiver].arrive(pull.seq_id, came, self._env.now)
             self._let_go(pull)
 
         self._between[receiver].append(arrived)
@@ -350,18 +317,3 @@ class Simulation:
             self._dispatch.note(index, record)
         elif self.log is not None:
             self.log.append(record, None)
-
-
-def _header(facts: ModelFacts, resolved: Resolved, block_groups: Sequence[BlockGroup], simulated: Simulated) -> Header:
-    return Header(
-        generator=f"kvtheater {__version__}",
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        model=facts,
-        tokenizer=TokenizerFacts(name="", vocab_size=facts.vocab_size, eos_token_ids=[]),
-        engine=resolved.config.as_map(),
-        kv_bytes_per_token=sum(group.kv_bytes_per_token for group in block_groups),
-        machine=Machine(device="", processor="", num_threads=0, versions={}),
-        block_groups=list(block_groups),
-        simulated=simulated,
-        finished_kept=FINISHED_KEPT,
-    )

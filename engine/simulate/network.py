@@ -1,0 +1,36 @@
+"""The links between the instances of a simulation: what moves from one node to another takes its time."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+
+import simpy
+
+from engine.scheduling.transfers import Came
+from engine.simulate.outcome import LinkSpeed
+from engine.simulate.transfer import Pull
+
+
+class Network:
+    """Each node sends one thing at a time, and takes in one at a time; what stays in a node is there at once."""
+
+    def __init__(self, env: simpy.Environment, link: LinkSpeed | None, nodes: Sequence[int]) -> None:
+        """`link`: None = whatever moves is there at once; `nodes`: in which node each instance is."""
+        self._env, self._link, self._nodes = env, link, nodes
+        self._sends, self._takes_in = ({node: simpy.Resource(env) for node in nodes} for _ in range(2))
+        self.moved_bytes = 0
+
+    def move(self, receiver: int, pull: Pull) -> Generator[simpy.Event, object, Came]:
+        """Move what is pulled to that instance."""
+        env, link = self._env, self._link
+        sender, taker = self._nodes[pull.offered.instance], self._nodes[receiver]
+        began = env.now
+        if link is not None and sender != taker:
+            with self._sends[sender].request() as out, self._takes_in[taker].request() as into:
+                yield out & into
+                began = env.now
+                yield env.timeout(link.latency + pull.num_bytes / link.bytes_per_second)
+        else:
+            yield env.timeout(0.0)
+        self.moved_bytes += pull.num_bytes
+        return Came(pull.num_bytes, link.name if link else "simulated", began, env.now)

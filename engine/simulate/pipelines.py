@@ -1,0 +1,28 @@
+"""The stages that the steps of instances pass, one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import simpy
+
+from engine.trace.records import InstanceRole
+
+
+def pipelines(
+    env: simpy.Environment, roles: Sequence[InstanceRole], stages: Mapping[InstanceRole, int]
+) -> list[list[simpy.Resource]]:
+    """Of each instance, the same for those of one pipeline; empty: it is alone, and never waits. `stages`: as
+    `Simulation` takes them.
+
+    Raises:
+        ValueError: the instances of a role are no whole number of pipelines.
+    """
+    found = list[list[simpy.Resource]]()
+    for role in dict.fromkeys(roles):
+        number, depth = roles.count(role), stages.get(role, 1)
+        if number % depth:
+            raise ValueError(f"{number} instances of {role} are no whole number of pipelines of {depth}")
+        for _ in range(number // depth):
+            found += [[simpy.Resource(env) for _ in range(depth if depth > 1 else 0)]] * depth
+    return found
