@@ -287,7 +287,6 @@ export interface Create {
   model?: string | null;
   name?: string;
   captures?: boolean;
-  windows?: boolean;
   alone?: boolean;
 }
 
