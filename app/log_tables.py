@@ -21,7 +21,7 @@ class LogTables(MadeFiles[KeptTables]):
     follows = False
     failed = "no tables can be made of the log"
 
-    def open(self, index: Path, log: TraceReader) -> KeptTables:
+    def open(self, index: Path, log: TraceReader, known: KeptTables | None) -> KeptTables:
         """Raises MadeFileError."""
         return KeptTables(index, log)
 

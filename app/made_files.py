@@ -51,15 +51,15 @@ class MadeFiles(ABC, Generic[T]):
         self._making: dict[Path, subprocess.Popen[bytes]] = {}
         self._done: dict[Path, int] = {}  # records, of what is being made
         self._read: dict[Path, T] = {}  # the one asked for last comes last
-        self._stamps: dict[Path, tuple[int, int]] = {}  # of the files that were read
+        self._stamps: dict[Path, tuple[int, ...]] = {}  # of the files that were read
         self._asked: dict[Path, float] = {}  # when, of those of runs that go on
         self._names: WeakKeyDictionary[OpenLog, Path] = WeakKeyDictionary()  # of these
         self._failed: dict[Path, str] = {}
         self._is_over = False
 
     @abstractmethod
-    def open(self, index: Path, log: TraceReader) -> T:
-        """Raises MadeFileError: it is not there, damaged, or of another log."""
+    def open(self, index: Path, log: TraceReader, known: T | None) -> T:
+        """`known`: as it was read before. Raises MadeFileError: it is not there, damaged, or of another log."""
 
     @abstractmethod
     def is_of(self, made: T, log: TraceReader) -> bool:
@@ -100,6 +100,10 @@ class MadeFiles(ABC, Generic[T]):
         with run.reading() as log, self._lock:
             for target, known in list(self._read.items()):
                 if self.is_of(known, log):
+                    process = self._making.pop(target, None)
+                    if process is not None:  # what it adds would follow what is damaged
+                        process.terminate()
+                        process.wait()
                     del self._read[target]
                     target.unlink(missing_ok=True)
 
@@ -129,10 +133,10 @@ class MadeFiles(ABC, Generic[T]):
     def _look(self, target: Path, log: TraceReader) -> T | None:
         try:
             file = target.stat()
-            stamp = (file.st_mtime_ns, file.st_ino)
+            stamp = (file.st_mtime_ns, file.st_ino, file.st_size)
             if target in self._read and self._stamps.get(target) == stamp and self.is_of(self._read[target], log):
                 return self._read[target]
-            found = self._read[target] = self.open(target, log)
+            found = self._read[target] = self.open(target, log, self._read.get(target))
             self._stamps[target] = stamp
         except (MadeFileError, OSError):
             self._read.pop(target, None)

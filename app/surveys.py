@@ -28,9 +28,9 @@ class Surveys(MadeFiles[Survey]):
     follows = True
     failed = "the log cannot be surveyed"
 
-    def open(self, index: Path, log: TraceReader) -> Survey:
+    def open(self, index: Path, log: TraceReader, known: Survey | None) -> Survey:
         """Raises MadeFileError."""
-        return Survey(index, log)
+        return Survey(index, log, known)
 
     def is_of(self, made: Survey, log: TraceReader) -> bool:
         """Whether it is of this log."""

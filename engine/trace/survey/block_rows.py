@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.trace.events import Copy, Fork, KnownSince, Lost, Op, Removed, Stored, Write
+from engine.trace.events import RELEASED, Copy, Fork, KnownSince, Lost, Op, Removed, Sample, Stored, Write
 from engine.trace.instances import own_tables
 from engine.trace.records import StepRecord
 from engine.trace.state import State, held_blocks
 
 NONE = -1  # no sequence, no record
 Rows = NDArray[Any]
+# operations that are about the one block that they name
+OF_ONE = frozenset(kind for kind in get_args(Op) if "block_id" in kind.__struct_fields__)
 
 # of one block, after a record
 BLOCK = np.dtype(
@@ -49,42 +51,56 @@ def put(rows: Rows, changes: Rows) -> None:
 def touched(record: StepRecord, state: State) -> Iterable[int]:
     """The blocks that the operations of `record` are about, each once; `state` is the one after it."""
     found: dict[int, None] = {}
+    size, sequences = state.block_size, state.sequences
     for op in record.ops:
-        found.update(dict.fromkeys(_of(op, record, state)))
+        if type(op) is Write:  # what a log has most of
+            first, end = op.start // size, (op.start + op.num_tokens - 1) // size + 1
+            for table in own_tables(state, sequences[op.seq_id]):
+                # a sequence that ended in this record has given its blocks back, and `free` names them
+                found.update(dict.fromkeys(table[first:end]))
+        elif type(op) in OF_ONE:
+            found[getattr(op, "block_id", NONE)] = None
+        elif type(op) is not Sample:
+            found.update(dict.fromkeys(_of(op, record, state)))
+    found.pop(RELEASED, None)
     return found
 
 
-def change(
-    record: int, block_id: int, state: State, sequence_rows: dict[int, int], content_rows: dict[bytes, int], tiers: int
-) -> tuple[int, ...]:
-    """A row of CHANGE: block `block_id` after record `record`. `sequence_rows`: by seq_id, `content_rows`: by hash,
-    `tiers`: the block's bits.
+def changes(
+    record: int,
+    changed: dict[int, int],
+    state: State,
+    sequence_rows: dict[int, int],
+    content_rows: dict[bytes, int],
+) -> list[tuple[int, ...]]:
+    """Rows of CHANGE: blocks after record `record`. `changed`: their `tiers` by id, `sequence_rows`: by seq_id,
+    `content_rows`: by hash.
     """
-    block = state.blocks[block_id]
-    owner = NONE if block.allocated_by is None else sequence_rows.get(block.allocated_by, NONE)
-    return (
-        record,
-        block_id,
-        owner,
-        block.ref_count,
-        len(block.token_ids),
-        NONE if block.allocated_in is None else block.allocated_in,
-        record,
-        block.num_hits,
-        NONE if block.block_hash is None else content_rows.get(block.block_hash, NONE),
-        block.block_hash is not None,
-        tiers,
-    )
+    found: list[tuple[int, ...]] = []
+    blocks = state.blocks
+    for block_id, tiers in changed.items():
+        block = blocks[block_id]
+        owner, allocated_in, content = block.allocated_by, block.allocated_in, block.block_hash
+        found.append(
+            (
+                record,
+                block_id,
+                NONE if owner is None else sequence_rows.get(owner, NONE),
+                block.ref_count,
+                len(block.token_ids),
+                NONE if allocated_in is None else allocated_in,
+                record,
+                block.num_hits,
+                NONE if content is None else content_rows.get(content, NONE),
+                content is not None,
+                tiers,
+            )
+        )
+    return found
 
 
 def _of(op: Op, record: StepRecord, state: State) -> Iterator[int]:
     match op:
-        case Write():
-            sequence, size = state.sequences[op.seq_id], state.block_size
-            logical = range(op.start // size, (op.start + op.num_tokens - 1) // size + 1)
-            for table in own_tables(state, sequence):
-                # a sequence that ended in this record has given its blocks back, and `free` names them
-                yield from (table[i] for i in logical if i < len(table) and table[i] >= 0)
         case Fork():
             yield from held_blocks(state.sequences[op.seq_id])
         case Copy():
@@ -97,5 +113,4 @@ def _of(op: Op, record: StepRecord, state: State) -> Iterator[int]:
             if not op.outside:
                 yield op.place
         case _:
-            if (block_id := getattr(op, "block_id", None)) is not None:
-                yield block_id
+            pass

@@ -11,13 +11,14 @@ from msgspec import Struct
 from engine.trace.events import Fork, Preempt, Sample, Submit
 from engine.trace.parts import RequestParts
 from engine.trace.records import Header, StepRecord
+from engine.trace.survey.columns import Growing
 
 T = TypeVar("T", str, bytes)
 NONE = -1
 BEGINNING = 16  # tokens that prompts of one group have in common: a block of vLLM's usual size, whatever the log's is
 
 
-class ClassColumns(Struct, kw_only=True):
+class ClassColumns(Struct, kw_only=True, array_like=True):
     """One entry a sequence, in the order of `SequenceColumns`. NONE: it has none, or the log does not say."""
 
     client: list[int] = []  # in `clients`
@@ -37,6 +38,7 @@ class ClassRows:
 
     def __init__(self, header: Header) -> None:
         self.columns = ClassColumns(texts_unknown=bool(header.engine.get("private")))
+        self.growing = Growing(self.columns, ("last_token_in", "num_preemptions"))
         self._parts = RequestParts(header)
         self._clients: dict[str, int] = {}
         self._prefixes: dict[bytes, int] = {}
@@ -44,20 +46,26 @@ class ClassRows:
     def add(self, record: StepRecord, rows: dict[int, int]) -> None:
         """The next record. `rows`: of every sequence up to it, by seq_id."""
         columns = self.columns
+        is_shared, before = self._parts.is_shared, None
         for op in record.ops:
-            before, _ = self._parts.read(op, record.instance)
-            if isinstance(op, Sample):
-                columns.last_token_in[rows[op.seq_id]] = record.index
-            elif isinstance(op, Preempt):
-                columns.num_preemptions[rows[op.seq_id]] += 1
-            elif isinstance(op, Submit):
+            if is_shared:
+                before, _ = self._parts.read(op, record.instance)
+            if type(op) is Sample:
+                row = rows[op.seq_id]
+                columns.last_token_in[row] = record.index
+                self.growing.change(row)
+            elif type(op) is Preempt:
+                row = rows[op.seq_id]
+                columns.num_preemptions[row] += 1
+                self.growing.change(row)
+            elif type(op) is Submit:
                 self._new(
                     client=NONE if op.client is None else _place(self._clients, columns.clients, op.client),
                     priority=op.priority,
                     prefix=self._prefix(op.prompt_token_ids),
                     before=NONE if before is None else rows[before],
                 )
-            elif isinstance(op, Fork):
+            elif type(op) is Fork:
                 parent = rows[op.parent_seq_id]
                 of = {
                     name: getattr(columns, name)[parent] for name in ("client", "priority", "prefix", "last_token_in")

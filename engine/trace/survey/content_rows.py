@@ -7,15 +7,17 @@ from msgspec import Struct
 from engine.trace.events import Cache, Stored
 from engine.trace.records import StepRecord
 from engine.trace.state import Sequence, State
+from engine.trace.survey.columns import Growing
 
 BEGINS, UNKNOWN = -1, -2  # of what comes before: nothing; the log does not say
 NONE = -1  # no content
 MOST = 1 << 20  # contents; those beyond are counted and no more
 FEW = 6  # token ids of a content that are kept
 TEXT = 48  # bytes of its text
+CHANGING = ("parent", "num_tokens", "token_ids")
 
 
-class ContentColumns(Struct, kw_only=True):
+class ContentColumns(Struct, kw_only=True, array_like=True):
     """One entry a content, in the order in which the log names them."""
 
     parent: list[int] = []  # row of the content before it; BEGINS, or UNKNOWN
@@ -30,6 +32,7 @@ class ContentRows:
 
     def __init__(self) -> None:
         self.columns = ContentColumns()
+        self.growing = Growing(self.columns, CHANGING)
         self.rows: dict[bytes, int] = {}  # by hash
         self._followed: set[int] = set()
         self._waiting: dict[bytes, list[int]] = {}  # by a hash that was named before it came itself: what follows it
@@ -37,12 +40,12 @@ class ContentRows:
     def add(self, record: StepRecord, state: State) -> None:
         """The next record; `state` is the one after it."""
         for op in record.ops:
-            if isinstance(op, Cache):
+            if type(op) is Cache:
                 if op.block_hash not in self.rows:
                     text = _text(state.sequences.get(op.seq_id), op.logical * state.block_size, len(op.token_ids))
                     self._add(op.block_hash, record.index, op.token_ids, text)
                     self._follow(op.block_hash, op.parent_hash)
-            elif isinstance(op, Stored):
+            elif type(op) is Stored:
                 self._see(op, record.index)
 
     def _see(self, op: Stored, index: int) -> None:
@@ -54,6 +57,7 @@ class ContentRows:
         elif op.token_ids and not self.columns.num_tokens[row]:
             self.columns.num_tokens[row] = len(op.token_ids)
             self.columns.token_ids[row] = op.token_ids[:FEW]
+            self.growing.change(row)
         if row is not None and self.columns.parent[row] == UNKNOWN and not op.parent_unsaid:
             self._follow(op.block_hash, op.parent_hash)
 
@@ -70,6 +74,7 @@ class ContentRows:
         columns.text.append(text)
         for child in self._waiting.pop(block_hash, ()):
             columns.parent[child] = row
+            self.growing.change(child)
             self._followed.add(row)
 
     def _follow(self, block_hash: bytes, parent_hash: bytes | None) -> None:
@@ -82,6 +87,7 @@ class ContentRows:
             self._waiting.setdefault(parent_hash, []).append(row)
         elif row != parent and (row not in self._followed or not self._comes_before(row, parent)):
             self.columns.parent[row] = parent
+            self.growing.change(row)
             self._followed.add(parent)
 
     def _comes_before(self, row: int, other: int) -> bool:

@@ -29,12 +29,12 @@ from engine.trace.limits import Budget
 from engine.trace.log import TraceReader
 from engine.trace.made_file import MadeFileError, Stamp
 from engine.trace.state import TraceStateError, initial_state
-from engine.trace.survey.block_rows import CHANGE, Rows, change, fresh_rows, put, touched
+from engine.trace.survey.block_rows import CHANGE, Rows, changes, fresh_rows, put, touched
 from engine.trace.survey.class_rows import ClassRows
 from engine.trace.survey.content_rows import ContentRows
 from engine.trace.survey.sequence_rows import SequenceRows
-from engine.trace.survey.series import RECORD, SeriesRows
-from engine.trace.survey.stored import LEVEL, Index, Piece, write_index
+from engine.trace.survey.series import SeriesRows
+from engine.trace.survey.stored import LEVEL, Index, Piece, SurveyWriter, Update, read_index
 from engine.trace.survey.survey import Survey
 from engine.trace.survey.tier_rows import TierRows
 
@@ -42,9 +42,8 @@ PIECE_RECORDS = 256  # in a piece of changes, at most
 PIECE_ROWS = 1 << 14  # and rows, but for one record's
 WHOLE_PIECES = 16  # between two wholes, at most
 NICE = 10  # of the program: who looks at what is there comes first
-FIRST = 0.2  # seconds until the first index, so that somebody who waits sees something
+FIRST = 0.2  # seconds until the first update, so that somebody who waits sees something
 TOLD = 2.0  # between two, at least
-SHARE = 20  # of the time, one part may go into writing them: that of a long log is long
 NEXT = 0.5  # seconds between two looks at whether a log has grown
 
 
@@ -57,8 +56,8 @@ class _Rows:
         self._pending: list[tuple[int, ...]] = []
         self._first = 0  # the record after the last piece
         self._since_whole = [0, 0]  # pieces, rows
-        self.changes: list[Piece] = []
-        self.wholes: list[Piece] = []
+        self._changes: list[Piece] = []  # that were not taken
+        self._wholes: list[Piece] = []
 
     def add(self, index: int, rows: list[tuple[int, ...]]) -> None:
         """The changes of record `index`."""
@@ -71,14 +70,20 @@ class _Rows:
         if end == self._first:
             return
         rows: Rows = np.array(self._pending, dtype=CHANGE)
-        self.changes.append(self._write(rows, self._first, end - self._first))
+        self._changes.append(self._write(rows, self._first, end - self._first))
         put(self._blocks, rows)
         self._pending, self._first = [], end
         pieces, count = self._since_whole
         self._since_whole = [pieces + 1, count + len(rows)]
         if pieces + 1 >= WHOLE_PIECES or count + len(rows) >= len(self._blocks):
-            self.wholes.append(self._write(self._blocks, end, 0))
+            self._wholes.append(self._write(self._blocks, end, 0))
             self._since_whole = [0, 0]
+
+    def take(self) -> tuple[list[Piece], list[Piece]]:
+        """Pieces of changes, and wholes, since the last call."""
+        found = self._changes, self._wholes
+        self._changes, self._wholes = [], []
+        return found
 
     def _write(self, rows: Rows, first: int, count: int) -> Piece:
         payload = zlib.compress(_by_column(rows), LEVEL)
@@ -133,31 +138,33 @@ def make(
         fcntl.flock(file, fcntl.LOCK_EX)  # another program may be at the same survey
         if (found := _made_meanwhile(target, log)) is not None:
             return found
-        target.unlink(missing_ok=True)  # its rows go
+        survey = SurveyWriter(target)
         file.truncate(0)
         rows = _Rows(file, len(state.blocks))
 
-        def kept(count: int, is_done: bool) -> Index:
+        def update(count: int, is_done: bool) -> None:
             rows.close_piece(count)
             file.flush()
-            index = Index(
-                stamp=Stamp.of(log, count),
-                num_records=count,
-                is_done=is_done,
-                problem=problem,
-                num_blocks=len(state.blocks),
-                changes=rows.changes,
-                wholes=rows.wholes,
-                series=np.array(series.rows, dtype=RECORD).tobytes(),
-                said=series.said,
-                media=tiers.media,
-                sequences=sequences.columns,
-                classes=classes.columns,
-                contents=msgspec.Raw(msgspec.msgpack.encode(contents.columns)),
+            pieces, wholes = rows.take()
+            survey.append(
+                Update(
+                    stamp=Stamp.of(log, count),
+                    num_records=count,
+                    is_done=is_done,
+                    problem=problem,
+                    num_blocks=len(state.blocks),
+                    changes=pieces,
+                    wholes=wholes,
+                    series=series.take(),
+                    said=series.said,
+                    media=tiers.media,
+                    sequences=sequences.growing.take(),
+                    spans=sequences.growing_spans.take(),
+                    classes=classes.growing.take(),
+                    contents=msgspec.Raw(msgspec.msgpack.encode(contents.growing.take())),
+                )
             )
-            write_index(target, index)
             tell(count)
-            return index
 
         count, pause = 0, FIRST
         while count < len(log) or wait():
@@ -173,21 +180,19 @@ def make(
                 classes.add(record, sequences.rows)
                 series.add(record, state)
                 contents.add(record, state)
-                known = sequences.rows, contents.rows
                 changed = tiers.add(record, state, touched(record, state))
-                rows.add(count, [change(count, i, state, *known, tiers.bits(i, state)) for i in changed])
+                rows.add(count, changes(count, changed, state, sequences.rows, contents.rows))
                 count += 1
                 is_told = False
             else:
                 log.read_on()
             if not is_told and time.monotonic() - told >= pause:
-                began = time.monotonic()
-                kept(count, False)
-                is_told, told = True, time.monotonic()
-                pause = max(TOLD, SHARE * (told - began))
+                update(count, False)
+                is_told, told, pause = True, time.monotonic(), TOLD
         if not count:
             raise ValueError(problem)
-        return kept(count, True)
+        update(count, True)
+        return read_index(target)
 
 
 def main() -> None:

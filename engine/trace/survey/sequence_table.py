@@ -15,8 +15,9 @@ from engine.trace.survey.survey import Survey
 
 
 def sequence_table(survey: Survey, header: Header) -> dict[str, list[Any]]:
-    """`SequenceColumns`, and of each sequence `client`, `ttft` and `tpot` in seconds, and `missed`: seconds from the
-    eviction of the block at which its hits ended to its lookup. None: it has none, or the log does not say.
+    """`SequenceColumns`, `SpanColumns` as `span_…`, and of each sequence `client`, `ttft` and `tpot` in seconds, and
+    `missed`: seconds from the eviction of the block at which its hits ended to its lookup. None: it has none, or the
+    log does not say.
     """
     sequences, more = survey.index.sequences, survey.index.classes
     rows = list(range(len(sequences.seq_id)))
@@ -26,6 +27,7 @@ def sequence_table(survey: Survey, header: Header) -> dict[str, list[Any]]:
     missed = np.where(looked == NONE, np.nan, at[looked] - at[lost]) if rows else np.empty(0)
     return {
         **asdict(sequences),
+        **{f"span_{name}": column for name, column in asdict(survey.index.spans).items()},
         "client": [None if one == NONE else more.clients[one] for one in more.client],
         "ttft": _seconds(ttft),
         "tpot": _seconds(tpot),

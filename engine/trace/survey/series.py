@@ -56,7 +56,7 @@ class SeriesRows:
     """
 
     def __init__(self, header: Header) -> None:
-        self.rows: list[tuple[float, ...]] = []
+        self._rows: list[tuple[float, ...]] = []  # that were not taken
         self._observed = header.observed is not None
         self._looks: dict[str, dict[int, float]] = {}  # by name of RECORD and rank
         self._num_blocks = max(1, sum(group.num_blocks for group in geometry(header).groups))
@@ -83,7 +83,12 @@ class SeriesRows:
             "seconds": timing.schedule + timing.prepare + timing.forward + timing.sample,
             **more,
         }
-        self.rows.append(tuple(values[name] for name in RECORD.names or ()))
+        self._rows.append(tuple(values[name] for name in RECORD.names or ()))
+
+    def take(self) -> bytes:
+        """The rows since the last call."""
+        rows, self._rows = np.array(self._rows, dtype=RECORD).tobytes(), []
+        return rows
 
     def _heard(self, record: StepRecord) -> dict[str, float]:
         """Gauges as they are now, summed over the ranks (usage: their mean); of counters what they have more."""

@@ -11,9 +11,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from engine.trace.codec import prepare
 from engine.trace.log import TraceReader
 from engine.trace.made_file import MadeFileError, Stamp
 from engine.trace.survey.block_rows import BLOCK, CHANGE, Rows, fresh_rows, put
+from engine.trace.survey.columns import Patch, put_patch
 from engine.trace.survey.content_rows import ContentColumns
 from engine.trace.survey.series import RECORD, Numbers
 from engine.trace.survey.stored import Index, Piece, read_index
@@ -26,8 +28,9 @@ class Survey:
         MadeFileError: there is none, it is damaged, or it is of another log.
     """
 
-    def __init__(self, path: Path, log: TraceReader) -> None:
-        self.index: Index = read_index(path)
+    def __init__(self, path: Path, log: TraceReader, known: Survey | None = None) -> None:
+        """`known`: as it was read before, so that only what is new is read."""
+        self.index: Index = read_index(path, known.index if known else None)
         count = self.index.num_records
         if not self.is_of(log):
             raise MadeFileError("the survey is of another log")
@@ -52,10 +55,14 @@ class Survey:
         Raises:
             MadeFileError: they are damaged.
         """
+        prepare(Patch[ContentColumns])
+        found = ContentColumns()
         try:
-            return msgspec.msgpack.decode(self.index.contents, type=ContentColumns)
-        except msgspec.MsgspecError as error:
+            for patch in self.index.contents:
+                put_patch(found, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
+        except (msgspec.MsgspecError, IndexError) as error:
             raise MadeFileError(f"the survey is damaged: {error}") from error
+        return found
 
     def blocks_at(self, record: int) -> Rows:
         """Every block (BLOCK, by id) after record `record` (-1: before the first).

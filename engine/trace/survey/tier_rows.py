@@ -12,6 +12,7 @@ from engine.trace.state import State
 from engine.trace.tables import group_of
 
 MOST = 3  # media that are told apart; further ones share the last place
+NOTED = frozenset((Stored, Removed, Store, Load, KnownSince))
 Key = tuple[int, bytes]  # instance, hash
 
 
@@ -27,15 +28,17 @@ class TierRows:
         self._blocks: dict[Key, set[int]] | None = None  # of the pool; None: nothing is outside it so far
         self._keys: dict[int, Key] = {}  # of these
 
-    def add(self, record: StepRecord, state: State, touched: Iterable[int]) -> list[int]:
+    def add(self, record: StepRecord, state: State, touched: Iterable[int]) -> dict[int, int]:
         """The next record; `state` is the one after it, `touched` the blocks that it is about.
 
-        Returns them, and the others whose content has come to lie elsewhere too, or does no more.
+        Returns the bits of these, and of the others whose content has come to lie elsewhere too, or does no more.
         """
         changed = dict.fromkeys(touched)
         if self._blocks is not None:
             self._place(changed, state, self._blocks)
         for op in record.ops:
+            if type(op) not in NOTED:
+                continue
             match op:
                 case Stored(outside=True, again=False):
                     self._count(state, changed, (record.instance, op.block_hash), _name(op), 1)
@@ -47,11 +50,13 @@ class TierRows:
                     self._copies = {key: has for key, has in self._copies.items() if key[0] != record.instance}
                 case _:
                     pass
-        return list(changed)
+        if not self._copies:
+            return dict.fromkeys(changed, 0)
+        return {block_id: self._bits(block_id, state) for block_id in changed}
 
-    def bits(self, block_id: int, state: State) -> int:
+    def _bits(self, block_id: int, state: State) -> int:
         """Of the content of a block."""
-        if not self._copies or (key := _key(state, block_id)) is None:
+        if (key := _key(state, block_id)) is None:
             return 0
         return sum(1 << place for place, count in enumerate(self._copies.get(key, ())) if count > 0)
 

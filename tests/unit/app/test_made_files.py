@@ -14,6 +14,7 @@ from app.paths import static_dir
 from app.run import OpenLog
 from app.surveys import Surveys
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.made_file import MadeFileError
 from engine.trace.survey.make import make
 from engine.trace.survey.survey import Survey
 from tests.unit.attach.waiting import wait_for
@@ -84,6 +85,21 @@ def test_one_that_is_begun_again_keeps_its_files(surveys: Surveys, monkeypatch: 
         time.sleep(0.02)
     run.retire()
     wait_for(lambda: not list(surveys._folder.iterdir()))
+
+
+def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(surveys: Surveys) -> None:
+    run = growing(FILES[0])
+    wait_for(known(surveys, run))
+    [rows] = surveys._folder.glob("*.rows")
+    rows.write_bytes(b"\0" * rows.stat().st_size)
+    last = len(run.log) - 1
+    with pytest.raises(MadeFileError, match="damaged"):
+        surveys.find(run).blocks_at(last)
+    surveys.forget(run)
+    assert not surveys._making  # who follows the run would add to what is damaged
+    wait_for(known(surveys, run))
+    assert (surveys.find(run).blocks_at(last)["ref_count"] >= 0).all()
+    run.retire()
 
 
 def test_where_nobody_asks_any_more_it_ends_and_is_made_anew_for_who_asks(

@@ -136,7 +136,7 @@ def test_contents_are_read_when_the_tree_is_asked_for(tmp_path: Path) -> None:
         assert len(survey.changes(0, len(log)))
         assert "contents" not in vars(survey)
         assert prefixes(survey, len(log) - 1, ALL).blocks == len(set(cached["content"][cached["is_cached"] != 0]))
-        survey.index = replace(survey.index, contents=msgspec.Raw(b"\x01"))
+        survey.index = replace(survey.index, contents=[msgspec.Raw(b"\x01")])
         del survey.contents
         with pytest.raises(MadeFileError, match="damaged"):
             prefixes(survey, len(log) - 1, ALL)

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
+from msgspec.structs import asdict
 
 from engine.attach.observed_log import ObservedLog, header_of
 from engine.attach.sequence import Break
 from engine.trace.events import Evict, Load, Removed, Store
 from engine.trace.log import TraceReader
-from engine.trace.made_file import MadeFileError
+from engine.trace.made_file import MadeFileError, Stamp
 from engine.trace.state import Sequence, State
 from engine.trace.survey import make as making
 from engine.trace.survey.block_rows import NONE
+from engine.trace.survey.columns import Patch, put_patch
+from engine.trace.survey.content_rows import ContentColumns
 from engine.trace.survey.make import make
 from engine.trace.survey.sequence_rows import PREEMPTED, RUNNING, WAITING
 from engine.trace.survey.series import DRAWN, bins
-from engine.trace.survey.stored import MAGIC, read_index
+from engine.trace.survey.stored import MAGIC, OWN, Index, read_index
 from engine.trace.survey.survey import Survey
 from engine.trace.tables import group_of
 from tests.load.large_log import Shape, write
 
 GOLDEN = Path(__file__).parents[2] / "golden"
+MAGIC_AND_OWN = len(MAGIC) + OWN
 TRACES = sorted(path.name for path in GOLDEN.glob("*.kvtrace"))
 
 
@@ -105,10 +111,11 @@ def _spans(state: State) -> dict[int, int]:
 
 
 def test_spans_and_numbers_are_those_of_the_state(log: TraceReader, tmp_path: Path) -> None:
-    columns = make(log, tmp_path / "a.survey").sequences
+    index = make(log, tmp_path / "a.survey")
+    columns, told = index.sequences, index.spans
     survey = Survey(tmp_path / "a.survey", log)
     with log:
-        spans = list(zip(columns.span_row, columns.span_kind, columns.span_first, columns.span_end, strict=True))
+        spans = list(zip(told.row, told.kind, told.first, told.end, strict=True))
         for record in range(len(log)):
             state, row, read = log.state_at(record), survey.series[record], log.record(record)
             here = [(r, k) for r, k, first, end in spans if first <= record and (end == NONE or record < end)]
@@ -245,9 +252,84 @@ def test_who_comes_second_takes_what_the_first_has_made(
         assert told == [len(log)]
         assert make(log, target, told.append) == first and told == [len(log)]
         rows = target.with_suffix(".rows")
+        known = Survey(target, log)
         rows.write_bytes(b"\0" * rows.stat().st_size)
-        assert make(log, target, told.append) == first and told == [len(log)] * 2
-        assert (Survey(target, log).blocks_at(len(log) - 1)["ref_count"] >= 0).all()
+        assert _said(make(log, target, told.append)) == _said(first) and told == [len(log)] * 2
+        again = Survey(target, log, known)  # another file: it is read from its beginning
+        assert again.index.place.own != known.index.place.own and _said(again.index) == _said(known.index)
+        assert (again.blocks_at(len(log) - 1)["ref_count"] >= 0).all()
+
+
+def _said(index: Index) -> dict[str, Any]:
+    """What an index says, whatever updates it came in."""
+    found = asdict(index)
+    for name in ("place", "changes", "wholes", "contents"):
+        del found[name]
+    contents = ContentColumns()
+    for patch in index.contents:
+        put_patch(contents, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
+    return {**found, "contents": asdict(contents), "is_done": None}
+
+
+@pytest.fixture
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update for each record."""
+    monkeypatch.setattr(making, "FIRST", 0.0)
+    monkeypatch.setattr(making, "TOLD", 0.0)
+
+
+@pytest.mark.usefixtures("one_by_one", "small_pieces")
+def test_one_that_is_cut_short_is_the_survey_of_a_log_that_ends_there(log: TraceReader, tmp_path: Path) -> None:
+    """Wherever it is cut: of the records whose update is whole, as if there were no more; and it is made anew."""
+    target, ends = tmp_path / "a.survey", list[int]()
+    with log:
+        make(log, target, lambda count: ends.append(target.stat().st_size))
+        assert len(ends) == len(log) + 1 and ends[-1] == target.stat().st_size
+        whole, blocks = target.read_bytes(), Survey(target, log).blocks_at(len(log) - 1)
+        for cut in (0, 1, MAGIC_AND_OWN, MAGIC_AND_OWN + 1, ends[0] - 1):
+            target.write_bytes(whole[:cut])
+            with pytest.raises(MadeFileError, match="damaged"):
+                Survey(target, log)
+        known: Survey | None = None
+        for count in range(1, len(log) + 1, max(1, len(log) // 10)):
+            end = ends[count - 1]
+            for cut in (end, end + 1, end + 7, end + 8, end + 9, ends[count] - 1):
+                target.write_bytes(whole[:cut])
+                known = Survey(target, log, known)
+                assert len(known) == count and not known.index.is_done
+            assert known is not None
+            damaged = bytes([whole[end + 8] ^ 1])  # the first byte of the next one
+            target.write_bytes(whole[: end + 8] + damaged + whole[end + 9 :])
+            assert read_index(target) == known.index == read_index(target, known.index)
+            _expect_as_of_a_shorter_log(known, log, count, tmp_path)
+        again = make(log, target)
+        assert again.is_done
+        assert (Survey(target, log, known).blocks_at(len(log) - 1) == blocks).all()
+
+
+def _expect_as_of_a_shorter_log(survey: Survey, log: TraceReader, count: int, folder: Path) -> None:
+    frame, shorter = log.record_frame(count - 1), folder / "shorter.kvtrace"
+    assert log.path is not None
+    shorter.write_bytes(log.path.read_bytes()[: frame.offset + frame.length])
+    with TraceReader(shorter, verify=False) as ends_there, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(making, "FIRST", 600.0)
+        assert _said(make(ends_there, folder / "b.survey")) == _said(survey.index)
+        expected = Survey(folder / "b.survey", ends_there)
+        assert survey.contents == expected.contents
+        assert (survey.blocks_at(count - 1) == expected.blocks_at(count - 1)).all()
+
+
+@pytest.mark.usefixtures("one_by_one")
+def test_what_is_written_of_a_record_does_not_grow_with_the_log(pressed: Path, tmp_path: Path) -> None:
+    target = tmp_path / "a.survey"
+    sizes = [0]
+    with TraceReader(pressed) as log:
+        index = make(log, target, lambda count: sizes.append(target.stat().st_size))
+        grown = np.diff(sizes[:-1])
+        ops = np.array([len(log.record(i).ops) for i in range(len(log))])
+        assert index.stamp == Stamp.of(log, len(log)) and len(grown) == len(log)
+        assert (grown < 600 + 20 * ops).all()  # all numbers of its 1,241 records would be 74,460
+        assert _said(index) == _said(read_index(target))
 
 
 def test_a_log_that_has_grown_is_surveyed_again(pressed: Path, tmp_path: Path) -> None:
