@@ -58,18 +58,39 @@ test("walking in either direction shows what was there after each record", () =>
   assert.throws(() => window.extend(pieces[0]), RangeError);
 });
 
-test("a long walk keeps what is near and lets go of what is far", () => {
+test("a long walk keeps what is near and lets go of what is far, by bytes", () => {
   const { after, pieces } = made(9000, 200);
-  const window = new BlockWindow(0, structuredClone(after[0]));
+  const row = 4 * (NAMES.length + 2) + BYTES.length;
+  for (const piece of pieces) piece.records = Array.from({ length: 200 }, () => new Uint8Array(1000));
+  const most = 12 * (200 * 1000 + 2 * 200 * row);
+  const window = new BlockWindow(0, structuredClone(after[0]), most);
+  const taken = () =>
+    window.pieces.reduce((sum, { record, records }) => sum + record.length * row + 1000 * records.length, 0);
   for (const piece of pieces) {
     window.extend(piece);
     window.goTo(piece.end - 1);
-    assert.ok(window.pieces.length <= 12);
+    assert.ok(window.numBytes === taken() && taken() <= most);
   }
+  assert.ok(window.pieces.length >= 11, `${window.pieces.length}: it keeps what there is room for`);
   assert.deepEqual(window.columns, after[9000]);
   assert.ok(!window.has(0) && window.has(8999));
   window.goTo(window.first);
   assert.deepEqual(window.columns, after[window.first]);
+});
+
+test("what is near stays, however large; walking back lets go of what is ahead", () => {
+  const { after, pieces } = made(3000, 100);
+  for (const piece of pieces) piece.records = Array.from({ length: 100 }, () => new Uint8Array(1000));
+  const window = new BlockWindow(0, structuredClone(after[0]), 1);
+  for (const piece of pieces.slice(0, 10)) window.extend(piece);
+  window.goTo(600);
+  assert.deepEqual([window.first, window.end], [300, 901]);
+  assert.deepEqual(window.columns, after[600]);
+  window.goTo(300);
+  assert.deepEqual([window.first, window.end], [300, 601]);
+  assert.deepEqual(window.columns, after[300]);
+  window.extend(pieces[6]);
+  assert.equal(window.end, 701);
 });
 
 test("a bin is found by its record", () => {

@@ -21,15 +21,21 @@ import { asBytes, decode, decodeAs } from "./codec.js";
 /** @type {Numbers[]} */
 const NUMBERS = ["owner", "ref_count", "filled", "allocated_in", "used_in", "num_hits"];
 const BYTES = /** @type {const} */ (["is_cached", "tiers"]);
-const KEPT = 2048; // records before and after the one that is shown whose changes are kept
+const MOST_BYTES = 32 << 20; // of changes and records before and after the one that is shown
+const NEAR = 256; // records before and after it of which all is kept, however large
 
-/** The blocks after one record, and after its neighbours as far as their changes are here. */
+/**
+ * The blocks after one record, and after its neighbours as far as their changes are here: what is farthest goes when
+ * they come to more than `mostBytes`.
+ */
 export class BlockWindow {
   /**
    * `columns`: after record `at`.
-   * @param {number} at @param {Columns} columns
+   * @param {number} at @param {Columns} columns @param {number} [mostBytes]
    */
-  constructor(at, columns) {
+  constructor(at, columns, mostBytes = MOST_BYTES) {
+    this.mostBytes = mostBytes;
+    this.numBytes = 0; // of the pieces
     this.at = at;
     this.columns = columns;
     /** @type {Piece[]} in order, without gaps; of those passed the rows are what was there before */
@@ -47,6 +53,7 @@ export class BlockWindow {
   extend(piece) {
     if (piece.first !== this.end) throw new RangeError(`changes from ${piece.first} on where ${this.end} belongs`);
     this.pieces.push(piece);
+    this.numBytes += bytesOf(piece);
     this.end = piece.end;
   }
 
@@ -79,15 +86,25 @@ export class BlockWindow {
     for (const name of BYTES) swap(this.columns[name], piece[name], block, low, high, on);
   }
 
-  /** Changes far away are let go, so that a long walk takes no more memory than a short one. */
+  /** What is farthest away is let go, so that a long walk takes no more memory than a short one. */
   #drop() {
-    while (this.pieces.length && this.pieces[0].end < this.at - KEPT) {
-      this.first = this.pieces[0].end - 1;
-      this.pieces.shift();
+    while (this.numBytes > this.mostBytes) {
+      const [earliest, latest] = [this.pieces[0], /** @type {Piece} */ (this.pieces.at(-1))];
+      const [passed, ahead] = [this.at - earliest.end, latest.first - this.at];
+      if (Math.max(passed, ahead) <= NEAR) return;
+      if (passed > ahead) this.first = earliest.end - 1;
+      else this.end = latest.first;
+      this.numBytes -= bytesOf(passed > ahead ? earliest : latest);
+      if (passed > ahead) this.pieces.shift();
+      else this.pieces.pop();
     }
-    while (this.pieces.length && /** @type {Piece} */ (this.pieces.at(-1)).first > this.at + KEPT)
-      this.end = /** @type {Piece} */ (this.pieces.pop()).first;
   }
+}
+
+/** What a piece takes. @param {Piece} piece */
+function bytesOf(piece) {
+  const columns = [piece.record, piece.block, ...[...NUMBERS, ...BYTES].map((name) => piece[name])];
+  return [...columns, ...piece.records].reduce((sum, { byteLength }) => sum + byteLength, 0);
 }
 
 /**
