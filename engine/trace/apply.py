@@ -142,7 +142,46 @@ def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
     seq_id, index = getattr(op, "seq_id", None), record.index
     if seq_id is not None and seq_id not in state.sequences and not isinstance(op, Submit | Fork):
         raise KeyError(seq_id)
-    match op:
+    match op:  # the five of which a log has most come first, and put their words together only where they fail
+        case Free():
+            table = table_of(state, op.seq_id, op.block_id)
+            if not table or table[-1] != op.block_id:
+                raise ValueError(f"block {op.block_id} is not the table's last")
+            table.pop()
+            while table and table[-1] == RELEASED:
+                table.pop()
+            let_go(state, op.block_id, op.to)
+        case Allocate():
+            block, group = block_of(state, op.block_id), group_of(state, op.block_id)
+            queue = state.free_queues[group]
+            if not queue or queue[0] != op.block_id:
+                raise ValueError(f"block {op.block_id} is not the head of the free queue")
+            state.free_order.pop_head(queue)
+            if block.block_hash is not None:
+                raise ValueError(f"block {op.block_id} was allocated with its hash")
+            block.ref_count, block.token_ids, block.logical = 1, [], op.logical
+            block.allocated_by, block.allocated_in = op.seq_id, index
+            block.num_hits, block.last_hit_in = 0, None
+            sequence = state.sequences[op.seq_id]
+            has_gaps = bool(sequence.cpu_block_table) or op.reason in ("load", "receive")
+            set_table(sequence, group, op.logical, op.block_id, has_gaps, budget)
+        case Cache():
+            block_of(state, op.block_id).block_hash = op.block_hash
+        case Evict():
+            block = block_of(state, op.block_id)
+            if block.block_hash != op.block_hash:
+                raise ValueError(f"block {op.block_id} does not carry that hash")
+            block.block_hash, block.token_ids = None, []
+        case Share():
+            block, group = block_of(state, op.block_id), group_of(state, op.block_id)
+            if op.revived != (block.ref_count == 0):
+                raise ValueError(f"block {op.block_id} has {block.ref_count} owners")
+            if op.revived:
+                state.free_order.remove(state.free_queues[group], op.block_id)
+            block.ref_count += 1
+            block.num_hits += 1
+            block.last_hit_in = index
+            set_table(state.sequences[op.seq_id], group, op.logical, op.block_id, True, budget)
         case Submit():
             _new(state, op.seq_id)
             num_tokens, num_texts = len(op.prompt_token_ids), len(op.prompt_token_bytes)
@@ -179,31 +218,6 @@ def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
             reserve_piece(state, op.seq_id, Hole(op.block_id, op.num_blocks), op.hole_blocks, budget)
         case Requeue():
             requeue(state, op.block_ids, budget)
-        case Allocate():
-            block, group = block_of(state, op.block_id), group_of(state, op.block_id)
-            queue = state.free_queues[group]
-            expect(queue[:1] == [op.block_id], f"block {op.block_id} is not the head of the free queue")
-            state.free_order.pop_head(queue)
-            expect(block.block_hash is None, f"block {op.block_id} was allocated with its hash")
-            block.ref_count, block.token_ids, block.logical = 1, [], op.logical
-            block.allocated_by, block.allocated_in = op.seq_id, index
-            block.num_hits, block.last_hit_in = 0, None
-            sequence = state.sequences[op.seq_id]
-            has_gaps = bool(sequence.cpu_block_table) or op.reason in ("load", "receive")
-            set_table(sequence, group, op.logical, op.block_id, has_gaps, budget)
-        case Evict():
-            block = block_of(state, op.block_id)
-            expect(block.block_hash == op.block_hash, f"block {op.block_id} does not carry that hash")
-            block.block_hash, block.token_ids = None, []
-        case Share():
-            block, group = block_of(state, op.block_id), group_of(state, op.block_id)
-            expect(op.revived == (block.ref_count == 0), f"block {op.block_id} has {block.ref_count} owners")
-            if op.revived:
-                state.free_order.remove(state.free_queues[group], op.block_id)
-            block.ref_count += 1
-            block.num_hits += 1
-            block.last_hit_in = index
-            set_table(state.sequences[op.seq_id], group, op.logical, op.block_id, True, budget)
         case Fork():
             parent = state.sequences[op.parent_seq_id]
             _new(state, op.seq_id)
@@ -223,8 +237,6 @@ def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
             budget.spend(UNITS_PER_SLOT * len(src.token_ids))
             src.ref_count -= 1
             dst.token_ids = list(src.token_ids)
-        case Cache():
-            block_of(state, op.block_id).block_hash = op.block_hash
         case Choose():
             sequence = state.sequences[op.seq_id]
             expect(op.position >= len(sequence.token_ids), f"position {op.position} has its token already")
@@ -235,13 +247,6 @@ def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
         case Adjust():
             for seq_id in op.seq_ids:
                 state.sequences[seq_id].max_tokens = op.max_tokens
-        case Free():
-            table = table_of(state, op.seq_id, op.block_id)
-            expect(table[-1:] == [op.block_id], f"block {op.block_id} is not the table's last")
-            table.pop()
-            while table[-1:] == [RELEASED]:
-                table.pop()
-            let_go(state, op.block_id, op.to)
         case Release():
             table = entry_of(state, op.seq_id, op.block_id, op.logical)
             expect(op.logical < len(table) - 1, f"logical block {op.logical} is not before the table's last")

@@ -48,11 +48,13 @@ def set_table(sequence: Sequence, group: int, logical: int, block_id: int, may_s
     """
     table = sequence.block_tables[group]
     most = max(len(sequence.token_ids), len(table))  # a reservation has blocks for tokens that are not there yet
-    expect(0 <= logical <= most, f"there is no logical block {logical}")
+    if not 0 <= logical <= most:
+        raise ValueError(f"there is no logical block {logical}")
     if may_skip and logical > len(table):
         budget.spend(logical - len(table))
         table += [RELEASED] * (logical - len(table))
-    expect(logical <= len(table), f"logical block {logical} would leave a hole in the table")
+    if logical > len(table):
+        raise ValueError(f"logical block {logical} would leave a hole in the table")
     table[logical : logical + 1] = [block_id]
 
 
@@ -60,7 +62,8 @@ def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
     """One owner less; without any the block enters its free queue at `to`, and keeps its content if it has a hash."""
     block = block_of(state, block_id)
     block.ref_count -= 1
-    expect((to is None) == (block.ref_count > 0), f"block {block_id} has {block.ref_count} owners left")
+    if (to is None) != (block.ref_count > 0):
+        raise ValueError(f"block {block_id} has {block.ref_count} owners left")
     if block.block_hash is None and block.ref_count == 0:
         block.token_ids = []
     queue = state.free_queues[group_of(state, block_id)]
