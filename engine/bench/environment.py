@@ -7,6 +7,7 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from msgspec.structs import replace
@@ -29,18 +30,31 @@ def refusal(scenario: Scenario) -> Text | None:
     return NO_GPU if scenario.needs_gpu and not torch.cuda.is_available() else None
 
 
+class Sources(NamedTuple):
+    """Of what code a figure is."""
+
+    commit: str | None  # None: this is no repository
+    modified: bool | None  # since that commit
+
+
+def sources() -> Sources:
+    """Of this moment."""
+    commit = _git("rev-parse", "HEAD")
+    return Sources(commit, bool(_git("status", "--porcelain", "--", "engine/*.py", "app/*.py")) if commit else None)
+
+
 def environment(
     device: torch.device, dtype: torch.dtype, *, command: str, seed: int, quiet: bool, busy_cpus: float | None
 ) -> Environment:
     """The facts of this moment. The first call measures the machine's roofs: a few tenths of a second."""
     measure_roofs(device, dtype)
     machine = machine_facts(device, dtype)
-    commit = _git("rev-parse", "HEAD")
+    code = sources()
     return Environment(
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         command=command,
-        commit=commit,
-        modified=bool(_git("status", "--porcelain", "--", "engine/*.py", "app/*.py")) if commit else None,
+        commit=code.commit,
+        modified=code.modified,
         system=f"{platform.system()} {platform.machine()}",
         machine=replace(machine, versions={"kvtheater": __version__, **machine.versions}),
         num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,

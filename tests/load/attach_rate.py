@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import re
 import statistics
@@ -34,7 +33,7 @@ from engine.trace.check import check
 from engine.trace.events import KnownSince, Removed, Stored
 from engine.trace.log import TraceReader
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
-from tests.load.browser_record import tell
+from tests.load.record import Measuring
 from tests.load.viewers import Figures
 from tests.unit.attach.publisher import Publisher, message, removed, stored
 
@@ -283,7 +282,7 @@ def main() -> int:
     if given.publish:
         publish(given.rate, given.seconds)
         return 0
-    load, runs = os.getloadavg()[0], dict[str, dict[str, Any]]()
+    measuring, runs = Measuring(), dict[str, dict[str, Any]]()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         for name, viewer in (("alone", None), ("with_a_page", browser)):
@@ -298,7 +297,7 @@ def main() -> int:
         **runs,
         "bars": BARS,
     }
-    tell(record, load, chromium, RECORD if given.keep else None)
+    measuring.record(record, RECORD if given.keep else None, chromium=chromium)
     missed = [(name, bar) for name, run in runs.items() for bar, most in BARS.items() if run.get(bar, 0) > most]
     missed += [
         (name, "page_behind_seconds") for name, run in runs.items() if run.get("page_behind_seconds", 0.0) is None

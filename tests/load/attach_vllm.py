@@ -36,6 +36,7 @@ from engine.attach.attachment import Attaching, Attachment
 from engine.trace.check import check
 from engine.trace.events import KnownSince, Removed, Stored
 from engine.trace.log import TraceReader
+from tests.load.record import Measuring
 
 MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"
 BLOCK_SIZE, NUM_BLOCKS = 32, 512
@@ -313,7 +314,7 @@ def main() -> int:
 
 
 def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
-    ports = [_free_port() for _ in range(3)]
+    measuring, ports = Measuring(), [_free_port() for _ in range(3)]
     part = asked.requests // 8
     parts = [range(i * part, (i + 1) * part) for i in range(8)]
     server = Server(asked.python, ports, folder / "vllm.log")
@@ -355,7 +356,6 @@ def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
         serve(server, numbers)
     _settled(watchers, lives[-1])
     figures: dict[str, Any] = {
-        "vllm": version,
         "requests": asked.requests,
         "messages": [len(life.payloads) for life in lives],
         "events": [sum(len(msgspec.msgpack.decode(p)[1]) for p in life.payloads) for life in lives],
@@ -363,9 +363,7 @@ def run(asked: argparse.Namespace, folder: Path, things: list[Any]) -> None:
     for watcher in watchers:
         watcher.attachment.close()
         figures[watcher.name] = compare(watcher.path, lives)
-    print(json.dumps(figures, indent=1))
-    if asked.keep:
-        asked.keep.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    measuring.record(figures, asked.keep, vllm=version)
     if asked.keep_wire:
         asked.keep_wire.write_bytes(msgspec.msgpack.encode(lives[0].payloads[:40]))
 

@@ -22,6 +22,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import load_model
 from engine.trace.events import Preempt
+from tests.load.record import Measuring
 
 MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"
 THEIRS = Path(__file__).with_name("vllm_schedule.py")
@@ -173,13 +174,12 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="the record")
     parser.add_argument("--keep", type=Path, help="a folder for what vLLM decided")
     arguments = parser.parse_args()
-    found = []
+    measuring, found = Measuring(), list[dict[str, Any]]()
     for name in arguments.cases:
         found.append(compared(arguments.python, name, arguments.requests, arguments.seed, arguments.keep))
         print(json.dumps(found[-1]), file=sys.stderr, flush=True)
-    record = {"vllm": found[0].pop("vllm") if found else None, "cases": found}
-    if arguments.into:
-        arguments.into.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    vllm = [one.pop("vllm") for one in found]
+    measuring.record({"cases": found}, arguments.into, vllm=next(iter(vllm), "none"))
 
 
 if __name__ == "__main__":

@@ -12,25 +12,21 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from engine import __version__
 from engine.bench.models import TINY, Models
-from engine.bench.quiet import busy_cpus, cpu_times
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.machine import machine_facts
 from engine.model.loaded import LoadedModel
 from engine.model.shipped import BUNDLED
+from tests.load.record import Measuring
 from tests.processors import PROCESSORS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,28 +81,15 @@ def main() -> int:
     if given.bound:
         print(json.dumps(measured(given.rounds)))
         return 0
-    before, found = cpu_times(), dict[str, Any]()
+    measuring, found = Measuring(), dict[str, Any]()
     for name in BOUND_TO:
         done = subprocess.run(
             [sys.executable, "-m", "tests.load.instructions", "--bound", "--rounds", str(given.rounds)],
             cwd=ROOT, env={**os.environ, **PROCESSORS[name]}, stdout=subprocess.PIPE, text=True, check=True,
         )  # fmt: skip
         found[name] = json.loads(done.stdout.splitlines()[-1])
-        print(name, json.dumps(found[name], indent=1), flush=True)
-    record = {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "version": __version__,
-        "processor": machine_facts(torch.device("cpu")).processor,
-        "cpus": os.cpu_count(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "rounds": given.rounds,
-        "busy_cpus": busy_cpus(before, cpu_times()),  # that others used meanwhile
-        "most": MOST,
-        **found,
-    }
-    if given.keep:
-        RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        print(f"{name}: measured", flush=True)
+    measuring.record({"rounds": given.rounds, "most": MOST, **found}, RECORD if given.keep else None)
     slower = [
         f"{name}: {case}" for name in BOUND_TO for case, one in found[name]["steps"].items() if one["ratio"] > MOST
     ]

@@ -30,7 +30,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from engine.trace.log import TraceReader
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
-from tests.load.browser_record import tell
+from tests.load.record import Measuring
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_suffix(".json")
@@ -213,7 +213,7 @@ def main() -> int:
     log = given.log.resolve()
     with TraceReader(log, verify=False) as reader:
         count, blocks = len(reader), int(str(reader.header.engine["num_blocks"]))
-    load = os.getloadavg()[0]
+    measuring = Measuring()
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         data = given.data_dir or Path(folder)
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
@@ -232,7 +232,7 @@ def main() -> int:
         "visit": found,
         "bars": BARS,
     }
-    tell(record, load, chromium, RECORD if given.keep else None)
+    measuring.record(record, RECORD if given.keep else None, chromium=chromium)
     reached = {**first, **found}
     missed = [
         name

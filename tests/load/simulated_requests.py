@@ -11,24 +11,17 @@ beside seconds: where both are alike nothing else ran.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import platform
 import random
 import sys
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
-from engine import __version__
 from engine.config import EngineConfig
-from engine.machine import machine_facts
 from engine.simulate.layers import card_of
 from engine.simulate.placed import facts_of
 from engine.simulate.simulation import Simulation
+from tests.load.record import Measuring
 
 RECORD = Path(__file__).with_suffix(".json")
 MODEL, GPU = "llama-2-7b", "a100-80gb"
@@ -88,24 +81,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep", action="store_true", help=f"write {RECORD.name} beside this file")
     arguments = parser.parse_args()
+    measuring = Measuring()
     runs: dict[str, list[Took]] = {"prefix caching": [], "no prefix caching": []}
     for seed in range(arguments.rounds):
         for name, found in runs.items():
             found.append(took(arguments.requests, name == "prefix caching", seed))
             print(f"{name}: {found[-1].seconds:.2f} s, {found[-1].steps} steps", flush=True)
     slowest = max(one.seconds for found in runs.values() for one in found)
-    if arguments.keep:
-        record = {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "version": __version__,
-            "processor": machine_facts(torch.device("cpu")).processor,
-            "python": platform.python_version(),
-            "requests": arguments.requests,
-            "tokens": [PROMPT, OUTPUT],
-            "load_average": os.getloadavg()[0],
-            "runs": {name: [one._asdict() for one in found] for name, found in runs.items()},
-        }
-        RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    record = {
+        "requests": arguments.requests,
+        "tokens": [PROMPT, OUTPUT],
+        "runs": {name: [one._asdict() for one in found] for name, found in runs.items()},  # by seed, from 0 on
+    }
+    measuring.record(record, RECORD if arguments.keep else None)
     if arguments.requests == 10_000 and slowest > WITHIN:
         sys.exit(f"10,000 requests took {slowest:.2f} s; {WITHIN:g} s are what they are held to")
 

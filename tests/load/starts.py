@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import signal
 import statistics
@@ -21,15 +20,10 @@ import sys
 import tempfile
 import time
 import urllib.request
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
-from engine import __version__
-from engine.bench.quiet import busy_cpus, cpu_times
-from engine.machine import machine_facts
+from tests.load.record import Measuring
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_suffix(".json")
@@ -88,30 +82,20 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep", action="store_true", help=f"write {RECORD.name} beside this file")
     given = parser.parse_args()
-    before, starts = cpu_times(), dict[str, list[Start]](first=[], further=[])
+    measuring, starts = Measuring(), dict[str, list[Start]](first=[], further=[])
     for _ in range(given.rounds):
         with tempfile.TemporaryDirectory() as cache:
             for kind in ["first", *["further"] * FURTHER]:
                 starts[kind].append(start(given.model, Path(cache)))
                 print(kind, " ".join(f"{k} {v:.2f}" for k, v in starts[kind][-1]._asdict().items()), flush=True)
-    busy = busy_cpus(before, cpu_times())
     medians = {kind: statistics.median(one.compiled for one in found) for kind, found in starts.items()}
-    if given.keep:
-        record = {
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "version": __version__,
-            "processor": machine_facts(torch.device("cpu")).processor,
-            "cpus": os.cpu_count(),
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "model": given.model,
-            "busy_cpus": busy,  # that others used meanwhile
-            "bars": BARS,
-            "median": medians,
-            "starts": {kind: [one._asdict() for one in found] for kind, found in starts.items()},
-        }
-        RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(f"compiled: {medians}; others used {busy} of a processor")
+    found = {
+        "model": given.model,
+        "bars": BARS,
+        "median": medians,
+        "starts": {kind: [one._asdict() for one in each] for kind, each in starts.items()},
+    }
+    measuring.record(found, RECORD if given.keep else None)
     missed = given.model == "bundled" and any(medians[kind] > bar for kind, bar in BARS.items())
     return 1 if missed else 0
 
