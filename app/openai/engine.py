@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections import deque
 from collections.abc import Callable
@@ -38,6 +39,11 @@ from engine.trace.records import StepRecord
 logger = logging.getLogger(__name__)
 AHEAD = 4  # requests in the engine's queue beyond those that it has places for
 TENDING = 0.002  # seconds for which calls that arrive at once are taken in before the next step is looked after
+# Seconds at most for which the engine's thread leaves the interpreter to the hub thread, which has first tokens to
+# write: else it would hold it until the next forward pass, some milliseconds. Not after steps of more than FEW
+# sequences: somebody's first token is in nearly each of them, and all would wait for it.
+LEFT_TO_HUB = 0.001
+FEW = 16
 RATE_SECONDS = 30.0  # requests that ended in the last so many say how fast they end
 LONGEST_RETRY = 60  # seconds
 HEARD = frozenset((Submit, Fork, Admit, Finish, Rank, Lost))  # operations that a call is told of
@@ -73,7 +79,8 @@ class AsyncEngine:
         self._of_sequence: dict[int, tuple[Part, Choice]] = {}
         self._of_prefill: dict[int, Part] = {}  # by the sequence that computes its prompt for another instance
         self._instance_of: dict[int, int] = {}  # of those sequences
-        self._streams = Streams()
+        self._first_told = threading.Event()
+        self._streams = Streams(urgent_told=self._first_told.set)
         self._ended: deque[float] = deque(maxlen=1024)  # when requests did
 
     # From any thread
@@ -119,7 +126,10 @@ class AsyncEngine:
     def took(self, record: StepRecord, num_waiting: int) -> None:
         if record.kind == "step":
             self._left_waiting = num_waiting
+        self._first_told.clear()
         self._call_hub(partial(self._delivered, record))
+        if len(record.batch) <= FEW and any(one.samples and one.phase == "prefill" for one in record.batch):
+            self._first_told.wait(LEFT_TO_HUB)
 
     def begun(self) -> None:
         self._call_hub(self._forget_sequences)  # they are counted from 0 again

@@ -2,12 +2,13 @@
 
 Telling a stream takes a moment of the interpreter, which the engine's thread needs as well. So streams together get no
 more than a share of the time: the longer a round takes, the rarer rounds are. A first token, an end and an error never
-wait. vLLM has `--stream-interval` for the same, in tokens.
+wait, neither for a round nor for the streams of one. vLLM has `--stream-interval` for the same, in tokens.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import gevent
@@ -21,7 +22,9 @@ SLOWEST = 0.05  # seconds between two rounds: 20 a second still read as a flow
 class Streams:
     """On the hub thread only."""
 
-    def __init__(self) -> None:
+    def __init__(self, urgent_told: Callable[[], object]) -> None:
+        """`urgent_told`: called when those that may not wait have been told."""
+        self._urgent_told = urgent_told
         self._late: dict[Call, None] = {}  # have something new, and wait for the next round
         self._pace = 0.0  # seconds between two rounds
         self._last = 0.0
@@ -29,30 +32,32 @@ class Streams:
 
     def tell(self, calls: dict[Call, bool]) -> None:
         """Wake those that wait for these calls: now where that may not wait, else with the next round."""
-        now = time.monotonic()
-        if now - self._last >= self._pace:
-            self._round(now, {**self._late, **dict.fromkeys(calls)})
-            return
-        for call, is_urgent in calls.items():
-            if is_urgent:
-                self._late.pop(call, None)
-                call.news()
-            else:
-                self._late[call] = None
-        if self._late and self._timer is None:  # no further record may come
-            self._timer = gevent.spawn_later(self._last + self._pace - now, self._rest)
+        loop = gevent.get_hub().loop
+        urgent = [call for call, is_urgent in calls.items() if is_urgent]
+        for call in urgent:
+            self._late.pop(call, None)
+            call.news()
+        if urgent:  # whoever was woken runs before this, and has written what it had
+            loop.run_callback(self._urgent_told)
+        self._late.update(dict.fromkeys(call for call, is_urgent in calls.items() if not is_urgent))
+        left = self._last + self._pace - time.monotonic()
+        if self._late and left <= 0:
+            loop.run_callback(self._rest) if urgent else self._rest()
+        elif self._late and self._timer is None:  # no further record may come
+            self._timer = gevent.spawn_later(left, self._timed)
+
+    def _timed(self) -> None:
+        self._timer = None
+        self._rest()
 
     def _rest(self) -> None:
-        self._timer = None
-        if self._late:
-            self._round(time.monotonic(), self._late)
-
-    def _round(self, now: float, calls: dict[Call, None]) -> None:
-        self._late = {}
-        self._last = now
+        """A round of those that are late."""
+        calls, self._late = self._late, {}
+        if not calls:
+            return
+        now = self._last = time.monotonic()
         for call in calls:
             call.news()
-        # whoever was woken runs before this, and has written what it had
         gevent.get_hub().loop.run_callback(self._told, now)
 
     def _told(self, began: float) -> None:

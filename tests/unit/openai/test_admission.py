@@ -42,7 +42,7 @@ def ask(engine: AsyncEngine, count: int) -> None:
 
 
 def record(kind: str) -> Any:
-    return SimpleNamespace(kind=kind, ops=[], outputs=[], prompt_logprobs=[], index=0, instance=0)
+    return SimpleNamespace(kind=kind, batch=[], ops=[], outputs=[], prompt_logprobs=[], index=0, instance=0)
 
 
 @pytest.fixture
