@@ -39,7 +39,7 @@ from engine.trace.codec import TraceFormatError, decode
 from engine.trace.records import BlockGroup, Capture, Header, StepRecord
 
 START_SECONDS = 600.0  # a large model is read from a slow disk
-ANSWER_SECONDS = 120.0  # at most a step, when it is asked in the midst of one
+ANSWER_SECONDS = 120.0  # at most a step: who says nothing for longer, though a word of it is due, hangs
 
 
 class ProcessInstance(Instance):
@@ -65,6 +65,7 @@ class ProcessInstance(Instance):
         self._produced: list[Produced] = []
         self._load = Load()
         self._num_turns = 0  # that are not over
+        self._heard_at = 0.0  # its last word, or since when one is due
         self._how: str | None = None  # it ended, once it has
         self._gone: str | None = None  # the same, until it is taken
         self._errors: list[str] = []
@@ -166,6 +167,8 @@ class ProcessInstance(Instance):
     def begin_turn(self) -> None:
         self.wait_until_ready()
         self._send(Turn())
+        if not self._num_turns:
+            self._heard_at = time.monotonic()
         self._num_turns += 1
 
     @property
@@ -177,7 +180,8 @@ class ProcessInstance(Instance):
         return None if self.has_ended else self.fileno()
 
     def take(self) -> list[Produced]:
-        self._listen()
+        if not self._listen() and self._num_turns and time.monotonic() - self._heard_at > ANSWER_SECONDS:
+            self._end(f"it said nothing for {ANSWER_SECONDS:g} s")
         produced, self._produced = self._produced, []
         return produced
 
@@ -261,6 +265,8 @@ class ProcessInstance(Instance):
         except PeerGoneError:
             self._end()
             return False
+        if messages:
+            self._heard_at = time.monotonic()
         for message in messages:
             self._note(message)
         return bool(messages)

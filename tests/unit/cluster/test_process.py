@@ -16,6 +16,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
+from engine.cluster import process
 from engine.cluster.cluster import Cluster
 from engine.cluster.instance import Ask, InstanceGoneError
 from engine.cluster.messages import Source
@@ -308,6 +309,24 @@ def test_a_receiver_that_is_killed_leaves_nothing_held(when: str, workers: Worke
         both.run(both.prefill)
         assert len(both.of(Send, "prefill-0")) == (when == "after")
         assert len(both.of(Expire, "prefill-0")) == (when != "after")
+
+
+@pytest.mark.parametrize("asked", ["step", "rest"])
+def test_a_process_that_hangs_in_a_step_is_ended(
+    asked: str, model: LoadedModel, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(cluster_of(model, workers, PLAIN, (0, 0, 1))) as cluster:
+        cluster.submit([ask(PROMPTS[0])])
+        (one,) = cluster.instances
+        assert isinstance(one, ProcessInstance)
+        os.kill(one.pid, signal.SIGSTOP)
+        one.begin_turn()
+        monkeypatch.setattr(process, "ANSWER_SECONDS", 0.2)
+        if asked == "rest":
+            cluster.rest()
+        else:
+            until(lambda: cluster.step(0.05) is not None)
+        assert [op.detail for op in ops_in(cluster) if isinstance(op, Lost)] == ["it said nothing for 0.2 s"]
 
 
 def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Workers, tmp_path: Path) -> None:
