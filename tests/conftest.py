@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-from tests.preloaded import PreloadedPopen
+from tests.imported import OTHERS
+from tests.preloaded import PreloadedPopen, fork_workers
 
 # Without a GPU, Triton's interpreter runs the kernels. It must know before anything, torch included, imports triton.
 if shutil.which("nvidia-smi") is None:
@@ -97,6 +98,13 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # or extension modules take at the end for leaked what was only kept
+
+
+def pytest_xdist_setupnodes() -> None:
+    """Who imports torch, transformers and what else the tests need is one process, not each worker and each of those
+    that it forks in turn.
+    """
+    fork_workers(*OTHERS)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:

@@ -4,11 +4,15 @@ It is `subprocess.Popen` for `[sys.executable, "-m", module, ...]` and `[sys.exe
 starts has its own id, pipes, environment, exit status and `__main__`, as any process, and is a child of this one; only
 the seconds in which torch and transformers are imported were spent before. Any other command is started as ever. Not
 for a test of what is imported when, nor for one of variables that an import reads.
+
+Workers of pytest-xdist are such processes too (`fork_workers`), and each has one to fork that was forked beside it: all
+workers and all that they start share one import.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -16,6 +20,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +28,9 @@ import threading
 import types
 from pathlib import Path
 from typing import Any
+
+from execnet import gateway_io
+from execnet.gateway_base import Popen2IO
 
 PYTHON = sys.executable
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,18 +41,23 @@ MOST_FDS = 32
 
 
 class Zygote:
-    """The process that is forked; it ends with this one. May be used from any thread."""
+    """The process that is forked, a child of this one; it ends with this one. May be used from any thread."""
 
-    def __init__(self) -> None:
-        self._ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(
-                [PYTHON, "-m", "tests.preloaded", str(theirs.fileno())],
-                cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+    def __init__(self, ours: socket.socket, pid: int) -> None:
+        self._ours, self._pid = ours, pid
         self._answers = self._ours.makefile("r")
         self._lock = threading.Lock()
         self._prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    @classmethod
+    def started(cls, *imports: str) -> Zygote:
+        """A new one, with these imports beside the usual ones."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            command = [PYTHON, "-m", "tests.preloaded", str(theirs.fileno()), *imports]
+            process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+        process.returncode = 0  # `close` waits for it
+        return cls(ours, process.pid)
 
     def fork(self, asked: dict[str, Any], fds: list[int]) -> int:
         """The id of the new process. Its parent ends at once, and while that happens this one takes in orphans."""
@@ -60,14 +73,16 @@ class Zygote:
 
     def close(self) -> None:
         self._ours.close()
-        self._process.kill()
-        self._process.wait()
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
 
 
 class PreloadedPopen(subprocess.Popen[Any]):
     """As `subprocess.Popen`; the first one waits until there is a process to fork."""
 
     _zygote: Zygote | None = None
+    _forkable = False  # whether what it starts has a process to fork from the beginning
 
     def _execute_child(self, args: Any, *more: Any) -> None:  # type: ignore[override]
         """What `subprocess.Popen` does to start a process, in all Pythons from 3.11 on with these arguments."""
@@ -77,8 +92,8 @@ class PreloadedPopen(subprocess.Popen[Any]):
             super()._execute_child(args, *more)  # type: ignore[misc]
             return
         if PreloadedPopen._zygote is None:
-            PreloadedPopen._zygote = Zygote()
-            atexit.register(PreloadedPopen._zygote.close)
+            fork_from(Zygote.started())
+        assert PreloadedPopen._zygote is not None
         asked = {
             "words": [str(word) for word in args[1:]],
             "cwd": os.fspath(cwd or os.getcwd()),
@@ -86,6 +101,7 @@ class PreloadedPopen(subprocess.Popen[Any]):
             "fds": [0, 1, 2, *pass_fds],
             "new_session": bool(new_session),
             "process_group": process_group,
+            "forkable": self._forkable,
         }
         given = [pipes[index] if pipes[index] != -1 else fd for fd, index in enumerate((0, 3, 5))]
         try:
@@ -93,6 +109,29 @@ class PreloadedPopen(subprocess.Popen[Any]):
             self._child_created = True
         finally:
             self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def fork_from(zygote: Zygote) -> None:
+    """What all of this process's `PreloadedPopen` are from now on."""
+    PreloadedPopen._zygote = zygote
+    atexit.register(zygote.close)
+
+
+class _Worker(gateway_io.Popen2IOMaster):
+    """A worker of pytest-xdist with the pipes to it, as execnet starts one."""
+
+    class _Popen(PreloadedPopen):
+        _forkable = True
+
+    def __init__(self, args: list[str], execmodel: Any) -> None:
+        self.popen = process = self._Popen([PYTHON, *args[-2:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        Popen2IO.__init__(self, process.stdin, process.stdout, execmodel=execmodel)
+
+
+def fork_workers(*imports: str) -> None:
+    """Workers that are started from now on have these imports and the usual ones already."""
+    fork_from(Zygote.started(*imports))
+    setattr(gateway_io, "Popen2IOMaster", _Worker)  # noqa: B010
 
 
 def run_preloaded(command: list[str], seconds: float = 180.0) -> None:
@@ -121,6 +160,17 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
                 for fd in (reads, writes, waits):
                     os.close(fd)
                 line.close()
+                if asked["forkable"]:
+                    ours, theirs = socket.socketpair()
+                    beside = os.fork()
+                    if beside == 0:
+                        for fd in fds:
+                            os.close(fd)
+                        ours.close()
+                        line = theirs
+                        continue
+                    theirs.close()
+                    asked["zygote"] = ours, beside
                 _take_over(fds, asked)
                 return asked
             os.write(writes, b"%d\n" % pid)
@@ -157,6 +207,9 @@ def _be(asked: dict[str, Any]) -> None:
     kind, what, *rest = asked["words"]
     sys.path[0] = asked["cwd"] if kind == "-m" else ""
     sys.argv = [kind, *rest]
+    if "zygote" in asked:
+        preloaded = importlib.import_module("tests.preloaded")  # this one is `__main__`
+        preloaded.fork_from(preloaded.Zygote(*asked["zygote"]))
     if kind == "-m":
         runpy._run_module_as_main(what)  # type: ignore[attr-defined]
     else:
@@ -167,6 +220,9 @@ def _be(asked: dict[str, Any]) -> None:
 def _main() -> dict[str, Any]:
     for name in IMPORTS:
         importlib.import_module(name)
+    for name in sys.argv[2:]:
+        with contextlib.suppress(ImportError):  # a platform may not have it; who needs it will say so
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()  # or the first collection would copy every page that the processes share
     asked = _wait_to_become(socket.socket(fileno=int(sys.argv[1])))

@@ -29,11 +29,7 @@ if importlib.util.find_spec("triton") is not None:
 if shutil.which("cc") is not None:
     BACKENDS["native"] = lambda: NativeAttention(build_native())
 # A kernel that looks every block up does not care whether they follow each other; the gather has a path for it.
-LAYOUTS = [
-    *(("gather", contiguous, size) for contiguous in (False, True) for size in (1, 4, 16)),
-    *(("native", False, size) for size in (1, 4, 16) if "native" in BACKENDS),
-    *(("triton", False, size) for size in (1, 4, 16) if "triton" in BACKENDS),
-]
+LAYOUTS = [("gather", True), *((backend, False) for backend in BACKENDS)]
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 NUM_HEADS = 4
 # (start, tokens) of each slice
@@ -43,6 +39,8 @@ STEPS = {
     "prefill": [(0, 7), (0, 2)],
     "mixed": [(9, 1), (6, 5), (0, 3), (17, 1)],
 }
+CALLS = [(None, None, False), (5, None, False), (None, 2.0, False), (4, 3.0, True)]  # window, softcap, sinks
+BLOCK_SIZES = (1, 4, 16)
 
 
 def _steps(block_size: int, contiguous: bool, steps: list[tuple[int, int]]) -> Iterator[SequenceSlice]:
@@ -54,23 +52,25 @@ def _steps(block_size: int, contiguous: bool, steps: list[tuple[int, int]]) -> I
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize(("backend", "contiguous", "block_size"), LAYOUTS)
+@pytest.mark.parametrize(("backend", "contiguous"), LAYOUTS)
 @pytest.mark.parametrize("step", sorted(STEPS))
 @pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
-@pytest.mark.parametrize(
-    ("window", "softcap", "sinks"), [(None, None, False), (5, None, False), (None, 2.0, False), (4, 3.0, True)]
-)
+@pytest.mark.parametrize(("window", "softcap", "sinks"), CALLS)
 def test_agrees_with_the_reference(
     device: str,
     backend: str,
     step: str,
     contiguous: bool,
-    block_size: int,
     num_kv_heads: int,
     window: int | None,
     softcap: float | None,
     sinks: bool,
 ) -> None:
+    """A third of all combinations, a Latin square: each size of a block with each step, number of KV heads and
+    kind of call.
+    """
+    square = sorted(STEPS).index(step) + num_kv_heads.bit_length() + CALLS.index((window, softcap, sinks))
+    block_size = BLOCK_SIZES[square % len(BLOCK_SIZES)]
     generator = torch.Generator().manual_seed(len(step) + block_size)
     store = KVStore([LayerShape(num_kv_heads, 8, 6)], 100, block_size, torch.float32, torch.device(device))
     for pool in store.pools([0]):

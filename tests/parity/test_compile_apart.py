@@ -46,8 +46,8 @@ print(json.dumps(found))
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A tiny Llama with a vocabulary."""
-    tiny_model("llama").save_pretrained(tmp_path / "model")
+    """A tiny Llama of one layer with a vocabulary."""
+    tiny_model("llama", num_hidden_layers=1).save_pretrained(tmp_path / "model")
     words = shipped_model("bundled")
     assert words is not None
     for file in words.tokenizer_folder.glob("tokenizer*.json"):

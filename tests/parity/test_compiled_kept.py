@@ -23,6 +23,7 @@ from tests.tiny_models import VOCAB_SIZE, tiny_model
 
 SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
 ALL = {**compiled.cpu_options(), **compiled.AHEAD}
+TWO_LAYERS: dict[str, Any] = {"num_hidden_layers": 2}  # whose weights may be exchanged
 needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
 
 
@@ -32,7 +33,7 @@ def kept_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     home = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home))
-        model = from_module(tiny_model("llama", seed=1))
+        model = from_module(tiny_model("llama", seed=1, **TWO_LAYERS))
         key = forward_key(model, ALL)
         compile_model(model)
         assert key and find(key), "it was kept"
@@ -58,7 +59,7 @@ def logits(model: LoadedModel, forward: Any) -> dict[Any, torch.Tensor]:
 def test_other_weights_are_served_by_the_same_code(kept_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is traced, and the logits are those of the model at hand."""
     refuses(monkeypatch)
-    model = from_module(tiny_model("llama", seed=2))
+    model = from_module(tiny_model("llama", seed=2, **TWO_LAYERS))
     forward = compile_model(model)
     eager, fast = logits(model, None), logits(model, forward)
     assert fast.keys() == eager.keys()
@@ -71,7 +72,7 @@ def test_other_weights_are_served_by_the_same_code(kept_once: Path, monkeypatch:
 def test_what_is_damaged_or_computes_something_else_is_compiled_again(
     kept_once: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, harm: str
 ) -> None:
-    model = from_module(tiny_model("llama", seed=3))
+    model = from_module(tiny_model("llama", seed=3, **TWO_LAYERS))
     key = forward_key(model, ALL)
     entry = find(key or "")
     assert key and entry
