@@ -206,18 +206,16 @@ class HeardRows:
             elif isinstance(op, KnownSince):
                 self._break(which, op, record)
         if rank.again != again:
-            self._put("again", rank=which, index=index, n=rank.again[0], most=rank.again[1])
+            self._put("again", which, index, *rank.again)
         for group, n in rank.lacking.items():
             if n != lacking.get(group, 0):
-                self._put("lacking", rank=which, group=group, index=index, n=n)
+                self._put("lacking", which, group, index, n)
         self._hear(which, record)
 
-    def _put(self, table: str, **values: float) -> int:
-        """Append a row; which one it is."""
-        columns = self._tables[table]
-        for name, column in columns.items():
-            column.append(values[name])
-        return len(column) - 1
+    def _put(self, table: str, *values: float) -> None:
+        """Append a row, its numbers in the order of the columns."""
+        for column, value in zip(self._tables[table].values(), values, strict=True):
+            column.append(value)
 
     def _hear(self, which: int, record: StepRecord) -> None:
         """What a record was made of."""
@@ -225,23 +223,22 @@ class HeardRows:
         if seen is None:
             return
         if seen.problem:
-            self._put("problems", rank=which, index=index)
+            self._put("problems", which, index)
         if seen.sequence is not None:
             more = (int(seen.replayed), seen.num_unmatched, seen.num_unread)
             rank.sums = [before + one for before, one in zip(rank.sums, more, strict=True)]
-            sums = dict(zip(("replayed", "unmatched", "unread"), rank.sums, strict=True))
-            self._put("messages", rank=which, index=index, sequence=seen.sequence, **sums)
+            self._put("messages", which, index, seen.sequence, *rank.sums)
         for name, value in seen.metrics.items():
             number = self._metrics.setdefault(name, len(self._metrics))
             before, grown = rank.numbers.get(number, (value, 0.0))
             grown += value - before if value >= before else value  # a counter that fell began anew
             rank.numbers[number] = (value, grown)
-            self._put("readings", rank=which, name=number, index=index, at=record.timing.at, value=value, grown=grown)
+            self._put("readings", which, number, index, record.timing.at, value, grown)
 
     def _know(self, op: Stored, index: int, row: int, rows: dict[bytes, int]) -> None:
         """What is said of a content itself, whatever rank has it; more of it may be said later."""
         if row == len(self._logical):
-            self._put("contents", name=name_of(op.block_hash), first=index)
+            self._put("contents", name_of(op.block_hash), index)
             self._logical.append(0)
             self._length.append(0)
             self._unplaced[row] = _Unplaced()
@@ -263,7 +260,7 @@ class HeardRows:
                 self._logical[row] = 1 + (self._logical[before] if NONE < before < len(self._logical) else 0)
         if content.is_said and content.token_ids:
             parent = None if content.parent is None else name_of(content.parent)
-            self._put("places", digest=digest_of(parent, content.salt, content.token_ids), content=row)
+            self._put("places", digest_of(parent, content.salt, content.token_ids), row)
             del self._unplaced[row]
 
     def _group(self, which: int, op: Stored) -> int:
@@ -289,7 +286,7 @@ class HeardRows:
         if row != NONE:
             if not rank.ever[row] and op.parent_hash is None and not op.parent_unsaid and op.token_ids:
                 salt = NONE if op.extra_keys is None else self._salts.setdefault(op.extra_keys, len(self._salts))
-                self._put("roots", rank=which, content=row, salt=salt, index=index)
+                self._put("roots", which, row, salt, index)
             rank.ever[row] |= EVER
             if family.is_gpu:
                 is_restored = bool(rank.ever[row] & bit)
@@ -302,9 +299,8 @@ class HeardRows:
         place = self._family_places.setdefault(family, len(self._families))
         if place == len(self._families):
             self._families.append(family)
-        rank.open[op.outside, op.place] = self._put(
-            "standings", rank=which, family=place, content=row, first=index, restored=int(is_restored)
-        )
+        rank.open[op.outside, op.place] = len(self._tables["standings"]["first"])
+        self._put("standings", which, place, row, index, int(is_restored))
 
     def _name_again(self, rank: _Rank, op: Stored, row: int, bit: int) -> None:
         """Who computed anew what stands did not find it: which groups had it not?"""
@@ -321,7 +317,7 @@ class HeardRows:
         standing = rank.open.pop(place, None)
         if standing is None:
             return
-        self._put("ends", standing=standing, index=index)
+        self._put("ends", standing, index)
         columns = self._tables["standings"]
         row = columns["content"][standing]
         family = self._families[columns["family"][standing]]
