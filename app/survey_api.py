@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypedDict
+from typing import Annotated, Any, NamedTuple, TypedDict
 
 import flask
 import msgspec
 from flask import Request, Response
+from msgspec import Meta
 
 from app import routing
 from app.errors import AppError
@@ -19,6 +20,7 @@ from engine.trace.made_file import MadeFileError
 from engine.trace.observing import UNSAID
 from engine.trace.survey.block_rows import BLOCK, Rows
 from engine.trace.survey.classes import BYS, ClassFigures, beside, classes
+from engine.trace.survey.heard import Heard
 from engine.trace.survey.prefixes import prefixes
 from engine.trace.survey.sequence_table import sequence_table
 from engine.trace.survey.series import bins
@@ -30,6 +32,8 @@ MOST_BINS = 4096
 MOST_BRANCHES = 500  # of a prefix tree
 MOST_RECORDS = 256  # in one answer
 MOST_BYTES = 1 << 20  # of records in one answer
+MOST_TOKENS = 1 << 20  # of a prompt that is looked up
+MOST_PROMPT_BYTES = 8 * MOST_TOKENS
 
 
 class SurveyAnswer(TypedDict):
@@ -63,6 +67,13 @@ class ClassesAnswer(TypedDict):
     runs: list[ClassedRun]
     classes: list[dict[str, Any]]  # `engine.trace.survey.classes.Beside`
     num_more: int  # classes that are left out
+
+
+class AskedPrompt(msgspec.Struct, kw_only=True):
+    """What is posted to /api/theaters/<theater_id>/survey/heard/chains."""
+
+    record: int
+    token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MOST_TOKENS)]
 
 
 class Here(NamedTuple):
@@ -187,6 +198,39 @@ def by_class(here: Here, request: Request, theater_id: str) -> Response:
     return json_answer(answer)
 
 
+def heard(here: Here, request: Request, theater_id: str) -> Response:
+    """What each rank of a watched server had said up to a record: `?record=…`."""
+    run, survey, told = _watched(here, theater_id)
+    record = _known(survey, _number(request, "record", len(survey) - 1))
+    with run.reading() as log:
+        ranks = [told.said(log, rank, record) for rank in range(told.num_ranks)]
+    return json_answer({"record": record, "ranks": msgspec.to_builtins(ranks)})
+
+
+def heard_roots(here: Here, request: Request, theater_id: str) -> Response:
+    """What sequences begin with, of those that a rank named last up to a record: `?record=…&rank=0`."""
+    run, survey, told = _watched(here, theater_id)
+    record, rank = _known(survey, _number(request, "record", len(survey) - 1)), _number(request, "rank", 0)
+    if not 0 <= rank < told.num_ranks:
+        raise AppError("not_found", f"there is no rank {rank}")
+    with run.reading() as log:
+        found = told.roots(log, rank, record)
+    return json_answer({"roots": msgspec.to_builtins(found)})
+
+
+def heard_chains(here: Here, request: Request, theater_id: str) -> Response:
+    """What each rank of a watched server had of a prompt after a record."""
+    request.max_content_length = MOST_PROMPT_BYTES
+    _, survey, told = _watched(here, theater_id)
+    try:
+        asked = msgspec.json.decode(request.get_data(), type=AskedPrompt)
+    except msgspec.MsgspecError as error:
+        raise AppError("bad_request", f"this is no prompt: {error}") from error
+    record = _known(survey, asked.record)
+    ranks = [told.chains(rank, asked.token_ids, record) for rank in range(told.num_ranks)]
+    return json_answer({"ranks": msgspec.to_builtins(ranks)})
+
+
 _SURVEY = "/<theater_id>/survey"
 
 ROUTES = [
@@ -197,6 +241,9 @@ ROUTES = [
     Route("GET", f"{_SURVEY}/sequences", sequences),
     Route("GET", f"{_SURVEY}/classes", by_class),
     Route("GET", f"{_SURVEY}/prefixes", prefix_tree),
+    Route("GET", f"{_SURVEY}/heard", heard),
+    Route("GET", f"{_SURVEY}/heard/roots", heard_roots),
+    Route("POST", f"{_SURVEY}/heard/chains", heard_chains),
 ]
 
 
@@ -208,6 +255,24 @@ def blueprint(theaters: Theaters, surveys: Surveys) -> flask.Blueprint:
 def _survey(here: Here, theater_id: str) -> tuple[OpenLog, Survey]:
     run = here.theaters.watch(theater_id).run
     return run, here.surveys.find(run)
+
+
+def _watched(here: Here, theater_id: str) -> tuple[OpenLog, Survey, Heard]:
+    """A watched server's log, its survey, and what the server said in it."""
+    run, survey = _survey(here, theater_id)
+    with run.reading() as log:
+        if log.header.observed is None:
+            raise AppError("not_found", "this is no watched server's log")
+    try:
+        return run, survey, survey.heard
+    except MadeFileError as error:
+        raise _refusal(here, run, error) from error
+
+
+def _known(survey: Survey, record: int) -> int:
+    if not -1 <= record < len(survey):
+        raise AppError("not_found", f"there is no record {record}; {len(survey)} are known, counted from 0")
+    return record
 
 
 def _number(request: Request, name: str, otherwise: int) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import requests
 from playwright.sync_api import expect
 
+import app.surveys
 from engine.attach import attachment
 from tests.attached_server import attached_server
 from tests.browser.axe import complain, open_with_axe, violations
@@ -86,6 +88,48 @@ def test_it_says_why_nothing_hits_what_a_prompt_has_and_what_a_cleared_cache_lea
         expect(panel.locator(".attached-asked")).to_contain_text("curl")
         publisher.publish(message({"type": "AllBlocksCleared"}))
         expect(panel.locator(".attached-since")).to_contain_text(gone)
+
+
+def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
+    open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Word for word, of the record that is looked at; and what comes then, its gaps and restarts, is said too."""
+    monkeypatch.setattr(attachment, "LOOK_SECONDS", 0.05)
+    with (
+        MetricsServer(metrics_page(0, queries=10)) as metrics,
+        attached_server(tmp_path, metrics=metrics.url) as (publisher, url),
+    ):
+        page = open_page(url, connection="replay")
+        publisher.publish(message(stored([b"c" * 8], [0, 1, 2, 9], 4), stored([b"a" * 8], [], 0, medium="CPU")))
+        expect(page.locator(".attached-readings dd").first).to_have_text("0")
+        metrics.text = metrics_page(1, queries=30)
+        said = [
+            page.locator(name)
+            for name in (".attached-since", ".attached-why", ".attached-figures", ".attached-families")
+        ]
+        expect(said[1]).to_contain_text("block size")
+        page.locator("#attached-prompt").fill("0 1 2 3 4 5 6 7 8")
+        said.append(page.locator(".attached-answer"))
+        expect(said[-1]).to_contain_text("4 of 9 tokens would hit. The next block was cached and is gone.")
+        before = [one.first.inner_text() for one in said]
+        monkeypatch.setattr(app.surveys, "MOST_RECORDS", 3)
+        publisher.publish(message())
+        expect(page.locator("#large-pool")).to_be_visible(timeout=30_000)
+        expect(page.locator(".attached-figures").first).to_contain_text("Messages4")
+        before[2] = before[2].replace("Messages\n3", "Messages\n4").replace("Last number\n2", "Last number\n3")
+        assert [one.first.inner_text() for one in said] == before
+        publisher.silent = True  # what is lost now cannot be asked for
+        publisher.withheld.add(4)
+        publisher.publish(message())
+        publisher.publish(message(stored([b"d" * 8], [1, 2, 3, 4], 4)))
+        expect(said[0]).to_contain_text("1 message did not come: what was known is given up.", timeout=30_000)
+        expect(said[-1]).to_contain_text("0 of 9 tokens would hit.")
+        expect(page.locator(".large-trouble, .attached-problem")).to_have_count(0)
+        expect(page.locator("#attached-badge")).to_be_visible()
+        address = f"{url}/api/theaters/attached/survey/heard"
+        wrong = [{"record": 0, "token_ids": [-1]}, {"record": 0}, {"record": 10_000, "token_ids": [1]}]
+        assert [requests.post(f"{address}/chains", json=one).status_code for one in wrong] == [400, 400, 404]
+        assert requests.get(f"{address}/roots", params={"rank": 1}).status_code == 404
 
 
 @pytest.mark.parametrize("distance", ["look", "room"])

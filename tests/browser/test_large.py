@@ -232,7 +232,11 @@ def test_it_can_be_read_by_everybody(open_page, served, width, scheme):
 
 def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     page = open_page(f"{served}/?recording=rec-observed", connection="replay", until="#large-pool")
-    expect(page.locator(".large-unknown")).to_contain_text("Who holds a block")
+    expect(page.locator(".attached-unknowns")).to_contain_text("Who holds a block")
+    ranks = page.locator(".attached-rank")
+    expect(ranks).to_have_count(2)
+    expect(ranks.nth(1).locator(".attached-since")).to_contain_text("It restarted: known since message 0")
+    expect(ranks.nth(1).locator(".attached-families")).to_contain_text("STORAGE")
     options = page.locator("#large-colour option").evaluate_all("all => all.map((one) => one.value)")
     assert options == ["age", "group", "tier"]
     page.locator("#large-colour").select_option("tier")
@@ -252,7 +256,7 @@ def test_one_comes_to_another_recording_and_back(open_page, served):
     page = opened(open_page, served)
     page.locator("#large-library").click()
     page.locator("#library").get_by_role("button", name=re.compile("observed")).first.click()
-    expect(page.locator(".large-unknown")).to_be_visible()
+    expect(page.locator(".attached-unknowns")).to_be_visible()
     page.locator("#large-library").click()
     expect(page.locator("#large-pool")).to_have_count(0)
     page.locator("#large-library").click()
@@ -297,6 +301,7 @@ def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, monkeyp
         client.do("step", theater=theater, count=4)
         expect(page.locator(".large-live")).to_contain_text("14 records")
         expect(page.locator("#large-record")).to_have_value("13", timeout=30_000)
+        expect(page.locator("#region-large progress")).to_have_count(0)  # all is read, though more may come
         page.locator("#large-engine").click()
         expect(page.locator("#large-engine")).to_contain_text("Pause")
         client.do("pause", theater=theater)

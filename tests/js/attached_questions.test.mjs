@@ -2,11 +2,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { contentsOf } from "../../static/js/core/cached_contents.js";
+import { heardIn } from "../../static/js/core/heard.js";
+import { hitRate, ranksOf } from "../../static/js/core/heard_ranks.js";
 import { cachedFor, idsIn } from "../../static/js/panels/attached/asked.js";
 import { whyNoHits } from "../../static/js/panels/attached/hits.js";
-import { hitRate, ranksOf } from "../../static/js/panels/attached/model.js";
-import { standingsOf } from "../../static/js/panels/attached/standing.js";
 
 const bytes = (text) => new TextEncoder().encode(text);
 const tokens = (first, count = 4) => Array.from({ length: count }, (_, i) => first + i);
@@ -43,11 +42,13 @@ function logOf(messages, { hits = 0, asked = 100, settings = {}, ranks = 1 } = {
   };
 }
 
+function whyAt(log, index = log.records.length - 1) {
+  const heard = heardIn(log);
+  return whyNoHits(heard.said(index)[0], 4, () => heard.roots(0, index));
+}
+
 function why(messages, options) {
-  const log = logOf(messages, options);
-  const contents = contentsOf(log);
-  const endOf = (hash) => (contents.byHash.get(hash).logical + 1) * contents.byHash.get(hash).tokens.length;
-  return whyNoHits(ranksOf(log), standingsOf(log), 0, log.records.length - 1, endOf, 4);
+  return whyAt(logOf(messages, options));
 }
 
 const A = stored(0, "a", tokens(0));
@@ -56,10 +57,7 @@ const MAMBA = { group: 1, kind: "mamba", token_ids: [] };
 test("a verdict is given only where something was asked for and nothing hit", () => {
   assert.equal(why([[A]], { hits: 1 }), null);
   assert.equal(why([[A]], { asked: 0 }), null);
-  assert.equal(
-    whyNoHits(ranksOf(logOf([])), standingsOf(logOf([])), 0, -1, () => 0, 4),
-    null,
-  ); // no look yet
+  assert.equal(whyAt(logOf([]), -1), null); // no look yet
 });
 
 test("why nothing hits", () => {
@@ -112,7 +110,7 @@ test("hits are counted on over a restart, after which the counters are small", (
 /** What is cached for tokens after the last record of these messages, under each salt. */
 function cached(messages, ids, upTo = messages.length) {
   const log = logOf(messages);
-  return cachedFor(standingsOf(log)[0], contentsOf(log), ids, upTo);
+  return cachedFor(heardIn(log).chains(ids, upTo)[0], ids.length);
 }
 
 const B = stored(1, "b", tokens(4), "a");

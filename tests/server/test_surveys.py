@@ -64,6 +64,8 @@ def test_what_is_not_there_is_a_sentence(surveyed):
     assert ask(surveyed, "/changes", first=-1).status_code == 404
     assert ask(surveyed, "/series", first=5, end=5).status_code == 404
     assert ask(surveyed, "/blocks", record="last").json()["error"]["code"] == "bad_request"
+    refused = ask(surveyed, "/heard", record=1)
+    assert refused.status_code == 404 and "no watched server's log" in refused.json()["error"]["message"]
 
 
 def test_a_damaged_survey_is_made_anew(surveyed, tmp_path):

@@ -33,6 +33,7 @@ from engine.trace.state import TraceStateError, initial_state
 from engine.trace.survey.block_rows import CHANGE, Rows, changes, fresh_rows, put, touched
 from engine.trace.survey.class_rows import ClassRows
 from engine.trace.survey.content_rows import ContentRows
+from engine.trace.survey.heard_rows import HeardRows
 from engine.trace.survey.sequence_rows import SequenceRows
 from engine.trace.survey.series import SeriesRows
 from engine.trace.survey.stored import LEVEL, Index, Piece, SurveyWriter, Update, read_index
@@ -132,6 +133,7 @@ def make(
         raise ValueError("the log has no record")
     state, budget, is_told = initial_state(log.header), Budget(), True
     sequences, classes, contents = SequenceRows(), ClassRows(log.header), ContentRows()
+    heard = HeardRows(max(1, len(log.header.instances)))
     problem, told = "", time.monotonic()
     series, tiers = SeriesRows(log.header), TierRows()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -163,6 +165,7 @@ def make(
                     spans=sequences.growing_spans.take(),
                     classes=classes.growing.take(),
                     contents=msgspec.Raw(msgspec.msgpack.encode(contents.growing.take())),
+                    heard=msgspec.Raw(msgspec.msgpack.encode(heard.take())),
                 )
             )
             tell(count)
@@ -181,6 +184,7 @@ def make(
                 classes.add(record, sequences.rows)
                 series.add(record, state)
                 contents.add(record, state)
+                heard.add(record, contents.rows)
                 changed = tiers.add(record, state, touched(record, state))
                 rows.add(count, changes(count, changed, state, sequences.rows, contents.rows))
                 count += 1

@@ -27,7 +27,7 @@ from engine.trace.survey.class_rows import ClassColumns
 from engine.trace.survey.columns import Patch, copied, put_patch
 from engine.trace.survey.sequence_rows import SequenceColumns, SpanColumns
 
-MAGIC = b"KVSURV\x00\x07"
+MAGIC = b"KVSURV\x00\x08"
 LEVEL = 1  # of zlib: reading is what must be quick
 OWN = 8  # bytes, drawn for each file
 _HEAD = struct.Struct("<II")
@@ -60,6 +60,7 @@ class Update(Struct, frozen=True, kw_only=True):
     spans: Patch[SpanColumns]
     classes: Patch[ClassColumns]
     contents: msgspec.Raw  # Patch[ContentColumns]: a server that follows a run reads often, and these seldom
+    heard: msgspec.Raw  # HeardColumns, of a watched server's log: the same
 
 
 class Place(NamedTuple):
@@ -88,6 +89,7 @@ class Index(Struct, kw_only=True):
     spans: SpanColumns = msgspec.field(default_factory=SpanColumns)
     classes: ClassColumns = msgspec.field(default_factory=ClassColumns)
     contents: list[msgspec.Raw] = []  # patches, in their order
+    heard: list[msgspec.Raw] = []  # the same
 
 
 class SurveyWriter:
@@ -164,6 +166,7 @@ def _put(index: Index, update: Update) -> None:
     put_patch(index.spans, update.spans)
     put_patch(index.classes, update.classes)
     index.contents.append(update.contents.copy())
+    index.heard.append(update.heard.copy())
 
 
 def _copied(index: Index) -> Index:
@@ -176,4 +179,5 @@ def _copied(index: Index) -> Index:
         spans=copied(index.spans),
         classes=copied(index.classes),
         contents=list(index.contents),
+        heard=list(index.heard),
     )

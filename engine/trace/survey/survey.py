@@ -17,6 +17,8 @@ from engine.trace.made_file import MadeFileError, Stamp
 from engine.trace.survey.block_rows import BLOCK, CHANGE, Rows, fresh_rows, put
 from engine.trace.survey.columns import Patch, put_patch
 from engine.trace.survey.content_rows import ContentColumns
+from engine.trace.survey.heard import Heard
+from engine.trace.survey.heard_rows import HeardColumns, joined
 from engine.trace.survey.series import RECORD, Numbers
 from engine.trace.survey.stored import Index, Piece, read_index
 
@@ -63,6 +65,18 @@ class Survey:
         except (msgspec.MsgspecError, IndexError) as error:
             raise MadeFileError(f"the survey is damaged: {error}") from error
         return found
+
+    @cached_property
+    def heard(self) -> Heard:
+        """What a watched server said, decoded when somebody asks.
+
+        Raises:
+            MadeFileError: it is damaged.
+        """
+        try:
+            return Heard(joined([msgspec.msgpack.decode(one, type=HeardColumns) for one in self.index.heard]))
+        except (msgspec.MsgspecError, KeyError, ValueError) as error:
+            raise MadeFileError(f"the survey is damaged: {error}") from error
 
     def blocks_at(self, record: int) -> Rows:
         """Every block (BLOCK, by id) after record `record` (-1: before the first).

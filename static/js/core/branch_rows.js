@@ -1,6 +1,7 @@
 // The prefix cache as its largest branches, of a log that is here whole: what `engine/trace/survey/prefixes.py` answers
 // for one that is too long for that. Pure.
 
+import { branchesOf } from "./prefix_branches.js";
 import { beginsSequence } from "./prefix_tree.js";
 
 /**
@@ -35,44 +36,43 @@ const FEW = 6; // token ids of a branch
 export function branchesIn(tree, most) {
   const sums = sumsOf(tree);
   const sumOf = (/** @type {Node} */ node) => /** @type {Sum} */ (sums.get(node));
-  const bySize = (/** @type {Node} */ a, /** @type {Node} */ b) => sumOf(b).tokens - sumOf(a).tokens;
-  /** @type {{node: Node, parent: Found | null}[]} */
-  const open = tree.roots
-    .filter((node) => sumOf(node).blocks)
-    .sort(bySize)
-    .map((node) => ({ node, parent: null }));
+  const size = (/** @type {Open} */ { from }) => sumOf(from.nodes[0]).tokens;
+  const bySize = (/** @type {Open} */ a, /** @type {Open} */ b) => size(b) - size(a);
   /** @typedef {{branch: Branch, children: Found[]}} Found */
+  /** @typedef {{from: import("./prefix_branches.js").Branch, parent: Found | null}} Open */
+  const open = branchesOf(tree.roots, standAlike)
+    .map((from) => /** @type {Open} */ ({ from, parent: null }))
+    .sort(bySize);
   /** @type {Found[]} */
   const roots = [];
   for (let count = 0; open.length && count < most; count++) {
-    const { node, parent } = /** @type {{node: Node, parent: Found | null}} */ (open.shift());
-    const chain = chainFrom(node, (one) => sumOf(one).blocks > 0);
-    const below = chain[chain.length - 1].children.filter((one) => sumOf(one).blocks);
-    const sum = sumOf(node);
+    const { from, parent } = /** @type {Open} */ (open.shift());
+    const [first] = from.nodes;
+    const sum = sumOf(first);
     /** @type {Found} */
     const found = {
       branch: {
-        id: node.hash,
+        id: from.id,
         parent: -1,
         level: (parent?.branch.level ?? 0) + 1,
-        begins: beginsSequence(node),
-        standing: node.kind,
-        blocks: chain.length,
-        tokens: chain.reduce((total, { content }) => total + content.tokens.length, 0),
+        begins: beginsSequence(first),
+        standing: first.kind,
+        blocks: from.nodes.length,
+        tokens: from.nodes.reduce((total, { content }) => total + content.tokens.length, 0),
         all_blocks: sum.blocks,
         all_tokens: sum.tokens,
         held: sum.held,
         used_in: sum.used,
-        first_in: node.content.record,
-        token_ids: node.content.tokens.slice(0, FEW),
+        first_in: first.content.record,
+        token_ids: first.content.tokens.slice(0, FEW),
         text: "",
-        num_more: below.length,
+        num_more: from.children.length,
       },
       children: [],
     };
     if (parent) parent.branch.num_more -= 1;
     (parent?.children ?? roots).push(found);
-    for (const one of below) insert(open, { node: one, parent: found }, (a, b) => bySize(a.node, b.node));
+    for (const below of from.children) insert(open, { from: below, parent: found }, bySize);
   }
   /** @type {Branch[]} */
   const branches = [];
@@ -87,6 +87,9 @@ export function branchesIn(tree, most) {
   const left = open.filter(({ parent }) => parent === null).length;
   return { branches, num_more: left, blocks: all("blocks"), tokens: all("tokens"), unnamed: 0 };
 }
+
+/** @param {Node} a @param {Node} b */
+const standAlike = (a, b) => a.kind === b.kind;
 
 /** Of each node what is cached from it on. @param {import("./prefix_tree.js").Tree} tree @returns {Map<Node, Sum>} */
 function sumsOf({ roots }) {
@@ -114,19 +117,6 @@ function sumsOf({ roots }) {
     sums.set(node, sum);
   }
   return sums;
-}
-
-/**
- * A node and what follows it without a fork, as long as it stands alike.
- * @param {Node} first @param {(node: Node) => boolean} isThere
- */
-function chainFrom(first, isThere) {
-  const chain = [first];
-  for (;;) {
-    const below = chain[chain.length - 1].children.filter(isThere);
-    if (below.length !== 1 || below[0].kind !== first.kind) return chain;
-    chain.push(below[0]);
-  }
 }
 
 /**

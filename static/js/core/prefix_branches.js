@@ -20,8 +20,12 @@
  *   null: it is one block, and the last
  */
 
-/** @param {Node[]} nodes that follow the same beginning @returns {Branch[]} */
-export function branchesOf(nodes) {
+/**
+ * @param {Node[]} nodes that follow the same beginning
+ * @param {(a: Node, b: Node) => boolean} [alike] whether two that follow each other may be in one branch
+ * @returns {Branch[]}
+ */
+export function branchesOf(nodes, alike = heldAlike) {
   /** @type {Branch[]} */
   const roots = [];
   /** @type {{from: Node[], into: Branch[]}[]} a walk without recursion: a beginning may be thousands of blocks long */
@@ -40,7 +44,7 @@ export function branchesOf(nodes) {
 }
 
 /** Whether two that follow each other are held by as many, and found alike. @param {Node} a @param {Node} b */
-const alike = (a, b) =>
+const heldAlike = (a, b) =>
   a.kind === b.kind && a.refs === b.refs && a.findable === b.findable && a.blocks.length === b.blocks.length;
 
 /**

@@ -10,6 +10,7 @@ const SOON = 200; // ms between two looks while nothing is known
 const AGAIN = 1000; // ms between two looks at a survey that is being made
 const LATER = 4000; // ms, where nearly all is known: of a run that goes on, which is read anew each time
 const BINS = 1600;
+export const STILL = 250; // ms at one record before what is said of it alone is asked for
 const AHEAD = 128; // records before the end of what is here at which more is asked for
 const PIECE = 256; // records asked for at a time
 const BEHIND = 192; // records that are there for who walks back
@@ -31,6 +32,13 @@ const NEAR = 1024; // records to which one walks rather than jumps
  * @type {import("../../vendor/signals/signals.js").Signal<Overview | null>}
  */
 export const overview = signal(null);
+/**
+ * Whether records that there were at the look before are not known yet. A run that goes on always has some that came
+ * since: those are no reason to say so.
+ *
+ * @type {import("../../vendor/signals/signals.js").Signal<boolean>}
+ */
+export const isBehind = signal(false);
 /** @type {import("../../vendor/signals/signals.js").Signal<import("../core/survey.js").Bins | null>} */
 export const bins = signal(null);
 /** @type {import("../../vendor/signals/signals.js").Signal<import("../core/survey.js").SequenceRow[]>} */
@@ -54,12 +62,17 @@ let life = 0; // of what is followed: answers for an earlier one count for nothi
 let wanted = -1; // the record that is asked for, known or not
 let asking = false;
 
-/** @param {string} what @param {Record<string, number>} [query] @param {string} [theater] */
-async function ask(what, query = {}, theater = own.large.peek()?.theater) {
+/**
+ * @param {string} what
+ * @param {Record<string, number>} [query]
+ * @param {string} [theater]
+ * @param {RequestInit} [more]
+ */
+async function ask(what, query = {}, theater = own.large.peek()?.theater, more) {
   const address = `api/theaters/${theater}/survey${what}?${new URLSearchParams(
     Object.entries(query).map(([name, value]) => [name, String(value)]),
   )}`;
-  const answer = await fetch(address);
+  const answer = await fetch(address, more);
   if (answer.ok) return answer;
   const { error } = await answer.json();
   throw Object.assign(new Error(error.message), { code: error.code });
@@ -99,6 +112,7 @@ export function follow() {
   batch(() => {
     overview.value = bins.value = shown.value = trouble.value = null;
     sequences.value = [];
+    isBehind.value = false;
   });
   look(mine);
   return () => {
@@ -109,6 +123,7 @@ export function follow() {
 /** @param {number} mine */
 async function look(mine) {
   let before = 0;
+  let all = Number.POSITIVE_INFINITY; // records at the look before
   let wait = AGAIN;
   for (;;) {
     try {
@@ -116,6 +131,8 @@ async function look(mine) {
       if (life !== mine) return;
       if (found.num_surveyed > before) await read(mine, found);
       before = found.num_surveyed;
+      isBehind.value = !found.is_done && before < Math.min(all, found.num_records);
+      all = found.num_records;
       if (found.is_done) return;
       wait = found.num_surveyed > 0.9 * found.num_records ? LATER : AGAIN;
     } catch (error) {
@@ -224,6 +241,21 @@ async function jump(index, behind) {
  * @returns {Promise<import("../core/branch_rows.js").Branches>}
  */
 export const prefixesAt = async (record, instance) => (await ask("/prefixes", { record, instance })).json();
+
+/**
+ * What a watched server had said up to a record.
+ *
+ * @type {import("../core/heard.js").Heard}
+ */
+export const heard = {
+  still: STILL,
+  said: async (record) => (await (await ask("/heard", { record })).json()).ranks,
+  roots: async (rank, record) => (await (await ask("/heard/roots", { rank, record })).json()).roots,
+  chains: async (tokens, record) => {
+    const body = JSON.stringify({ record, token_ids: tokens });
+    return (await (await ask("/heard/chains", {}, undefined, { method: "POST", body })).json()).ranks;
+  },
+};
 
 /**
  * The record of [first, end) at which `name` (a number of the series) is largest.

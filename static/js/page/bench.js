@@ -37,7 +37,8 @@ export function Everything() {
     <${Around} />`;
 }
 
-const LongRun = () => html`<${Large} library=${panelOf("library")} whole=${Whole} branches=${Branches} />`;
+const LongRun = () =>
+  html`<${Large} library=${panelOf("library")} attached=${Attached} whole=${Whole} branches=${Branches} />`;
 
 const Watched = () => html`<${Attached} whole=${Whole} branches=${Branches} />`;
 

@@ -21,6 +21,7 @@ from engine.trace.survey import make as making
 from engine.trace.survey.block_rows import NONE
 from engine.trace.survey.columns import Patch, put_patch
 from engine.trace.survey.content_rows import ContentColumns
+from engine.trace.survey.heard_rows import HeardColumns, joined
 from engine.trace.survey.make import make
 from engine.trace.survey.sequence_rows import PREEMPTED, RUNNING, WAITING
 from engine.trace.survey.series import DRAWN, bins
@@ -263,12 +264,13 @@ def test_who_comes_second_takes_what_the_first_has_made(
 def _said(index: Index) -> dict[str, Any]:
     """What an index says, whatever updates it came in."""
     found = asdict(index)
-    for name in ("place", "changes", "wholes", "contents"):
+    for name in ("place", "changes", "wholes", "contents", "heard"):
         del found[name]
     contents = ContentColumns()
     for patch in index.contents:
         put_patch(contents, msgspec.msgpack.decode(patch, type=Patch[ContentColumns]))
-    return {**found, "contents": asdict(contents), "is_done": None}
+    heard = joined([msgspec.msgpack.decode(one, type=HeardColumns) for one in index.heard])
+    return {**found, "contents": asdict(contents), "heard": asdict(heard), "is_done": None}
 
 
 @pytest.fixture

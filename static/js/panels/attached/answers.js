@@ -1,28 +1,24 @@
 // Two questions about a watched server: why nothing hits there, and what it has cached for a prompt.
 
-import { useState } from "../../../vendor/preact/hooks.js";
-import { contentsOf } from "../../core/cached_contents.js";
+import { signal } from "../../../vendor/signals/signals.js";
+import { useAnswer } from "../../kit/answer.js";
 import { html } from "../../kit/html.js";
-import { log } from "../../state/store.js";
+import { withValue } from "../../kit/inputs.js";
 import { t } from "../../tell/words.js";
 import { cachedFor, idsIn } from "./asked.js";
 import { whyNoHits } from "./hits.js";
-import { ranksOf } from "./model.js";
-import { standingsOf } from "./standing.js";
 
-/** @typedef {import("./asked.js").Answer} Answer */
+/**
+ * @typedef {import("../../core/heard.js").Heard} Heard
+ * @typedef {import("../../core/heard.js").Said} Said
+ * @typedef {import("./asked.js").Answer} Answer
+ */
 
-/** @param {{instance: number, index: number}} props */
-export function WhyNoHits({ instance, index }) {
-  const shown = log.value;
-  if (!shown) return null;
-  const contents = contentsOf(shown);
-  const endOf = (/** @type {string} */ hash) => {
-    const content = contents.byHash.get(hash);
-    return content ? (content.logical + 1) * content.tokens.length : 0;
-  };
-  const size = Number(shown.header.engine.block_size ?? 1);
-  const found = whyNoHits(ranksOf(shown), standingsOf(shown), instance, index, endOf, size);
+const prompt = signal(""); // it stays when the log becomes too long to be here
+
+/** @param {{heard: Heard, said: Said, rank: number, index: number, blockSize: number}} props `index`: of `said` */
+export function WhyNoHits({ heard, said, rank, index, blockSize }) {
+  const { answer: found } = useAnswer(() => whyNoHits(said, blockSize, () => heard.roots(rank, index)), [said]);
   if (!found) return null;
   return html`<p class="attached-why" data-why=${found.name}><strong>${t("attached.why")}</strong> ${t(
     `attached.why.${found.name}`,
@@ -30,28 +26,26 @@ export function WhyNoHits({ instance, index }) {
   )}</p>`;
 }
 
-/** @param {{index: number}} props of the record after which it is asked */
-export function AskedFor({ index }) {
-  const [text, setText] = useState("");
-  const shown = log.value;
-  if (!shown) return null;
+/** @param {{heard: Heard, index: number}} props `index`: of the record after which it is asked */
+export function AskedFor({ heard, index }) {
+  const text = prompt.value;
   const ids = idsIn(text);
+  const { answer, problem } = useAnswer(ids && (() => heard.chains(ids, index)), [heard, text, index], heard.still);
   return html`<section class="attached-asked">
     <h3><label for="attached-prompt">${t("attached.asked")}</label></h3>
     <textarea id="attached-prompt" rows="2" spellcheck=${false} aria-describedby="attached-prompt-how" value=${text}
-      onInput=${(/** @type {InputEvent} */ event) => setText(/** @type {HTMLTextAreaElement} */ (event.target).value)}
-    ></textarea>
+      onInput=${withValue((typed) => (prompt.value = typed))}></textarea>
     <p id="attached-prompt-how"><small>${t("attached.asked.how")}</small></p>
     <div role="status">${
       ids
-        ? standingsOf(shown).map((rank, instance, all) =>
-            cachedFor(rank, contentsOf(shown), ids, index).map(
-              (answer) => html`<${One} key=${`${instance} ${answer.salt}`} answer=${answer} count=${ids.length}
-                instance=${all.length > 1 ? instance : null} />`,
+        ? answer?.map((chains, rank) =>
+            cachedFor(chains, ids.length).map(
+              (one) => html`<${One} key=${`${rank} ${one.salt}`} answer=${one} count=${ids.length}
+                instance=${answer.length > 1 ? rank : null} />`,
             ),
           )
         : text.trim() && html`<p>${t("attached.asked.text")}</p>`
-    }</div>
+    }${problem && html`<p class="attached-problem">${problem}</p>`}</div>
   </section>`;
 }
 

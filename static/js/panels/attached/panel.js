@@ -2,13 +2,15 @@
 
 import { useEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { branchesIn } from "../../core/branch_rows.js";
+import { heardIn } from "../../core/heard.js";
 import { groupsOf, prefixTree } from "../../core/prefix_tree.js";
+import { useAnswer } from "../../kit/answer.js";
 import { html } from "../../kit/html.js";
-import { drawnIndex, log, state } from "../../state/store.js";
+import { place, heard as surveyed } from "../../net/surveyed.js";
+import { drawnIndex, log, longRun, state } from "../../state/store.js";
 import { hashText } from "../../tell/operations.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
 import { AskedFor, WhyNoHits } from "./answers.js";
-import { countUpTo, familiesAt, hitRate, lastUpTo, ranksOf } from "./model.js";
 import { cellAt, paintPlaces } from "./places.js";
 
 const BRANCHES = 60;
@@ -23,7 +25,9 @@ const READINGS = [
 ];
 
 /**
- * @typedef {import("./model.js").Rank} Rank
+ * @typedef {import("../../core/heard.js").Heard} Heard
+ * @typedef {import("../../core/heard.js").Said} Said
+ * @typedef {import("../../core/trace.js").Header} Header
  * @typedef {import("../../kit/html.js").Component} Component
  */
 
@@ -34,58 +38,77 @@ const READINGS = [
  * @param {{whole: Component, branches: Component}} props
  */
 export function Panel({ whole, branches }) {
-  const [shown, now] = [log.value, state.value];
+  const [large, shown] = [longRun.value, log.value];
+  if (large) return html`<${Everywhere} heard=${surveyed} header=${large.header} index=${place.value} />`;
   const observed = shown?.header.observed;
-  if (!shown || !now || !observed) return null;
-  const ranks = ranksOf(shown);
+  if (!shown || !state.value || !observed) return null;
   return html`<section class="attached" id="region-attached" aria-label=${t("attached.title")} tabindex="0">
     <header class="attached-head">
       <h2>${t("attached.of", { source: observed.source, model: shown.header.model.name || "?" })}</h2>
       <p>${t("attached.read_only")}</p>
     </header>
-    ${ranks.map(
-      (rank, instance) =>
-        html`<${OneRank} key=${instance} rank=${rank} instance=${instance}
-          many=${ranks.length > 1} branches=${branches} />`,
-    )}
-    <${AskedFor} index=${drawnIndex.value} />
-    <${whole} />
-    <${Unknowns} names=${observed.unknown} />
+    <${Everywhere} heard=${heardIn(shown)} header=${shown.header} index=${drawnIndex.value} whole=${whole}
+      branches=${branches} />
   </section>`;
 }
 
-/** @param {{rank: Rank, instance: number, many: boolean, branches: Component}} props */
-function OneRank({ rank, instance, many, branches }) {
-  const [index, from] = [drawnIndex.value, log.value?.header.observed?.events?.[instance] ?? ""];
-  const since = lastUpTo(rank.since, index);
-  const sums = lastUpTo(rank.sums, index);
-  const message = lastUpTo(rank.messages, index);
-  const problem = rank.problems.findLast((one) => one.index <= index);
-  const gaps = rank.since.filter((one) => one.reason === "gap" && one.index <= index).length;
-  const isFresh = problem && (lastUpTo([...rank.messages], index)?.index ?? -1) <= problem.index;
+/**
+ * What it said up to a record. Where the log is here, its contents are drawn too, and `whole` and `branches` with them:
+ * of a longer one the long run's own panel does that.
+ *
+ * @param {{heard: Heard, header: Header, index: number, whole?: Component, branches?: Component}} props
+ */
+function Everywhere({ heard, header, index, whole, branches }) {
+  const ask = () => {
+    const said = heard.said(index);
+    return said instanceof Promise ? said.then((ranks) => ({ ranks, index })) : { ranks: said, index };
+  };
+  const { answer, problem } = useAnswer(index < 0 ? null : ask, [heard, index], heard.still);
+  const { events = [], unknown = [] } = header.observed ?? {};
+  return html`<div class="attached-said">
+    ${problem && html`<p class="attached-problem" role="alert">${problem}</p>`}
+    ${answer?.ranks.map(
+      (said, rank, { length }) =>
+        html`<${OneRank} key=${rank} ...${{ heard, said, rank, header, branches }} index=${answer.index}
+          from=${events[rank] ?? ""} many=${length > 1} />`,
+    )}
+    <${AskedFor} heard=${heard} index=${index} />
+    ${whole && html`<${whole} />`}
+    <${Unknowns} names=${unknown} open=${Boolean(whole)} />
+  </div>`;
+}
+
+/**
+ * @param {{
+ *   heard: Heard, said: Said, rank: number, index: number, header: Header, from: string, many: boolean,
+ *   branches?: Component,
+ * }} props `index`: of the record up to which it was said
+ */
+function OneRank({ heard, said, rank, index, header, from, many, branches }) {
+  const { since, problem } = said;
   const isOpen = since?.reason === "cleared" && since.outside; // a cleared GPU says nothing of what stands elsewhere
   return html`<div class="attached-rank">
-    <h3>${many ? t("attached.rank", { n: instance }) : t("attached.events")} <small>${from}</small></h3>
+    <h3>${many ? t("attached.rank", { n: rank }) : t("attached.events")} <small>${from}</small></h3>
     <p class="attached-since" data-reason=${since?.reason}>${
       since
         ? t(`attached.since.${since.reason}`, { n: since.sequence, at: secondsText(since.at), missed: since.missed })
         : t("attached.since.never")
     }${isOpen ? ` ${t("attached.since.outside", { n: since.outside })}` : null}</p>
-    ${isFresh ? html`<p class="attached-problem" role="status">${problem.problem}</p>` : null}
+    ${problem ? html`<p class="attached-problem" role="status">${problem}</p>` : null}
     <dl class="attached-figures">
-      <${Figure} name="messages" value=${grouped(countUpTo(rank.messages, index))} />
-      <${Figure} name="last" value=${message ? grouped(message.sequence) : "–"} />
-      <${Figure} name="replayed" value=${grouped(sums?.replayed ?? 0)} />
+      <${Figure} name="messages" value=${grouped(said.messages)} />
+      <${Figure} name="last" value=${said.last === null ? "–" : grouped(said.last)} />
+      <${Figure} name="replayed" value=${grouped(said.replayed)} />
       <${Figure} name="epochs" value=${grouped((since?.epoch ?? 0) + 1)} />
-      <${Figure} name="gaps" value=${grouped(gaps)} />
-      <${Figure} name="unmatched" value=${grouped(sums?.unmatched ?? 0)} />
-      ${sums?.unread ? html`<${Figure} name="unread" value=${grouped(sums.unread)} />` : null}
+      <${Figure} name="gaps" value=${grouped(said.gaps)} />
+      <${Figure} name="unmatched" value=${grouped(said.unmatched)} />
+      ${said.unread ? html`<${Figure} name="unread" value=${grouped(said.unread)} />` : null}
     </dl>
-    <${Readings} rank=${rank} index=${index} />
-    <${WhyNoHits} instance=${instance} index=${index} />
-    <${Places} instance=${instance} />
-    <${Families} rank=${rank} index=${index} />
-    <${Beginnings} instance=${instance} branches=${branches} />
+    <${Readings} said=${said} />
+    <${WhyNoHits} ...${{ heard, said, rank, index }} blockSize=${Number(header.engine.block_size ?? 1)} />
+    ${branches && html`<${Places} instance=${rank} />`}
+    <${Families} found=${said.families} />
+    ${branches && html`<${Beginnings} instance=${rank} branches=${branches} />`}
   </div>`;
 }
 
@@ -96,42 +119,39 @@ const Figure = ({ name, value }) =>
     <dd class=${value === null ? "is-unknown" : ""}>${value ?? t("attached.unknown")}</dd>
   </div>`;
 
-/** @param {{rank: Rank, index: number}} props */
-function Readings({ rank, index }) {
-  const rate = hitRate(rank, index);
-  const hits = rate === null ? null : `${(100 * rate).toFixed(1)} %`;
+/** @param {{said: Said}} props */
+function Readings({ said: { readings, hits: since } }) {
+  const hits = since?.asked ? `${((100 * since.hits) / since.asked).toFixed(1)} %` : null;
   return html`<dl class="attached-figures attached-readings">
     ${READINGS.map(([name, ...keys]) => {
-      const key = keys.find((one) => rank.readings.has(one)) ?? keys[0];
-      const list = rank.readings.get(key) ?? [];
-      const last = lastUpTo(list, index);
-      const value = last ? (name === "usage" ? `${(100 * last.value).toFixed(1)} %` : grouped(last.value)) : null;
-      return html`<div key=${name} title=${last ? key : t("attached.no_metrics")}>
+      const key = keys.find((one) => readings[one]) ?? keys[0];
+      const last = readings[key]?.at(-1)?.[1];
+      const value = last === undefined ? null : name === "usage" ? `${(100 * last).toFixed(1)} %` : grouped(last);
+      return html`<div key=${name} title=${value === null ? t("attached.no_metrics") : key}>
         <dt>${t(`attached.reading.${name}`)}</dt>
         <dd class=${value === null ? "is-unknown" : ""}>${value ?? t("attached.unknown")}</dd>
-        <${Line} readings=${list.slice(0, countUpTo(list, index))} />
+        <${Line} points=${readings[key] ?? []} />
       </div>`;
     })}
-    <div title=${rate === null ? t("attached.no_metrics") : t("attached.reading.hits.why")}>
+    <div title=${hits === null ? t("attached.no_metrics") : t("attached.reading.hits.why")}>
       <dt>${t("attached.reading.hits")}</dt>
       <dd class=${hits === null ? "is-unknown" : ""}>${hits ?? t("attached.unknown")}</dd>
     </div>
   </dl>`;
 }
 
-/** The last two minutes of a number. @param {{readings: import("./model.js").Reading[]}} props */
-function Line({ readings }) {
-  const some = readings.slice(-120);
-  if (some.length < 2) return null;
-  const [first, last] = [some[0].at, some[some.length - 1].at];
-  const values = some.map(({ value }) => value);
+/** The last two minutes of a number. @param {{points: import("../../core/heard.js").Point[]}} props */
+function Line({ points }) {
+  if (points.length < 2) return null;
+  const [first, last] = [points[0][0], points[points.length - 1][0]];
+  const values = points.map(([, value]) => value);
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const share = (/** @type {number} */ part, /** @type {number} */ whole) => part / Math.max(whole, 1e-9);
-  const points = some.map(
-    ({ at, value }) => `${100 * share(at - first, last - first)},${19 - 18 * share(value - least, most - least)}`,
+  const drawn = points.map(
+    ([at, value]) => `${100 * share(at - first, last - first)},${19 - 18 * share(value - least, most - least)}`,
   );
   return html`<svg viewBox="0 0 100 20" preserveAspectRatio="none" aria-hidden="true"><polyline
-    points=${points.join(" ")} /></svg>`;
+    points=${drawn.join(" ")} /></svg>`;
 }
 
 /** The pool's places: of each whether a content is known there. @param {{instance: number}} props */
@@ -177,9 +197,8 @@ function Beginnings({ instance, branches }) {
   return html`<h4>${t("attached.beginnings")}</h4><${branches} found=${found} observed=${true} />`;
 }
 
-/** What is cached where, and for which layers and adapters. @param {{rank: Rank, index: number}} props */
-function Families({ rank, index }) {
-  const found = familiesAt(rank, index);
+/** What is cached where, and for which layers and adapters. @param {{found: Said["families"]}} props */
+function Families({ found }) {
   if (!found.length) return null;
   const unsaid = html`<span class="is-unknown">${t("attached.unknown")}</span>`;
   return html`<table class="attached-families"><caption>${t("attached.families")}</caption>
@@ -194,9 +213,9 @@ function Families({ rank, index }) {
     )}</tbody></table>`;
 }
 
-/** @param {{names: string[]}} props */
-const Unknowns = ({ names }) =>
-  html`<details class="attached-unknowns" open><summary>${t("attached.unknowns", { n: names.length })}</summary>
+/** @param {{names: string[], open: boolean}} props `open`: at first */
+const Unknowns = ({ names, open }) =>
+  html`<details class="attached-unknowns" open=${open}><summary>${t("attached.unknowns", { n: names.length })}</summary>
     <dl>${names.map(
       (name) =>
         html`<div key=${name}><dt><span aria-hidden="true">?</span> ${t(`unknown.${name}`)}</dt><dd>${t(

@@ -11,7 +11,17 @@ import { startOpen, told } from "../../state/classroom.js";
 import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
-import { connection, isLoading, log, modelFacts, serverModel, status, toast, viewIndex } from "../../state/store.js";
+import {
+  connection,
+  isLoading,
+  log,
+  longRun,
+  modelFacts,
+  serverModel,
+  status,
+  toast,
+  viewIndex,
+} from "../../state/store.js";
 import { countText, t } from "../../tell/words.js";
 import { ExportButton } from "./export_button.js";
 import { FaultBadge } from "./fault_badge.js";
@@ -20,7 +30,7 @@ import { putAway } from "./notice.js";
 import { RecordMark } from "./record_mark.js";
 
 export function Panel() {
-  const header = log.value?.header;
+  const header = (log.value ?? longRun.value)?.header;
   return html`<header class="header">
     <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span><span
         class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></h1>
@@ -63,7 +73,7 @@ export function Panel() {
       <button class="tool" id="btn-share" onClick=${share} aria-label=${t("header.share")}
         title=${t("header.share")}><${Icon} name="share" /></button>
       ${
-        runAddress("trace") && header
+        runAddress("trace") && log.value
           ? html`<a class="tool" id="btn-download" href=${runAddress("trace")} download
             aria-label=${t("header.download")} title=${t("header.download")}
             ><${Icon} name="download"

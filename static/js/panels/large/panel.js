@@ -9,7 +9,7 @@ import { withValue } from "../../kit/inputs.js";
 import { Typed } from "../../kit/typed.js";
 import { command } from "../../net/commands.js";
 import { ATTACHED } from "../../net/followed_run.js";
-import { bins, follow, overview, show, shown, trouble } from "../../net/surveyed.js";
+import { bins, follow, isBehind, overview, show, shown, trouble } from "../../net/surveyed.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
 import { operationName } from "../../tell/operations.js";
@@ -22,12 +22,12 @@ import { Strip } from "./strip.js";
 /** @typedef {import("../../kit/html.js").Component} Component */
 
 /**
- * `library`: the list of recordings, `whole`: questions over the whole log, `branches`: the prefix cache as its largest
- * branches; they are panels of their own.
+ * `library`: the list of recordings, `attached`: what a watched server said, `whole`: questions over the whole log,
+ * `branches`: the prefix cache as its largest branches; they are panels of their own.
  *
- * @param {{library: Component | undefined, whole: Component, branches: Component}} props
+ * @param {{library: Component | undefined, attached: Component, whole: Component, branches: Component}} props
  */
-export function Panel({ library, whole, branches }) {
+export function Panel({ library, attached, whole, branches }) {
   const large = own.large.value;
   useEffect(() => {
     if (!large) return undefined;
@@ -55,30 +55,31 @@ export function Panel({ library, whole, branches }) {
     </header>
     ${connection.value === "live" && !listed ? html`<${Live} />` : null}
     ${large.theater === ATTACHED && !listed ? html`<${Watched} />` : null}
-    ${listed ? html`<${library} />` : html`<${Run} observed=${large.header.observed} ...${{ whole, branches }} />`}
+    ${
+      listed
+        ? html`<${library} />`
+        : html`<${Run} observed=${large.header.observed} ...${{ attached, whole, branches }} />`
+    }
   </section>`;
 }
 
 /**
  * `observed` null: it is no watched server's.
  *
- * @param {{observed: import("../../core/trace.js").Header["observed"], whole: Component, branches: Component}} props
+ * @param {{
+ *   observed: import("../../core/trace.js").Header["observed"], attached: Component, whole: Component,
+ *   branches: Component,
+ * }} props
  */
-const Run = ({ observed, whole, branches }) => html`<${Progress} />
+const Run = ({ observed, attached, whole, branches }) => html`<${Progress} />
     ${observed ? html`<p>${t("large.observed", { source: observed.source })}</p>` : null}
     ${
       bins.value
         ? html`<${Strip} /><${Moment} /><div class="large-two"><${Pool} />${
-            observed ? html`<${Unknown} names=${observed.unknown} />` : html`<${Sequences} />`
+            observed ? html`<${attached} />` : html`<${Sequences} />`
           }</div><${Prefixes} branches=${branches} observed=${Boolean(observed)} /><${whole} />`
         : null
     }`;
-
-/** @param {{names: string[]}} props what a watched server does not say */
-const Unknown = ({ names }) =>
-  html`<p class="large-unknown">${t("large.unknown", {
-    names: names.map((name) => t(`unknown.${name}`)).join(t("join.list")),
-  })}</p>`;
 
 /** The way to the newest record of a run that goes on. */
 const Newest = () =>
@@ -110,7 +111,7 @@ function Progress() {
   if (trouble.value) return html`<p class="large-trouble" role="alert">${trouble.value}</p>`;
   if (!known) return html`<p role="status">${t("large.reading")}</p>`;
   if (known.problem) return html`<p class="large-trouble" role="status">${known.problem}</p>`;
-  if (known.is_done) return null;
+  if (!isBehind.value) return null;
   const [n, all] = [grouped(known.num_surveyed), grouped(known.num_records)];
   return html`<p role="status">${t("large.read_so_far", { n, all })}
     <progress max=${known.num_records} value=${known.num_surveyed}></progress></p>`;

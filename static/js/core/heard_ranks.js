@@ -1,8 +1,8 @@
 // What a log of a watched server says, in figures: a fold over its records that goes on where it stopped.
 
 /**
- * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {import("../../core/trace.js").KnownSince} KnownSince
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {import("./trace.js").KnownSince} KnownSince
  * @typedef {{index: number, at: number, epoch: number, sequence: number, reason: KnownSince["reason"],
  *   missed: number, outside: number}} Since `outside`: contents that stood there, of which nothing is known any more
  * @typedef {{index: number, at: number, value: number}} Reading one number at one look at the metrics
@@ -38,7 +38,7 @@ const empty = () => ({
 /** @type {WeakMap<object, {length: number, ranks: Rank[]}>} */
 const known = new WeakMap();
 
-/** Each rank of a log as far as it is here. @param {import("../../core/log.js").TraceLog} log */
+/** Each rank of a log as far as it is here. @param {import("./log.js").TraceLog} log */
 export function ranksOf(log) {
   let found = known.get(log);
   if (!found) {
@@ -93,7 +93,7 @@ function read(rank, { index, ops = [], seen, timing: { at } }) {
 const placeKey = (/** @type {{place: number, outside?: boolean}} */ { place, outside }) =>
   `${outside ? "-" : ""}${place}`;
 
-/** @param {Rank} rank @param {import("../../core/trace.js").Stored} op @param {number} index */
+/** @param {Rank} rank @param {import("./trace.js").Stored} op @param {number} index */
 function standIn(rank, op, index) {
   const { medium, tier = null, locality = null, group = null, kind = null, window = null, lora_name: lora = null } = op;
   const said = [medium, tier, locality, group, kind, window, lora];
@@ -127,7 +127,7 @@ function count({ counts }, index, by) {
  */
 export const familiesAt = (rank, index) =>
   [...rank.families.values()]
-    .map((family) => ({ ...family, count: lastUpTo(family.counts, index)?.count ?? 0 }))
+    .map(({ counts, ...family }) => ({ ...family, count: lastUpTo(counts, index)?.count ?? 0 }))
     .filter((family) => family.count > 0)
     .sort((a, b) => b.count - a.count);
 

@@ -1,11 +1,13 @@
 // Which contents of a watched server stood where, and from when to when: a fold over its records that goes on where it
-// stopped. What is cached for a prompt and why nothing hits are asked of it.
+// stopped. Pure.
 
-import { hashKey } from "../../core/hash_key.js";
+import { contentsOf } from "./cached_contents.js";
+import { hashKey } from "./hash_key.js";
 
 /**
- * @typedef {import("../../core/trace.js").StepRecord} StepRecord
- * @typedef {import("../../core/trace.js").Stored} Stored
+ * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {import("./cached_contents.js").Contents} Contents
+ * @typedef {import("./trace.js").Stored} Stored
  * @typedef {{hash: string, group: Group, medium: string, from: number, to: number}} Standing `to`: the record that
  *   ended it, Infinity: none has
  * @typedef {object} Group of layers whose blocks are cached together
@@ -22,8 +24,9 @@ import { hashKey } from "../../core/hash_key.js";
  * @property {Root[]} roots each once
  * @property {Count[]} stored contents that came to the GPU
  * @property {Count[]} restored of these, those that had been there before
- * @property {Map<number, {index: number, hash: string, lacking: number[]}[]>} again by group: contents that were named
- *   again while they stood there, and which other groups did not have them then
+ * @property {{index: number, n: number, most: number}[]} again contents that were named again while they stood: so many
+ *   up to that record, `most` tokens up to the end of one
+ * @property {Map<number, Count[]>} lacking by group: of these, those that it did not have then
  */
 
 const GPU = "GPU";
@@ -35,33 +38,35 @@ const empty = () => ({
   roots: [],
   stored: [],
   restored: [],
-  again: new Map(),
+  again: [],
+  lacking: new Map(),
   open: new Map(),
 });
 
 /** @type {WeakMap<object, {length: number, ranks: ReturnType<typeof empty>[]}>} */
 const read = new WeakMap();
 
-/** Of each rank, as far as the log is here. @param {import("../../core/log.js").TraceLog} log @returns {Standings[]} */
+/** Of each rank, as far as the log is here. @param {import("./log.js").TraceLog} log @returns {Standings[]} */
 export function standingsOf(log) {
   let found = read.get(log);
   if (!found) {
     const count = Math.max(1, log.header.instances?.length ?? 0);
     read.set(log, (found = { length: 0, ranks: Array.from({ length: count }, empty) }));
   }
+  const contents = contentsOf(log);
   for (; found.length < log.records.length; found.length++) {
     const record = log.records[found.length];
-    append(found.ranks[record.instance ?? 0], record);
+    append(found.ranks[record.instance ?? 0], contents, record);
   }
   return found.ranks;
 }
 
-/** @param {ReturnType<typeof empty>} rank @param {StepRecord} record */
-function append(rank, { index, ops = [] }) {
+/** @param {ReturnType<typeof empty>} rank @param {Contents} contents @param {StepRecord} record */
+function append(rank, contents, { index, ops = [] }) {
   for (const op of ops) {
     if (op.type === "stored") {
       const group = groupOf(rank, op);
-      if (op.again) nameAgain(rank, op, group, index);
+      if (op.again) nameAgain(rank, contents, op, group, index);
       else stand(rank, op, group, index);
     } else if (op.type === "removed" && !op.num_left) leave(rank, placeKey(op), index);
     else if (op.type === "known_since") for (const place of [...rank.open.keys()]) leave(rank, place, index);
@@ -101,8 +106,11 @@ function stand(rank, op, group, index) {
   rank.open.set(placeKey(op), standing);
 }
 
-/** @param {Standings} rank @param {Stored} op @param {Group} group @param {number} index */
-function nameAgain(rank, op, group, index) {
+/**
+ * Who computed anew what stands did not find it: which groups had it not?
+ * @param {Standings} rank @param {Contents} contents @param {Stored} op @param {Group} group @param {number} index
+ */
+function nameAgain(rank, contents, op, group, index) {
   if ((op.medium || GPU) !== GPU) return;
   const hash = hashKey(op.block_hash);
   const there = new Set(
@@ -110,10 +118,19 @@ function nameAgain(rank, op, group, index) {
       .filter((one) => one.medium === GPU && one.from < index && one.to > index)
       .map((one) => one.group.id),
   );
-  const lacking = [...rank.groups.keys()].filter((id) => !there.has(id));
-  let list = rank.again.get(group.id);
-  if (!list) rank.again.set(group.id, (list = []));
-  if (there.has(group.id)) list.push({ index, hash, lacking }); // else twice in one message: two at the same time
+  if (!there.has(group.id)) return; // twice in one message: two at the same time
+  const content = contents.byHash.get(hash);
+  const end = content ? (content.logical + 1) * content.tokens.length : 0;
+  const last = rank.again.at(-1);
+  const sum = { index, n: (last?.n ?? 0) + 1, most: Math.max(last?.most ?? 0, end) };
+  if (last?.index === index) rank.again[rank.again.length - 1] = sum;
+  else rank.again.push(sum);
+  for (const id of rank.groups.keys()) {
+    if (there.has(id)) continue;
+    let counts = rank.lacking.get(id);
+    if (!counts) rank.lacking.set(id, (counts = []));
+    add(counts, index);
+  }
 }
 
 /** @param {ReturnType<typeof empty>} rank @param {string} place @param {number} index */
@@ -131,22 +148,16 @@ function add(counts, index) {
 }
 
 /**
- * Whether a content stands after record `index` for a group, on the GPU or in the medium given.
- * @param {Standings} rank @param {string} hash @param {number} group @param {number} index @param {string} [medium]
- */
-export const stands = (rank, hash, group, index, medium = GPU) =>
-  (rank.byHash.get(hash) ?? []).some(
-    (one) => one.group.id === group && one.medium === medium && one.from <= index && one.to > index,
-  );
-
-/**
- * The media outside the GPU where it stands after record `index`.
+ * Where a content stands after record `index`: the groups that have it on the GPU, those that ever had it there, and
+ * the media outside it.
  * @param {Standings} rank @param {string} hash @param {number} index
+ * @returns {{groups: number[], ever: number[], media: string[]}}
  */
-export const mediaOf = (rank, hash, index) => [
-  ...new Set(
-    (rank.byHash.get(hash) ?? [])
-      .filter((one) => one.medium !== GPU && one.from <= index && one.to > index)
-      .map((one) => one.medium),
-  ),
-];
+export function standingAt(rank, hash, index) {
+  const all = rank.byHash.get(hash) ?? [];
+  const now = all.filter(({ from, to }) => from <= index && to > index);
+  const groupsOf = (/** @type {Standing[]} */ some) =>
+    [...new Set(some.filter(({ medium }) => medium === GPU).map(({ group }) => group.id))].sort((a, b) => a - b);
+  const media = new Set(now.filter(({ medium }) => medium !== GPU).map(({ medium }) => medium));
+  return { groups: groupsOf(now), ever: groupsOf(all), media: [...media].sort() };
+}

@@ -1,0 +1,169 @@
+// What a watched server had said up to a record, of a log that is here whole. Of one that is too long for that its
+// server answers the same (engine/trace/survey/heard.py): who concludes and draws need not know which it is. Pure.
+
+import { contentsOf } from "./cached_contents.js";
+import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./heard_ranks.js";
+import { standingAt, standingsOf } from "./heard_standings.js";
+
+/**
+ * @typedef {import("./log.js").TraceLog} TraceLog
+ * @typedef {import("./trace.js").KnownSince["reason"]} Reason
+ * @typedef {{id: number, kind: string | null, window: number | null, size: number}} Group of layers on the GPU, as all
+ *   of the log says: `window` and `size` in tokens; `size` 0: never said
+ * @typedef {{
+ *   at: number, epoch: number, sequence: number, reason: Reason, missed: number, outside: number,
+ * }} Since where a rank's knowledge began; `outside`: contents that stood there, of which nothing is known now
+ * @typedef {{
+ *   medium: string, tier: string, group: number | null, kind: string | null, window: number | null,
+ *   lora: string | null, count: number,
+ * }} Family contents that are cached alike
+ * @typedef {[at: number, value: number]} Point a number at one look at the metrics; `at`: seconds
+ * @typedef {object} Said by one rank
+ * @property {Since | null} since last
+ * @property {number} gaps
+ * @property {number} messages
+ * @property {number | null} last the number of the last message
+ * @property {number} replayed messages
+ * @property {number} unmatched contents
+ * @property {number} unread events
+ * @property {string} problem since the last message, or ""
+ * @property {Record<string, Point[]>} readings the last two minutes, by the server's name
+ * @property {{hits: number, asked: number} | null} hits tokens, since the watch began; null: it has not said
+ * @property {Family[]} families the largest first
+ * @property {Group[]} groups
+ * @property {number} stored contents that came to the GPU
+ * @property {number} restored of these, those that had been there before
+ * @property {{n: number, most: number, lacking: {group: number, count: number}[]}} again contents that were named again
+ *   while they stood; `most`: tokens up to the end of one; and how often a group had not what another one had
+ * @property {number} roots contents that a sequence begins with
+ * @property {number} elsewhere of these, those that another rank has too
+ * @typedef {{salt: string | null, tokens: number[]}} Root what a sequence begins with
+ * @typedef {{end: number, groups: number[], ever: number[], media: string[]}} Link a content of a prompt: tokens up to
+ *   its last, the groups that have it on the GPU, that ever had it there, the media outside that have it
+ * @typedef {{groups: Group[], chains: {salt: string | null, size: number, links: Link[]}[], unkept: number}} Chains a
+ *   prompt's contents on one rank as far as they were ever named, under no salt and under each that it came with, in
+ *   blocks of each size; `unkept`: contents of which a server keeps no more, because there were too many before them
+ * @typedef {object} Heard who answers
+ * @property {number} still ms that one stays at a record before it is asked
+ * @property {(index: number) => Said[] | Promise<Said[]>} said by each rank
+ * @property {(rank: number, index: number) => Root[] | Promise<Root[]>} roots the last ones
+ * @property {(tokens: number[], index: number) => Chains[] | Promise<Chains[]>} chains of each rank
+ */
+
+const POINTS = 120;
+const MOST_ROOTS = 4096;
+
+/** @type {WeakMap<TraceLog, Heard>} */
+const heards = new WeakMap();
+
+/** What is asked of a log that is here. @param {TraceLog} log @returns {Heard} */
+export function heardIn(log) {
+  let found = heards.get(log);
+  if (!found) {
+    /** @type {{rank: number, count: number, some: Root[]} | null} the same list for who asks again */
+    let last = null;
+    found = {
+      still: 0,
+      said: (index) => ranksOf(log).map((_, rank) => saidBy(log, rank, index)),
+      roots: (rank, index) => {
+        const { roots } = standingsOf(log)[rank];
+        const count = countUpTo(roots, index);
+        if (last?.rank !== rank || last.count !== count)
+          last = { rank, count, some: roots.slice(Math.max(0, count - MOST_ROOTS), count) };
+        return last.some;
+      },
+      chains: (tokens, index) => standingsOf(log).map((_, rank) => chainsOn(log, rank, tokens, index)),
+    };
+    heards.set(log, found);
+  }
+  return found;
+}
+
+/** @param {TraceLog} log @param {number} which @param {number} index @returns {Said} */
+function saidBy(log, which, index) {
+  const [rank, standings] = [ranksOf(log)[which], standingsOf(log)[which]];
+  const breaks = rank.since.slice(0, countUpTo(rank.since, index));
+  const sums = lastUpTo(rank.sums, index);
+  const message = lastUpTo(rank.messages, index);
+  const problem = lastUpTo(rank.problems, index);
+  const again = lastUpTo(standings.again, index);
+  const roots = countUpTo(standings.roots, index);
+  const { index: _, ...since } = breaks.at(-1) ?? { index: -1 };
+  return {
+    since: breaks.length ? /** @type {Since} */ (since) : null,
+    gaps: breaks.filter(({ reason }) => reason === "gap").length,
+    messages: countUpTo(rank.messages, index),
+    last: message?.sequence ?? null,
+    replayed: sums?.replayed ?? 0,
+    unmatched: sums?.unmatched ?? 0,
+    unread: sums?.unread ?? 0,
+    problem: problem && (message?.index ?? -1) <= problem.index ? problem.problem : "",
+    readings: Object.fromEntries(
+      [...rank.readings].flatMap(([name, list]) => {
+        const count = countUpTo(list, index);
+        const some = list.slice(Math.max(0, count - POINTS), count);
+        return count ? [[name, some.map(({ at, value }) => /** @type {Point} */ ([at, value]))]] : [];
+      }),
+    ),
+    hits: hitsSince(rank, index),
+    families: familiesAt(rank, index),
+    groups: [...standings.groups.values()],
+    stored: lastUpTo(standings.stored, index)?.count ?? 0,
+    restored: lastUpTo(standings.restored, index)?.count ?? 0,
+    again: {
+      n: again?.n ?? 0,
+      most: again?.most ?? 0,
+      lacking: [...standings.lacking].flatMap(([group, counts]) => {
+        const count = lastUpTo(counts, index)?.count;
+        return count ? [{ group, count }] : [];
+      }),
+    },
+    roots,
+    elsewhere: elsewhere(log, which, index, roots),
+  };
+}
+
+/**
+ * How many of the first `count` beginnings of a rank another one has too.
+ * @param {TraceLog} log @param {number} which @param {number} index @param {number} count
+ */
+function elsewhere(log, which, index, count) {
+  const all = standingsOf(log);
+  const others = all.filter((_, rank) => rank !== which);
+  if (!others.length) return 0;
+  return all[which].roots
+    .slice(0, count)
+    .filter(({ hash }) => others.some(({ byHash }) => Number(byHash.get(hash)?.[0].from) <= index)).length;
+}
+
+/** @param {TraceLog} log @param {number} which @param {number[]} tokens @param {number} index @returns {Chains} */
+function chainsOn(log, which, tokens, index) {
+  const rank = standingsOf(log)[which];
+  const groups = [...rank.groups.values()];
+  const sizes = [...new Set(groups.map(({ size }) => size).filter(Boolean))].sort((a, b) => a - b);
+  const salts = new Set(rank.roots.slice(0, countUpTo(rank.roots, index)).map(({ salt }) => salt));
+  salts.delete(null);
+  const chains = [null, ...salts].flatMap((salt) =>
+    sizes.map((size) => ({ salt, size, links: linksOf(log, which, tokens, index, salt, size) })),
+  );
+  return { groups, chains: chains.filter(({ salt, links }) => salt === null || links.length), unkept: 0 };
+}
+
+/**
+ * @param {TraceLog} log @param {number} which @param {number[]} tokens @param {number} index
+ * @param {string | null} salt @param {number} size @returns {Link[]}
+ */
+function linksOf(log, which, tokens, index, salt, size) {
+  const [rank, contents] = [standingsOf(log)[which], contentsOf(log)];
+  /** @type {Link[]} */
+  const links = [];
+  /** @type {string | null} */
+  let parent = null;
+  for (let end = size; end <= tokens.length; end += size) {
+    const content = contents.after(parent, salt, tokens.slice(end - size, end));
+    if (!content || content.record > index) break;
+    links.push({ end, ...standingAt(rank, content.hash, index) });
+    parent = content.hash;
+  }
+  return links;
+}
