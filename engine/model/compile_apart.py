@@ -32,6 +32,7 @@ from engine.model.light_name import LIGHT
 from engine.model.light_transformers import COMPILER, bring_compiler
 from engine.model.loaded import LoadedModel
 from engine.model.made_library import read_again
+from engine.model.native import native_kernels
 
 log = logging.getLogger(__name__)
 # Whether this processor multiplies bfloat16 and bytes: compiled code here computes in float32, and torch's compiler
@@ -88,6 +89,8 @@ def _do(task: Task) -> None:
         setattr(torch.cpu, question, lambda: False)
     num_threads = task.num_threads or torch.get_num_threads()
     torch.set_num_threads(1)  # a child has none of the threads that there are before it
+    kernels = threading.Thread(target=native_kernels)
+    kernels.start()  # the compiler is at work while this thread opens the model
     model = load_model(task.name, task.dtype, "cpu", task.revision)
     if not task.is_shared or not CAN_FORK:
         torch.set_num_threads(num_threads)
@@ -95,6 +98,7 @@ def _do(task: Task) -> None:
     bring_compiler()
     for name in COMPILERS:
         importlib.import_module(name)
+    kernels.join()
     with tempfile.TemporaryDirectory() as folder:
         child = _Child(lambda: compile_one(model, Path(folder)), num_threads)
         torch.set_num_threads(num_threads)

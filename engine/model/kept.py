@@ -86,6 +86,23 @@ def keep(key: str, files: Mapping[str, Path], facts: Mapping[str, Any]) -> Kept 
     return find(key)
 
 
+@contextlib.contextmanager
+def making(key: str) -> Iterator[None]:
+    """Inside the `with`, nobody else makes the entry of that key: who comes later waits, and finds it. Where nothing
+    can be kept, or files cannot be locked, nobody waits.
+    """
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError, RuntimeError, ImportError):
+            import fcntl  # not on Windows
+
+            path = compiled_folder(FOLDER) / f"{_name(key)}.lock"
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            held.callback(os.close, file)
+            fcntl.flock(file, fcntl.LOCK_EX)
+            held.callback(path.unlink, missing_ok=True)  # who waits has it open, who comes finds the entry first
+        yield
+
+
 def facts_of_all() -> Iterator[dict[str, Any]]:
     """What was said of each entry, for whatever machine it was made; a hint, no entry is checked."""
     for folder in all_compiled(FOLDER):

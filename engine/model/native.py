@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.model.kept import find, keep
+from engine.model.kept import find, keep, making
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -275,10 +275,21 @@ def _built(*names: str) -> ctypes.CDLL:
     if compiler is None:
         raise NoCompiler("no C compiler was found")
     key = _key(names, compiler)
-    kept = find(key)
-    if kept is not None:
+    if (kept := _kept(key)) is not None:
+        return kept
+    with making(key):  # a server and who compiles for it want the same at the same time
+        return _kept(key) or _compiled(names, compiler, key)
+
+
+def _kept(key: str) -> ctypes.CDLL | None:
+    found = find(key)
+    if found is not None:
         with contextlib.suppress(OSError):  # nothing may be run in that folder
-            return _loaded(kept.folder / LIBRARY)
+            return _loaded(found.folder / LIBRARY)
+    return None
+
+
+def _compiled(names: tuple[str, ...], compiler: str, key: str) -> ctypes.CDLL:
     with tempfile.TemporaryDirectory(prefix="kvtheater-") as folder:
         library = Path(folder) / LIBRARY
         for tuning in TUNINGS:

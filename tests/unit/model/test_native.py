@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
+from engine.model import native
 from engine.model.loader import load_model
 from engine.model.native import NoCompiler, build_logits, build_native, logit_kernels
 from engine.model.sampling import Sampler, SamplingRow, _logsumexp, _topk
@@ -84,6 +88,25 @@ def test_no_compiler_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tm
         build_logits.__wrapped__()
     with pytest.raises(NoCompiler, match=r"cannot compile attention\.c, attend\.c, capture\.c: "):
         build_native.__wrapped__()
+
+
+@needs_compiler
+def test_who_wants_the_same_functions_meanwhile_waits_for_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As a server, the process that compiles for it and that one's child do, at a first start."""
+    compiled = list[Path]()
+
+    def compile_slowly(names: tuple[str, ...], compiler: str, key: str) -> Any:
+        compiled.append(tmp_path)
+        time.sleep(0.2)
+        return whole(names, compiler, key)
+
+    whole = native._compiled
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(native, "_compiled", compile_slowly)
+    with ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(native._built, "logits.c") for _ in range(3)]
+    assert len(compiled) == 1 and all(one.result().summarize_logits for one in found)
+    assert not list(tmp_path.rglob("*.lock"))
 
 
 def test_without_a_compiler_the_same_tokens_are_chosen(
