@@ -1,6 +1,7 @@
 """The API under many streaming clients, beside the bare engine at the same batch: both in turns, in one run.
 
 Usage: python -m tests.load.api [--clients 64] [--seconds 20] [--rounds 3] [--compiled] [--leaves 0] [-- OPTION ...]
+       ... [--bare-seconds 60], where turns of the server are long
 On the standard output one line of JSON a turn, then one of everything. What follows `--` is for the server.
 
 A turn of the server computes on the same cores as its clients, and on those of whatever else the machine does. So
@@ -71,6 +72,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--bare-seconds", type=float, help="of a turn of the engine alone (default: as the server's)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--leaves", type=float, default=0.0, help="share of clients that leave early")
     parser.add_argument("--compiled", action="store_true")
@@ -85,7 +87,7 @@ def main() -> int:
             bare.turn(WARM_SECONDS)
             server.turn(WARM_SECONDS, 0.0, 0)
             for seed in range(1, asked.rounds + 1):
-                pair = bare.turn(asked.seconds), server.turn(asked.seconds, asked.leaves, seed)
+                pair = bare.turn(asked.bare_seconds or asked.seconds), server.turn(asked.seconds, asked.leaves, seed)
                 turns.append(pair)
                 load = os.getloadavg()[0]
                 print(json.dumps({"bare": pair[0], "server": pair[1], "load": load}, default=str), flush=True)
