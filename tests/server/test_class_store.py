@@ -17,8 +17,9 @@ from app.errors import AppError
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
 
-TODAY = datetime.date.today()
-TOMORROW = (TODAY + datetime.timedelta(days=1)).isoformat()
+# Dates that are what they are called whenever a test runs: these may run past midnight, and a module is read before.
+UNTIL = datetime.date.today() + datetime.timedelta(days=7)
+PAST = datetime.date.today() - datetime.timedelta(days=1)
 RESULTS = ClassResults(
     id="abc",
     title="KV 缓存",
@@ -85,10 +86,10 @@ def test_nothing_of_a_class_is_written_unless_somebody_asks(make_server: Callabl
 def test_kept_until_a_date_and_deleted_with_one_click(make_server: Callable[..., Server], tmp_path: Path) -> None:
     room = Room(make_server(token=TOKEN, data_dir=tmp_path))
     a_class(room)
-    room.presenter.do("class_keep", id=room.id, until=TOMORROW)
-    wait_for(lambda: room.presenter.desks and room.presenter.desks[-1]["kept_until"] == TOMORROW)
+    room.presenter.do("class_keep", id=room.id, until=UNTIL.isoformat())
+    wait_for(lambda: room.presenter.desks and room.presenter.desks[-1]["kept_until"] == UNTIL.isoformat())
     (card,) = listed(room)
-    assert (card["title"], card["until"], card["students"], card["questions"]) == ("KV", TOMORROW, 3, 2)
+    assert (card["title"], card["until"], card["students"], card["questions"]) == ("KV", UNTIL.isoformat(), 3, 2)
     room.presenter.do("class_poll", id=room.id, poll=1, to="shown", right="moon")
     room.presenter.do("class_end", id=room.id)
     assert listed(room)[0]["ended"] is not None  # what came later is there too
@@ -105,7 +106,7 @@ def test_kept_until_a_date_and_deleted_with_one_click(make_server: Callable[...,
 def test_a_kept_class_outlives_the_server(make_server: Callable[..., Server], tmp_path: Path) -> None:
     first = Room(make_server(token=TOKEN, data_dir=tmp_path))
     a_class(first)
-    first.presenter.do("class_keep", id=first.id, until=TOMORROW)
+    first.presenter.do("class_keep", id=first.id, until=UNTIL.isoformat())
     first.server.close()
     second = Room(make_server(token=TOKEN, data_dir=tmp_path))
     assert [card["id"] for card in listed(second)] == [first.id]
@@ -118,7 +119,7 @@ def test_who_may_keep(make_server: Callable[..., Server], tmp_path: Path) -> Non
     guest, _ = room.follower()
     owner = room.member(headers=OWNER)
     for one in (guest, owner):
-        assert one.refused("class_keep", id=room.id, until=TOMORROW)["code"] == "forbidden"
+        assert one.refused("class_keep", id=room.id, until=UNTIL.isoformat())["code"] == "forbidden"
         assert one.refused("class_unkeep", id=room.id)["code"] == "forbidden"
     for until in ("2001-01-01", "2999-01-01", "soon", 5):
         assert room.presenter.refused("class_keep", id=room.id, until=until)["code"] == "bad_request", until
@@ -129,7 +130,7 @@ def test_who_may_keep(make_server: Callable[..., Server], tmp_path: Path) -> Non
 
 def test_a_server_that_keeps_nothing_says_so(make_server: Callable[..., Server]) -> None:
     room = Room(make_server(token=TOKEN))
-    assert "keeps nothing" in room.presenter.refused("class_keep", id=room.id, until=TOMORROW)["message"]
+    assert "keeps nothing" in room.presenter.refused("class_keep", id=room.id, until=UNTIL.isoformat())["message"]
     assert listed(room) == []
 
 
@@ -142,8 +143,8 @@ def store(tmp_path: Path) -> Any:
 
 def test_what_is_kept_is_what_was_given(store: Store) -> None:
     assert store.all() == [] and store.expire() == 0
-    store.keep(RESULTS, TODAY)
-    store.keep(RESULTS, TODAY)  # again: instead of the first
+    store.keep(RESULTS, UNTIL)
+    store.keep(RESULTS, UNTIL)  # again: instead of the first
     assert store.get("abc") == RESULTS
     assert store.all()[0]["students"] == 2
     store.delete("abc")
@@ -153,14 +154,14 @@ def test_what_is_kept_is_what_was_given(store: Store) -> None:
 
 
 def test_what_is_past_its_date_goes(store: Store) -> None:
-    store.keep(RESULTS, TODAY)
-    assert store.expire(TODAY) == 0 and store.all()
-    assert store.expire(TODAY + datetime.timedelta(days=1)) == 1 and not store.all()
+    store.keep(RESULTS, UNTIL)
+    assert store.expire(UNTIL) == 0 and store.all()
+    assert store.expire(UNTIL + datetime.timedelta(days=1)) == 1 and not store.all()
 
 
 def test_what_is_past_its_date_goes_when_the_server_starts(tmp_path: Path) -> None:
     first = Store(tmp_path, None)
-    first.keep(RESULTS, TODAY - datetime.timedelta(days=1))
+    first.keep(RESULTS, PAST)
     first.stop()
     second = Store(tmp_path, None)
     wait_for(lambda: not second.all())
@@ -175,7 +176,7 @@ def test_what_is_past_its_date_goes_when_the_server_starts(tmp_path: Path) -> No
 def test_a_database_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"this is no database" * 100)
     store = Store(tmp_path, None)
-    for ask in (store.all, lambda: store.keep(RESULTS, TODAY), lambda: store.get("abc")):
+    for ask in (store.all, lambda: store.keep(RESULTS, UNTIL), lambda: store.get("abc")):
         with pytest.raises(AppError, match="database of kept classes says") as error:
             ask()
         assert "\n" not in error.value.message and "Ada" not in error.value.message
