@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 import requests
 from playwright.sync_api import expect
 
 import app.surveys
+from app.errors import AppError
 from engine.attach import attachment
 from tests.attached_server import attached_server
 from tests.browser.axe import complain, open_with_axe, violations
@@ -99,13 +101,13 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         MetricsServer(metrics_page(0, queries=10)) as metrics,
         attached_server(tmp_path, metrics=metrics.url) as (publisher, url),
     ):
-        page = open_page(url, connection="replay")
+        page = open_with_axe(open_page, url, connection="replay")
         publisher.publish(message(stored([b"c" * 8], [0, 1, 2, 9], 4), stored([b"a" * 8], [], 0, medium="CPU")))
         expect(page.locator(".attached-readings dd").first).to_have_text("0")
         metrics.text = metrics_page(1, queries=30)
         said = [
             page.locator(name)
-            for name in (".attached-since", ".attached-why", ".attached-figures", ".attached-families")
+            for name in (".attached-since", ".attached-why", ".attached-figures", ".attached-families", "h2")
         ]
         expect(said[1]).to_contain_text("block size")
         page.locator("#attached-prompt").fill("0 1 2 3 4 5 6 7 8")
@@ -118,6 +120,20 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         expect(page.locator(".attached-figures").first).to_contain_text("Messages4")
         before[2] = before[2].replace("Messages\n3", "Messages\n4").replace("Last number\n2", "Last number\n3")
         assert [one.first.inner_text() for one in said] == before
+        assert before[4].startswith("Attached to vLLM")
+        page.locator("#large-prefixes summary").click()
+        page.locator(".attached-unknowns summary").click()
+        expect(page.locator("#large-prefixes .branches")).to_be_visible()
+        complain({"in windows": violations(page)})
+        with monkeypatch.context() as meanwhile:  # as of a survey that turned out to be damaged
+            meanwhile.setattr(app.surveys.Surveys, "find", not_yet)
+            page.locator("#attached-prompt").fill("0 1 2 3")
+            expect(page.locator("#region-large [role=status]").first).to_contain_text("being read for the first time")
+            expect(page.locator(".attached-problem")).to_have_count(0)
+        expect(page.locator(".attached-answer")).to_contain_text("of 4 tokens")
+        expect(page.locator("#region-large")).not_to_contain_text("being read for the first time")
+        page.locator("#attached-prompt").fill("0 1 2 3 4 5 6 7 8")
+        expect(page.locator(".attached-answer")).to_contain_text("of 9 tokens")
         publisher.silent = True  # what is lost now cannot be asked for
         publisher.withheld.add(4)
         publisher.publish(message())
@@ -130,6 +146,10 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         wrong = [{"record": 0, "token_ids": [-1]}, {"record": 0}, {"record": 10_000, "token_ids": [1]}]
         assert [requests.post(f"{address}/chains", json=one).status_code for one in wrong] == [400, 400, 404]
         assert requests.get(f"{address}/roots", params={"rank": 1}).status_code == 404
+
+
+def not_yet(*_: Any) -> NoReturn:
+    raise AppError("loading", "ask again in a moment")
 
 
 @pytest.mark.parametrize("distance", ["look", "room"])

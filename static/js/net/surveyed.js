@@ -51,6 +51,8 @@ export const sequences = signal([]);
 export const shown = signal(null);
 /** The record that is looked at: the one asked for, or the last that is known. */
 export const place = computed(() => Math.min(viewIndex.value, (overview.value?.num_surveyed ?? 0) - 1));
+/** Whether the survey is made anew, as one that turned out to be damaged is: what is asked of it waits. */
+export const isMadeAnew = signal(false);
 /**
  * Why nothing comes; null: it does.
  *
@@ -78,8 +80,30 @@ async function ask(what, query = {}, theater = own.large.peek()?.theater, more) 
   throw Object.assign(new Error(error.message), { code: error.code });
 }
 
-/** @param {string} what @param {Record<string, number>} [query] */
-const bytes = async (what, query) => new Uint8Array(await (await ask(what, query)).arrayBuffer());
+/**
+ * As `ask`, of what is said of records up to `record`: where the survey is made anew, as soon as it is as far again.
+ *
+ * @param {number} record
+ * @param {string} what
+ * @param {Record<string, number>} query
+ * @param {RequestInit} [more]
+ */
+async function askUpTo(record, what, query, more) {
+  const [mine, theater] = [life, own.large.peek()?.theater];
+  try {
+    return await ask(what, query, theater, more);
+  } catch (error) {
+    const { code } = /** @type {Error & {code?: string}} */ (error);
+    if (code !== "loading" || !theater || life !== mine) throw error;
+  }
+  isMadeAnew.value = true;
+  await surveyReaches(theater, record + 1, () => life === mine);
+  if (life === mine) isMadeAnew.value = false;
+  return ask(what, query, theater, more);
+}
+
+/** @param {number} record @param {string} what @param {Record<string, number>} query */
+const bytes = async (record, what, query) => new Uint8Array(await (await askUpTo(record, what, query)).arrayBuffer());
 
 /**
  * Wait until the survey of a run knows `count` records, or will never: who asks it is told why.
@@ -112,7 +136,7 @@ export function follow() {
   batch(() => {
     overview.value = bins.value = shown.value = trouble.value = null;
     sequences.value = [];
-    isBehind.value = false;
+    isBehind.value = isMadeAnew.value = false;
   });
   look(mine);
   return () => {
@@ -148,7 +172,8 @@ async function look(mine) {
 
 /** @param {number} mine @param {Overview} found */
 async function read(mine, found) {
-  const [numbers, rows] = await Promise.all([bytes("/series", { bins: BINS }), bytes("/sequences")]);
+  const last = found.num_surveyed - 1;
+  const [numbers, rows] = await Promise.all([bytes(last, "/series", { bins: BINS }), bytes(last, "/sequences", {})]);
   if (life !== mine) return;
   batch(() => {
     trouble.value = null;
@@ -212,7 +237,7 @@ function next() {
 /** @param {BlockWindow} window */
 async function more(window) {
   const mine = life;
-  const piece = pieceOf(await bytes("/changes", { first: window.end, end: window.end + PIECE }));
+  const piece = pieceOf(await bytes(window.end, "/changes", { first: window.end, end: window.end + PIECE }));
   if (life !== mine || shown.peek()?.window !== window || piece.first !== window.end) return;
   window.extend(piece);
   if (window.has(target())) draw(window, target());
@@ -223,8 +248,8 @@ async function jump(index, behind) {
   const mine = life;
   const from = Math.max(-1, index - behind);
   const [start, changes] = await Promise.all([
-    bytes("/blocks", { record: from }),
-    index >= 0 ? bytes("/changes", { first: from + 1, end: index + 1 }) : null,
+    bytes(index, "/blocks", { record: from }),
+    index >= 0 ? bytes(index, "/changes", { first: from + 1, end: index + 1 }) : null,
   ]);
   if (life !== mine) return;
   const window = windowOf(start);
@@ -240,7 +265,7 @@ async function jump(index, behind) {
  * @param {number} instance
  * @returns {Promise<import("../core/branch_rows.js").Branches>}
  */
-export const prefixesAt = async (record, instance) => (await ask("/prefixes", { record, instance })).json();
+export const prefixesAt = async (record, instance) => (await askUpTo(record, "/prefixes", { record, instance })).json();
 
 /**
  * What a watched server had said up to a record.
@@ -249,11 +274,11 @@ export const prefixesAt = async (record, instance) => (await ask("/prefixes", { 
  */
 export const heard = {
   still: STILL,
-  said: async (record) => (await (await ask("/heard", { record })).json()).ranks,
-  roots: async (rank, record) => (await (await ask("/heard/roots", { rank, record })).json()).roots,
+  said: async (record) => (await (await askUpTo(record, "/heard", { record })).json()).ranks,
+  roots: async (rank, record) => (await (await askUpTo(record, "/heard/roots", { rank, record })).json()).roots,
   chains: async (tokens, record) => {
     const body = JSON.stringify({ record, token_ids: tokens });
-    return (await (await ask("/heard/chains", {}, undefined, { method: "POST", body })).json()).ranks;
+    return (await (await askUpTo(record, "/heard/chains", {}, { method: "POST", body })).json()).ranks;
   },
 };
 
@@ -265,7 +290,7 @@ export const heard = {
  * @param {number} end
  */
 export async function largestIn(name, first, end) {
-  const found = binsOf(await bytes("/series", { first, end, bins: end - first }));
+  const found = binsOf(await bytes(end - 1, "/series", { first, end, bins: end - first }));
   const values = found[`${name}_max`];
   return first + values.reduce((best, value, i) => (value > values[best] ? i : best), 0);
 }

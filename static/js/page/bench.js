@@ -20,6 +20,7 @@ import { Branches, panelOf, Whole } from "./detail_panels.js";
 
 const Provenance = lazyPanel(() => import("../panels/provenance/panel.js"), "provenance");
 const Attached = lazyPanel(() => import("../panels/attached/panel.js"), "attached");
+const AttachedHead = lazyPanel(() => import("../panels/attached/head.js"), "attached");
 const Large = lazyPanel(() => import("../panels/large/panel.js"), "large");
 const Tour = lazyPanel(() => import("../panels/tour/panel.js"));
 
@@ -38,7 +39,8 @@ export function Everything() {
 }
 
 const LongRun = () =>
-  html`<${Large} library=${panelOf("library")} attached=${Attached} whole=${Whole} branches=${Branches} />`;
+  html`<${Large} library=${panelOf("library")} attached=${Attached} attachedHead=${AttachedHead} whole=${Whole}
+    branches=${Branches} />`;
 
 const Watched = () => html`<${Attached} whole=${Whole} branches=${Branches} />`;
 

@@ -11,6 +11,7 @@ import { drawnIndex, log, longRun, state } from "../../state/store.js";
 import { hashText } from "../../tell/operations.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
 import { AskedFor, WhyNoHits } from "./answers.js";
+import { Panel as Head } from "./head.js";
 import { cellAt, paintPlaces } from "./places.js";
 
 const BRANCHES = 60;
@@ -40,13 +41,9 @@ const READINGS = [
 export function Panel({ whole, branches }) {
   const [large, shown] = [longRun.value, log.value];
   if (large) return html`<${Everywhere} heard=${surveyed} header=${large.header} index=${place.value} />`;
-  const observed = shown?.header.observed;
-  if (!shown || !state.value || !observed) return null;
+  if (!shown?.header.observed || !state.value) return null;
   return html`<section class="attached" id="region-attached" aria-label=${t("attached.title")} tabindex="0">
-    <header class="attached-head">
-      <h2>${t("attached.of", { source: observed.source, model: shown.header.model.name || "?" })}</h2>
-      <p>${t("attached.read_only")}</p>
-    </header>
+    <header class="attached-head"><${Head} header=${shown.header} /></header>
     <${Everywhere} heard=${heardIn(shown)} header=${shown.header} index=${drawnIndex.value} whole=${whole}
       branches=${branches} />
   </section>`;

@@ -9,7 +9,7 @@ import { withValue } from "../../kit/inputs.js";
 import { Typed } from "../../kit/typed.js";
 import { command } from "../../net/commands.js";
 import { ATTACHED } from "../../net/followed_run.js";
-import { bins, follow, isBehind, overview, show, shown, trouble } from "../../net/surveyed.js";
+import { bins, follow, isBehind, isMadeAnew, overview, show, shown, trouble } from "../../net/surveyed.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
 import { operationName } from "../../tell/operations.js";
@@ -22,12 +22,14 @@ import { Strip } from "./strip.js";
 /** @typedef {import("../../kit/html.js").Component} Component */
 
 /**
- * `library`: the list of recordings, `attached`: what a watched server said, `whole`: questions over the whole log,
+ * `library`: the list of recordings, `attached`: what a watched server said, and how its run is headed, `whole`: questions over the whole log,
  * `branches`: the prefix cache as its largest branches; they are panels of their own.
  *
- * @param {{library: Component | undefined, attached: Component, whole: Component, branches: Component}} props
+ * @param {{
+ *   library: Component | undefined, attached: Component, attachedHead: Component, whole: Component, branches: Component,
+ * }} props
  */
-export function Panel({ library, attached, whole, branches }) {
+export function Panel({ library, attached, attachedHead, whole, branches }) {
   const large = own.large.value;
   useEffect(() => {
     if (!large) return undefined;
@@ -39,13 +41,17 @@ export function Panel({ library, attached, whole, branches }) {
   if (!large) return null;
   const known = overview.value;
   const listed = settings.detail.value === "library" && library !== undefined;
-  const { model, engine } = large.header;
+  const { model, engine, observed } = large.header;
   return html`<section class="large" id="region-large" aria-label=${t("large.title")} tabindex="0">
     <header class="large-head">
-      <h2>${t("large.of", { model: model.name })}</h2>
+      <div>${
+        observed
+          ? html`<${attachedHead} header=${large.header} />`
+          : html`<h2>${t("large.of", { model: model.name })}</h2>`
+      }</div>
       <button class="tool" id="large-library" aria-pressed=${listed}
         onClick=${() => (settings.detail.value = listed ? "requests" : "library")}>${t("detail.library")}</button>
-      <p>${t(large.header.observed ? "large.size.observed" : "large.size", {
+      <p>${t(observed ? "large.size.observed" : "large.size", {
         records: grouped(own.numRecords.value),
         blocks: grouped(known?.num_blocks ?? 0),
         size: Number(engine.block_size),
@@ -56,30 +62,23 @@ export function Panel({ library, attached, whole, branches }) {
     ${connection.value === "live" && !listed ? html`<${Live} />` : null}
     ${large.theater === ATTACHED && !listed ? html`<${Watched} />` : null}
     ${
-      listed
-        ? html`<${library} />`
-        : html`<${Run} observed=${large.header.observed} ...${{ attached, whole, branches }} />`
+      listed ? html`<${library} />` : html`<${Run} observed=${Boolean(observed)} ...${{ attached, whole, branches }} />`
     }
   </section>`;
 }
 
-/**
- * `observed` null: it is no watched server's.
- *
- * @param {{
- *   observed: import("../../core/trace.js").Header["observed"], attached: Component, whole: Component,
- *   branches: Component,
- * }} props
- */
-const Run = ({ observed, attached, whole, branches }) => html`<${Progress} />
-    ${observed ? html`<p>${t("large.observed", { source: observed.source })}</p>` : null}
+/** @param {{observed: boolean, attached: Component, whole: Component, branches: Component}} props */
+function Run({ observed, attached, whole, branches }) {
+  const prefixes = html`<${Prefixes} branches=${branches} observed=${observed} />`;
+  return html`<${Progress} />
     ${
       bins.value
-        ? html`<${Strip} /><${Moment} /><div class="large-two"><${Pool} />${
+        ? html`<${Strip} /><${Moment} /><div class="large-two"><div><${Pool} />${observed ? prefixes : null}</div>${
             observed ? html`<${attached} />` : html`<${Sequences} />`
-          }</div><${Prefixes} branches=${branches} observed=${Boolean(observed)} /><${whole} />`
+          }</div>${observed ? null : prefixes}<${whole} />`
         : null
     }`;
+}
 
 /** The way to the newest record of a run that goes on. */
 const Newest = () =>
@@ -109,7 +108,7 @@ function Live() {
 function Progress() {
   const known = overview.value;
   if (trouble.value) return html`<p class="large-trouble" role="alert">${trouble.value}</p>`;
-  if (!known) return html`<p role="status">${t("large.reading")}</p>`;
+  if (!known || isMadeAnew.value) return html`<p role="status">${t("large.reading")}</p>`;
   if (known.problem) return html`<p class="large-trouble" role="status">${known.problem}</p>`;
   if (!isBehind.value) return null;
   const [n, all] = [grouped(known.num_surveyed), grouped(known.num_records)];
