@@ -84,6 +84,7 @@ def highest_tick(page: Page) -> list[float]:
 
 
 def test_the_page_begins_with_the_headlines_and_leads_to_a_scenario_and_back(open_bench: OpenBench) -> None:
+    """They are said as people say them, and only bars that exist are told."""
     page = open_bench()
     expect(page.locator(".bench-headlines tbody tr").first).to_be_visible()
     assert page.evaluate("typeof Plotly") == "undefined"  # it comes with the first chart
@@ -94,9 +95,6 @@ def test_the_page_begins_with_the_headlines_and_leads_to_a_scenario_and_back(ope
     page.go_back()
     expect(page.locator(".bench-headlines")).to_be_visible()
 
-
-def test_headlines_are_said_as_people_say_them_and_only_bars_that_exist_are_told(open_bench: OpenBench) -> None:
-    page = open_bench()
     rows = page.locator(".bench-headlines tbody tr")
     length = rows.filter(has_text="496 output tokens").inner_text()
     assert "▲ 5.0 times faster" in length and "0.198" in length and "≥" not in length
@@ -108,6 +106,7 @@ def test_headlines_are_said_as_people_say_them_and_only_bars_that_exist_are_told
 
 
 def test_a_scenario_says_what_to_look_for_where_it_was_measured_and_every_figure(open_bench: OpenBench) -> None:
+    """Charts, tables and records are saved; a link shows the same metric again."""
     page = open_bench("?scenario=guard")
     drawn(page, 2)
     record = guard()
@@ -126,6 +125,22 @@ def test_a_scenario_says_what_to_look_for_where_it_was_measured_and_every_figure
     assert zeros == ["0", "0"]  # every y axis begins there
     expect(page.locator(".bench-chart").first).to_have_attribute("aria-label", re.compile("paged: 256: "))
 
+    for selector, begins, name in (
+        (".bench-figure .link", b"\x89PNG", "guard-output_tokens_per_second.png"),
+        ("#bench-csv", b"record,created,scenario,axis,at,variant,metric", "guard.csv"),
+        (".bench-command .link", b'{\n "format": "kvtheater-bench"', "guard-shipped-guard.json"),
+    ):
+        with page.expect_download() as saved:
+            page.locator(selector).first.click()
+        content = Path(saved.value.path()).read_bytes()
+        assert content.startswith(begins) and saved.value.suggested_filename == name
+    assert json.loads(content) == guard()
+
+    page.select_option("#bench-metric", "waste")
+    expect(page).to_have_url(re.compile("metric=waste"))
+    again = open_bench("?" + page.url.split("?")[1])
+    expect(again.locator("#bench-metric")).to_have_value("waste")
+
 
 @pytest.mark.parametrize(("locale", "says"), [("en-US", "needs a GPU"), ("zh-CN", "可用的 GPU")])
 def test_a_scenario_that_cannot_run_here_says_why_and_offers_no_button(
@@ -140,7 +155,8 @@ def test_a_scenario_that_cannot_run_here_says_why_and_offers_no_button(
     expect(page.locator(".bench-none")).not_to_contain_text("Run it here" if locale == "en-US" else "可在此运行")
 
 
-def test_a_point_tells_its_median_and_interval(open_bench: OpenBench) -> None:
+def test_a_point_tells_its_interval_and_a_record_of_another_machine_shares_the_chart(open_bench: OpenBench) -> None:
+    """Five times the seconds: a fifth of the speed, said so in the table below; nothing where one machine has none."""
     page = open_bench("?scenario=guard&metric=seconds")
     drawn(page, 2)
     point = page.locator(".bench-chart .scatterlayer .trace .point").first.bounding_box()
@@ -149,11 +165,6 @@ def test_a_point_tells_its_median_and_interval(open_bench: OpenBench) -> None:
     expect(page.locator("#tooltip")).to_contain_text("whole run: ")
     expect(page.locator("#tooltip")).to_contain_text("95 % interval")
 
-
-def test_a_record_of_another_machine_is_dropped_and_shares_the_chart(open_bench: OpenBench) -> None:
-    """Five times the seconds: a fifth of the speed, said so in the table below; nothing where one machine has none."""
-    page = open_bench("?scenario=guard&metric=seconds")
-    drawn(page, 2)
     alone = highest_tick(page)[0]
     curves = page.locator(".bench-chart").first.locator(".scatterlayer .trace").count()
     drop(page, "mine.json", other_machine(5))
@@ -172,7 +183,7 @@ def test_a_record_of_another_machine_is_dropped_and_shares_the_chart(open_bench:
     expect(page.locator(".bench-lost, .bench-differences")).to_have_count(0)
 
 
-def test_what_is_no_record_says_why_and_changes_nothing(open_bench: OpenBench) -> None:
+def test_what_is_no_record_says_why_and_names_in_one_are_text_not_markup(open_bench: OpenBench) -> None:
     page = open_bench("?scenario=guard")
     for name, text, says in (
         ("x.json", "{", "is not JSON"),
@@ -185,9 +196,6 @@ def test_what_is_no_record_says_why_and_changes_nothing(open_bench: OpenBench) -
         expect(page.locator(".toast.error", has_text=says)).to_be_visible()
         expect(page.locator(".bench-dropped")).to_have_count(0)
 
-
-def test_names_in_a_dropped_record_are_text_not_markup(open_bench: OpenBench) -> None:
-    page = open_bench("?scenario=guard")
     record = guard()
     evil = '<img src=x onerror="document.title=1"><b>bold</b>'
     record["scenario"]["title"] = {"en": evil, "zh": evil}
@@ -195,32 +203,9 @@ def test_names_in_a_dropped_record_are_text_not_markup(open_bench: OpenBench) ->
     record["scenario"]["axis"]["title"] = {"en": evil, "zh": evil}
     record["scenario"]["id"] = "mine"
     drop(page, "evil.json", json.dumps(record))
-    drawn(page, 2)
     expect(page.locator(".bench-report h2")).to_have_text(evil)
-    assert page.locator(".bench-report img, .bench-report b:not(.bench-findings b)").count() == 0
-
-
-def test_a_link_shows_the_same_metric_again(open_bench: OpenBench) -> None:
-    page = open_bench("?scenario=guard")
-    page.select_option("#bench-metric", "waste")
-    expect(page).to_have_url(re.compile("metric=waste"))
-    again = open_bench("?" + page.url.split("?")[1])
-    expect(again.locator("#bench-metric")).to_have_value("waste")
-
-
-def test_charts_tables_and_records_are_saved(open_bench: OpenBench) -> None:
-    page = open_bench("?scenario=guard")
     drawn(page, 2)
-    for selector, begins, name in (
-        (".bench-figure .link", b"\x89PNG", "guard-output_tokens_per_second.png"),
-        ("#bench-csv", b"record,created,scenario,axis,at,variant,metric", "guard.csv"),
-        (".bench-command .link", b'{\n "format": "kvtheater-bench"', "guard-shipped-guard.json"),
-    ):
-        with page.expect_download() as saved:
-            page.locator(selector).first.click()
-        content = Path(saved.value.path()).read_bytes()
-        assert content.startswith(begins) and saved.value.suggested_filename == name
-    assert json.loads(content) == guard()
+    assert page.locator(".bench-report img, .bench-report b:not(.bench-findings b)").count() == 0
 
 
 def test_on_paper_a_report_is_light_and_its_charts_are_as_wide_as_the_sheet(open_bench: OpenBench) -> None:

@@ -64,7 +64,7 @@ def show(wall: Page, right: str = "") -> None:
     wall.click("#class-show-sure")
 
 
-def test_who_comes_in_sees_what_is_on_the_wall_and_goes_along(wall: Page, follow: Follow) -> None:
+def test_who_comes_in_sees_what_is_on_the_wall_goes_along_and_holds_no_secret(wall: Page, follow: Follow) -> None:
     phone = follow()
     shows(phone, 1)
     step(wall)
@@ -74,9 +74,16 @@ def test_who_comes_in_sees_what_is_on_the_wall_and_goes_along(wall: Page, follow
     assert phone.locator("#btn-step").is_hidden()  # nothing that drives
     assert phone.evaluate("document.documentElement.scrollWidth") == 390
     expect(wall.locator(".class-strip-here")).to_have_text("1 here")
+    secret = wall.evaluate("Object.values(JSON.parse(localStorage['kvtheater.class']))[0]")
+    assert secret not in wall.url and secret not in wall.content()
+    state = phone.evaluate(
+        "import('/static/js/state/classroom.js').then((s) => JSON.stringify(Object.values(s).map((v) => v?.value)))"
+    )
+    assert secret not in state and secret not in phone.content()
 
 
-def test_one_may_wander_and_comes_back_and_the_presenter_may_hold_all(wall: Page, follow: Follow) -> None:
+def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Follow) -> None:
+    """The presenter may hold all, and take back what they hand over: to a page, or to a phone that is the remote."""
     page = follow(width=1280, height=800, has_touch=False)
     step(wall, 2)
     shows(page, 3)
@@ -96,6 +103,39 @@ def test_one_may_wander_and_comes_back_and_the_presenter_may_hold_all(wall: Page
     page.locator("#btn-first").click()
     shows(page, 4)
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "false")
+    desk.click("#class-hold")
+    expect(page.locator("#class-wander")).to_have_count(1)
+
+    desk.click("#class-labs")
+    expect(desk.locator(".class-labs")).to_contain_text("0 of")
+    page.click("#class-me")
+    page.click("#class-lab")
+    expect(page.locator("#class-lab")).to_have_text("End my run")
+    page.click(".side-close")
+    expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "true")
+    shows(page, -1)
+    prefill(page, "Once upon a time")
+    step(wall)
+    shows(page, 1)
+    page.click("#class-back")
+    shows(page, 5)
+    expect(desk.locator(".class-labs")).to_contain_text("1 of")
+
+    phone = follow()
+    press(desk, phone, "remote")
+    phone.click("#class-press-next")
+    shows(wall, 6)
+    desk.click("#class-desk-next")
+    shows(wall, 7)
+    press(desk, page, "hand")
+    expect(page.locator("#class-bar")).to_contain_text("You drive")
+    step(page)
+    shows(wall, 8)
+    assert wall.locator("#btn-step").is_hidden()
+    wall.click("#class-take-back")
+    expect(page.locator("#class-bar")).to_contain_text("With the class")
+    step(wall)
+    shows(page, 9)
 
 
 def open_desk(wall: Page) -> Page:
@@ -107,7 +147,13 @@ def open_desk(wall: Page) -> Page:
     return desk
 
 
-def test_two_votes_and_what_everybody_said(wall: Page, follow: Follow) -> None:
+def press(desk: Page, follower: Page, what: str) -> None:
+    """What the presenter does about the one who sits at the page `follower`."""
+    person = desk.locator(".class-person", has_text=follower.locator(".class-me-name").inner_text())
+    person.locator(f"[data-do={what}]").click()
+
+
+def test_two_votes_a_number_and_a_slot_and_what_everybody_said(wall: Page, follow: Follow) -> None:
     phones = [follow(), follow(width=360, height=640)]
     ask(wall)
     for phone in phones:
@@ -129,21 +175,17 @@ def test_two_votes_and_what_everybody_said(wall: Page, follow: Follow) -> None:
         expect(page.locator(".class-tally tr[data-right=true] [data-round='1'] .num")).to_have_text("0 of 2")
         if one:
             expect(page.locator(".class-tally tr[data-mine=true]")).to_contain_text(one)
+    for kind, text, given, said in (("number", "How many?", "2.5", "2.5"), ("slot", "Where?", "17", "slot 17")):
+        ask(wall, kind, text)
+        phones[0].fill("#class-given", given)
+        phones[0].click(".class-field .primary")
+        expect(phones[0].locator(".class-in")).to_contain_text("in")
+        show(wall, given)
+        expect(wall.locator(".class-tally tr[data-right=true]")).to_contain_text(said)
 
 
-@pytest.mark.parametrize(("kind", "given", "said"), [("number", "2.5", "2.5"), ("slot", "17", "slot 17")])
-def test_a_number_and_a_slot(wall: Page, follow: Follow, kind: str, given: str, said: str) -> None:
-    phone = follow()
-    ask(wall, kind, "Where?")
-    phone.fill("#class-given", given)
-    phone.click(".class-field .primary")
-    expect(phone.locator(".class-in")).to_contain_text("in")
-    show(wall, given)
-    expect(wall.locator(".class-tally tr[data-right=true]")).to_contain_text(said)
-
-
-def test_a_reload_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follow: Follow) -> None:
-    """In the middle of a question; the server is asked again as after a changed network."""
+def test_reloads_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follow: Follow) -> None:
+    """Of either side, in the middle of a question; the server is asked again as after a changed network."""
     phone = follow()
     ask(wall)
     phone.click(".class-option >> nth=1")
@@ -151,6 +193,11 @@ def test_a_reload_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, foll
     phone.reload()
     expect(phone.locator(".class-option[aria-pressed=true]")).to_contain_text("Block 5")
     assert phone.locator(".class-me-short").inner_text() == name
+    wall.reload()
+    expect(wall.locator("#class-wall")).to_contain_text("Which block is next?")
+    shows(wall, 1)
+    step(wall)
+    shows(phone, 2)
     wall.click("#class-to-talk")
     wall.click("#class-to-again")
     expect(phone.locator(".class-option")).not_to_have_count(0)
@@ -169,19 +216,8 @@ def test_a_reload_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, foll
     expect(wall.locator(".class-strip-here")).to_have_text("1 here")
 
 
-def test_a_wall_that_is_loaded_again_presents_on(wall: Page, follow: Follow) -> None:
-    phone = follow()
-    ask(wall)
-    wall.reload()
-    expect(wall.locator("#class-wall")).to_contain_text("Which block is next?")
-    shows(wall, 1)
-    step(wall)
-    shows(phone, 2)
-    show(wall)
-    expect(phone.locator(".class-tally")).to_be_visible()
-
-
-def test_the_address_of_serve_class_begins_with_a_class(open_page: OpenPage) -> None:
+def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_know_it(open_page: OpenPage) -> None:
+    """A server that was started anew: the words are for who presents, not for who looks for a seat."""
     page = open_page("/?teach=1")
     expect(page.locator("#class-open")).to_be_visible()
     page.click("#class-open")
@@ -189,6 +225,18 @@ def test_the_address_of_serve_class_begins_with_a_class(open_page: OpenPage) -> 
     page.keyboard.press("Escape")
     expect(page.locator("#class-strip")).to_be_visible()
     wait_until(page, "!location.search.includes('teach')")
+    page.evaluate(
+        """async () => {
+        const { told } = await import('/static/js/state/classroom.js');
+        const { keep } = await import('/static/js/net/classroom.js');
+        const { session } = await import('/static/js/net/session.js');
+        keep(told.value.id, 'of-before'.repeat(4));
+        session.client.socket.io.engine.close();
+    }"""
+    )
+    expect(page.locator("#toasts")).to_contain_text("This class is gone")
+    expect(page.locator("#class-strip")).to_have_count(0)
+    expect(page).not_to_have_url(re.compile("class="))
 
 
 def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow: Follow) -> None:
@@ -213,55 +261,17 @@ def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow:
     expect(phone.locator(".question[data-over=true]")).not_to_have_count(0)
 
 
-def test_a_phone_is_the_remote_and_another_drives_until_it_is_taken_back(wall: Page, follow: Follow) -> None:
+def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends_it(wall: Page, follow: Follow) -> None:
+    """What comes of a class is kept only when asked; who is sent away, and who is there at its end, is told."""
     phone = follow()
-    desk = open_desk(wall)
-    desk.click("[data-do=remote]")
-    phone.click("#class-press-next")
-    shows(wall, 2)
-    desk.click("#class-desk-next")
-    shows(wall, 3)
-    other = follow(width=1280, height=800, has_touch=False)
-    desk.locator(".class-person", has_text=other.locator(".class-me-name").inner_text()).locator(
-        "[data-do=hand]"
-    ).click()
-    expect(other.locator("#class-bar")).to_contain_text("You drive")
-    step(other)
-    shows(wall, 4)
-    assert wall.locator("#btn-step").is_hidden()
-    wall.click("#class-take-back")
-    expect(other.locator("#class-bar")).to_contain_text("With the class")
-    step(wall)
-    shows(other, 5)
-
-
-def test_a_run_of_ones_own_beside_the_classes(wall: Page, follow: Follow) -> None:
-    page = follow(width=1280, height=800, has_touch=False)
-    step(wall, 3)
-    shows(page, 4)
-    desk = open_desk(wall)
-    desk.click("#class-labs")
-    expect(desk.locator(".class-labs")).to_contain_text("0 of")
-    page.click("#class-me")
-    page.click("#class-lab")
-    expect(page.locator("#class-lab")).to_have_text("End my run")
-    page.click(".side-close")
-    expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "true")
-    shows(page, -1)
-    prefill(page, "Once upon a time")
-    step(wall)
-    shows(page, 1)
-    page.click("#class-back")
-    shows(page, 5)
-    expect(desk.locator(".class-labs")).to_contain_text("1 of")
-
-
-def test_what_comes_of_it_is_taken_along_and_kept_only_when_asked(wall: Page, follow: Follow) -> None:
-    phone = follow()
+    phone.click("#class-lost")
+    expect(phone.locator("#class-lost")).to_have_attribute("aria-pressed", "true")
     ask(wall)
     phone.click(".class-option >> nth=1")
     expect(phone.locator(".class-in")).to_contain_text("in")
     desk = open_desk(wall)
+    expect(desk.locator(".class-lost-line")).to_contain_text("1 time")
+    expect(wall.locator("#class-strip")).not_to_contain_text("lost", ignore_case=True)
     desk.click(".class-after summary")
     for name, said in (
         ("answers.csv", "Block 5"),
@@ -277,38 +287,10 @@ def test_what_comes_of_it_is_taken_along_and_kept_only_when_asked(wall: Page, fo
     expect(desk.locator(".class-after")).to_contain_text("Kept on this server until")
     desk.click("#class-unkeep")
     expect(desk.locator(".class-after")).to_contain_text("Nothing of this class is stored")
-
-
-def test_who_is_sent_away_is_told(wall: Page, follow: Follow) -> None:
-    phone = follow()
-    desk = open_desk(wall)
-    desk.click("[data-do=away]")
+    press(desk, phone, "away")
     expect(phone.locator("#toasts")).to_contain_text("taken your seat away")
     expect(phone.locator("#class-bar")).to_have_count(0)
-
-
-def test_lost_is_seen_by_the_presenter_alone(wall: Page, follow: Follow) -> None:
     phone = follow()
-    phone.click("#class-lost")
-    expect(phone.locator("#class-lost")).to_have_attribute("aria-pressed", "true")
-    desk = open_desk(wall)
-    expect(desk.locator(".class-lost-line")).to_contain_text("1 time")
-    expect(wall.locator("#class-strip")).not_to_contain_text("lost", ignore_case=True)
-
-
-def test_a_followers_page_holds_no_secret(wall: Page, follow: Follow) -> None:
-    secret = wall.evaluate("Object.values(JSON.parse(localStorage['kvtheater.class']))[0]")
-    assert secret not in wall.url and secret not in wall.content()
-    phone = follow()
-    state = phone.evaluate(
-        "import('/static/js/state/classroom.js').then((s) => JSON.stringify(Object.values(s).map((v) => v?.value)))"
-    )
-    assert secret not in state and secret not in phone.content()
-
-
-def test_the_end_is_the_end_for_all(wall: Page, follow: Follow) -> None:
-    phone = follow()
-    desk = open_desk(wall)
     desk.click("#class-end")
     desk.click("#class-end-sure")
     expect(phone.locator("#class-bar")).to_contain_text("The class is over")
@@ -367,11 +349,18 @@ def test_all_of_it_by_keyboard(wall: Page, follow: Follow) -> None:
     expect(page.locator(".class-tally")).to_be_visible()
 
 
-def test_the_last_row_can_read_it(open_page: OpenPage) -> None:
+def test_the_last_row_can_read_a_question_and_nothing_overlaps(open_page: OpenPage) -> None:
     """On a wall of 1280 x 720 what matters is 24 px and more, and its contrast 7:1 and more."""
     wall = teach(open_page, width=1280, height=720)
     prefill(wall)
     ask(wall)
+    inside = """() => {
+      const frame = document.querySelector('.stage').getBoundingClientRect();
+      return [...document.querySelectorAll('.stage > *')].every((one) =>
+        one.getBoundingClientRect().bottom <= frame.bottom + 1);
+    }"""
+    wait_until(wall, f"({inside})()")
+    expect(wall.locator(".region.detail")).to_be_hidden()
     sizes = wall.evaluate(
         "[...document.querySelectorAll('#class-wall h2, #class-wall li, .class-counted, .class-code')]"
         ".map((e) => parseFloat(getComputedStyle(e).fontSize))"
@@ -389,31 +378,3 @@ def test_the_last_row_can_read_it(open_page: OpenPage) -> None:
       return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
     }""")
     assert contrast >= 7
-
-
-def test_a_presenter_whose_class_the_server_does_not_know_is_told_so(wall: Page) -> None:
-    """A server that was started anew: the words are for who presents, not for who looks for a seat."""
-    wall.evaluate(
-        """async () => {
-        const { told } = await import('/static/js/state/classroom.js');
-        const { keep } = await import('/static/js/net/classroom.js');
-        const { session } = await import('/static/js/net/session.js');
-        keep(told.value.id, 'of-before'.repeat(4));
-        session.client.socket.io.engine.close();
-    }"""
-    )
-    expect(wall.locator("#toasts")).to_contain_text("This class is gone")
-    expect(wall.locator("#class-strip")).to_have_count(0)
-    expect(wall).not_to_have_url(re.compile("class="))
-
-
-def test_a_question_on_a_low_wall_lets_nothing_overlap(wall: Page) -> None:
-    wall.set_viewport_size({"width": 1280, "height": 720})
-    ask(wall)
-    inside = """() => {
-      const frame = document.querySelector('.stage').getBoundingClientRect();
-      return [...document.querySelectorAll('.stage > *')].every((one) =>
-        one.getBoundingClientRect().bottom <= frame.bottom + 1);
-    }"""
-    wait_until(wall, f"({inside})()")
-    expect(wall.locator(".region.detail")).to_be_hidden()

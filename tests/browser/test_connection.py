@@ -55,7 +55,9 @@ def test_a_capture_that_comes_late_is_announced_and_then_drawn(open_page: OpenPa
     expect(other.locator("#late")).to_have_count(0)
 
 
-def test_a_viewer_far_behind_says_how_far(open_page: OpenPage) -> None:
+def test_a_viewer_far_behind_says_how_far_and_a_language_that_does_not_come_leaves_the_page_as_it_is(
+    open_page: OpenPage,
+) -> None:
     page = open_page()
     prefill(page)
     # a word of the server that is still on its way would say otherwise
@@ -67,8 +69,18 @@ def test_a_viewer_far_behind_says_how_far(open_page: OpenPage) -> None:
     )
     expect(page.locator("#late")).to_have_text("300 records on the way")
 
+    page.route("**/words/*.json", lambda route: route.abort())
+    page.click("#btn-language")
+    expect(page.locator("#toasts")).to_contain_text("did not answer")
+    expect(page.locator("html")).to_have_attribute("lang", "en")
+    expect(page.locator("#btn-language")).to_have_text("中文")
+    page.unroute("**/words/*.json")
+    page.click("#btn-language")
+    expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
 
-def test_a_reset_by_someone_else_is_told_and_ones_own_is_not(open_page: OpenPage) -> None:
+
+def test_a_reset_by_someone_else_is_told_and_who_left_for_a_recording_is_not_disturbed(open_page: OpenPage) -> None:
+    """One's own is not told."""
     page = open_page()
     wait_until(page, "location.search.includes('theater=')")
     other = open_page("/" + page.url[page.url.index("?") :])
@@ -83,14 +95,8 @@ def test_a_reset_by_someone_else_is_told_and_ones_own_is_not(open_page: OpenPage
     shows(other, 1)  # it follows the new run from its beginning
     expect(page.locator(".toast")).to_have_count(0)
 
-
-def test_a_recording_is_not_disturbed_by_the_run_that_was_left(open_page: OpenPage) -> None:
-    page = open_page()
-    wait_until(page, "location.search.includes('theater=')")
-    other = open_page("/" + page.url[page.url.index("?") :])
     drop_recording(other, GOLDEN)
     count = num_records(other)
-    prefill(page)
     step(page)
     other.wait_for_timeout(500)
     assert num_records(other) == count
@@ -99,11 +105,30 @@ def test_a_recording_is_not_disturbed_by_the_run_that_was_left(open_page: OpenPa
 
 
 def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> None:
+    """What is told covers neither the text nor the transport, is put away and comes back when it is asked for."""
     page = open_page("/?theater=nobody&block_size=8&step=3", connection="gone")
     expect(page.locator("#notice")).to_contain_text("no longer on the server")
+    for width, height in ((1280, 720), (1920, 1080), (768, 1024), (390, 844)):
+        resized(page, width, height)
+        covered = page.evaluate(
+            """() => {
+              const told = document.querySelector('#notice').getBoundingClientRect();
+              return ['.stage-head', '.transport'].filter((name) => {
+                const box = document.querySelector(name).getBoundingClientRect();
+                return box.top < told.bottom && told.top < box.bottom && box.left < told.right && told.left < box.right;
+              });
+            }"""
+        )
+        assert covered == [], (width, height)
+    resized(page, 1280, 800)
+    page.click("#notice-close")
+    expect(page.locator("#notice")).to_have_count(0)
+    page.click("#connection-why")
+    expect(page.locator("#btn-again")).to_be_visible()
     page.click("#btn-again")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))
     expect(page.locator("#notice")).to_have_count(0)
+    expect(page.locator("#connection-why")).to_have_count(0)
     assert page.evaluate("import('/static/js/state/store.js').then((s) => s.log.value.header.engine.block_size)") == 8
     prefill(page)
 
@@ -221,33 +246,6 @@ def test_who_starts_again_before_the_server_is_back_is_told_so_and_gets_a_run_wh
     expect(page.locator("#notice")).to_have_count(0)
 
 
-def test_a_notice_is_put_away_and_comes_back_when_it_is_asked_for(open_page: OpenPage) -> None:
-    page = open_page("/?theater=nobody", connection="gone")
-    page.click("#notice-close")
-    expect(page.locator("#notice")).to_have_count(0)
-    page.click("#connection-why")
-    expect(page.locator("#btn-again")).to_be_visible()
-    page.click("#btn-again")
-    expect(page.locator("#connection")).to_have_class(re.compile("live"))
-    expect(page.locator("#connection-why")).to_have_count(0)
-
-
-def test_what_is_told_covers_neither_the_text_nor_the_transport(open_page: OpenPage) -> None:
-    page = open_page("/?theater=nobody", connection="gone")
-    for width, height in ((1280, 720), (1920, 1080), (768, 1024), (390, 844)):
-        resized(page, width, height)
-        covered = page.evaluate(
-            """() => {
-              const told = document.querySelector('#notice').getBoundingClientRect();
-              return ['.stage-head', '.transport'].filter((name) => {
-                const box = document.querySelector(name).getBoundingClientRect();
-                return box.top < told.bottom && told.top < box.bottom && box.left < told.right && told.left < box.right;
-              });
-            }"""
-        )
-        assert covered == [], (width, height)
-
-
 def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser: Browser, live_server: str) -> None:
     """Nothing of the page can be drawn without words: what is said then lies in the page itself."""
     for path in ("/", "/bench"):
@@ -259,15 +257,3 @@ def test_a_page_whose_words_do_not_come_says_so_and_goes_on_when_they_do(browser
             page.unroute("**/words/**")
             expect(page.locator("#btn-language")).to_have_text("EN", timeout=20_000)
             expect(page.locator("#no-words-shown")).to_have_count(0)
-
-
-def test_a_language_that_does_not_come_leaves_the_page_as_it_is(open_page: OpenPage) -> None:
-    page = open_page("/")
-    page.route("**/words/*.json", lambda route: route.abort())
-    page.click("#btn-language")
-    expect(page.locator("#toasts")).to_contain_text("did not answer")
-    expect(page.locator("html")).to_have_attribute("lang", "en")
-    expect(page.locator("#btn-language")).to_have_text("中文")
-    page.unroute("**/words/*.json")
-    page.click("#btn-language")
-    expect(page.locator("html")).to_have_attribute("lang", "zh-CN")

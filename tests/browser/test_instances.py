@@ -54,7 +54,7 @@ def test_every_panel_shows_every_record(open_page: OpenPage, size: tuple[int, in
         expect(page.locator("#sentence")).to_contain_text(f"{name}: ")
 
 
-def test_bytes_moved_are_on_show_from_the_first_record_on(open_page: OpenPage) -> None:
+def test_bytes_moved_and_who_waits_for_blocks_and_who_keeps_them_are_said(open_page: OpenPage) -> None:
     page = open_page()
     drop_recording(page, GOLDEN)
     moved = 0
@@ -65,11 +65,6 @@ def test_bytes_moved_are_on_show_from_the_first_record_on(open_page: OpenPage) -
         go_to(page, one.index)
         expect(page.locator("#wire b[data-bytes]")).to_have_attribute("data-bytes", str(moved))
     assert moved > 0
-
-
-def test_who_waits_for_blocks_and_who_keeps_them_is_said(open_page: OpenPage) -> None:
-    page = open_page()
-    drop_recording(page, GOLDEN)
     with TraceReader(GOLDEN) as log:
         for index in (first(Hold), first(Receive) - 1, len(log) - 1):
             go_to(page, index)
@@ -80,9 +75,27 @@ def test_who_waits_for_blocks_and_who_keeps_them_is_said(open_page: OpenPage) ->
         assert log.state_at(first(Hold)).holding and log.state_at(first(Receive) - 1).receiving
 
 
-def test_a_received_key_leads_to_the_instance_that_computed_it(open_page: OpenPage) -> None:
-    page = open_page()
+def test_keys_requests_and_pools_say_whose_they_are(open_page: OpenPage) -> None:
+    """A received key leads to the instance that computed it; a request of two instances is one row; each pool has its
+    name, and a lost one says so.
+    """
+    page = open_page("/?detail=requests", width=1920, height=1080)
     drop_recording(page, GOLDEN)
+    rows = page.locator(".requests-table tbody tr[data-seq]")
+    expect(rows).to_have_count(6)
+    expect(page.locator(".requests-table")).not_to_contain_text("/prefill")
+    rows.first.click()
+    expect(page.locator(".request-life")).to_contain_text("prefill-0")
+    expect(page.locator(".request-life")).to_contain_text("decode-0")
+
+    lost = next(one for one in records() if one.kind == "lost")
+    go_to(page, lost.index)
+    titles = page.locator(".pool-group")
+    expect(titles).to_have_count(6)  # three pools of two kinds of layers
+    expect(titles.filter(has_text="decode-0")).to_have_count(2)
+    expect(titles.filter(has=page.locator(".group-lost"))).to_have_count(2)
+    expect(titles.filter(has=page.locator(".group-lost")).first).to_contain_text("decode-0")
+
     index = first(Receive)
     [received, *_] = [op for op in records()[index].ops if isinstance(op, Receive)]
     go_to(page, index)
@@ -94,29 +107,6 @@ def test_a_received_key_leads_to_the_instance_that_computed_it(open_page: OpenPa
     expect(page.locator("#position")).to_contain_text(f"{index + 1} of")
     page.locator('#chain [data-kind="written"] .link-go').click()
     expect(page.locator("#sentence")).to_contain_text("prefill-0: ")
-
-
-def test_a_request_of_two_instances_is_one_row(open_page: OpenPage) -> None:
-    page = open_page("/?detail=requests")
-    drop_recording(page, GOLDEN)
-    rows = page.locator(".requests-table tbody tr[data-seq]")
-    expect(rows).to_have_count(6)
-    expect(page.locator(".requests-table")).not_to_contain_text("/prefill")
-    rows.first.click()
-    expect(page.locator(".request-life")).to_contain_text("prefill-0")
-    expect(page.locator(".request-life")).to_contain_text("decode-0")
-
-
-def test_each_pool_has_its_name_and_a_lost_one_says_so(open_page: OpenPage) -> None:
-    page = open_page(width=1920, height=1080)
-    drop_recording(page, GOLDEN)
-    lost = next(one for one in records() if one.kind == "lost")
-    go_to(page, lost.index)
-    titles = page.locator(".pool-group")
-    expect(titles).to_have_count(6)  # three pools of two kinds of layers
-    expect(titles.filter(has_text="decode-0")).to_have_count(2)
-    expect(titles.filter(has=page.locator(".group-lost"))).to_have_count(2)
-    expect(titles.filter(has=page.locator(".group-lost")).first).to_contain_text("decode-0")
 
 
 def test_blocks_travel_from_pool_to_pool(open_page: OpenPage) -> None:

@@ -78,7 +78,10 @@ def shows(page: Page, index: int, state: State) -> None:
     assert found["filled"] == [len(block.token_ids) for block in state.blocks]
 
 
-def test_any_record_is_the_logs(open_page, served, log):
+def test_any_record_is_the_logs_and_strip_pool_and_prefix_tree_answer(open_page, served, log):
+    """A click on the strip finds the preemption. The tree is of what is cached there, by how it begins; it follows
+    where one goes.
+    """
     page = opened(open_page, served)
     with TraceReader(log) as reader:
         last = len(reader) - 1
@@ -92,9 +95,6 @@ def test_any_record_is_the_logs(open_page, served, log):
         shows(page, 1, reader.state_at(1))
         expect(page).to_have_url(re.compile(r"step=1\b"))
 
-
-def test_a_click_on_the_strip_finds_the_preemption(open_page, served, log):
-    page = opened(open_page, served)
     with TraceReader(log) as reader:
         preempted = [i for i in range(len(reader)) if any(isinstance(op, Preempt) for op in reader.record(i).ops)]
         strip = page.locator("#large-strip")
@@ -107,9 +107,6 @@ def test_a_click_on_the_strip_finds_the_preemption(open_page, served, log):
         strip.press("ArrowLeft")
         expect(strip).to_have_attribute("aria-valuenow", str(preempted[0] - 1))
 
-
-def test_pool_and_sequences_answer(open_page, served, log):
-    page = opened(open_page, served)
     pool, lens = page.locator("#large-pool"), page.locator(".large-pool .large-pointed")
     pool.focus()
     page.keyboard.press("Home")
@@ -118,6 +115,22 @@ def test_pool_and_sequences_answer(open_page, served, log):
     for meaning in ("age", "refs", "hits", "group"):
         page.locator("#large-colour").select_option(meaning)
         page.locator("#large-order").select_option("used" if meaning == "age" else "owner")
+
+    tree = page.locator("#large-prefixes")
+    tree.locator("summary").click()
+    with TraceReader(log) as reader:
+        for record in (len(reader) - 1, len(reader) // 2):
+            page.locator("#large-record").fill(str(record))
+            page.locator("#large-record").press("Enter")
+            state = reader.state_at(record)
+            cached = {block.block_hash for block in state.blocks if block.block_hash is not None}
+            expect(tree).to_contain_text(
+                f"{len(cached)} contents of {16 * len(cached):,} tokens".replace(",", "\u202f")
+            )
+    used = tree.locator(".branches-go").first
+    wanted = re.sub(r"\D", "", used.inner_text())
+    used.click()
+    expect(page.locator("#large-record")).to_have_value(wanted)
 
 
 def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
@@ -184,7 +197,7 @@ def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
     )
 
 
-def test_questions_are_asked_of_a_log_of_any_length(open_page, served, log):
+def test_questions_are_asked_of_a_log_of_any_length_and_one_comes_to_another_and_back(open_page, served, log):
     """Its tables are made while one waits; a record in an answer is gone to."""
     page = opened(open_page, served)
     ask = page.locator("#ask-log")
@@ -200,34 +213,13 @@ def test_questions_are_asked_of_a_log_of_any_length(open_page, served, log):
     ask.locator("form button").click()
     expect(ask.locator("[role=alert]")).to_contain_text("a question only reads")
 
-
-def test_the_prefix_tree_of_any_record(open_page, served, log):
-    """What is cached there, by how it begins; it follows where one goes."""
-    page = opened(open_page, served)
-    tree = page.locator("#large-prefixes")
-    tree.locator("summary").click()
-    with TraceReader(log) as reader:
-        for record in (len(reader) - 1, len(reader) // 2):
-            page.locator("#large-record").fill(str(record))
-            page.locator("#large-record").press("Enter")
-            state = reader.state_at(record)
-            cached = {block.block_hash for block in state.blocks if block.block_hash is not None}
-            expect(tree).to_contain_text(
-                f"{len(cached)} contents of {16 * len(cached):,} tokens".replace(",", "\u202f")
-            )
-    used = tree.locator(".branches-go").first
-    wanted = re.sub(r"\D", "", used.inner_text())
-    used.click()
-    expect(page.locator("#large-record")).to_have_value(wanted)
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_it_can_be_read_by_everybody(open_page, served, width, scheme):
-    page = opened(open_page, served, width=width, height=844, color_scheme=scheme, bypass_csp=True)
-    page.locator(".large-table summary").click()
-    page.add_script_tag(path=str(AXE))
-    assert violations(page) == []
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    page.locator("#large-library").click()
+    page.locator("#library").get_by_role("button", name=re.compile("observed")).first.click()
+    expect(page.locator(".attached-unknowns")).to_be_visible()
+    page.locator("#large-library").click()
+    expect(page.locator("#large-pool")).to_have_count(0)
+    page.locator("#large-library").click()
+    expect(page.locator("#large-pool")).to_be_visible()
 
 
 def test_of_a_watched_server_nothing_is_made_up(open_page, served):
@@ -252,20 +244,16 @@ def test_of_a_watched_server_nothing_is_made_up(open_page, served):
     expect(page.locator("#large-prefixes")).to_contain_text("beginning unknown")
 
 
-def test_one_comes_to_another_recording_and_back(open_page, served):
-    page = opened(open_page, served)
-    page.locator("#large-library").click()
-    page.locator("#library").get_by_role("button", name=re.compile("observed")).first.click()
-    expect(page.locator(".attached-unknowns")).to_be_visible()
-    page.locator("#large-library").click()
-    expect(page.locator("#large-pool")).to_have_count(0)
-    page.locator("#large-library").click()
-    expect(page.locator("#large-pool")).to_be_visible()
-
-
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_another_pool_and_requests_by_class(open_page, served, log, width, scheme):
+def test_it_can_be_read_by_everybody_and_so_can_another_pool_and_requests_by_class(
+    open_page, served, log, width, scheme
+):
     page = opened(open_page, served, width=width, height=844, color_scheme=scheme, bypass_csp=True)
+    page.locator(".large-table summary").click()
+    page.add_script_tag(path=str(AXE))
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
     with TraceReader(log) as reader:
         expected = what_if(reader)
     page.locator("#what-if-ask").click()
@@ -281,7 +269,6 @@ def test_another_pool_and_requests_by_class(open_page, served, log, width, schem
     assert set(page.locator("#classes tbody tr:nth-child(2) td").all_inner_texts()) == {"?"}
     page.locator("#classes").get_by_role("button", name="Requests").click()
     expect(page.locator('#classes th[aria-sort="descending"]')).to_have_count(1)
-    page.add_script_tag(path=str(AXE))
     assert violations(page) == []
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 

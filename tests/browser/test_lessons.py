@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.axe import open_with_axe, violations
 from tests.browser.driving import wait_until
 from tests.browser.lesson_walk import stands_at
-from tests.browser.settling import settled, still
+from tests.browser.settling import resized, settled, still
 
 OpenPage = Callable[..., Page]
 TWO = "/?distance=learn&lesson=not-yet"
@@ -43,7 +43,8 @@ def give(page: Page, text: str) -> None:
     page.click("#lesson-answer")
 
 
-def test_a_lesson_from_its_list_to_its_second_question(open_page: OpenPage) -> None:
+def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPage) -> None:
+    """After a reload, when the run is gone, and in another language, which is another run."""
     page = open_page()
     page.click("#btn-learn")
     expect(page.locator(".path-card")).to_have_count(15)
@@ -66,25 +67,11 @@ def test_a_lesson_from_its_list_to_its_second_question(open_page: OpenPage) -> N
     expect(page.locator("html")).to_have_attribute("data-view-index", "0")
     expect(question).to_have_count(3)
 
-
-def test_one_is_back_where_one_was_after_a_reload(open_page: OpenPage) -> None:
-    page = open_two(open_page)
-    give(page, "1")
-    page.click("#lesson-go")
-    expect(page.locator(".question")).to_have_count(3)
     page.reload()
     expect(page.locator(".question")).to_have_count(3)
     expect(page.locator(".question").first).to_have_attribute("data-over", "true")
     expect(page.locator("html")).to_have_attribute("data-num-records", "2")
-    page.click(".lesson-home")
-    expect(page.locator("#path-not-yet")).to_have_attribute("data-state", "begun")
 
-
-def test_a_run_that_is_gone_is_made_again_where_one_was(open_page: OpenPage) -> None:
-    page = open_two(open_page)
-    give(page, "1")
-    page.click("#lesson-go")
-    expect(page.locator(".question")).to_have_count(3)
     wait_until(page, "location.search.includes('theater=')")
     page.evaluate(
         """() => {
@@ -99,8 +86,16 @@ def test_a_run_that_is_gone_is_made_again_where_one_was(open_page: OpenPage) -> 
     give(page, "nowhere yet")
     expect(page.locator(".verdict").last).to_contain_text("Right.")
 
+    page.locator(".lesson-tools button").first.click()
+    expect(page.locator("#lesson-title")).to_have_text("还不在那里的字")
+    expect(page.locator(".question")).to_have_count(3)
+    expect(page.locator(".question legend").last).to_contain_text("滟")
+    page.click(".lesson-home")
+    expect(page.locator("#path-not-yet")).to_have_attribute("data-state", "begun")
 
-def test_the_transport_looks_and_the_remotes_key_goes_on(open_page: OpenPage) -> None:
+
+def test_a_prediction_is_made_on_the_stage_and_in_the_end_the_run_is_the_learners(open_page: OpenPage) -> None:
+    """Until then the transport only looks, and a remote's key goes on; what was predicted stays beside the outcome."""
     page = open_two(open_page)
     expect(page.locator("#btn-step")).to_be_hidden()
     give(page, "1")
@@ -110,12 +105,31 @@ def test_the_transport_looks_and_the_remotes_key_goes_on(open_page: OpenPage) ->
     expect(page.locator("html")).to_have_attribute("data-num-records", "2")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("html")).to_have_attribute("data-view-index", "0")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("html")).to_have_attribute("data-view-index", "1")
 
+    give(page, "nowhere yet")
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_have_count(4)
+    offers = page.locator('.mark[data-kind="tokens"][data-role="offered"]')
+    expect(offers).to_have_count(4)  # that of the first key alone is scrolled out of sight
+    offers.filter(has_text="16").click()
+    expect(page.locator('.mark[data-role="chosen"]')).to_have_text("16")
+    expect(page.locator(".question").last.locator("input:checked + span")).to_have_text("16")
+    page.click("#lesson-answer")
+    give(page, "17")
+    page.click("#lesson-go")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "4")
+    expect(page.locator(".mark")).to_have_count(2)
+    mine, outcome = page.locator('.mark[data-role="mine"]'), page.locator('.mark[data-role="outcome"]')
+    expect(mine).to_have_text("16 your prediction")
+    expect(outcome).to_have_text("17 what the log says")
+    token = page.locator('.token[data-position="16"]').bounding_box()
+    box = outcome.bounding_box()
+    assert token and box and abs(box["x"] + box["width"] - token["x"] - token["width"]) < 4
 
-def test_to_the_end_and_the_run_is_the_learners(open_page: OpenPage) -> None:
-    page = open_two(open_page)
     unsurely_to(page, ".lesson-over")
-    expect(page.locator(".lesson-over")).to_contain_text("1 of 6")
+    expect(page.locator(".lesson-over")).to_contain_text("3 of 6")
     page.click("#lesson-leave")
     page.fill("#prompt", "Once upon a time")
     page.click("#btn-add")
@@ -139,20 +153,6 @@ def test_nothing_stands_in_the_way_of_anybody(open_page: OpenPage, width: int, h
     assert answer and answer["height"] >= (44 if width < 1100 else 40)
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (768, 1024)])
-def test_a_lesson_about_the_pool_shows_it_whole_and_apart_from_the_figures(
-    open_page: OpenPage, width: int, height: int
-) -> None:
-    page = open_page("/?distance=learn&lesson=what-it-costs", width=width, height=height, until=".article")
-    page.click("#lesson-go")
-    expect(page.locator(".learn-regions .figures")).to_be_visible()
-    boxes = [page.locator(f".learn-regions {name}").bounding_box() for name in (".memory", ".memory-map", ".figures")]
-    memory, pool, figures = [box for box in boxes if box]
-    assert memory["x"] == 0 and memory["width"] == width
-    assert pool["y"] + pool["height"] <= figures["y"]
-    assert page.evaluate("getComputedStyle(document.querySelector('.learn-regions .memory')).overflowY") == "auto"
-
-
 @pytest.mark.parametrize(("width", "height"), [(390, 844), (360, 640), (1280, 800)])
 def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int, height: int) -> None:
     """It begins in sight, also where it is longer than the window; the keyboard is there, not at the page's top."""
@@ -173,13 +173,6 @@ def test_what_is_new_is_read_from_its_beginning(open_page: OpenPage, width: int,
         sight, box = page.locator(".lesson").bounding_box(), said.bounding_box()
         assert sight and box and sight["y"] <= box["y"] < sight["y"] + sight["height"] - 40
         assert page.evaluate("document.activeElement !== document.body")
-
-
-def test_who_returns_is_where_they_were(open_page: OpenPage) -> None:
-    page = open_lesson(open_page, width=390, height=844)
-    unsurely_to(page, ".lesson-over")
-    page.reload()
-    expect(page.locator(".lesson-over")).to_be_in_viewport()
 
 
 def test_what_only_makes_the_run_ready_takes_the_steps_after_it_along(open_page: OpenPage) -> None:
@@ -209,32 +202,6 @@ def test_on_paper_a_lesson_is_read_with_its_figure_and_nothing_to_press(open_pag
     assert pressed == []
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.evaluate("getComputedStyle(document.querySelector('.question')).breakInside") == "avoid"
-
-
-def test_another_language_is_another_run_at_the_same_place(open_page: OpenPage) -> None:
-    page = open_two(open_page)
-    give(page, "1")
-    page.click("#lesson-go")
-    expect(page.locator(".question")).to_have_count(3)
-    page.locator(".lesson-tools button").first.click()
-    expect(page.locator("#lesson-title")).to_have_text("还不在那里的字")
-    expect(page.locator(".question")).to_have_count(3)
-    expect(page.locator(".question legend").last).to_contain_text("滟")
-
-
-def test_a_number_in_a_sentence_is_a_knob(open_page: OpenPage) -> None:
-    page = open_lesson(open_page, "/?distance=learn&lesson=pages")
-    knob = page.locator(".lesson-knob")
-    unsurely_to(page, ".lesson-knob")
-    expect(knob).to_have_attribute("aria-valuenow", "4")
-    knob.focus()
-    page.keyboard.press("ArrowUp")
-    page.keyboard.press("ArrowUp")
-    expect(page.locator("#lesson-changed")).to_contain_text("Block size 16")
-    expect(knob).to_have_text("16")
-    page.click("#lesson-own")
-    expect(page.locator("#lesson-changed")).to_have_count(0)
-    expect(knob).to_have_text("4")
 
 
 def test_what_was_learned_is_told_at_the_end_beside_what_one_knew_before(open_page: OpenPage) -> None:
@@ -341,32 +308,7 @@ def answer_all(page: Page, option: int | None) -> None:
     pytest.fail("the test does not end")
 
 
-def test_a_prediction_is_made_on_the_stage_and_stays_beside_the_outcome(open_page: OpenPage) -> None:
-    page = open_two(open_page)
-    give(page, "1")
-    page.click("#lesson-go")
-    give(page, "nowhere yet")
-    page.click("#lesson-go")
-    expect(page.locator(".question")).to_have_count(4)
-    offers = page.locator('.mark[data-kind="tokens"][data-role="offered"]')
-    expect(offers).to_have_count(4)  # that of the first key alone is scrolled out of sight
-    offers.filter(has_text="16").click()
-    expect(page.locator('.mark[data-role="chosen"]')).to_have_text("16")
-    expect(page.locator(".question").last.locator("input:checked + span")).to_have_text("16")
-    page.click("#lesson-answer")
-    give(page, "17")
-    page.click("#lesson-go")
-    expect(page.locator("html")).to_have_attribute("data-num-records", "4")
-    expect(page.locator(".mark")).to_have_count(2)
-    mine, outcome = page.locator('.mark[data-role="mine"]'), page.locator('.mark[data-role="outcome"]')
-    expect(mine).to_have_text("16 your prediction")
-    expect(outcome).to_have_text("17 what the log says")
-    token = page.locator('.token[data-position="16"]').bounding_box()
-    box = outcome.bounding_box()
-    assert token and box and abs(box["x"] + box["width"] - token["x"] - token["width"]) < 4
-
-
-def test_the_slot_that_a_question_is_about_is_shown_on_a_phone_too(open_page: OpenPage) -> None:
+def test_on_a_phone_too_the_slot_of_a_question_is_shown_and_who_returns_is_where_they_were(open_page: OpenPage) -> None:
     page = open_two(open_page, width=390, height=844)
     give(page, "1")
     page.click("#lesson-go")
@@ -375,14 +317,31 @@ def test_the_slot_that_a_question_is_about_is_shown_on_a_phone_too(open_page: Op
     slots.first.click()
     expect(page.locator('.mark[data-role="chosen"]')).to_have_count(1)
     expect(page.locator("#lesson-answer")).to_be_enabled()
+    unsurely_to(page, ".lesson-over")
+    page.reload()
+    expect(page.locator(".lesson-over")).to_be_in_viewport()
 
 
-def test_a_lesson_goes_from_model_to_model_on_the_live_run(open_page: OpenPage) -> None:
-    """MHA, GQA, MQA: each restart is another model's run, and the question is answered by what it holds."""
-    page = open_page("/?distance=learn&lesson=what-it-costs", until=".article")
+def test_a_lesson_about_the_pool_shows_it_whole_and_goes_from_model_to_model(open_page: OpenPage) -> None:
+    """Apart from the figures in low and narrow windows. MHA, GQA, MQA: each restart is another model's run, and the
+    question is answered by what it holds.
+    """
+    page = open_page("/?distance=learn&lesson=what-it-costs", width=390, height=844, until=".article")
     name = "import('/static/js/state/run.js').then(({ own }) => own.log.value?.header.model.name)"
     wait_until(page, f"{name}.then((found) => found === 'bundled-mha')")
     page.click("#lesson-go")  # prefill
+    expect(page.locator(".learn-regions .figures")).to_be_visible()
+    for width, height in ((390, 844), (768, 1024)):
+        resized(page, width, height)
+        boxes = [
+            page.locator(f".learn-regions {name}").bounding_box() for name in (".memory", ".memory-map", ".figures")
+        ]
+        memory, pool, figures = [box for box in boxes if box]
+        assert memory["x"] == 0 and memory["width"] == width
+        assert pool["y"] + pool["height"] <= figures["y"]
+        style = "getComputedStyle(document.querySelector('.learn-regions .memory'))"
+        assert page.evaluate(f"{style}.overflowY") == "auto"
+    resized(page, 1280, 800)
     give(page, "1")
     expect(page.locator(".question")).to_have_count(2)
     give(page, "3\u2009KiB")
@@ -411,9 +370,41 @@ def unsurely_to(page: Page, place: str) -> None:
     pytest.fail(f"the lesson does not come to {place}")
 
 
-def test_be_the_allocator(open_page: OpenPage) -> None:
-    """Each sequence needs a block in these steps: one is dragged, one tapped, the others are taken by keys."""
+def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: OpenPage) -> None:
+    """What comes after the sandbox is on a run of its own. There each sequence needs a block in these steps: one is
+    dragged, one tapped, the others are taken by keys.
+    """
     page = open_lesson(open_page, "/?distance=learn&lesson=pages")
+    knob = page.locator(".lesson-knob")
+    unsurely_to(page, ".lesson-knob")
+    expect(knob).to_have_attribute("aria-valuenow", "4")
+    knob.focus()
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    expect(page.locator("#lesson-changed")).to_contain_text("Block size 16")
+    expect(knob).to_have_text("16")
+    page.click("#lesson-own")
+    expect(page.locator("#lesson-changed")).to_have_count(0)
+    expect(knob).to_have_text("4")
+
+    unsurely_to(page, ".lesson-sandbox")
+    expect(page.locator(".lesson-sandbox")).to_contain_text("0 of 6 right")
+    page.click(".lesson-home")
+    expect(page.locator("#path-pages")).to_have_attribute("data-state", "over")
+    page.click("#path-pages")
+    records = page.locator("html").get_attribute("data-num-records")
+    page.click("#lesson-bench")  # the run is the learner's
+    page.fill("#prompt", "Once upon a time")
+    page.click("#btn-add")
+    wait_until(page, f"Number(document.documentElement.dataset.numRecords) > {records}")
+    page.click("#btn-learn")
+    page.click(".lesson-sandbox #lesson-go")
+    page.click(".lesson-do#lesson-go")
+    expect(page.locator(".lesson-more")).to_have_text("If there is time")
+    expect(page.locator("html")).to_have_attribute("data-num-records", "3")  # its own run: four arrive, two steps
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("html")).to_have_attribute("data-view-index", "1")
+
     unsurely_to(page, ".desk")
     records = page.locator("html").get_attribute("data-num-records")
     chip, row = page.locator('.desk-chip[data-head="true"]'), page.locator('.desk-row[data-seq="2"]')
@@ -490,24 +481,3 @@ def test_what_was_not_right_comes_back_two_lessons_later(open_page: OpenPage) ->
     page.reload()
     expect(page.locator(".came-back")).to_have_count(1)
     expect(page.locator(".question[data-over=true]")).to_have_count(1)
-
-
-def test_what_is_for_who_has_time_comes_after_the_sandbox_on_a_run_of_its_own(open_page: OpenPage) -> None:
-    page = open_lesson(open_page, "/?distance=learn&lesson=pages")
-    unsurely_to(page, ".lesson-sandbox")
-    expect(page.locator(".lesson-sandbox")).to_contain_text("0 of 6 right")
-    page.click(".lesson-home")
-    expect(page.locator("#path-pages")).to_have_attribute("data-state", "over")
-    page.click("#path-pages")
-    records = page.locator("html").get_attribute("data-num-records")
-    page.click("#lesson-bench")  # the run is the learner's
-    page.fill("#prompt", "Once upon a time")
-    page.click("#btn-add")
-    wait_until(page, f"Number(document.documentElement.dataset.numRecords) > {records}")
-    page.click("#btn-learn")
-    page.click(".lesson-sandbox #lesson-go")
-    page.click(".lesson-do#lesson-go")
-    expect(page.locator(".lesson-more")).to_have_text("If there is time")
-    expect(page.locator("html")).to_have_attribute("data-num-records", "3")  # its own run: four arrive, two steps
-    page.keyboard.press("ArrowLeft")
-    expect(page.locator("html")).to_have_attribute("data-view-index", "1")

@@ -44,6 +44,7 @@ pytestmark = [
 ]
 SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
 FAMILIES = ["bundled", "gemma2"]  # a Llama, grouped heads; the second with sliding windows and softcaps
+TWO_LAYERS = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]}  # one of each kind
 WITHIN = {"bundled": 5 * TOLERANCE, "gemma2": TOLERANCE}  # logits of the trained model are larger and more layers' work
 
 
@@ -55,7 +56,7 @@ class Compiled:
 
     def __call__(self, name: str) -> tuple[LoadedModel, CompiledForward]:
         if name not in self._known:
-            model = load_model() if name == "bundled" else from_module(tiny_model(name))
+            model = load_model() if name == "bundled" else from_module(tiny_model(name, **TWO_LAYERS))
             self._known[name] = model, compile_model(model)
         return self._known[name]
 
@@ -271,7 +272,7 @@ def test_what_computes_something_else_is_not_taken(
     broken = dataclasses.replace(forward, one=lambda *given: [forward.one(*given)[0] * float("nan")])
     monkeypatch.setattr(compiled, "CompiledForward", lambda *_: broken)
     monkeypatch.setattr(compiled, "_compile", lambda graph, _: graph)
-    fresh = from_module(tiny_model("llama"))
+    fresh = from_module(tiny_model("llama", num_hidden_layers=2))
     compilation = compile_in_background(fresh)
     compilation.join(60)
     assert fresh.compiled is None and "logits differ" in compilation.error
