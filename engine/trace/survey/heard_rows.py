@@ -158,6 +158,7 @@ class HeardRows:
         self._tables: dict[str, dict[str, array[Any]]] = {
             name: {key: array(code) for key, code in of.items()} for name, of in TABLES.items()
         }
+        self._appends = {name: [column.append for column in of.values()] for name, of in self._tables.items()}
         self._families: list[Family] = []
         self._family_places: dict[Family, int] = {}
         self._salts: dict[str, int] = {}
@@ -214,8 +215,8 @@ class HeardRows:
 
     def _put(self, table: str, *values: float) -> None:
         """Append a row, its numbers in the order of the columns."""
-        for column, value in zip(self._tables[table].values(), values, strict=True):
-            column.append(value)
+        for append, value in zip(self._appends[table], values, strict=True):
+            append(value)
 
     def _hear(self, which: int, record: StepRecord) -> None:
         """What a record was made of."""
@@ -241,10 +242,15 @@ class HeardRows:
             self._put("contents", name_of(op.block_hash), index)
             self._logical.append(0)
             self._length.append(0)
-            self._unplaced[row] = _Unplaced()
             for rank in self._ranks:
                 rank.ever.append(0)
                 rank.now.append(0)
+            if op.token_ids and not op.parent_unsaid:  # as nearly all are: all of it is said at once
+                self._length[row] = len(op.token_ids)
+                self._follow(row, op.parent_hash, rows)
+                self._place(row, op.parent_hash, op.extra_keys, op.token_ids, rows)
+                return
+            self._unplaced[row] = _Unplaced()
         content = self._unplaced.get(row)
         if content is None:
             return
@@ -255,13 +261,26 @@ class HeardRows:
             content.salt = op.extra_keys
         if not op.parent_unsaid and not content.is_said:
             content.is_said, content.parent = True, op.parent_hash
-            if op.parent_hash is not None:
-                before = rows.get(op.parent_hash, NONE)
-                self._logical[row] = 1 + (self._logical[before] if NONE < before < len(self._logical) else 0)
+            self._follow(row, op.parent_hash, rows)
         if content.is_said and content.token_ids:
-            parent = None if content.parent is None else name_of(content.parent)
-            self._put("places", digest_of(parent, content.salt, content.token_ids), row)
+            self._place(row, content.parent, content.salt, content.token_ids, rows)
             del self._unplaced[row]
+
+    def _follow(self, row: int, parent_hash: bytes | None, rows: dict[bytes, int]) -> None:
+        """How many contents come before one."""
+        if parent_hash is not None:
+            before = rows.get(parent_hash, NONE)
+            self._logical[row] = 1 + (self._logical[before] if NONE < before < len(self._logical) else 0)
+
+    def _place(
+        self, row: int, parent_hash: bytes | None, salt: str | None, token_ids: list[int], rows: dict[bytes, int]
+    ) -> None:
+        """A content can be found by what comes before it and its tokens."""
+        parent = None
+        if parent_hash is not None:
+            names, before = self._tables["contents"]["name"], rows.get(parent_hash, NONE)
+            parent = names[before] if NONE < before < len(names) else name_of(parent_hash)
+        self._put("places", digest_of(parent, salt, token_ids), row)
 
     def _group(self, which: int, op: Stored) -> int:
         """Which of the groups of a rank it is of, as a bit; 0: of none that is on the GPU."""
