@@ -22,11 +22,12 @@ import { Strip } from "./strip.js";
 /** @typedef {import("../../kit/html.js").Component} Component */
 
 /**
- * `library`: the list of recordings, `attached`: what a watched server said, and how its run is headed, `whole`: questions over the whole log,
- * `branches`: the prefix cache as its largest branches; they are panels of their own.
+ * `library`: the list of recordings, `attached`: what a watched server said, and how its run is headed, `whole`:
+ * questions over the whole log, `branches`: the prefix cache as its largest branches; they are panels of their own.
  *
  * @param {{
- *   library: Component | undefined, attached: Component, attachedHead: Component, whole: Component, branches: Component,
+ *   library: Component | undefined, attached: Component, attachedHead: Component, whole: Component,
+ *   branches: Component,
  * }} props
  */
 export function Panel({ library, attached, attachedHead, whole, branches }) {
