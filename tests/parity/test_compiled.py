@@ -44,7 +44,8 @@ pytestmark = [
 ]
 SEQUENCES = {seq: random_prompt(length, VOCAB_SIZE, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
 FAMILIES = ["bundled", "gemma2"]  # a Llama, grouped heads; the second with sliding windows and softcaps
-TWO_LAYERS = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]}  # one of each kind
+# one of each kind
+TWO_LAYERS: dict[str, Any] = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]}
 WITHIN = {"bundled": 5 * TOLERANCE, "gemma2": TOLERANCE}  # logits of the trained model are larger and more layers' work
 
 
