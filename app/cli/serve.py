@@ -102,12 +102,17 @@ def add_parser(commands: Any) -> None:
 # 64 streams on two virtual cores, three tenths of the tokens; GOMP_SPINCOUNT=300000 in the environment has libgomp's
 # own again.
 SPIN_COUNT = "1000"
+# Seconds after which who computes in Python must let another thread have the interpreter, if it waits. A request is
+# accepted, read and handed on in several turns of the hub, and each may wait so long for an engine that prepares a step;
+# Python's own 5 ms came to a fourth more until a request was read.
+SWITCH_INTERVAL = 0.0005
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM. The port answers before the model is there."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)  # read when torch is imported
+    sys.setswitchinterval(SWITCH_INTERVAL)
     if arguments.max_theaters < 1:
         raise UserError(f"--max-theaters must be at least 1, not {arguments.max_theaters}")
     if arguments.lessons is not None and not arguments.lessons.is_dir():
