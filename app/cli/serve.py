@@ -103,8 +103,8 @@ def add_parser(commands: Any) -> None:
 # own again.
 SPIN_COUNT = "1000"
 # Seconds after which who computes in Python must let another thread have the interpreter, if it waits. A request is
-# accepted, read and handed on in several turns of the hub, and each may wait so long for an engine that prepares a step;
-# Python's own 5 ms came to a fourth more until a request was read.
+# accepted, read and handed on in several turns of the hub, and each may wait so long for an engine that prepares a
+# step; Python's own 5 ms came to a fourth more until a request was read.
 SWITCH_INTERVAL = 0.0005
 
 

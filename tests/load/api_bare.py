@@ -1,7 +1,8 @@
 """The same work without a server: an engine that writes no log, always with as many requests under way.
 
-They end one after the other, as those of clients do: the first ones are of all lengths. If all began and ended together,
-their prompts would be computed in one large step each time, which is a few percent less work than the server's.
+They end one after the other, as those of clients do: the first ones are of all lengths. If all began and ended
+together, their prompts would be computed in one large step each time, which is a few percent less work than the
+server's.
 
 Usage: python -m tests.load.api_bare CLIENTS BLOCKS [compiled]
 Reads lines "SECONDS" and answers each with one line of JSON.
