@@ -13,7 +13,9 @@ from pathlib import Path
 import requests
 from msgspec.structs import replace
 
+from engine.trace.log import TraceReader
 from tests.conftest import ROOT
+from tests.load.api_server import Server
 from tests.load.api_sums import Clients, differences
 from tests.server.apis import CONFIG, served_api
 from tests.server.conftest import wait_for
@@ -36,3 +38,21 @@ def test_who_leaves_takes_nothing_along_and_is_counted_once(tmp_path: Path) -> N
         for wrong in (replace(seen, requests=seen.requests + 1), replace(seen, tokens=seen.tokens - 1)):
             assert differences(wrong, file, metrics), "and what does not add up is said"
         assert differences(seen, file, metrics.replace("vllm:generation_tokens_total{", "vllm:other_total{"))
+
+
+def test_the_same_is_so_of_an_engine_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """As `kvtheater serve --api --mixed 1` has it, whose engine goes on while the server reads and writes."""
+    server = Server(8, 64, False, str(tmp_path), ["--mixed", "1"])
+    try:
+        assert server.turn(1.5, 0.4, 7)["errors"] == 0
+        (told,) = server.told
+        wait_for(server.is_idle, "the last abort")
+        file = tmp_path / "api.kvtrace"
+        server.save_log(file)
+        seen = Clients(requests=told["requests"], left=told["left"], tokens=told["tokens"])
+        assert seen.left > 0 and seen.tokens > 0
+        assert differences(seen, file, server.metrics()) == []
+        with TraceReader(file) as log:
+            assert [one.role for one in log.header.instances] == ["mixed"]
+    finally:
+        server.end()
