@@ -156,9 +156,10 @@ class ObservedLog:
                     else:
                         ops += contents.ops(event)
                 if contents.num_unplaced:
+                    what = "1 content" if contents.num_unplaced == 1 else f"{contents.num_unplaced} contents"
                     problem = (
-                        f"{contents.num_unplaced} contents had no place: the server has more than it said, or more "
-                        "outside its GPUs than a log takes"
+                        f"{what} had no place: the server has more than it said, or more outside its GPUs than a log "
+                        "takes"
                     )
             seen = Seen(
                 sequence=told.sequence,

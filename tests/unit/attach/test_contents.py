@@ -94,7 +94,7 @@ def test_what_a_log_has_no_place_for_is_said_and_left_out(monkeypatch: pytest.Mo
     assert found == {b"a", b"y"}
     problems = [seen.problem for index in range(6) if (seen := observed.log.record(index).seen) is not None]
     assert [bool(problem) for problem in problems] == [False, False, False, True, False, False]
-    assert "1 contents had no place" in problems[3]
+    assert "1 content had no place" in problems[3]
 
 
 @pytest.mark.parametrize(

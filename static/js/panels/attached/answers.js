@@ -45,7 +45,7 @@ export function AskedFor({ heard, index }) {
             ),
           )
         : text.trim() && html`<p>${t("attached.asked.text")}</p>`
-    }${problem && html`<p class="attached-problem">${problem}</p>`}</div>
+    }${problem && html`<p class="attached-problem" lang="en">${problem}</p>`}</div>
   </section>`;
 }
 

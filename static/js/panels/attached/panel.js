@@ -63,7 +63,7 @@ function Everywhere({ heard, header, index, whole, branches }) {
   const { answer, problem } = useAnswer(index < 0 ? null : ask, [heard, index], heard.still);
   const { events = [], unknown = [] } = header.observed ?? {};
   return html`<div class="attached-said">
-    ${problem && html`<p class="attached-problem" role="alert">${problem}</p>`}
+    ${problem && html`<p class="attached-problem" role="alert" lang="en">${problem}</p>`}
     ${answer?.ranks.map(
       (said, rank, { length }) =>
         html`<${OneRank} key=${rank} ...${{ heard, said, rank, header, branches }} index=${answer.index}
@@ -91,7 +91,7 @@ function OneRank({ heard, said, rank, index, header, from, many, branches }) {
         ? t(`attached.since.${since.reason}`, { n: since.sequence, at: secondsText(since.at), missed: since.missed })
         : t("attached.since.never")
     }${isOpen ? ` ${t("attached.since.outside", { n: since.outside })}` : null}</p>
-    ${problem ? html`<p class="attached-problem" role="status">${problem}</p>` : null}
+    ${problem ? html`<p class="attached-problem" role="status" lang="en">${problem}</p>` : null}
     <dl class="attached-figures">
       <${Figure} name="messages" value=${grouped(said.messages)} />
       <${Figure} name="last" value=${said.last === null ? "–" : grouped(said.last)} />
