@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -24,6 +23,7 @@ import torch
 from playwright.sync_api import sync_playwright
 
 from engine.machine import machine_facts
+from tests.browser.conftest import CHROMIUM
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "engine" / "bench" / "results" / "click_to_paint.json"
@@ -93,9 +93,7 @@ def main() -> None:
 def clicks(url: str, steps: int) -> tuple[list[float], list[float]]:
     """Milliseconds of each click, and until the server's answer to it, after a prefill and three clicks to warm up."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-        )
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800}, bypass_csp=True)
         page.add_init_script(LISTEN)
         page.add_init_script("for (const one of ['tour', 'opening']) localStorage.setItem(`kvtheater.${one}`, 'seen')")

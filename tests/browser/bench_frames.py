@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -32,6 +31,7 @@ import torch
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 from engine.machine import machine_facts
+from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import SENT
 
 ROOT = Path(__file__).parents[2]
@@ -89,9 +89,7 @@ def main() -> None:
         assert server.stdout
         url = next(m.group() for line in server.stdout if (m := re.search(r"http://127\.0\.0\.1:\d+/", line)))
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(
-                executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-            )
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
             report: dict[str, Any] = {
                 "created": datetime.now(UTC).isoformat(timespec="seconds"),
                 "machine": msgspec.to_builtins(machine_facts(torch.device("cpu"))),
@@ -110,7 +108,7 @@ def main() -> None:
 def open_page(browser: Browser, address: str) -> Page:
     """The page at 1280x800, as somebody sees it who has been here before."""
     page = browser.new_context(viewport={"width": 1280, "height": 800}, bypass_csp=True).new_page()
-    page.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
+    page.add_init_script("for (const one of ['tour', 'opening']) localStorage.setItem(`kvtheater.${one}`, 'seen')")
     page.add_init_script(f"({WATCH_ARRIVAL})()")
     page.set_default_timeout(60_000)
     page.goto(address)

@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
 from tests.browser.bench_click import CLICK, RESULTS, ROOT
 from tests.browser.bench_frames import heap
+from tests.browser.conftest import CHROMIUM
 from tests.real_size import write_model
 
 PROMPT = "春江潮水连海平，海上明月共潮生。滟滟随波千万里，何处春江无月明。"
@@ -107,9 +107,7 @@ def page_steps(path: Path, clicks: int) -> dict[str, Any]:
         assert server.stdout
         url = next(m.group() for line in server.stdout if (m := re.search(r"http://127\.0\.0\.1:\d+/", line)))
         with sync_playwright() as playwright:
-            browser = playwright.chromium.launch(
-                executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-            )
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
             page = browser.new_page(viewport={"width": 1280, "height": 800}, bypass_csp=True)
             report = measured(page, url, clicks)
             browser.close()
@@ -121,7 +119,7 @@ def page_steps(path: Path, clicks: int) -> dict[str, Any]:
 
 def measured(page: Page, url: str, clicks: int) -> dict[str, Any]:
     page.set_default_timeout(120_000)
-    page.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
+    page.add_init_script("for (const one of ['tour', 'opening']) localStorage.setItem(`kvtheater.${one}`, 'seen')")
     page.goto(f"{url}?detail=attention&lang=zh&max_tokens={2 * (clicks + 2 * WARM)}&ignore_eos=1")
     page.wait_for_selector("#btn-prefill:not([disabled])")
     devtools = page.context.new_cdp_session(page)
