@@ -49,6 +49,11 @@ class LoadingThread:
         self._under_way = 0  # of the others
         self.error: BaseException | None = None  # why there is no first model
 
+    def compile_early(self) -> None:
+        """Let the first model's compiler begin, if it will be wanted: it has a second of imports of its own."""
+        if not self._settings.config_of(self._first.name).enforce_eager:
+            begin_early(self._sources[self._first.name], self._arguments.dtype, self._arguments.device)
+
     def start(self, stop: threading.Event) -> None:
         """Begin; `stop` is set when the first model cannot be had: there is nothing to serve then."""
         # a daemon: a server that is stopped does not wait for it
@@ -94,8 +99,6 @@ class LoadingThread:
         return sys.maxsize if found is None else found // 2
 
     def _load(self, stop: threading.Event) -> None:
-        if not self._settings.config_of(self._first.name).enforce_eager:
-            begin_early(self._sources[self._first.name], self._arguments.dtype, self._arguments.device)
         try:
             with what_stays():  # it is never let go
                 model = self._read(self._first)

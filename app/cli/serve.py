@@ -152,10 +152,11 @@ def run(arguments: argparse.Namespace) -> int:
         kv_offload(arguments) as tiers,
         worker_processes(config, arguments.ray_address) as workers_of,
     ):
-        from app.server import create_app
-
         served = Served.loading(first)
         loading = LoadingThread(arguments, settings, served, tiers, workers_of)
+        loading.compile_early()
+        from app.server import create_app
+
         at_hand = [name for name in SHIPPED if name not in (first, *others)]
         named = [Served.unloaded(name, "named") for name in others]
         more = [*named, *(Served.unloaded(name, "at_hand") for name in at_hand)]

@@ -31,25 +31,26 @@ class ReferenceAttention(AttentionBackend):
         for piece in batch.slices:
             pool = batch.group(call.layer, call.sliding_window)
             table, first_block = piece.block_tables[pool], batch.first_block(pool)
-            for position in range(piece.start, piece.start + len(piece.token_ids)):
+            end = piece.start + len(piece.token_ids)
+            cached: dict[int, list[Tensor]] = {}  # by position: k [Hkv, D] and v [Hkv, Dv]
+            for position in range(piece.start, end):
                 visible = _visible(call, batch.policy, position)
-                row = q.new_zeros((num_heads, piece.start + len(piece.token_ids)))
+                for key in (key for key in visible if key not in cached):
+                    block_id, offset = table[key // store.block_size], key % store.block_size
+                    slot = torch.tensor([(block_id - first_block) * store.block_size + offset], device=q.device)
+                    cached[key] = [x[0].double() for x in store.gather(call.layer, slot)]
+                row = q.new_zeros((num_heads, end))
                 for head in range(num_heads):
-                    k, v = [], []
-                    for key in visible:
-                        block_id, offset = table[key // store.block_size], key % store.block_size
-                        slot = torch.tensor([(block_id - first_block) * store.block_size + offset], device=q.device)
-                        cached_k, cached_v = store.gather(call.layer, slot)
-                        k.append(cached_k[0, head // group])
-                        v.append(cached_v[0, head // group])
-                    scores = torch.stack(k).double() @ q[token, head].double() * call.scaling
+                    k = [cached[key][0][head // group] for key in visible]
+                    v = [cached[key][1][head // group] for key in visible]
+                    scores = torch.stack(k) @ q[token, head].double() * call.scaling
                     if call.softcap is not None:
                         scores = call.softcap * torch.tanh(scores / call.softcap)
                     if call.sinks is not None:
                         scores = torch.cat([scores, call.sinks[head].double()[None]])
                     weights = torch.softmax(scores, dim=0)[: len(k)]
                     row[head, visible] = weights.to(q.dtype)
-                    out[token, head] = (weights @ torch.stack(v).double()).to(q.dtype)
+                    out[token, head] = (weights @ torch.stack(v)).to(q.dtype)
                 rows.append(row)
                 token += 1
         return AttentionOutput(out, self._decode(call, rows, batch), self._prefills(call, rows, batch))

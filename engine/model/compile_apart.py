@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 ISA_QUESTIONS = ("_is_avx512_bf16_supported", "_is_vnni_supported")
 COMPILERS = ("torch._inductor.compile_fx", "torch._inductor.codegen.cpp_wrapper_cpu")  # what lowering needs
 CAN_FORK = sys.platform == "linux"
+AFTER = 5  # steps of priority by which the library of one token comes after the other, which takes longer
 
 
 def compile_apart(model: LoadedModel) -> bool:
@@ -117,6 +118,7 @@ class _Child:
             return
         try:
             os.close(its)
+            os.nice(AFTER)
             threading.Thread(target=_end_with, args=(here,), daemon=True).start()
             torch.set_num_threads(num_threads)
             work()
@@ -142,4 +144,6 @@ def _end_with_input(folder: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # the interpreter would first visit all that torch has, which takes a tenth of a first start
