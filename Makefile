@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test checked tested test-fast processors lint types browser redis bench bench-guard soak fuzz clean
+.PHONY: run test checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -15,13 +15,11 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.run: $(VENV)/.python pyproject.toml constraints.txt
-	@echo "installing KV Theater (torch and transformers take a few minutes the first time)"
-	@$(BIN)/pip install --quiet --constraint constraints.txt --editable .
+	@$(BIN)/python tools/install.py
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.python pyproject.toml constraints.txt
-	@echo "installing KV Theater and its test tools (torch and transformers take a few minutes the first time)"
-	@$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[test]'
+	@$(BIN)/python tools/install.py test
 	@touch $@ $(VENV)/.run
 
 # Bytecode of what is imported: pip would compile all twelve thousand modules, one after another, of which a third is
@@ -31,9 +29,9 @@ $(VENV)/.compiled: $(VENV)/.test
 	@$(BIN)/python -m tests.imported
 	@touch $@
 
-# the page's type checker and the types of its libraries (package.json); nothing of it is served
+# the page's type checker, formatter and linters (package.json); nothing of it is served
 node_modules/.installed: $(VENV)/.test package.json package-lock.json
-	@echo "installing the page's type checker"
+	@echo "installing the page's type checker and linters"
 	@$(BIN)/python -m tools.node npm ci --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
@@ -44,23 +42,26 @@ run: $(VENV)/.run
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.test
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.compiled node_modules/.installed browser redis
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check --quiet .
-	$(BIN)/biome check .
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory fast
 	@$(MAKE) --no-print-directory --jobs 2 checked tested
 
 checked:
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin engine app kvtheater
 	$(BIN)/lint-imports --no-cache
 
 # Three workers, a file each (tests/conftest.py), also on two cores: who drives a browser waits a third of the time.
 # ARGS="-n 0" runs in one process.
 tested:
-	$(BIN)/python -m pytest --numprocesses 3 $(ARGS)
+	$(BIN)/python -m pytest --numprocesses 3 --rest $(ARGS)
 
-# what one runs after each change: no browser, nothing compiled but the engine's own C, no other processes
+# run after each change: no browser, nothing compiled but the engine's own C, no other processes
 test-fast: $(VENV)/.test
 	$(BIN)/ruff check --quiet .
+	@$(MAKE) --no-print-directory fast
+
+fast:
 	$(BIN)/python -m pytest --numprocesses 2 --fast --quiet $(ARGS)
 	$(BIN)/python -m tests.js
 
@@ -74,10 +75,15 @@ browser: $(VENV)/.test
 redis: | browser
 	@sh tools/get_redis.sh
 
-lint: $(VENV)/.test
+lint: $(VENV)/.test node_modules/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check --quiet .
-	$(BIN)/biome check .
+	$(BIN)/python -m tools.node node_modules/@biomejs/biome/bin/biome check .
+	$(BIN)/python -m tools.node node_modules/eslint/bin/eslint.js static
+
+# pins for every supported system and Python; ARGS=--upgrade takes the newest releases
+constraints: $(VENV)/.test
+	$(BIN)/python -m tools.constraints $(ARGS)
 
 types: $(VENV)/.test node_modules/.installed
 	$(BIN)/mypy

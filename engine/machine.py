@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import torch
 
 from engine.accounting.roofline import copy_traffic, matmul_flops, rate
+from engine.host import processor_name
 from engine.trace.records import Machine, Roofs
 
 RUNS = 5  # timed runs of each kind
@@ -29,7 +29,7 @@ def machine_facts(device: torch.device, dtype: torch.dtype | None = None) -> Mac
     """Facts about this machine; nothing that identifies its user. With the roofs for `dtype` if they were measured."""
     return Machine(
         device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        processor=_processor(),
+        processor=processor_name(),
         num_threads=torch.get_num_threads(),
         versions={"python": platform.python_version(), **_versions("torch", "transformers", "numpy")},
         roofs=_roofs.get((str(device), dtype)) if dtype else None,
@@ -105,15 +105,6 @@ def _timed(work: Callable[[], object], device: torch.device) -> list[float]:
         wait()
         seconds.append(time.perf_counter() - began)
     return seconds
-
-
-def _processor() -> str:
-    """The processor's name as the system gives it ("" when it does not)."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _versions(*packages: str) -> dict[str, str]:

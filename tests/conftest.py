@@ -49,6 +49,7 @@ FAST = ("tests/unit/", "tests/property/", "tests/parity/")  # folders that `--fa
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only tests without a browser, a compiler or another process")
+    parser.addoption("--rest", action="store_true", help="only tests that --fast leaves out")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -81,11 +82,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             file = item.nodeid.partition("::")[0]
             seconds[file] += next(each for begins, each in SECONDS.items() if file.startswith(begins))
         items.sort(key=lambda item: -seconds[item.nodeid.partition("::")[0]])
-    if not config.getoption("--fast"):
+    fast, rest = config.getoption("--fast"), config.getoption("--rest")
+    if not (fast or rest):
         return
-    fast = [item for item in items if item.nodeid.startswith(FAST) and item.get_closest_marker("slow") is None]
-    config.hook.pytest_deselected(items=[item for item in items if item not in set(fast)])
-    items[:] = fast
+    is_fast = {item: item.nodeid.startswith(FAST) and item.get_closest_marker("slow") is None for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if is_fast[item] != fast])
+    items[:] = [item for item in items if is_fast[item] == fast]
 
 
 def pytest_collection_finish() -> None:

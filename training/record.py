@@ -12,6 +12,8 @@ import tokenizers
 import torch
 import transformers
 
+from engine.host import processor_name
+
 RUN = "run.json"
 PATHS = {"--corpus": "CORPUS", "--out": "DIR", "--tokenizer": "engine/model/bundled", "--export": "FOLDER"}
 
@@ -29,12 +31,7 @@ def machine(device: torch.device) -> str:
     """The GPU's name, or the CPU's."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    return processor_name()
 
 
 def save_record(folder: Path, parameters: int, device: torch.device) -> None:

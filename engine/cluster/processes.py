@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Self
 
 import torch
 
+from engine import host
 from engine.cluster.instance import Role
 from engine.cluster.messages import Begin
 from engine.cluster.process import ProcessInstance
@@ -26,7 +26,7 @@ def threads_of_each(num_instances: int) -> int:
     """With how many threads each of so many instances computes, so that together they have the processors once, or as
     many as this process may have threads (OMP_NUM_THREADS) where these are fewer.
     """
-    return max(1, min(len(os.sched_getaffinity(0)), torch.get_num_threads()) // num_instances)
+    return max(1, min(len(host.processors()), torch.get_num_threads()) // num_instances)
 
 
 class Processes:
@@ -79,7 +79,7 @@ class Processes:
                 place=place,
                 capture=capture,
                 num_threads=num_threads,
-                processors=processors or sorted(os.sched_getaffinity(0)),
+                processors=processors or host.processors(),
                 lease=self._lease,
                 policy=self._policy,
                 bytes_per_second=self._rate,

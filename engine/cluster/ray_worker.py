@@ -32,6 +32,7 @@ from engine.connector.peer import PeerGoneError, wait_for_any
 from engine.connector.ray_link import GROUP, RayLink, Shipment, ship
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
+from engine.host import processors
 
 _to_instance = msgspec.msgpack.Decoder[ToInstance](ToInstance)
 _to_cluster = msgspec.msgpack.Decoder[ToCluster](ToCluster)
@@ -95,7 +96,7 @@ class Body:
         if begin.place.began is not None and here.boot != clock.boot:  # counts from another moment, less the way here
             began = begin.place.began + here.now - clock.now
             begin = msgspec.structs.replace(begin, place=begin.place._replace(began=began))
-        begin = msgspec.structs.replace(begin, processors=sorted(os.sched_getaffinity(0)))
+        begin = msgspec.structs.replace(begin, processors=processors())
         self._worker = begun(begin, self._model, self._bell, RayExchange(self._actors), self._said.append)
 
     def wake(self) -> None:

@@ -47,6 +47,7 @@ from engine.connector.shared_memory import socket_of
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
 from engine.garbage import what_stays
+from engine.host import run_on
 from engine.model.compiled import compile_in_background
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
@@ -209,7 +210,7 @@ class Model:
 
 def begun(begin: Begin, model: Model, bell: Bell, exchange: Exchange, say: Say) -> Worker | None:
     """That instance; None: it was said why there can be none."""
-    os.sched_setaffinity(0, begin.processors)
+    run_on(begin.processors)
     torch.set_num_threads(begin.num_threads)
     try:
         return Worker(begin, model.of(begin.source), bell, exchange, say)

@@ -20,6 +20,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from engine.host import receive_flags
+
 HEAD = struct.Struct("<I")
 LONGEST = 1 << 30  # bytes of a message
 PIECE = 1 << 18  # bytes that are asked of the socket at once
@@ -127,9 +129,10 @@ class Peer(Generic[T]):
 
     def _read(self) -> bool:
         """Read what is there; False: nothing is, so far."""
-        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         try:
-            data, extra, _, _ = self._socket.recvmsg(PIECE, socket.CMSG_SPACE(array.array("i").itemsize), flags)
+            data, extra, _, _ = self._socket.recvmsg(
+                PIECE, socket.CMSG_SPACE(array.array("i").itemsize), receive_flags()
+            )
         except BlockingIOError:
             return False
         except OSError as error:
@@ -138,6 +141,8 @@ class Peer(Generic[T]):
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 found = array.array("i")
                 found.frombytes(content[: len(content) - len(content) % found.itemsize])
+                for file in found:
+                    os.set_inheritable(file, False)
                 self._files += found
         if not data:
             raise PeerGoneError("the connection was closed")

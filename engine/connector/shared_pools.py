@@ -6,7 +6,6 @@ takes no part when somebody reads: what was read counts only once the owner has 
 
 from __future__ import annotations
 
-import fcntl
 import mmap
 import os
 from collections.abc import Sequence
@@ -18,9 +17,9 @@ from torch import Tensor
 
 from engine.cache.block_tiers import BlockTiers
 from engine.connector.link import TransferError
+from engine.host import anonymous_file, keeps_its_size
 
 LINE = 4096  # bytes to which a tensor's beginning is aligned
-FIXED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW  # nobody meets the end of a file that was longer before
 
 
 class Row(NamedTuple):
@@ -46,9 +45,7 @@ class SharedPools:
         none.
         """
         self._capacity = capacity or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        self._file = os.memfd_create("kvtheater-pools", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self._file, self._capacity)
-        fcntl.fcntl(self._file, fcntl.F_ADD_SEALS, FIXED)
+        self._file, self._readable = anonymous_file(self._capacity)
         self._area = torch.frombuffer(mmap.mmap(self._file, self._capacity), dtype=torch.uint8)
         self._used = 0
 
@@ -75,11 +72,12 @@ class SharedPools:
 
     def open(self) -> int:
         """A new file descriptor of the memory, which reads and does not write; the caller closes it."""
-        return os.open(f"/proc/self/fd/{self._file}", os.O_RDONLY | os.O_CLOEXEC)
+        return os.dup(self._readable)
 
     def close(self) -> None:
         """The tensors stay as long as somebody has them."""
         os.close(self._file)
+        os.close(self._readable)
 
 
 class MappedPools:
@@ -95,7 +93,7 @@ class MappedPools:
         if not rows or min(min(row.offset, row.bytes_per_block, num_blocks) for row, num_blocks in rows) < 0:
             raise ValueError("there are no blocks in it")
         ends = [row.offset + num_blocks * row.bytes_per_block for row, num_blocks in rows]
-        if fcntl.fcntl(file, fcntl.F_GET_SEALS) & FIXED != FIXED or max(ends) > os.fstat(file).st_size:
+        if not keeps_its_size(file) or max(ends) > os.fstat(file).st_size:
             raise ValueError("it may end before its blocks do")
         self._regions = regions
         self._area = memoryview(mmap.mmap(file, max(ends), prot=mmap.PROT_READ))

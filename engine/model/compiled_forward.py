@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.host import shared_library
 from engine.model.attention import current
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.batch import StepBatch
@@ -70,7 +71,7 @@ def step_kernel() -> StepKernel | None:
     kernels = native_kernels()
     if kernels is None:
         return None
-    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / shared_library("torch_cpu")))
     library.aoti_torch_new_tensor_handle.argtypes = (ctypes.c_void_p, ctypes.c_void_p)
 
     def tensor(handle: int) -> Tensor:

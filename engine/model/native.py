@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.host import shared_library
 from engine.model.kept import find, keep, making
 
 log = logging.getLogger(__name__)
@@ -182,7 +183,7 @@ def _given_torch(library: ctypes.CDLL) -> bool:
         OSError: they cannot be found.
     """
     names = ("get_data_ptr", "get_dim", "get_dtype", "get_sizes", "get_strides", "empty_strided")
-    found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    found = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / shared_library("torch_cpu")))
     try:
         addresses = [ctypes.cast(getattr(found, f"aoti_torch_{name}"), _P) for name in names]
     except AttributeError as error:

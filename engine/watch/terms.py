@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import __version__
+from engine.host import processor_name
 from engine.model.tokenizer import Tokenizer
 from engine.trace.limits import MAX_BLOCKS
 from engine.trace.records import (
@@ -105,7 +106,7 @@ def header_of(vllm_config: Any, kv_cache_config: Any, has_texts: bool) -> Header
         kv_bytes_per_token=settings.kv_bytes_per_token,
         machine=Machine(
             device=str(vllm_config.device_config.device_type),
-            processor=_processor(),
+            processor=processor_name(),
             num_threads=0,
             versions={"python": platform.python_version(), **_versions("vllm", "torch", "transformers")},
         ),
@@ -198,11 +199,3 @@ def _versions(*packages: str) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")

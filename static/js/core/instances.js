@@ -14,8 +14,7 @@ export const instanceCount = (groups) => (groups.at(-1)?.instance ?? 0) + 1;
 
 /** The groups of layers of one instance, by index. @param {readonly Group[]} groups @param {number} instance */
 export function ownGroups(groups, instance) {
-  const found = groups.keys().filter((index) => groups[index].instance === instance);
-  return [...found];
+  return [...groups.keys()].filter((index) => groups[index].instance === instance);
 }
 
 /**

@@ -54,6 +54,7 @@ def test_settings_that_vllm_has_not_are_refused(model: LoadedModel, config: Engi
         settled(config, model)
 
 
+@pytest.mark.slow
 def test_a_python_without_vllm_is_told_in_a_sentence(model: LoadedModel, tmp_path: Path) -> None:
     config = settled(EngineConfig(num_blocks=8, block_size=32), model)
     path = tmp_path / "requests.jsonl"

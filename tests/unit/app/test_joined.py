@@ -27,6 +27,7 @@ NAMES = ["a.js", "b.js", "in/late.js", "main.js"]
 LATER = {"in/late.js"}
 
 
+@pytest.mark.slow
 def test_it_says_what_the_modules_said(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "package.json").write_text('{"type": "module"}', encoding="utf-8")

@@ -68,6 +68,7 @@ def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
         run.retire()
 
 
+@pytest.mark.slow
 def test_one_that_is_begun_again_keeps_its_files(surveys: Surveys, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first process ended, whoever waited for that: the second one's files are not the first one's."""
     monkeypatch.setattr(app.made_files, "LOOK", 0.05)
@@ -87,6 +88,7 @@ def test_one_that_is_begun_again_keeps_its_files(surveys: Surveys, monkeypatch: 
     wait_for(lambda: not list(surveys._folder.iterdir()))
 
 
+@pytest.mark.slow
 def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(surveys: Surveys) -> None:
     run = growing(FILES[0])
     wait_for(known(surveys, run))
@@ -102,6 +104,7 @@ def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(surveys: 
     run.retire()
 
 
+@pytest.mark.slow
 def test_where_nobody_asks_any_more_it_ends_and_is_made_anew_for_who_asks(
     surveys: Surveys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -170,6 +170,7 @@ def test_what_instances_cannot_be_measured_with_is_refused() -> None:
     assert "a peer: of one engine only" in _wrong({"set": two, "peer": "transformers-dynamic"})
 
 
+@pytest.mark.slow
 def test_a_layout_is_started_once_and_ended_after_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two points and two rounds of two layouts; one engine beside them has the same tokens."""
     events: list[str] = []

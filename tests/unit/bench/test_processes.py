@@ -41,12 +41,14 @@ def _run(peer: ProcessPeer, *lengths: int) -> list[list[list[int]]]:
     return found.outputs
 
 
+@pytest.mark.slow
 def test_a_peer_in_another_process_answers_line_by_line(last: _Last) -> None:
     assert last.version() == "last 1.0"
     assert _run(last, 3, 1) == [[[304] * 3], [[302]]]
     assert _run(last, 2) == [[[303] * 2]], "the process goes on"
 
 
+@pytest.mark.slow
 def test_what_fails_there_is_one_sentence_here(last: _Last) -> None:
     with pytest.raises(PeerError, match="ValueError: not so many"):
         _run(last, REFUSED)

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from engine.bench.quiet import CpuTimes, busy_cpus, cpu_times
 
 SPIN = "import time; print(flush=True); end = time.process_time() + {}\nwhile time.process_time() < end: pass"
@@ -17,6 +19,7 @@ def test_what_is_left_of_the_machine_is_of_others() -> None:
     assert busy_cpus(None, cpu_times()) is None
 
 
+@pytest.mark.slow
 def test_processes_that_run_for_this_one_are_its_own() -> None:
     """A child of a child computes for half a second; it counts while it runs, and when it has ended."""
     spin = SPIN.format(0.5)

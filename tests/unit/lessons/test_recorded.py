@@ -133,6 +133,7 @@ def test_a_long_stretch_comes_in_parts_and_keeps_its_arrays(recorded: Recorded, 
     assert (whole.records, whole.captures) == (records, captures) and any(captures)
 
 
+@pytest.mark.slow
 def test_the_page_walks_as_the_server_does(recorded: Recorded) -> None:
     places = [-1, *range(0, len(recorded.transcript.items) + 2)]
     asked = list(itertools.product(places, answers_of(recorded)))
