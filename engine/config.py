@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, fields, replace
 
 from engine.cache.reach import WindowPolicy
-from engine.options.check import MAX_WHOLE, out_of_range
+from engine.options.check import MAX_WHOLE, of_wrong_kind, out_of_range
 from engine.options.option import Control, Option
 from engine.trace.events import PreemptionMode, Setting
 from engine.trace.records import InstanceRole
@@ -49,6 +49,12 @@ def _is_bias(logit_bias: dict[int, float]) -> bool:
 
 class ConfigError(ValueError):
     """A setting that cannot work; the message is one sentence that says which and what would."""
+
+
+def _check_kinds(settings: Struct) -> None:
+    """Raise ConfigError for a value of another type than its option's, or none of its choices."""
+    if wrong := of_wrong_kind(settings):
+        raise ConfigError(wrong)
 
 
 class EngineConfig(Struct, frozen=True, kw_only=True):
@@ -174,6 +180,9 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     num_logprobs: Annotated[int, Option(ge=0, le=MAX_LOGPROBS)] = 5
     seed: Annotated[int, SEED] = 0
 
+    def __post_init__(self) -> None:
+        _check_kinds(self)
+
     @property
     def num_instances(self) -> int:
         """Engines that share a log; 0: there is one, and nothing moves."""
@@ -289,6 +298,9 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     logprobs: Annotated[int | None, Option(ge=0, le=MAX_LOGPROBS, may_change=True)] = None
     # alternatives recorded with each prompt token; None: nothing is recorded
     prompt_logprobs: Annotated[int | None, Option(ge=0, le=MAX_LOGPROBS)] = None
+
+    def __post_init__(self) -> None:
+        _check_kinds(self)
 
     @property
     def num_sequences(self) -> int:

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.cli.options import UserError, meant_by
+from app.cli.options import UserError
 from app.errors import AppError
 from app.messages import parse_config
 from engine.config import OF_SEVERAL, EngineConfig
-from engine.options.check import out_of_range
+from engine.options.check import did_you_mean, meant_by, out_of_range
 from engine.options.table import table_of
 
 
@@ -63,7 +63,7 @@ def _config(table: Mapping[str, Any], base: EngineConfig) -> EngineConfig:
     for option in table:
         if option not in rows or not rows[option].option.flag:
             meant = meant_by(option.replace("-", "_"), [name for name, row in rows.items() if row.option.flag])
-            raise ValueError(f"has no option {option[:60]!r}" + (f"; did you mean {meant[0]}?" if meant else ""))
+            raise ValueError(f"has no option {option[:60]!r}" + did_you_mean(meant))
         if option in OF_SEVERAL:
             raise ValueError(f"{option} is the same for all models: say it on the command line")
     try:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.options.check import did_you_mean, meant_by
 from engine.options.table import OptionRow, table_of
 from engine.options.words import OptionWords, words_in
 
@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
         if unknown:  # said here, where the options of this command are known
             flag = next((one for one in unknown if one.startswith("-")), None)
             meant = meant_by(flag.split("=")[0], self._option_string_actions) if flag else []
-            self.error(f"unrecognized arguments: {' '.join(unknown)}" + _question(meant))
+            self.error(f"unrecognized arguments: {' '.join(unknown)}" + did_you_mean(meant))
         return found, unknown
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -38,12 +38,8 @@ class Parser(argparse.ArgumentParser):
         meant = [*meant_by(str(value), choices), *_inside(action, str(value))]
         name = action.metavar or "/".join(action.option_strings) or action.dest
         raise argparse.ArgumentError(
-            None, f"{name}: there is no {value!r}{_question(meant[:1])} (choose from {', '.join(choices)})"
+            None, f"{name}: there is no {value!r}{did_you_mean(meant[:1])} (choose from {', '.join(choices)})"
         )
-
-
-def _question(meant: list[str]) -> str:
-    return f"; did you mean {meant[0]}?" if meant else ""
 
 
 def _inside(action: argparse.Action, value: str) -> list[str]:
@@ -57,11 +53,6 @@ def _inside(action: argparse.Action, value: str) -> list[str]:
         if isinstance(inner, argparse._SubParsersAction)
         for command in meant_by(value, inner.choices)
     ]
-
-
-def meant_by(word: str, known: Iterable[str]) -> list[str]:
-    """Known words that are spelt much like `word`, the likeliest first."""
-    return difflib.get_close_matches(word, list(known), n=3, cutoff=0.7)
 
 
 def add_command(commands: Any, name: str, help: str, examples: str) -> argparse.ArgumentParser:

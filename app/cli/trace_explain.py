@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 from unicodedata import east_asian_width
 
-from app.cli.options import UserError, add_command, meant_by
+from app.cli.options import UserError, add_command
 from app.cli.reading import expect_engines_own, open_trace
 from app.cli.terminal import say, say_json
+from engine.options.check import meant_by
 from engine.trace.explain import Fullest, Moment, Overview, SlowStep, Story, Wait, goodput_of, overview, stories
 from engine.trace.goodput import APPLICATIONS, SLO, Goodput, slo_of
 from engine.trace.log import TraceReader

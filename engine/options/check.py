@@ -1,15 +1,75 @@
-"""The ranges of the table, checked."""
+"""Checks of settings against the table: types and choices, ranges."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from engine.options.table import table_of
+from engine.options.table import Kind, OptionRow, table_of
 
 LONGEST = 80  # characters of a wrong value in a sentence
 MAX_WHOLE = (1 << 53) - 1  # of any whole number: it gets into a log, whose readers may have doubles only
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or _is_whole(value)
+
+
+_HELD_BY: dict[type, Callable[[Any], bool]] = {
+    int: _is_whole, float: _is_number, str: lambda value: isinstance(value, str),
+}  # fmt: skip
+_OF_KIND: dict[Kind, tuple[str, Callable[[Any, OptionRow], bool]]] = {
+    "choice": ("one of {choices}", lambda value, row: value in row.choices),
+    "switch": ("True or False", lambda value, row: isinstance(value, bool)),
+    "integer": ("a whole number", lambda value, row: _is_whole(value)),
+    "number": ("a number", lambda value, row: _is_number(value)),
+    "text": ("a text", lambda value, row: isinstance(value, str)),
+    "list": (
+        "a list of {items}",
+        lambda value, row: isinstance(value, list | tuple) and all(map(_HELD_BY[row.items[0]], value)),
+    ),
+    "map": (
+        "a map of {items}",
+        lambda value, row: (
+            isinstance(value, dict)
+            and all(map(_HELD_BY[row.items[0]], value))
+            and all(map(_HELD_BY[row.items[1]], value.values()))
+        ),
+    ),
+}
+
+
+def of_wrong_kind(settings: Struct) -> str | None:
+    """Return what is wrong with the first value that is not of its option's type or none of its choices, one sentence.
+
+    Return None when all are. A field that may be left open takes None.
+    """
+    for name, row in table_of(type(settings)).items():
+        value = getattr(settings, name)
+        said, is_right = _OF_KIND[row.kind]
+        if (value is None and row.optional) or is_right(value, row):
+            continue
+        allowed = said.format(choices=", ".join(row.choices), items=" to ".join(kind.__name__ for kind in row.items))
+        meant = did_you_mean(meant_by(value, row.choices)) if isinstance(value, str) else ""
+        return f"{name} must be {allowed}{' or None' if row.optional else ''}, not {_shown(value)}{meant}"
+    return None
+
+
+def meant_by(word: str, known: Iterable[str]) -> list[str]:
+    """Return known words that are spelt much like `word`, the likeliest first."""
+    return difflib.get_close_matches(word, list(known), n=3, cutoff=0.7)
+
+
+def did_you_mean(meant: list[str]) -> str:
+    """Return the end of a sentence that suggests the likeliest word; empty where there is none."""
+    return f"; did you mean {meant[0]}?" if meant else ""
 
 
 def out_of_range(settings: Struct) -> str | None:

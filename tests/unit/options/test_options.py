@@ -170,3 +170,29 @@ def test_value_sets_are_those_of_the_types() -> None:
     rows = table_of(EngineConfig)
     assert rows["kv_cache_dtype"].choices == KVCacheDtype.__args__  # type: ignore[attr-defined]
     assert rows["fault"].choices == FaultName.__args__ and rows["fault"].optional  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("settings", STRUCTS)
+def test_a_value_of_another_type_is_refused_wherever_settings_are_made(settings: type[Struct]) -> None:
+    wrong: dict[str, list[Any]] = {
+        "choice": ["x" * 9, 1, True],
+        "switch": ["false", 0, 1],
+        "integer": ["4", 4.0, True],
+        "number": ["4", False],
+        "text": [4],
+        "list": ["ab", [None]],
+        "map": [[1], {"a": "b"}],
+    }
+    for name, row in table_of(settings).items():
+        for value in [*wrong[row.kind], *([] if row.optional else [None])]:
+            with pytest.raises(ConfigError, match=f"^{name} must be "):
+                settings(**{name: value})
+            with pytest.raises(ConfigError, match=f"^{name} must be "):
+                msgspec.structs.replace(settings(), **{name: value})
+
+
+def test_a_misspelt_choice_is_answered_with_the_one_that_was_meant() -> None:
+    with pytest.raises(
+        ConfigError, match=r"^strategy must be one of paged, .*, not 'contigous'; did you mean contiguous"
+    ):
+        EngineConfig(strategy="contigous")  # type: ignore[arg-type]
