@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ WATCHED = ("sdpa", "eager")  # what a mask and a softmax can be read from
 _NAME = "kv_watched_{}"
 
 Look = Callable[[AttentionCall, Tensor, Tensor, Tensor, Tensor | None], None]
-_looking: ContextVar[Look | None] = ContextVar("looking", default=None)
+_looking: dict[nn.Module, Look] = {}  # by attention module, so that it holds on every thread and for one model alone
 
 
 @contextmanager
@@ -33,11 +32,13 @@ def attention_watched(model: Any, look: Look) -> Iterator[None]:
     AttentionInterface.register(name, _watching(implementation))
     AttentionMaskInterface.register(name, AttentionMaskInterface()[implementation])
     model.set_attn_implementation(name)
-    token = _looking.set(look)
+    layers = [module for module in model.modules() if hasattr(module, "layer_idx")]
+    _looking.update(dict.fromkeys(layers, look))
     try:
         yield
     finally:
-        _looking.reset(token)
+        for layer in layers:
+            _looking.pop(layer, None)
         model.set_attn_implementation(implementation)
 
 
@@ -48,7 +49,7 @@ def _watching(implementation: str) -> Callable[..., tuple[Tensor, Tensor | None]
         out: tuple[Tensor, Tensor | None] = _function(implementation, module)(
             module, query, key, value, attention_mask, **kwargs
         )
-        look = _looking.get()
+        look = _looking.get(module)
         if look is not None:
             scaling = kwargs.get("scaling") or query.shape[-1] ** -0.5
             window, softcap, sinks = (kwargs.get(name) for name in ("sliding_window", "softcap", "s_aux"))

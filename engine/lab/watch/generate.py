@@ -9,16 +9,19 @@ tensor, but is not in the trace. `engine.strategy` is "dynamic".
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
 
 from engine.lab.watch.attention import WATCHED, attention_watched, softmax_weights
+from engine.lab.watch.inputs import CannotFollow, read_call
 from engine.lab.watch.log import Generated, Pass, Row, write_log
 from engine.model.attention import ProbeContext
 from engine.model.attention_backend import AttentionCall
@@ -27,13 +30,34 @@ from engine.model.light_transformers import DynamicCache
 from engine.model.naming import model_name
 from engine.model.sampling import Sampler
 from engine.model.tokenizer import Tokenizer
+from engine.trace.check import check
 from engine.trace.records import AttentionRows, LayerCapture, Timing
 
 MIB = 1 << 20
+P = ParamSpec("P")
+
+
+Hook = Callable[Concatenate["_Watcher", P], None]
 
 
 class WatchError(ValueError):
     """A run that cannot be written down; one sentence that says why."""
+
+
+def _followed(hook: Hook[P]) -> Hook[P]:
+    """Make a hook of the watched thread's passes alone, and its errors refusals: the user's own call never fails."""
+
+    def guarded(self: _Watcher, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if self.run is None or self.thread != threading.get_ident():
+            return
+        try:
+            hook(self, *args, **kwargs)
+        except CannotFollow as error:
+            self.refuse(str(error))
+        except Exception as error:
+            self.refuse(f"a call of generate could not be followed ({type(error).__name__}: {error})")
+
+    return guarded
 
 
 @contextmanager
@@ -47,11 +71,15 @@ def watch_generate(
 ) -> Iterator[None]:
     """Write a `.kvtrace` of every `model.generate` inside the `with` to `path`, when the `with` ends.
 
-    Generation itself is not changed. `tokenizer`: of the model, for the tokens' texts; None = they have none.
-    `capture_bytes`: so much of Q, K, V and attention is kept, the first steps first.
+    Generation itself is not changed, on whatever thread it runs. `tokenizer`: of the model, for the tokens' texts;
+    None = they have none. `capture_bytes`: so much of Q, K, V and attention is kept, the first steps first.
+
+    A call of `generate` that cannot be followed runs as it would alone. It warns, the `with` ends with the same
+    sentence as a WatchError, and nothing is written.
 
     Raises:
-        WatchError: another attention than sdpa and eager, another cache than DynamicCache, beams, or nothing generated.
+        WatchError: another attention than sdpa and eager; a call that cannot be followed (`engine.lab.watch.inputs`);
+            nothing generated; or the trace contradicts itself, which is a bug.
     """
     implementation = model.config.get_text_config()._attn_implementation
     if implementation not in WATCHED:
@@ -67,10 +95,15 @@ def watch_generate(
         del model.generate  # the class's own is there again
         before.remove()
         after.remove()
-        if watcher.runs:  # what came before an error is worth keeping
+        watcher.close()
+        if watcher.runs and watcher.refusal is None:  # what came before an error is worth keeping
             write_log(watcher.facts(), watcher.tokenizer, watcher.runs, model, path)
+    if watcher.refusal is not None:
+        raise WatchError(watcher.refusal)
     if not watcher.runs:
         raise WatchError("nothing was generated inside the `with`, so there is no trace")
+    for finding in check(path):
+        raise WatchError(f"{path} contradicts itself and should not be trusted; please report it: {finding}")
 
 
 class _Watcher:
@@ -84,7 +117,10 @@ class _Watcher:
         self._num_logprobs = num_logprobs
         self._dtype = torch.float32 if next(model.parameters()).dtype == torch.float32 else torch.float16
         self._probe = ProbeContext()  # the first call of each layer: what the model's facts are read from
-        self._run: Generated | None = None  # under way
+        self.run: Generated | None = None  # under way
+        self.thread = 0  # that it runs on
+        self.refusal: str | None = None  # why nothing will be written
+        self._cache: Any = None  # of the run
         self._pass: Pass | None = None
         self._logits: Tensor | None = None  # [B, V] after the last pass: its tokens are known with the next
         self._began = self._clock = time.perf_counter()
@@ -99,60 +135,92 @@ class _Watcher:
     # generate
 
     def wrap(self, generate: Any) -> Any:
-        """`generate`, whose prompt and result are noted."""
+        """Return `generate`, whose prompt and result are noted."""
 
-        def watched(inputs: Any = None, *args: Any, **kwargs: Any) -> Any:
-            config = kwargs.get("generation_config") or self._model.generation_config
-            asked = {name: kwargs.get(name, getattr(config, name, None)) for name in ("num_beams", "eos_token_id")}
-            if (asked["num_beams"] or 1) > 1 or kwargs.get("assistant_model") is not None:
-                raise WatchError("beams and assisted generation move K and V about in the cache; they are not watched")
-            prompt = inputs if inputs is not None else kwargs["input_ids"]
-            mask = kwargs.get("attention_mask")
-            lengths = mask.sum(-1).tolist() if mask is not None else [prompt.shape[1]] * prompt.shape[0]
-            eos = asked["eos_token_id"]
-            limit = kwargs.get("max_new_tokens") or getattr(config, "max_new_tokens", None)
-            if limit is None:
-                total = kwargs.get("max_length") or getattr(config, "max_length", None) or 20
-                limit = max(1, total - prompt.shape[1])
-            self._run = Generated(
-                at=time.perf_counter() - self._began,
-                rows=[],
-                passes=[],
-                max_tokens=int(limit),
-                eos_token_ids={eos} if isinstance(eos, int) else set(eos or ()),
-                prompts=[row[len(row) - n :].tolist() for row, n in zip(prompt, lengths, strict=True)],
-                width=prompt.shape[1],
-            )
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            run = self._begin(args, kwargs)
             try:
-                result = generate(inputs, *args, **kwargs)
-                sequences = result if isinstance(result, Tensor) else result.sequences
-                self._settle(sequences[:, -1])
+                result = generate(*args, **kwargs)
+                if run is not None:
+                    self._take_last(result)
+                return result
             except BaseException:
-                self._logits = None
-                self._run.failed = True
+                if run is not None:
+                    run.failed = True
                 raise
             finally:
-                self._run.passes = [p for p in self._run.passes if p.timing is not None]  # a pass that failed is none
-                if self._run.passes:
-                    self.runs.append(self._run)
-                self._run = self._pass = None
-            return result
+                if run is not None:
+                    self._end(run)
 
         return watched
 
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generated | None:
+        """Return the run that begins; None where it cannot be followed."""
+        if self.refusal is not None:
+            return None  # nothing will be written
+        if self.run is not None:
+            self.refuse("two calls of generate ran at once on one model; only one after the other is followed")
+            return None
+        try:
+            asked = read_call(self._model, args, kwargs)
+        except CannotFollow as error:
+            self.refuse(str(error))
+            return None
+        self._logits = self._pass = self._cache = None
+        self.thread = threading.get_ident()
+        self.run = Generated(
+            at=time.perf_counter() - self._began,
+            rows=[],
+            passes=[],
+            max_tokens=asked.max_tokens,
+            eos_token_ids=asked.eos_token_ids,
+            prompts=asked.prompts,
+            width=asked.width,
+        )
+        return self.run
+
+    @_followed
+    def _take_last(self, result: Any) -> None:
+        """Take the tokens that were chosen after the last pass."""
+        sequences = result if isinstance(result, Tensor) else result.sequences
+        self._settle(sequences[:, -1])
+
+    def _end(self, run: Generated) -> None:
+        run.passes = [p for p in run.passes if p.timing is not None]  # a pass that failed is none
+        if self.run is run:  # neither refused nor closed
+            self.run = self._pass = self._cache = None
+            if run.passes:
+                self.runs.append(run)
+
+    def refuse(self, reason: str) -> None:
+        """Follow nothing more; the first reason is what the `with` ends with."""
+        self.run = None
+        if self.refusal is None:
+            self.refusal = reason
+            warnings.warn(f"{reason}; no trace is written", RuntimeWarning, stacklevel=4)
+
+    def close(self) -> None:
+        """Stop: the `with` has ended."""
+        if self.run is not None:
+            self.refuse("generate was still running on another thread when the `with` ended; join the thread inside it")
+
     # one forward pass
 
+    @_followed
     def before_forward(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A pass begins: whose tokens it computes, and what was chosen after the last."""
-        run = self._run
-        if run is None:
-            return
+        run = self.run
+        assert run is not None
         cache = kwargs.get("past_key_values")
         if cache is None or type(cache) is not DynamicCache:
             kind = type(cache).__name__ if cache is not None else "no cache"
-            raise WatchError(f"generate ran with {kind}; what is watched is a DynamicCache, its default")
+            raise CannotFollow(f"generate ran with {kind}; what is watched is a DynamicCache, its default")
         input_ids: Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
         num_before = int(cache.get_seq_length())
+        last = run.passes[-1] if run.passes else None
+        if num_before != (last.num_before + last.num_tokens if last else 0) or cache is not (self._cache or cache):
+            raise CannotFollow("generate ran passes that do not follow one another; they are not watched")
+        self._cache = cache
         if not run.rows:
             copies = input_ids.shape[0] // len(run.prompts)
             prompts = [prompt for prompt in run.prompts for _ in range(copies)]  # num_return_sequences
@@ -163,9 +231,10 @@ class _Watcher:
         run.passes.append(self._pass)
         self._clock = time.perf_counter()
 
+    @_followed
     def look(self, call: AttentionCall, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
         """One layer of the pass under way."""
-        if self._run is None or self._pass is None:
+        if self._pass is None:
             return
         if all(known.layer != call.layer for known, *_ in self._probe.calls):
             shapes = (torch.Size((0, *t.shape[1:2], *t.shape[3:])) for t in (query, key, value))
@@ -178,9 +247,10 @@ class _Watcher:
             self._pass.omitted = True
         self._clock += time.perf_counter() - began  # looking is not the model's time
 
+    @_followed
     def after_forward(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """The pass is over: its logits, until the tokens chosen from them are known."""
-        if self._run is None or self._pass is None:
+        if self._pass is None:
             return
         now = time.perf_counter()
         self._pass.timing = Timing(at=now - self._began, forward=now - self._clock)
@@ -188,7 +258,7 @@ class _Watcher:
 
     def _settle(self, token_ids: Tensor) -> None:
         """The tokens [B] that were chosen after the last pass, for the rows that still go on."""
-        run, logits = self._run, self._logits
+        run, logits = self.run, self._logits
         assert run is not None and logits is not None, "a pass came before"
         self._logits = None
         scored = Sampler.on(logits.device).score(logits, token_ids.tolist(), self._num_logprobs)
@@ -205,7 +275,7 @@ class _Watcher:
         self, call: AttentionCall, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     ) -> LayerCapture | None:
         """The arrays of the rows that go on, packed; None where they do not fit what is left of the budget."""
-        run, this = self._run, self._pass
+        run, this = self.run, self._pass
         assert run is not None and this is not None
         num_tokens, num_keys = query.shape[2], key.shape[2]
         last = this.num_before + num_tokens  # columns of the batch so far, padding included

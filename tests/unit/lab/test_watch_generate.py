@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 import torch
 
 from engine.lab.watch import WatchError, watch_generate
+from engine.lab.watch import generate as watching
+from engine.lab.watch.log import _Writer as Writer
+from engine.model.light_transformers import DynamicCache
 from engine.trace.check import check
 from engine.trace.events import Finish
 from engine.trace.log import TraceReader
@@ -168,20 +172,124 @@ def test_an_error_amid_generating_leaves_what_came_before(tmp_path: Path):
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
+def turns(model: Any) -> Any:
+    """Two turns that share one cache: the second computes what the first has not."""
+    cache = DynamicCache(config=model.config)
+    first = model.generate(torch.tensor(PROMPTS[:1]), max_new_tokens=2, past_key_values=cache)
+    more = torch.cat([first, torch.tensor(PROMPTS[1:])], 1)
+    return model.generate(more, attention_mask=torch.ones_like(more), max_new_tokens=2, past_key_values=cache)
+
+
+def with_embeddings(model: Any) -> Any:
+    embeddings = model.get_input_embeddings()(torch.tensor(PROMPTS[:1]))
+    return model.generate(inputs_embeds=embeddings, max_new_tokens=2)
+
+
+def padded_right(model: Any) -> Any:
+    inputs = {name: tensor.flip(1) for name, tensor in padded(PROMPTS).items()}
+    return model.generate(**inputs, max_new_tokens=2)
+
+
+def with_guidance(model: Any) -> Any:
+    return model.generate(torch.tensor(PROMPTS[:1]), max_new_tokens=3, guidance_scale=1.5)
+
+
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("call", "message"),
     [
-        ({"num_beams": 2}, "beams"),
-        ({"use_cache": False}, "no cache"),
-        ({"cache_implementation": "static"}, "StaticCache"),
+        (lambda model: generate(model, PROMPTS, num_beams=2), "beam search"),
+        (lambda model: generate(model, PROMPTS, use_cache=False), "no cache"),
+        (lambda model: generate(model, PROMPTS, cache_implementation="static"), "StaticCache"),
+        (lambda model: generate(model, PROMPTS[:1], prompt_lookup_num_tokens=2), "assisted generation"),
+        (lambda model: generate(model, PROMPTS[:1], assistant_model=tiny_model("llama")), "assisted generation"),
+        (turns, "holds tokens already"),
+        (with_embeddings, "inputs_embeds"),
+        (padded_right, "more than padding on the left"),
+        (with_guidance, "no cache"),
     ],
 )
-def test_what_cannot_be_watched_says_so(options: dict[str, Any], message: str, tmp_path: Path):
+def test_a_call_that_cannot_be_followed_runs_and_leaves_no_trace(call: Any, message: str, tmp_path: Path):
+    """A trace is written of all calls or of none: never of a part, and never a false one."""
     model = tiny_model("llama")
-    with pytest.raises(WatchError, match=message), watch_generate(model, None, tmp_path / "run.kvtrace"):
-        generate(model, PROMPTS, **options)
+    plain = call(model)
+    with (
+        pytest.warns(RuntimeWarning, match=message),
+        pytest.raises(WatchError, match=message),
+        watch_generate(model, None, tmp_path / "run.kvtrace"),
+    ):
+        generate(model, PROMPTS)
+        watched = call(model)
+        assert torch.equal(torch.as_tensor(watched), torch.as_tensor(plain))
     assert "generate" not in vars(model) and model.config._attn_implementation == "eager"
-    assert generate(model, PROMPTS)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failure_of_the_watch_is_none_of_the_users_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    model = tiny_model("llama")
+    plain = generate(model, PROMPTS)
+    monkeypatch.setattr(watching, "softmax_weights", None)
+    with (
+        pytest.warns(RuntimeWarning),
+        pytest.raises(WatchError, match="could not be followed"),
+        watch_generate(model, None, tmp_path / "run.kvtrace"),
+    ):
+        assert generate(model, PROMPTS) == plain
+
+
+def test_a_trace_that_contradicts_itself_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    model = tiny_model("llama")
+    schedule = Writer._schedule
+
+    def forgetful(self: Any, *args: Any) -> Any:
+        batch = schedule(self, *args)
+        self.ops.pop()  # a write
+        return batch
+
+    monkeypatch.setattr(Writer, "_schedule", forgetful)
+    with pytest.raises(WatchError, match="contradicts itself"), watch_generate(model, None, tmp_path / "run.kvtrace"):
+        generate(model, PROMPTS)
+
+
+def test_generate_on_another_thread_is_followed(tmp_path: Path):
+    """As TextIteratorStreamer is used: generate on a thread, its text read here."""
+    model, path = tiny_model("llama"), tmp_path / "run.kvtrace"
+    plain = generate(model, PROMPTS[:1])
+    with watch_generate(model, tiny_tokenizer(), path):
+        thread = threading.Thread(target=generate, args=(model, PROMPTS[:1]))
+        thread.start()
+        thread.join()
+    assert list(check(path)) == []
+    with TraceReader(path) as log:
+        assert log.state_at(len(log) - 1).sequences[0].token_ids == plain[0]
+        assert log.record(1).has_capture
+
+
+def test_generate_that_outlives_the_with_is_refused(tmp_path: Path):
+    """It goes on unhindered; so does a second one beside it."""
+    model, path = tiny_model("llama"), tmp_path / "run.kvtrace"
+    plain = generate(model, PROMPTS)
+    halfway, may_go_on, found = threading.Event(), threading.Event(), []
+
+    def wait(*_: Any) -> bool:
+        halfway.set()
+        may_go_on.wait(60)
+        return False
+
+    def run() -> None:
+        found.append(generate(model, PROMPTS[:1], stopping_criteria=[wait]))
+
+    thread = threading.Thread(target=run)
+    with (
+        pytest.warns(RuntimeWarning),
+        pytest.raises(WatchError, match=r"at once|still running"),
+        watch_generate(model, None, path),
+    ):
+        thread.start()
+        halfway.wait(60)
+        assert generate(model, PROMPTS) == plain
+    may_go_on.set()
+    thread.join()
+    assert len(found[0][0]) == len(PROMPTS[0]) + NEW_TOKENS and not path.exists()
 
 
 def test_nothing_generated_is_no_trace(tmp_path: Path):

@@ -1,0 +1,91 @@
+"""What a call of `generate` asks for, read before it begins, and what of it the watch cannot follow."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+FOLLOWED = ("greedy_search", "sample")  # modes of generation: one pass a token, none taken back
+# Inputs besides those of a GenerationConfig that change neither which tokens are computed nor where they lie.
+HARMLESS = (
+    "attention_mask", "past_key_values", "logits_processor", "stopping_criteria", "streamer", "synced_gpus",
+    "prefix_allowed_tokens_fn", "tokenizer", "token_type_ids", "generation_config",
+)  # fmt: skip
+
+
+class CannotFollow(Exception):
+    """A call of `generate` that the watch does not understand; one sentence that says what."""
+
+
+class Asked(NamedTuple):
+    """`prompts`: token ids of each row without padding; `width`: columns of the padded prompt."""
+
+    prompts: list[list[int]]
+    width: int
+    max_tokens: int
+    eos_token_ids: set[int]
+
+
+def read_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Asked:
+    """Read the arguments of `model.generate`.
+
+    Raises:
+        CannotFollow: something in them is not understood: only inputs that are known here are followed.
+    """
+    given = dict(zip(("inputs", "generation_config"), args, strict=False)) | kwargs
+    config, rest = _config(model, given)
+    if len(args) > 2 or model.config.is_encoder_decoder:
+        raise CannotFollow("only decoders are watched, with their inputs given by name")
+    mode = str(config.get_generation_mode(given.get("assistant_model")).value)
+    if mode not in FOLLOWED or config.use_cache is False:
+        what = mode.replace("_", " ") if mode not in FOLLOWED else "use_cache=False (no cache)"
+        raise CannotFollow(f"generate was asked for {what}; greedy search and sampling with a cache are watched")
+    prompt = rest.pop("inputs", None)
+    ids = rest.pop("input_ids", None)
+    prompt = ids if prompt is None else prompt
+    strange = sorted(name for name, value in rest.items() if name not in HARMLESS and value is not None)
+    if strange or not isinstance(prompt, Tensor) or prompt.is_floating_point() or prompt.ndim != 2:
+        what = ", ".join(strange) or "no input_ids of shape [batch, tokens]"
+        raise CannotFollow(f"generate was given {what}, which the watch does not follow; give input_ids")
+    cache = given.get("past_key_values")
+    if cache is not None and (not hasattr(cache, "get_seq_length") or cache.get_seq_length()):
+        raise CannotFollow("generate was given a cache that holds tokens already; only an empty one is watched")
+    if prompt.shape[0] > 1 and (given.get("stopping_criteria") or config.stop_strings):
+        raise CannotFollow("rows that a stop string or criterion ends one by one are not watched; give one row")
+    limit = config.max_new_tokens or max(1, (config.max_length or 20) - prompt.shape[1])
+    eos = config.eos_token_id
+    return Asked(
+        prompts=_without_padding(prompt, given.get("attention_mask"), config),
+        width=prompt.shape[1],
+        max_tokens=int(limit),
+        eos_token_ids={eos} if isinstance(eos, int) else set(eos or ()),
+    )
+
+
+def _config(model: Any, given: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the generation config that holds for a call, and the arguments that are none of its fields."""
+    own = model.generation_config
+    config = copy.deepcopy(given.get("generation_config") or own)
+    for name, value in vars(own).items():
+        if getattr(config, name, None) is None:
+            setattr(config, name, value)
+    named = {name: value for name, value in given.items() if hasattr(config, name)}
+    for name, value in named.items():
+        setattr(config, name, value)
+    return config, {name: value for name, value in given.items() if name not in named}
+
+
+def _without_padding(prompt: Tensor, mask: Tensor | None, config: Any) -> list[list[int]]:
+    """Return each row's tokens. transformers makes a mask of the padding token where none is given."""
+    if mask is None:
+        pad, eos = config.pad_token_id, config.eos_token_id
+        if pad is not None and bool((prompt == pad).any()) and pad not in (eos if isinstance(eos, list) else [eos]):
+            raise CannotFollow("the prompt holds the padding token and no attention_mask says where; give one")
+        return [list(map(int, row)) for row in prompt.tolist()]
+    seen = mask.bool()
+    if mask.shape != prompt.shape or bool((seen[:, :-1] & ~seen[:, 1:]).any()) or not bool(seen[:, -1].all()):
+        raise CannotFollow("the attention_mask hides more than padding on the left; only that is watched")
+    return [torch.masked_select(row, one).tolist() for row, one in zip(prompt, seen, strict=True)]
