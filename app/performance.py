@@ -244,7 +244,7 @@ class Performance:
     def pause(self) -> None:
         """Step no more."""
         self.end_jobs()
-        self.mode = "paused"
+        self.mode, self.current.was_halted = "paused", True
         with self._writing():
             self.current.engine.rest()
         self.unfinished = self.current.engine.num_unfinished()
@@ -319,11 +319,12 @@ class Performance:
         """
         try:
             self._check_room()
+            run, is_free = self.current, self.mode == "running" and not self.speed
+            run.was_halted |= not is_free
             with self._writing():
-                record = self.current.engine.step(
-                    goes_on=self.mode == "running" and not self.speed,
-                    waits=self.source is None or not self.source.has_more,
-                )
+                record = run.engine.step(goes_on=is_free, waits=self.source is None or not self.source.has_more)
+            if record is not None:
+                run.was_halted = not is_free
             self._steps += record is not None
             self.unfinished = self.current.engine.num_unfinished()
             self.error = self.objection = None

@@ -120,6 +120,7 @@ class Run(OpenLog):
         super().__init__(epoch, engine.log)
         self._engine: EngineLike | None = engine
         self.config: EngineConfig = engine.config  # as resolved
+        self.was_halted = True  # since the last record a person kept it from going on: nobody waits for that time
         self._lease = lease
 
     @property

@@ -11,6 +11,7 @@ from app.metrics import names
 from app.metrics.requests import Preempted, RequestTimes, SequenceTimes
 from app.metrics.residency import Residencies
 from app.metrics.tally import Tally
+from engine.trace.busy_time import moved_between, step_seconds
 from engine.trace.events import (
     Adjust,
     Admit,
@@ -34,7 +35,6 @@ from engine.trace.events import (
     SwapOut,
     TransferFailed,
 )
-from engine.trace.figures import step_seconds
 from engine.trace.geometry import geometry
 from engine.trace.parts import RequestParts
 from engine.trace.records import Header, Memory, StepRecord
@@ -49,7 +49,13 @@ class Fold:
     timed for itself. Their prompt is computed once, so `prompt_tokens` has it once; the n is in `request_params_n`.
     """
 
-    def __init__(self, header: Header, tally: Tally) -> None:
+    def __init__(self, header: Header, tally: Tally, was_halted: Callable[[], bool] = lambda: False) -> None:
+        """`was_halted`: whether a person kept the run from going on before the record that is read; that time belongs
+        to no latency.
+        """
+        self._was_halted = was_halted
+        self._halted = 0.0  # seconds in all
+        self._last = 0.0  # when something was done last, of the clock
         self.model_name = header.model.name
         self.num_running = 0
         self.num_waiting = 0
@@ -62,7 +68,7 @@ class Fold:
         self._residencies = Residencies()
         self._ended: list[RequestTimes] = []
         self._num_generated = 0  # tokens of the record that is read
-        self._at = self._began = 0.0  # of the record that is read: its end, and where its step began
+        self._at = self._began = 0.0  # of the record that is read, less what was halted: its end, where its step began
         self._take: dict[type, Callable[[Any], None]] = {
             Submit: self._submit, Lookup: self._lookup, LookupExternal: self._lookup_external, Admit: self._admit,
             Fork: self._fork, Sample: self._sample, Load: self._load, Store: self._store,
@@ -78,8 +84,9 @@ class Fold:
             KeyError: it is about a sequence or block that no record before it has.
         """
         with self._tally.lock:
-            self._at = record.timing.at
-            self._began = record.timing.at - step_seconds(record.timing)
+            self._skip_halt(record)
+            self._at = record.timing.at - self._halted
+            self._began = self._at - step_seconds(record.timing)
             self._num_generated = 0
             for op in record.ops:
                 if self._parts.is_shared and self._read_part(op, record.instance):
@@ -97,6 +104,16 @@ class Fold:
             self.memory = record.memory
         ended, self._ended = self._ended, []
         return ended
+
+    def _skip_halt(self, record: StepRecord) -> None:
+        """Leave out the time before a record in which nothing was done, if a person kept the run from going on."""
+        at = record.timing.at
+        began, ended = moved_between(record)
+        done = [(began, ended)] if began < ended else []
+        for began, ended in (*done, (at - step_seconds(record.timing), at)):
+            if self._was_halted() and began > self._last:
+                self._halted += began - self._last
+            self._last = max(self._last, ended)
 
     def _read_part(self, op: Op, instance: int) -> bool:
         """Of a request that several instances have. Whether that is all there is to the operation."""
@@ -207,13 +224,13 @@ class Fold:
         tally.add(names.RECOMPUTED, int(cached + 1 == request.num_prompt_tokens))
 
     def _allocate(self, op: Allocate) -> None:
-        self._residencies.allocated(op.block_id, self._at)
+        self._residencies.allocated(op.block_id, self._last)
 
     def _share(self, op: Share) -> None:
-        self._residencies.hit(op.block_id, self._at)
+        self._residencies.hit(op.block_id, self._last)
 
     def _evict(self, op: Evict) -> None:
-        tally, residence = self._tally, self._residencies.evicted(op.block_id, self._at)
+        tally, residence = self._tally, self._residencies.evicted(op.block_id, self._last)
         tally.add(names.EVICTIONS)
         tally.observe(names.LIFETIME, residence.lifetime)
         tally.observe(names.IDLE, residence.idle)

@@ -32,7 +32,7 @@ class Metrics:
         header = run.whole.header
         with self._lock:
             tally = self._tallies.setdefault(header.model.name, Tally(header.model.max_position))
-            fold = Fold(header, tally)
+            fold = Fold(header, tally, lambda: run.was_halted)
             self._forget_ended()
             self._present.append((weakref.ref(run), header, fold))
 

@@ -60,8 +60,8 @@ class RequestSpans:
 
     def take(self, request: RequestTimes, record: StepRecord) -> None:
         """A request that ended in this record, which was appended just now."""
-        began = time.time_ns() - _nano(record.timing.at)  # of the trace, since 1970
         ended = record.timing.at if request.ended is None else request.ended
+        began = time.time_ns() - _nano(ended)  # of the trace, since 1970
         span = self._tracer.start_span(
             "llm_request",
             context=self._expected.pop(request.request_id, None),

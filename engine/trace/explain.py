@@ -11,6 +11,7 @@ from statistics import median
 
 from msgspec import Struct
 
+from engine.trace.busy_time import step_seconds
 from engine.trace.events import (
     Adjust,
     Admit,
@@ -30,7 +31,7 @@ from engine.trace.events import (
     Submit,
     TransferFailed,
 )
-from engine.trace.figures import RunReading, SequenceFigures, Totals, step_seconds
+from engine.trace.figures import RunReading, SequenceFigures, Totals
 from engine.trace.geometry import TraceStateError
 from engine.trace.goodput import SLO, Goodput, Output, goodput
 from engine.trace.log import TraceReader

@@ -1,19 +1,20 @@
 """What one run did and took: sequence by sequence, in total, step by step. Pure: records in, numbers out.
 
-Seconds are the engine's: the sum of its steps' times. Time that a run spends paused by its user does not count. Several
-instances compute at once: theirs are those of the clock that they have in common, since the first record.
+Seconds are the engine's (`engine.trace.busy_time`): pauses between steps do not count.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Literal
 
 import msgspec
 from msgspec import Struct
 
+from engine.trace.busy_time import BusyTime, step_seconds
 from engine.trace.events import (
     Admit,
     Allocate,
@@ -41,7 +42,7 @@ from engine.trace.events import (
 from engine.trace.geometry import TraceStateError, geometry, group_index
 from engine.trace.limits import UNITS_PER_SLOT, Budget, TooMuchError
 from engine.trace.parts import RequestParts
-from engine.trace.records import Header, StepRecord, Timing
+from engine.trace.records import Header, StepRecord
 
 Status = Literal["waiting", "receiving", "running", "preempted", "finished"]
 
@@ -92,7 +93,7 @@ class Totals(Struct, kw_only=True):
 
     num_records: int = 0
     num_steps: int = 0
-    seconds: float = 0.0  # all steps of the engine; of several instances: from the first record to the last
+    seconds: float = 0.0  # of the engine: all of its steps
     requests: int = 0
     unfinished: int = 0  # sequences
     output_tokens: int = 0
@@ -129,11 +130,6 @@ class RunFigures(Struct, kw_only=True):
     series: list[Point]
 
 
-def step_seconds(timing: Timing) -> float:
-    """The engine's time for a record: what its parts took."""
-    return timing.schedule + timing.prepare + timing.forward + timing.sample
-
-
 def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> int:
     """The most that sequences held at once in a record that ends with `held`, where block i counts `size(i)`.
 
@@ -150,19 +146,31 @@ def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> i
     return most
 
 
+@dataclass(slots=True)
+class _Marks:
+    """Readings of the clock that a sequence's times lie between."""
+
+    came: float
+    admitted: float | None = None  # when the step began that admitted it first
+    first: float | None = None  # tokens
+    last: float | None = None
+
+
 class RunReading:
     """One log, read record by record from its first. Raises TraceStateError for a header that no run can have."""
 
     def __init__(self, header: Header) -> None:
-        self.members: dict[tuple[str, int], list[SequenceFigures]] = {}  # by request id and number
+        self._members: dict[tuple[str, int], list[SequenceFigures]] = {}
         self._by_id: dict[int, SequenceFigures] = {}
         self._request_of: dict[int, tuple[str, int]] = {}
         self._named: Counter[str] = Counter()
         self._operations: Counter[str] = Counter()
-        self._before = self._now = 0.0  # seconds of the engine when the record that is read began, and ended
-        self._began: dict[int, tuple[float, int]] = {}  # seconds and steps of the engine when it was submitted
+        # when the record that is read began, and ended: of the clock, or on one instance of the engine
+        self._before = self._now = 0.0
+        self._began: dict[int, int] = {}  # steps of the engine when it was submitted
         self._parts = RequestParts(header)
-        self._epoch: float | None = None  # of the first record
+        self._busy = BusyTime()  # of several instances, which compute at once
+        self._marks: dict[int, _Marks] = {}  # of each SequenceFigures, by its id()
         self._held: dict[int, Counter[int]] = {}  # by instance: blocks that its sequences hold
         self._totals = Totals()
         self._series: list[Point] = []
@@ -171,6 +179,21 @@ class RunReading:
 
     def _block_bytes(self, block_id: int) -> int:
         return self._block_size * self._groups[group_index(self._groups, block_id)].kv_bytes_per_token
+
+    @property
+    def members(self) -> dict[tuple[str, int], list[SequenceFigures]]:
+        """The sequences of each request, by its id and number, with their times as far as the log was read."""
+        engine_time: Callable[[float], float] = float
+        if self._parts.is_shared:
+            engine_time, self._totals.seconds = self._busy.before, self._busy.total
+        for sequence in (one for members in self._members.values() for one in members):
+            marks = self._marks[id(sequence)]
+            came = engine_time(marks.came)
+            if marks.admitted is not None:
+                sequence.queue = max(0.0, engine_time(marks.admitted) - came)
+            if marks.first is not None and marks.last is not None:
+                sequence.ttft, sequence.seconds = engine_time(marks.first) - came, engine_time(marks.last) - came
+        return self._members
 
     def figures(self) -> RunFigures:
         """What the run took."""
@@ -200,10 +223,9 @@ class RunReading:
         totals, memory = self._totals, record.memory
         seconds = step_seconds(record.timing)
         if self._parts.is_shared:
-            self._epoch = record.timing.at if self._epoch is None else self._epoch
-            self._now = record.timing.at - self._epoch
+            self._busy.read(record)
+            self._now = record.timing.at
             self._before = self._now - seconds
-            totals.seconds = max(totals.seconds, self._now)
         else:
             self._before = totals.seconds
             self._now = totals.seconds = totals.seconds + seconds
@@ -261,10 +283,10 @@ class RunReading:
         sequence = self._by_id[seq_id]
         sequence.tokens.append(token)
         self._totals.output_tokens += 1
-        seconds, steps = self._began[seq_id]
-        sequence.seconds = self._now - seconds
-        if sequence.ttft is None:
-            sequence.ttft, sequence.ttft_steps = sequence.seconds, token.step - steps
+        steps, marks = self._began[seq_id], self._marks[id(sequence)]
+        marks.last = self._now
+        if marks.first is None:
+            marks.first, sequence.ttft_steps = self._now, token.step - steps
 
     def _apply(self, op: Op, record: StepRecord) -> None:
         totals = self._totals
@@ -286,7 +308,8 @@ class RunReading:
                         prompt_token_ids=op.prompt_token_ids,
                         submitted_in=record.index,
                     ),
-                    (self._now, record.step),
+                    record.step,
+                    _Marks(self._now),
                 )
             case Fork():
                 parent = self._by_id[op.parent_seq_id]
@@ -300,17 +323,19 @@ class RunReading:
                 )
                 child.num_steps = child.computed_tokens = child.num_preemptions = 0
                 child.blocks_peak = child.blocks
-                self._enter(self._request_of[op.parent_seq_id], child, self._began[op.parent_seq_id])
+                steps, marks = self._began[op.parent_seq_id], self._marks[id(parent)]
+                self._enter(self._request_of[op.parent_seq_id], child, steps, replace(marks))
             case Lookup() if op.verdict in ("hit", "miss", "too_short"):
                 if self._by_id[op.seq_id].status == "waiting":
                     totals.asked_tokens += op.num_tokens
                     totals.hit_tokens += op.num_hit_tokens
             case Admit():
                 sequence = self._by_id[op.seq_id]
-                if not op.resumed and sequence.queue is None:
+                marks = self._marks[id(sequence)]
+                if not op.resumed and marks.admitted is None:
                     sequence.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
-                if sequence.queue is None:
-                    sequence.queue = max(0.0, self._before - self._began[op.seq_id][0])
+                if marks.admitted is None:
+                    marks.admitted = self._before
                 sequence.status = "running"
             case Lost():
                 for seq_id, blocks in self._held.pop(record.instance, Counter[int]()).items():
@@ -337,11 +362,11 @@ class RunReading:
             case _:
                 pass
 
-    def _enter(self, request: tuple[str, int], sequence: SequenceFigures, began: tuple[float, int]) -> None:
-        self.members.setdefault(request, []).append(sequence)
+    def _enter(self, request: tuple[str, int], sequence: SequenceFigures, step: int, marks: _Marks) -> None:
+        self._members.setdefault(request, []).append(sequence)
         self._by_id[sequence.seq_id] = sequence
         self._request_of[sequence.seq_id] = request
-        self._began[sequence.seq_id] = began
+        self._began[sequence.seq_id], self._marks[id(sequence)] = step, marks
 
     def _go_on(self, op: Submit, before: int) -> None:
         """The next part of a request: the same figures, from now on about this sequence."""

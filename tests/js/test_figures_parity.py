@@ -14,13 +14,15 @@ from msgspec.structs import asdict
 
 from engine.accounting.memory import bytes_per_element, stored_bytes_per_token
 from engine.cache.reach import Reach, WindowPolicy, reaches_of
+from engine.trace.busy_time import step_seconds
 from engine.trace.events import Admit, Allocate, Free
 from engine.trace.explain import Wait, goodput_of, overview, stories
-from engine.trace.figures import RunReading, SequenceFigures, step_seconds
+from engine.trace.figures import RunReading, SequenceFigures
 from engine.trace.goodput import SLO
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import State, memory_figures, recent_hit_rate
+from tests.paused import write_paused
 from tests.unit.engine.runs import CONFIGS, POLICIES, run
 from tools.node import node
 
@@ -32,10 +34,13 @@ TRACES = {path.stem: path for folder in FOLDERS for path in sorted((ROOT / folde
 LATER = ("receive", "sent", "expired", "transfer_failed")  # reasons that no log has which leaves them out
 
 
-@pytest.fixture(scope="module", params=[*TRACES, *CONFIGS, *POLICIES])
+@pytest.fixture(scope="module", params=[*TRACES, *CONFIGS, *POLICIES, "paused"])
 def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TraceReader]:
     path = TRACES.get(request.param)
-    if path is None:
+    if request.param == "paused":
+        path = tmp_path_factory.mktemp("runs") / "paused.kvtrace"
+        write_paused(TRACES["instances"], path, 30.0)
+    elif path is None:
         path = tmp_path_factory.mktemp("runs") / "run.kvtrace"
         run(request.param, path).close()
     with TraceReader(path) as reader:

@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from engine.trace.busy_time import BusyTime
 from engine.trace.records import Header
 from engine.trace.survey.class_rows import NONE, ClassColumns
 from engine.trace.survey.survey import Survey
@@ -117,11 +118,16 @@ def latencies(
 
 
 def _clock(survey: Survey, header: Header) -> NDArray[np.float64]:
-    """Seconds at the end of each record."""
+    """Engine time at the end of each record, in seconds."""
+    at, seconds = survey.series["at"].astype(np.float64), survey.series["seconds"].astype(np.float64)
     if len(header.instances) > 1:
-        at = survey.series["at"].astype(np.float64)
-        return np.asarray(at - at[0])
-    return np.cumsum(survey.series["seconds"].astype(np.float64))
+        busy = BusyTime()
+        moved = (survey.series[name].tolist() for name in ("moved_from", "moved_to"))
+        for began, ended, moved_from, moved_to in zip((at - seconds).tolist(), at.tolist(), *moved, strict=True):
+            busy.add(began, ended)
+            busy.add(moved_from, moved_to)
+        return np.fromiter(map(busy.before, at.tolist()), np.float64, len(at))
+    return np.cumsum(seconds)
 
 
 def _column(values: list[int], rows: list[int]) -> NDArray[np.int64]:

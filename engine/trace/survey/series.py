@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.trace.busy_time import moved_between, step_seconds
 from engine.trace.events import Evict, Lookup, Preempt, Removed
 from engine.trace.geometry import geometry
 from engine.trace.records import Header, StepRecord
@@ -30,9 +31,11 @@ RECORD = np.dtype(
         ("preemptions", "<i4"),
         ("tokens", "<i4"),  # computed
         ("seconds", "<f4"),  # of the step; 0 of a record that is none
+        ("moved_from", "<f8"),  # transfers that ended in it: seconds since the log began
+        ("moved_to", "<f8"),
     ]
 )
-DRAWN = tuple(name for name in RECORD.names or () if name != "step")
+DRAWN = tuple(name for name in RECORD.names or () if name not in ("step", "moved_from", "moved_to"))
 SAID_BY_EVENTS = ("at", "blocks_cached", "evictions")
 GAUGES = ("running", "waiting", "usage")
 COUNTERS = ("asked", "hit", "preemptions")
@@ -70,6 +73,7 @@ class SeriesRows:
     def add(self, record: StepRecord, state: State) -> None:
         """The next record; `state` is the one after it."""
         more = self._heard(record) if self._observed else _counted(record, state)
+        moved_from, moved_to = moved_between(record)
         memory, timing = record.memory, record.timing
         values = {
             "at": timing.at,
@@ -80,7 +84,9 @@ class SeriesRows:
             "usage": memory.blocks_held / self._num_blocks,
             "evictions": sum(type(op) is Evict or (type(op) is Removed and not op.num_left) for op in record.ops),
             "tokens": sum(len(entry.token_ids) for entry in record.batch),
-            "seconds": timing.schedule + timing.prepare + timing.forward + timing.sample,
+            "seconds": step_seconds(timing),
+            "moved_from": moved_from,
+            "moved_to": moved_to,
             **more,
         }
         self._rows.append(tuple(values[name] for name in RECORD.names or ()))

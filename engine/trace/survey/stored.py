@@ -27,7 +27,7 @@ from engine.trace.survey.class_rows import ClassColumns
 from engine.trace.survey.columns import Patch, copied, put_patch
 from engine.trace.survey.sequence_rows import SequenceColumns, SpanColumns
 
-MAGIC = b"KVSURV\x00\x08"
+MAGIC = b"KVSURV\x00\x09"
 LEVEL = 1  # of zlib: reading is what must be quick
 OWN = 8  # bytes, drawn for each file
 _HEAD = struct.Struct("<II")

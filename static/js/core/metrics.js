@@ -1,5 +1,6 @@
 // Figures derived from records: latencies of a sequence, KV bytes, slots.
 
+import { BusyTime } from "./busy_time.js";
 import { RELEASED } from "./groups.js";
 import { RequestParts } from "./parts.js";
 
@@ -14,7 +15,7 @@ import { RequestParts } from "./parts.js";
 
 /**
  * Engine time: seconds that the engine worked, without the pauses between its steps (someone who steps by hand is not a
- * slow model). Several instances compute at once: theirs is the clock that they have in common, since the first record.
+ * slow model). Several instances compute at once: theirs are the seconds in which any of them worked (busy_time.js).
  * Arrivals and tokens of every sequence on that clock; goes on where it stopped.
  */
 class EngineClock {
@@ -28,8 +29,9 @@ class EngineClock {
     this.sequences = new Map();
     this.latest = 0; // engine time that a record reached
     this.parts = new RequestParts(log);
-    /** @type {number | null} of the first record, where the clock is that of several instances */
-    this.epoch = null;
+    this.busy = new BusyTime(); // of several instances
+    /** @type {{at: number, began: number, latest: number}[]} of several instances: readings of the clock, per record */
+    this.readings = [];
   }
 
   /** @param {StepRecord} record */
@@ -37,14 +39,19 @@ class EngineClock {
     const index = this.at.length;
     const seconds = stepSeconds(record);
     if (this.parts.isShared) {
-      this.epoch ??= record.timing.at;
-      this.at.push(record.timing.at - this.epoch);
-      this.began.push(this.at[index] - seconds);
+      const { at } = record.timing;
+      const latest = Math.max(at, this.readings[index - 1]?.latest ?? at);
+      this.readings.push({ at, began: at - seconds, latest });
+      const changed = this.busy.read(record, seconds);
+      for (let i = index; i >= 0 && (i === index || this.readings[i].latest > changed); i -= 1) {
+        this.at[i] = this.busy.before(this.readings[i].at);
+        this.began[i] = this.busy.before(this.readings[i].began);
+      }
     } else {
       this.began.push(this.at[index - 1] ?? 0);
       this.at.push(this.began[index] + seconds);
     }
-    this.latest = Math.max(this.latest, this.at[index]);
+    this.latest = this.parts.isShared ? this.busy.before(Infinity) : this.at[index];
     for (const op of record.ops ?? []) {
       const { before } = this.parts.read(op, record.instance ?? 0);
       const known = before === null ? undefined : this.sequences.get(before);

@@ -10,7 +10,7 @@ from msgspec import structs
 from app.metrics.fold import Fold
 from app.metrics.requests import RequestTimes
 from app.metrics.tally import Tally
-from engine.trace.figures import step_seconds
+from engine.trace.busy_time import step_seconds
 from engine.trace.records import Header, StepRecord
 from tests.unit.engine.runs import log_of, run
 

@@ -16,6 +16,7 @@ from engine.trace.figures import RunReading
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, StepRecord
 from engine.trace.state import initial_state
+from tests.paused import moments, paused
 from tests.unit.trace.two_instances import DECODE, MOVED, PREFILL, SHARED, numbered, record
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "instances.kvtrace"
@@ -62,7 +63,7 @@ def test_a_lost_part_with_tokens_ends_its_request_in_an_error(upto: int, reasons
 def test_a_run_of_three_instances_is_counted_as_its_log_has_it() -> None:
     with TraceReader(GOLDEN) as log:
         header, records = log.header, [log.record(index) for index in range(len(log))]
-    reading, state, fold = RunReading(header), initial_state(header), Fold(header, tally := Tally(64))
+    reading, state, fold = RunReading(header), initial_state(header), Fold(header, tally := Tally(64), lambda: True)
     ended = []
     for one in records:
         apply(state, one)
@@ -85,3 +86,29 @@ def test_a_run_of_three_instances_is_counted_as_its_log_has_it() -> None:
     assert tally.histograms[names.TRANSFER_TIME.name].count == len(moved)
     failed = [op for op in ops if isinstance(op, TransferFailed)]
     assert counted[names.FAILED_TRANSFERS.name] == len(failed) > 0
+
+
+def test_a_pause_of_the_person_who_steps_belongs_to_no_latency() -> None:
+    latencies = [
+        names.TTFT,
+        names.ITL,
+        names.TPOT,
+        names.E2E,
+        names.QUEUE,
+        names.PREFILL,
+        names.DECODE,
+        names.INFERENCE,
+    ]
+
+    def sums(records: list[StepRecord]) -> list[float]:
+        fold = Fold(header, tally := Tally(64), lambda: True)
+        for one in records:
+            fold.take(one)
+        return [tally.histograms[metric.name].sum for metric in latencies]
+
+    with TraceReader(GOLDEN) as log:
+        header = log.header
+        plain = sums([log.record(index) for index in range(len(log))])
+        assert all(plain)
+        for moment in moments(log):
+            assert sums(list(paused(log, moment, 30.0))) == pytest.approx(plain, abs=1e-9)

@@ -89,7 +89,7 @@ def test_a_request_is_a_span_with_its_phases_inside(kept: Kept) -> None:
     }
     assert kept.seconds() == {name: pytest.approx(times) for name, times in expected.items()}
     assert root.end_time is not None
-    assert before - 0.5 - 0.01 <= root.end_time / 1e9 <= time.time() - 0.5 + 0.01, "the record was appended just now"
+    assert before - 0.01 <= root.end_time / 1e9 <= time.time() + 0.01, "it ended just now"
 
 
 def test_attributes_have_vllms_names_and_no_text(kept: Kept) -> None:

@@ -23,12 +23,12 @@ def test_what_two_instances_computed_is_one_request() -> None:
     run, [request] = figures([*PREFILL, *DECODE])
     assert (run.totals.requests, run.totals.unfinished) == (1, 0)
     assert run.totals.output_tokens == 2, "the token of who computed the prompt counts nowhere"
-    assert run.totals.seconds == 5.0 - 1.0, "by the clock that they share"
+    assert run.totals.seconds == pytest.approx(1.5 + 0.1 + 0.7 + 0.2 + 0.4), "steps and the transfer"
     assert run.totals.received_bytes == request.received_bytes == MOVED
     assert (request.seq_id, request.parts, request.finish_reason) == (1, [0, 1], "length")
     assert [token.token_id for token in request.tokens] == [8, 9]
-    assert request.queue == pytest.approx((3.0 - 1.5) - 1.0), "until the step that computed its prompt began"
-    assert request.ttft == pytest.approx(4.5 - 1.0) and request.tpot == pytest.approx(5.0 - 4.5)
+    assert request.queue == 0, "nothing was computed until the step that computed its prompt began"
+    assert request.ttft == pytest.approx(1.5 + 0.1 + 0.7 + 0.2) and request.tpot == pytest.approx(0.4)
     assert request.num_cached_tokens == 0, "what was moved was computed, not found"
 
 

@@ -1,0 +1,67 @@
+"""Engine time of several instances: seconds in which at least one computed, or moved blocks to another.
+
+Time between steps in which nothing was done (a reader who steps by hand, a paused run) belongs to no figure. On one
+instance steps do not overlap, and engine time is the sum of their seconds. `static/js/core/busy_time.js` mirrors this.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from engine.trace.events import Arrive
+from engine.trace.records import StepRecord, Timing
+
+
+def step_seconds(timing: Timing) -> float:
+    """Return the engine's time for a record: what its parts took."""
+    return timing.schedule + timing.prepare + timing.forward + timing.sample
+
+
+def moved_between(record: StepRecord) -> tuple[float, float]:
+    """Return when the first of the transfers that ended in a record began, and when the last ended; equal without."""
+    moved = [(op.began, op.ended) for op in record.ops if isinstance(op, Arrive)]
+    at = record.timing.at
+    return min((began for began, _ in moved), default=at), max((ended for _, ended in moved), default=at)
+
+
+class BusyTime:
+    """Union of intervals of the clock, in seconds since the trace began; they come in any order."""
+
+    def __init__(self) -> None:
+        self._starts: list[float] = []  # of disjoint intervals, ascending
+        self._ends: list[float] = []
+        self._sums: list[float] = []  # seconds in all intervals before each
+
+    def read(self, record: StepRecord) -> None:
+        """Add the step of a record, and the transfers that ended in it."""
+        self.add(record.timing.at - step_seconds(record.timing), record.timing.at)
+        self.add(*moved_between(record))
+
+    def add(self, start: float, end: float) -> None:
+        """Add an interval; no-op for an empty one. Records come nearly in order: what changes is near the end."""
+        if end <= start:
+            return
+        starts, ends, sums = self._starts, self._ends, self._sums
+        first = len(ends)
+        while first and ends[first - 1] >= start:
+            first -= 1
+        after = first
+        while after < len(starts) and starts[after] <= end:
+            start, end = min(start, starts[after]), max(end, ends[after])
+            after += 1
+        starts[first:after], ends[first:after] = [start], [end]
+        del sums[first:]
+        for place in range(first, len(starts)):
+            sums.append(sums[place - 1] + ends[place - 1] - starts[place - 1] if place else 0.0)
+
+    def before(self, at: float) -> float:
+        """Return the engine time at a reading of the clock."""
+        place = bisect_right(self._starts, at) - 1
+        if place < 0:
+            return 0.0
+        return self._sums[place] + min(at, self._ends[place]) - self._starts[place]
+
+    @property
+    def total(self) -> float:
+        """Seconds in all intervals."""
+        return self.before(self._ends[-1]) if self._ends else 0.0

@@ -1,0 +1,45 @@
+"""A log as it would be had somebody paused its run: every reading of the clock after a moment is later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from engine.trace.busy_time import moved_between, step_seconds
+from engine.trace.events import Arrive
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.records import StepRecord
+
+
+def moments(log: TraceReader) -> list[float]:
+    """Readings of the clock at which a step or a transfer had ended and none was under way."""
+    done = list[tuple[float, float]]()
+    for record in (log.record(index) for index in range(len(log))):
+        at = record.timing.at
+        done += [(at - step_seconds(record.timing), at), moved_between(record)]
+    ends = sorted(end for _, end in done)
+    return [end for end in ends if not any(start < end + 1e-9 < other for start, other in done)]
+
+
+def paused(log: TraceReader, after: float, seconds: float) -> Iterator[StepRecord]:
+    """The records, where what was read of the clock behind `after` is `seconds` later."""
+
+    def shifted(at: float) -> float:
+        return at + seconds if at > after + 1e-9 else at
+
+    for record in (log.record(index) for index in range(len(log))):
+        ops = [
+            replace(op, began=shifted(op.began), ended=shifted(op.ended)) if isinstance(op, Arrive) else op
+            for op in record.ops
+        ]
+        yield replace(record, ops=ops, timing=replace(record.timing, at=shifted(record.timing.at)))
+
+
+def write_paused(source: Path, target: Path, seconds: float) -> None:
+    """Write the log of `source` with a pause in its middle."""
+    with TraceReader(source) as log, TraceWriter(log.header, target) as writer:
+        middle = moments(log)
+        for record, index in zip(paused(log, middle[len(middle) // 2], seconds), range(len(log)), strict=True):
+            writer.append(record, log.capture(index))
