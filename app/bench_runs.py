@@ -23,6 +23,7 @@ from app.broadcast import Emit
 from app.closing import Closing
 from app.errors import AppError
 from engine.bench.scenario import scenario_ids
+from engine.host import child_environment
 from engine.trace.codec import TraceFormatError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,6 +118,7 @@ class BenchRuns:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     cwd=ROOT,
+                    env=child_environment(),
                 )
             except OSError as error:
                 raise AppError("refused", f"the benchmark cannot begin: {error.strerror or error}") from error

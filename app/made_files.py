@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 from app.errors import AppError
 from app.made_folder import LIVE, drop_unused, folder_in, name_of
 from app.run import OpenLog
+from engine.host import child_environment
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.made_file import MadeFileError
 
@@ -170,7 +171,7 @@ class MadeFiles(ABC, Generic[T]):
                 stdin=subprocess.PIPE if follows else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                cwd=Path(__file__).parents[1],
+                env=child_environment(),
                 pass_fds=() if fd is None else (fd,),
             )
         except OSError as error:

@@ -15,6 +15,7 @@ from typing import IO, Any, NotRequired, TypedDict
 
 from app.errors import AppError
 from app.run import OpenLog
+from engine.host import child_environment
 from engine.trace.log import TraceReader
 
 KEPT = 16  # answers
@@ -45,7 +46,7 @@ class _Job:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=Path(__file__).parents[1],
+            env=child_environment(),
             pass_fds=() if log.path is not None else (log.fileno(),),
         )
         assert self.process.stdout is not None

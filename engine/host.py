@@ -39,6 +39,17 @@ def processor_name() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
+def child_environment(**more: str) -> dict[str, str]:
+    """Return the environment of a Python process that runs a module of this package: `[python, "-m", module]`.
+
+    It imports this package, wherever that lies, and nothing from its working directory: that may be a folder of
+    somebody else's files, such as a downloaded model.
+    """
+    root = str(Path(__file__).resolve().parent.parent)
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", **more}
+
+
 def shared_library(name: str) -> str:
     """Return the file name of a shared library: libNAME.so or libNAME.dylib."""
     return f"lib{name}.dylib" if sys.platform == "darwin" else f"lib{name}.so"

@@ -205,7 +205,10 @@ def _take_over(fds: list[int], asked: dict[str, Any]) -> None:
 def _be(asked: dict[str, Any]) -> None:
     """The program, as Python itself would run it."""
     kind, what, *rest = asked["words"]
-    sys.path[0] = asked["cwd"] if kind == "-m" else ""
+    if os.environ.get("PYTHONSAFEPATH"):
+        del sys.path[0]
+    else:
+        sys.path[0] = asked["cwd"] if kind == "-m" else ""
     sys.argv = [kind, *rest]
     if "zygote" in asked:
         preloaded = importlib.import_module("tests.preloaded")  # this one is `__main__`

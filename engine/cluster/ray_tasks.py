@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import ray
 
-import engine
+from engine.host import child_environment
 
 Result = TypeVar("Result")
 
 
 def environment() -> dict[str, Any]:
     """What a process of Ray's needs to import this package."""
-    root = str(Path(engine.__file__).resolve().parent.parent)
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {"env_vars": {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_DISABLE_PROGRESS_BARS": "1"}}
+    own = child_environment(HF_HUB_DISABLE_PROGRESS_BARS="1")
+    names = ("PYTHONPATH", "PYTHONSAFEPATH", "HF_HUB_DISABLE_PROGRESS_BARS")
+    return {"env_vars": {name: own[name] for name in names}}
 
 
 def on_ray(

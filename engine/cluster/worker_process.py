@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-import engine
 from engine.cluster.messages import Source, ToCluster, ToInstance
 from engine.config import ConfigError
 from engine.connector.peer import Peer
+from engine.host import child_environment
 
 END_SECONDS = 5.0  # in which a process that is told to end does so by itself
 MOST_SPARE = 4
@@ -54,14 +52,12 @@ class WorkerProcess:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        root = str(Path(engine.__file__).resolve().parent.parent)
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "engine.cluster.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "HF_HUB_DISABLE_PROGRESS_BARS": "1"},
+                env=child_environment(HF_HUB_DISABLE_PROGRESS_BARS="1"),
                 process_group=0,  # a key that interrupts the cluster is not for it
             )
         self.peer = Peer[ToCluster](ours, ToCluster)

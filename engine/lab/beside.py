@@ -7,7 +7,6 @@ own (`engine.watch.offline`), whose scheduler is watched; ours in this process. 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -16,9 +15,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-import engine as package
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
+from engine.host import child_environment
 from engine.model.loaded import LoadedModel
 from engine.model.shipped import shipped_model
 
@@ -134,8 +133,7 @@ def theirs(
         ],
         "trace": str(trace.resolve()),
     }
-    root = str(Path(package.__file__).resolve().parent.parent)
-    env = {"VLLM_CPU_KVCACHE_SPACE": CPU_CACHE_GIB, "VLLM_NO_USAGE_STATS": "1", **os.environ, "PYTHONPATH": root}
+    env = {"VLLM_CPU_KVCACHE_SPACE": CPU_CACHE_GIB, "VLLM_NO_USAGE_STATS": "1", **child_environment()}
     with tempfile.TemporaryDirectory(prefix="kvtheater-beside-") as folder:
         asked = Path(folder) / "job.json"
         asked.write_text(json.dumps(job), encoding="utf-8")

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from engine.host import child_environment
 from engine.model.kept import facts_of_all
 from engine.model.light_name import LIGHT
 from engine.model.shipped import shipped_model
@@ -41,7 +42,7 @@ class CompilerProcess:
         """OSError: no process can be begun."""
         self._made = subprocess.Popen(
             [sys.executable, "-m", "engine.model.compile_apart"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=child_environment(),
         )  # fmt: skip
         assert self._made.stdin is not None
         self._made.stdin.write(msgspec.json.encode(task) + b"\n")

@@ -15,12 +15,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-import engine
 from engine.bench.measurement import Measurement, RequestTimes
 from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError, refuse_arrivals, refuse_sampling
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
+from engine.host import child_environment
 
 ENVIRONMENTS = "KVTHEATER_PEERS"
 
@@ -50,7 +50,6 @@ class ProcessPeer(Peer):
 
     def load(self, models: Models, model: str, dtype: str) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="kvtheater-peer-")
-        root = str(Path(engine.__file__).resolve().parent.parent)
         self._process = subprocess.Popen(
             [str(self.interpreter()), "-m", self.program],
             stdin=subprocess.PIPE,
@@ -58,7 +57,7 @@ class ProcessPeer(Peer):
             stderr=subprocess.DEVNULL,  # it may report every layer
             text=True,
             encoding="utf-8",
-            env={**os.environ, "PYTHONPATH": root},
+            env=child_environment(),
             cwd=self._folder.name,
             process_group=0,  # a key that interrupts the benchmark is not for it
         )

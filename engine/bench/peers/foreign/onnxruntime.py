@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.bench.peers.foreign.serving import Job, serve
+from engine.host import child_environment
 
 PRECISION = {"float32": "fp32", "float16": "fp16"}
 NEVER = 1  # a control token or a single byte; if a model chose it, the comparison of tokens would show it
@@ -27,7 +28,7 @@ def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dic
 
     # in a process of its own: what exporting leaves in memory is not what serving needs
     asked = [sys.executable, "-m", str(__spec__.name), source, PRECISION[dtype], folder]
-    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    done = subprocess.run(asked, env=child_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError("its exporter failed: " + done.stderr.strip().rpartition("\n")[2])
     model = og.Model(str(Path(folder) / "model"))

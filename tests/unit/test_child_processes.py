@@ -1,0 +1,70 @@
+"""No process that this program starts imports anything from the folder that it was started in."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MARK = "planted code ran"
+# each begins a child in the working directory and waits for its end
+KINDS = {
+    "compiling": "from engine.model.compiler_process import *; CompilerProcess(Task('bundled', 'nonsense')).wait()",
+    "an instance": "from engine.cluster.worker_process import *; p = WorkerProcess(); p.peer.close(); p.wait(60)",
+    "a peer": """
+from engine.bench.peers.process import *
+class Own(ProcessPeer):
+    package, module, program = "own", "sys", "engine.bench.peers.foreign.onnxruntime"
+own = Own()
+class Models:
+    source = staticmethod(str)
+try:
+    own.load(Models(), "none", "float32")
+except Exception as error:
+    pass
+""",
+    "a question of a log": """
+import io, subprocess, sys
+from engine.host import child_environment
+for module in ("engine.simulate.what_if", "engine.trace.survey.make", "engine.trace.query.kept", "app.bench_worker"):
+    subprocess.run([sys.executable, "-m", module, "--help"], env=child_environment(), stdin=subprocess.DEVNULL)
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_child_runs_nothing_of_the_working_directory(kind: str, tmp_path: Path) -> None:
+    """A downloaded model may bring such files; `kvtheater serve .` is run in its folder."""
+    plant = f"open({str(tmp_path / 'mark')!r}, 'w').write({MARK!r})\n"
+    planted = tmp_path / "model"
+    for name in ("engine", "app", "torch", "msgspec", "transformers", "numpy"):
+        (planted / name).mkdir(parents=True)
+        (planted / name / "__init__.py").write_text(plant)
+    for name in ("json", "sitecustomize", "random"):
+        (planted / f"{name}.py").write_text(plant)
+    subprocess.run(
+        [sys.executable, "-P", "-c", KINDS[kind]], cwd=planted, capture_output=True, check=False, timeout=240
+    )
+    assert not (tmp_path / "mark").exists()
+
+
+def test_every_child_is_given_such_an_environment() -> None:
+    """Every command with this interpreter, or another, has `env=child_environment(...)` beside it."""
+    found = dict[str, int]()
+    for folder in ("engine", "app", "kvtheater"):
+        for path in (ROOT / folder).rglob("*.py"):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            modules = [one for one in ast.walk(tree) if isinstance(one, ast.Constant) and one.value == "-m"]
+            calls = [
+                one
+                for one in ast.walk(tree)
+                if isinstance(one, ast.Call) and getattr(one.func, "id", "") == "child_environment"
+            ]
+            if modules and path.name != "openvino.py":  # its -m is an option of another program
+                found[path.relative_to(ROOT).as_posix()] = len(modules) - len(calls)
+    assert len(found) >= 8 and not any(found.values()), found
