@@ -1,6 +1,29 @@
-"""`python -m app` is `kvtheater`."""
+"""`kvtheater`, and `python -m app`: what goes wrong while the program is being imported is one sentence too."""
 
-from app.cli import main
+from __future__ import annotations
+
+import sys
+
+
+def main() -> int:
+    """Run the command line; the exit status as `app.cli.main` says, 130 when interrupted, 1 when it cannot load."""
+    try:
+        from app.cli import main as command_line
+
+        return command_line()
+    except KeyboardInterrupt:
+        return _ended("stopped", 130)
+    except MemoryError:
+        return _ended("there is too little memory: about 1 GiB must be free to load torch", 1)
+    except ImportError as error:
+        hint = "free some memory (torch needs about 1 GiB), or install again"
+        return _ended(f"{error.name or 'a library'} cannot be loaded ({' '.join(str(error).split())}): {hint}", 1)
+
+
+def _ended(sentence: str, status: int) -> int:
+    print(f"kvtheater: {sentence}", file=sys.stderr)
+    return status
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -36,9 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `kvtheater … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the flush at exit would fail again
         return 141
-    except KeyboardInterrupt:
-        say("kvtheater: stopped", to=sys.stderr)
-        return 130
 
 
 def build_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:

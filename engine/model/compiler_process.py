@@ -1,4 +1,4 @@
-"""The process that compiles a model for a server, by what is written to it; `compile_apart` is what it does.
+"""The process that compiles a model for a server, by what is written to it; `compiler_child` is what it does.
 
 Begun here without torch: a server whose model has never been compiled on this machine begins it before it has imported
 torch itself, so that both go on at the same time.
@@ -41,8 +41,9 @@ class CompilerProcess:
     def __init__(self, task: Task) -> None:
         """OSError: no process can be begun."""
         self._made = subprocess.Popen(
-            [sys.executable, "-m", "engine.model.compile_apart"],
+            [sys.executable, "-m", "engine.model.compiler_child"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=child_environment(),
+            process_group=0,  # a key that interrupts the server is not for it; it ends with the server
         )  # fmt: skip
         assert self._made.stdin is not None
         self._made.stdin.write(msgspec.json.encode(task) + b"\n")

@@ -24,7 +24,7 @@ from engine.model.loader import from_module
 from engine.model.shipped import shipped_model
 from tests.tiny_models import tiny_model
 
-COMMAND = [sys.executable, "-m", "engine.model.compile_apart"]
+COMMAND = [sys.executable, "-m", "engine.model.compiler_child"]
 COMPILES = """
 import json, sys
 from engine.model import compiler_process

@@ -1,0 +1,52 @@
+"""A start that is interrupted, at any moment, ends in one sentence at most and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+DELAYS = (0.15, 0.4, 0.8, 1.5, 3.0, 6.0)  # seconds
+GONE_SECONDS = 5.0
+
+
+def of_session(session: int) -> list[str]:
+    """Return the command lines of the processes that a start has begun."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline()))
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            continue
+    return found
+
+
+@pytest.mark.parametrize(("number", "statuses"), [(signal.SIGINT, (0, 130)), (signal.SIGTERM, (0, -signal.SIGTERM))])
+def test_a_start_that_is_interrupted(number: signal.Signals, statuses: tuple[int, ...], tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("kvtheater")
+    for delay in DELAYS:  # a first start each: it begins to compile
+        folder = tmp_path / str(delay)
+        command = [program, "serve", "--port", "0", "--data-dir", folder / "data"]
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, "XDG_CACHE_HOME": str(folder / "cache")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        time.sleep(delay)
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=60)
+        assert process.returncode in statuses and "Traceback" not in said, (delay, process.returncode, said)
+        until = time.monotonic() + GONE_SECONDS
+        while (left := of_session(process.pid)) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not left, (delay, left)
