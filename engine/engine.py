@@ -40,6 +40,7 @@ from engine.request import Request
 from engine.request_spec import RequestError, RequestSpec
 from engine.resolve import resolve_for
 from engine.scheduler_of import scheduler_of
+from engine.scheduling.progress import NoProgressError
 from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.scheduling.transfers import Came
 from engine.trace.events import Adjust, Choose, KVRole, Op
@@ -339,6 +340,8 @@ class Engine:
 
         Raises:
             NothingToDo: no request is unfinished, or each waits for another instance.
+            NoProgressError: many steps brought no sequence any further. Every request is aborted, but for those that
+                have awaited blocks of another instance and can begin anew.
             Exception: the step failed (out of memory, say). The requests of its batch are aborted, and whatever else
                 relied on what it promised is undone (`_take_back`); the engine and its log stay sound.
         """
@@ -347,7 +350,12 @@ class Engine:
         counter = CopyCounter(self._runner.cache_tensors()) if self.config.count_copies else None
         t0 = time.perf_counter()
         # 1) schedule: which sequences compute which tokens, in which blocks
-        scheduled = self._scheduler.schedule()
+        try:
+            scheduled = self._scheduler.schedule()
+        except NoProgressError as error:
+            self._take_back([*self._stage.live], [], [], error)
+            self._append_record("abort")
+            raise
         slices, batch = self._pack(scheduled)
         t1 = time.perf_counter()
         # 2) prepare: moves first, so that copies exist and swapped blocks are safe before anything is written
