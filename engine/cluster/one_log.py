@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from engine.cluster.router import Served
-from engine.trace.events import Arrive, Await, Expire, Hold, Lookup, Lost, Op, Send, TransferFailed
+from engine.trace.events import Arrive, Expire, Hold, Lookup, Lost, Op, Send, TransferFailed
 from engine.trace.log import TraceWriter
 from engine.trace.records import Capture, Header, InstanceFacts, Memory, StepRecord, Timing
 from engine.trace.redaction import Redaction
@@ -50,6 +50,10 @@ class OneLog:
         """What is appended to the log because of a record: usually itself."""
         self._early[instance].append((record, capture))
         return self._append_what_may()
+
+    def expect(self, transfer: str, receiver: int) -> None:
+        """That instance is asked to fetch a transfer."""
+        self._receivers[transfer] = receiver
 
     def lost(self, instance: int, detail: str, at: float, given_up: Sequence[int]) -> list[StepRecord]:
         """The instance has ended; what it wrote was taken before. `given_up`: sequences that nobody begins again."""
@@ -105,8 +109,6 @@ class OneLog:
         match op:
             case Hold():
                 self._held.add(op.transfer)
-            case Await():
-                self._receivers[op.transfer] = instance
             case Arrive():
                 self._receivers.pop(op.transfer, None)
                 self._arrived.add(op.transfer)
