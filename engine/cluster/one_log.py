@@ -29,7 +29,7 @@ class Logged(Served, Protocol):
 
 
 class OneLog:
-    """Takes the records of each instance in the order in which it wrote them. A transfer is meant by its name."""
+    """Takes the records of each instance in the order in which it wrote them. Transfers are named by id."""
 
     def __init__(self, header: Header, instances: Sequence[Logged], path: Path | None, private: bool) -> None:
         """`header`: of a log of one of them alone."""
@@ -43,16 +43,16 @@ class OneLog:
         self._early = [deque[tuple[StepRecord, Capture | None]]() for _ in instances]  # heard, and not in the log
         self._num_steps = 0
         self._held: set[str] = set()
-        self._arrived: set[str] = set()  # not sent yet; or nobody will say that it has arrived
+        self._arrived: set[str] = set()  # and not sent yet; also if its receiver ended before it could say so
         self._receivers: dict[str, int] = {}  # the instance that awaits it
 
     def take(self, instance: int, record: StepRecord, capture: Capture | None) -> list[StepRecord]:
-        """What is appended to the log because of a record: usually itself."""
+        """Take the next record of an instance; return what is appended to the log, usually that record."""
         self._early[instance].append((record, capture))
         return self._append_what_may()
 
     def expect(self, transfer: str, receiver: int) -> None:
-        """That instance is asked to fetch a transfer."""
+        """Note that the instance `receiver` is asked to fetch a transfer."""
         self._receivers[transfer] = receiver
 
     def lost(self, instance: int, detail: str, at: float, given_up: Sequence[int]) -> list[StepRecord]:

@@ -1,4 +1,4 @@
-"""Steps that bring no sequence further while work waits: an error that names who holds what, not a loop without end."""
+"""Detect a standstill: steps that bring no sequence further end in an error that names the blocks each one holds."""
 
 from __future__ import annotations
 

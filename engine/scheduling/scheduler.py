@@ -154,7 +154,7 @@ class Scheduler:
         """Put a step together. Call `commit` before the next.
 
         The batch is empty in two cases: the beams of a request are complete because the last one came back from the CPU
-        store, and all that is left is to choose among their tokens; or nobody can go on until a transfer ends.
+        store, and all that is left is to choose among their tokens; or no sequence can go on until a transfer ends.
 
         Raises:
             NoProgressError: many steps brought no sequence any further.
@@ -446,13 +446,13 @@ class Scheduler:
         return True
 
     def _make_way(self, step: Step) -> None:
-        """Those that have received blocks give them up, the last one first, until the head of the queue is admitted."""
+        """Take received blocks from waiting sequences, the last one first, until the head of the queue is admitted."""
         head = next(iter(self._waiting), None)
         while head is not None and next(iter(self._waiting), None) is head and self._give_up_arrived(head):
             self._admit_waiting(step)
 
     def _give_up_arrived(self, needy: Sequence) -> bool:
-        """The last sequence of the queue behind `needy` that has received blocks gives them up. Whether one did."""
+        """Take the received blocks of the last waiting sequence behind `needy`; False if none has any."""
         for sequence in reversed(self._waiting.behind(needy)):
             if sequence.seq_id in self.transfers.arrived:
                 self.transfers.fail(sequence.seq_id, "no_room")

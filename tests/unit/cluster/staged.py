@@ -172,6 +172,6 @@ class Stage:
         self.cluster.lose(index)
 
     def after_the_next_read(self, do: Callable[[], object]) -> None:
-        """Of any link."""
+        """Call `do` once, after blocks were read over any link."""
         for link in self.links:
             link.then.append(do)

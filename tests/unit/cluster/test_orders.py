@@ -1,4 +1,4 @@
-"""The one log of several instances is sound in whatever order their words are heard, and whoever ends when."""
+"""The common log of several instances is sound in every order of their messages, whichever instance ends when."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def indices(staged: Stage) -> tuple[int, list[int]]:
 
 
 def work(staged: Stage, index: int) -> None:
-    """One turn, which is heard at once."""
+    """Take one turn, whose records are delivered at once."""
     staged[index].work()
     while staged[index].num_said:
         staged.deliver(index)
@@ -70,7 +70,7 @@ def sound(staged: Stage, path: Path) -> None:
 
 
 def test_a_sender_that_ends_before_the_receiver_looks_at_the_clock(tmp_path: Path) -> None:
-    """What was read while it was held has come, however late the receiver notes when."""
+    """A transfer counts that was read while it was held, however late the receiver looks at the clock."""
     path = tmp_path / "run.kvtrace"
     staged = stage(path)
     prefill, decode = indices(staged)
@@ -97,7 +97,7 @@ def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
     while not staged[near].num_pulls:
         work(staged, near)
     staged[near].pull()
-    staged[near].work()  # it has received, and told the sender; nobody else has heard it
+    staged[near].work()  # it has received, and told the sender; the cluster has not heard it
     staged.cluster.send([ask(PROMPTS[1])])
     for _ in range(3):
         work(staged, prefill)

@@ -1,4 +1,4 @@
-"""Sequences that hold blocks without running keep nobody from going on, and a standstill is an error."""
+"""Sequences that hold blocks without running keep no other from going on, and a standstill is an error."""
 
 from __future__ import annotations
 
