@@ -3,8 +3,9 @@ beams, preemption, failed steps, aborts, killed instances.
 
     python -m tests.load.seams --seconds 600
 
-Each round has a seed, which `--seed` does again. After a round every log must keep its rules, nothing may be held, and
-what came of a greedy request or of beams must be what a plain engine says; of one that was given up, the beginning.
+Each round has a seed; `--seed` repeats it, apart from leases, which end by the clock. After a round every log must keep
+its rules, nothing may be held, and what came of a greedy request or of beams must be what a plain engine says; of one
+that was given up, the beginning.
 """
 
 from __future__ import annotations
