@@ -17,11 +17,13 @@ from msgspec.structs import replace
 
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
+from engine.cache.block_moves import BlockMoves
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.kv_plane import NewPool, zeros
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.connector.base import KVConnector
+from engine.connector.base import KVConnector, Received
+from engine.connector.link import TransferError
 from engine.header import header_of
 from engine.intake import Intake
 from engine.load import Load as EngineLoad
@@ -38,9 +40,10 @@ from engine.request import Request
 from engine.request_spec import RequestError, RequestSpec
 from engine.resolve import resolve_for
 from engine.scheduler_of import scheduler_of
+from engine.scheduling.progress import NoProgressError
 from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.scheduling.transfers import Came
-from engine.trace.events import Adjust, Choose, KVRole, Load, Op, SwapIn, SwapOut
+from engine.trace.events import Adjust, Choose, KVRole, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
     BatchEntry,
@@ -337,42 +340,51 @@ class Engine:
 
         Raises:
             NothingToDo: no request is unfinished, or each waits for another instance.
-            Exception: the forward pass failed (out of memory, say); the batch's requests are aborted, the engine and
-                its log stay sound.
+            NoProgressError: many steps brought no sequence any further. Every request is aborted, but for those that
+                have awaited blocks of another instance and can begin anew.
+            Exception: the step failed (out of memory, say). The requests of its batch are aborted, and whatever else
+                relied on what it promised is undone (`_take_back`); the engine and its log stay sound.
         """
         if not self._scheduler.can_step:
             raise NothingToDo("nothing to do: no request is waiting or running")
         counter = CopyCounter(self._runner.cache_tensors()) if self.config.count_copies else None
         t0 = time.perf_counter()
         # 1) schedule: which sequences compute which tokens, in which blocks
-        scheduled = self._scheduler.schedule()
+        try:
+            scheduled = self._scheduler.schedule()
+        except NoProgressError as error:
+            self._take_back([*self._stage.live], [], [], error)
+            self._append_record("abort")
+            raise
         slices, batch = self._pack(scheduled)
         t1 = time.perf_counter()
         # 2) prepare: moves first, so that copies exist and swapped blocks are safe before anything is written
-        moves, is_filled = self._cache.take_moves(), False
+        moves = unmoved = self._cache.take_moves()
         transfers = self._connector.build_connector_meta(self._ops)
+        unloaded, is_computed = [block_id for _, block_id, _ in transfers.loads], False
         try:
             self._runner.move_blocks(moves)
-            moved = time.perf_counter()
+            unmoved, moved = [], time.perf_counter()
             self._connector.start_load_kv(transfers)
-            is_filled = True
-            loaded = time.perf_counter()
+            unloaded, loaded = [], time.perf_counter()
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
             result = self._runner.execute(slices, self.capture)
+            t2 = loaded + result.prepare_seconds
+            t3 = time.perf_counter()
+            self._scheduler.commit(scheduled)
+            is_computed, committed = True, time.perf_counter()
+            self._connector.wait_for_save(transfers)
+            saved = time.perf_counter()
+            # 4) sample, and what follows from the new tokens
+            outputs, prompt_logprobs = self._stage.take(slices, result.logits)
         except Exception as error:
-            moved_ops = [] if is_filled else [op for op in self._ops if isinstance(op, Load | SwapIn | SwapOut)]
-            # nobody may find blocks by the name of what did not come into them
-            self._cache.lose([op.block_id for op in moved_ops if not isinstance(op, SwapOut)])
-            self._give_up([s.seq_id for s, _, _ in scheduled] + [op.seq_id for op in moved_ops], error)
+            self._take_back([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
+            if is_computed:
+                self._num_steps += 1
+                self._append_record("step", batch=batch, work=self._work.of(batch))
+            else:
+                self._append_record("abort")
             raise
-        t2 = loaded + result.prepare_seconds
-        t3 = time.perf_counter()
-        self._scheduler.commit(scheduled)
-        committed = time.perf_counter()
-        self._connector.wait_for_save(transfers)
-        saved = time.perf_counter()
-        # 4) sample, and what follows from the new tokens
-        outputs, prompt_logprobs = self._stage.take(slices, result.logits)
         if self.config.strategy == "none":
             self._scheduler.discard([s for s in self._scheduler.running if s.num_computed_tokens])
         t4 = time.perf_counter()
@@ -415,18 +427,13 @@ class Engine:
         `policy`).
         """
         finished, transfers = self._connector.get_finished(), self._scheduler.transfers
-        for received in finished.received:
+        placed = [self._placed(one) if one.seq_id in transfers.receiving else one for one in finished.received]
+        for received in placed:
             if received.seq_id not in transfers.receiving:
                 continue  # aborted meanwhile
             if received.error is not None:
-                sequence = transfers.fail(received.seq_id, received.error.reason, received.error.detail)
-                sequence.kv_role = None
-                if self._connector.policy == "fail":
-                    request = self._stage.requests[sequence.request_id]
-                    self._stage.end(request, "abort", f"its keys and values did not come: {received.error}")
+                self._fail_transfer(received.seq_id, received.error)
                 continue
-            for group, cache in enumerate(self._runner.kv_caches):
-                cache.put([(block_id, data) for index, block_id, data in received.contents if index == group])
             began, ended = received.began - self._began, received.ended - self._began
             transfers.arrive(received.seq_id, Came(received.num_bytes, received.link, began, ended))
         for sent in finished.sent:
@@ -434,9 +441,18 @@ class Engine:
         for seq_id in finished.expired:
             transfers.expire(seq_id)
         record = self._append_record("transfer") if self._ops else None
-        for received in finished.received:
+        for received in placed:
             self._connector.placed(received)
         return record
+
+    def _placed(self, received: Received) -> Received:
+        """Put received content into its blocks; returns `received`, with an error if that failed."""
+        try:
+            for group, cache in enumerate(self._runner.kv_caches):
+                cache.put([(block_id, data) for index, block_id, data in received.contents if index == group])
+        except Exception as error:  # the transfer is reported once: the sequence would wait for ever
+            return received._replace(contents=[], error=TransferError("lost", f"{type(error).__name__}: {error}"))
+        return received
 
     @property
     def can_step(self) -> bool:
@@ -516,16 +532,34 @@ class Engine:
             )
         return slices, batch
 
-    def _give_up(self, seq_ids: list[int], error: Exception) -> None:
-        """Abort the batch of a failed step, and whose content was to be moved: no sequence may go on with blocks that
-        the step promised to fill.
+    def _take_back(self, batch: list[int], unmoved: Items[BlockMoves], unloaded: Items[int], error: Exception) -> None:
+        """Undo a failed step: no sequence goes on with a block that the step promised to fill and did not.
+
+        Its batch is aborted, and every sequence that holds such a block gives it up, for whatever reason it has it: one
+        that awaits blocks of another instance computes its tokens itself, any other is aborted. A sequence that keeps
+        its blocks for another instance has all of them computed and holds none. What the connector was to save is
+        dropped with the step.
         """
-        for seq_id in seq_ids:
+        relying, detail = self._cache.take_back(unmoved, unloaded), f"the step failed: {type(error).__name__}"
+        for seq_id in [*batch, *sorted(relying)]:
             completion = self._stage.live.get(seq_id)
-            if completion is not None:
-                request = self._stage.requests[completion.sequence.request_id]
-                self._stage.end(request, "abort", f"the step failed: {type(error).__name__}")
-        self._append_record("abort")
+            if completion is None:
+                continue  # its request was ended for another of its sequences
+            if self._scheduler.transfers.awaited(seq_id):
+                self._fail_transfer(seq_id, TransferError("step_failed", detail))
+            else:
+                self._stage.end(self._stage.requests[completion.sequence.request_id], "abort", detail)
+
+    def _fail_transfer(self, seq_id: int, error: TransferError) -> None:
+        """A sequence gets nothing from another instance: by the connector's policy it computes its tokens itself, or
+        its request is aborted.
+        """
+        sequence = self._scheduler.transfers.fail(seq_id, error.reason, error.detail)
+        self._connector.transfer_failed(sequence)
+        sequence.kv_role = None
+        if self._connector.policy == "fail":
+            request = self._stage.requests[sequence.request_id]
+            self._stage.end(request, "abort", f"its keys and values did not come: {error}")
 
     def _append_record(
         self,

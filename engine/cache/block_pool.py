@@ -217,7 +217,7 @@ class BlockPool:
         self._enter_index(block_id, block_hash)
 
     def uncache(self, block: Block) -> Eviction:
-        """Take the hash and the content from a held block: it was promised and never written."""
+        """Take the hash and the content from a held block: it did not get its content."""
         ensure(
             block.ref_count > 0,
             f"block {block.block_id} is uncached, but no sequence holds it",

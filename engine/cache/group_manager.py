@@ -259,11 +259,11 @@ class GroupManager:
                 )
             )
 
-    def lose(self, block_id: int) -> None:
-        """The block, if it is of this group, has not the content that its hash names."""
+    def lose(self, block_id: int, seq_id: int | None) -> None:
+        """The block, if it is of this group, has not the content that its hash names. `seq_id`: promised it."""
         block = self.pool.blocks.get(block_id)
         if block is not None and block.block_hash:
-            self._evict(block_id, self.pool.uncache(block), None, lost=False)
+            self._evict(block_id, self.pool.uncache(block), seq_id, lost=False)
 
     def _evict(self, block_id: int, eviction: Eviction, seq_id: int | None, lost: bool = True) -> None:
         """Report that a hash was taken; `lost`: there was content behind it that a later prompt may miss."""
@@ -326,13 +326,10 @@ class GroupManager:
             )
 
     def free(self, seq_id: int, tables: BlockTables, reason: FreeReason) -> None:
-        """Give up all blocks, table tail first. A block that was promised and never written loses its hash."""
+        """Give up all blocks, table tail first."""
         self.tokens_logical -= tables.num_tokens(self.index, self.block_size)
         for _, block_id in reversed(tables.held(self.index)):
             block = self.pool.blocks[block_id]
-            if self.promised.get(block_id) == seq_id:
-                del self.promised[block_id]
-                self._evict(block_id, self.pool.uncache(block), seq_id, lost=False)
             end = self.pool.release(block)
             if end is not None:
                 self.moves.given_away(block_id)

@@ -105,8 +105,8 @@ class KVCacheManager(CacheBooks):
     ) -> None:
         """Give each full block within positions [0, num_tokens) its hash, so that others can find it.
 
-        The caller promises to `write` up to `num_tokens` before the sequence is forked, or is freed while others
-        go on with what they shared. Blocks must have been made writable by `allocate`.
+        The caller promises to `write` up to `num_tokens` before the sequence is forked or freed, or else to
+        `take_back`. Blocks must have been made writable by `allocate`.
         """
         if not self.prefixes.enabled:
             return
@@ -124,11 +124,30 @@ class KVCacheManager(CacheBooks):
             group.cache(seq_id, blocks, token_ids, chain)
         tables.num_hashed = num_full
 
-    def lose(self, block_ids: Iterable[int]) -> None:
-        """Blocks did not get the content that was to be put into them: their hashes leave the cache."""
+    def take_back(self, unmoved: Sequence[BlockMoves], unloaded: Iterable[int]) -> set[int]:
+        """Undo the promises of a failed step: no block that did not get its content keeps a hash.
+
+        Besides the promised blocks these are the destinations of `unmoved`, moves that were taken and not carried out,
+        and the blocks `unloaded`. Returns every sequence that holds one of them, in the pool or in the CPU store, for
+        whatever reason it does: none of them may go on with what it holds.
+        """
+        lost: dict[int, int | None] = dict.fromkeys(unloaded)
+        lost.update((block_id, None) for moves in unmoved for _, block_id in (*moves.swap_in, *moves.copy))
+        lost.update(self.promised)
+        unsaved = {cpu_block_id for moves in unmoved for _, cpu_block_id in moves.swap_out}
+        self.promised.clear()
         for group in self.groups:
-            for block_id in block_ids:
-                group.lose(block_id)
+            for block_id, seq_id in lost.items():
+                group.lose(block_id, seq_id)
+        relying = {
+            seq_id
+            for seq_id, tables in self._tables.items()
+            if any(not lost.keys().isdisjoint(block_ids) for block_ids in tables.block_ids)
+        }
+        for group in self.groups:
+            swapped = group.swap_space.tables.items()
+            relying |= {seq_id for seq_id, table in swapped if not unsaved.isdisjoint(table.cpu_block_ids)}
+        return relying
 
     def take_moves(self) -> list[BlockMoves]:
         """What the KV store has to do before this step's forward pass, for each group of layers; handed over once."""
@@ -229,8 +248,7 @@ class KVCacheManager(CacheBooks):
     def free(self, seq_id: int, reason: FreeReason) -> None:
         """Give up all blocks, table tail first: a prefix is worth more than what follows it.
 
-        A sequence without blocks stays as it is. A block that the sequence promised and never wrote loses its hash:
-        the step failed.
+        A sequence without blocks stays as it is.
         """
         tables = self._tables.get(seq_id)
         if tables is None:

@@ -65,10 +65,11 @@ def local_cluster(
     lease: float = LEASE,
     clock: Callable[[], float] = time.perf_counter,
     make_connector: type[TransferConnector] = TransferConnector,
+    make_instance: type[LocalInstance] = LocalInstance,
 ) -> Cluster:
     """Every instance an engine of the caller's thread: the same inputs give the same log, apart from clocks.
 
-    `make_connector`: what a mistake is put into on purpose (`engine.lab.faults`).
+    `make_connector`: what a mistake is put into on purpose (`engine.lab.faults`); `make_instance`: for tests.
 
     Raises:
         ConfigError: settings that cannot work with this model.
@@ -94,7 +95,7 @@ def local_cluster(
         )
         senders[name] = connector
         place = place._replace(first_seq_id=first_seq_id)
-        return LocalInstance(name, role, model, own, connector, place, killed=lambda: senders.pop(name, None))
+        return make_instance(name, role, model, own, connector, place, killed=lambda: senders.pop(name, None))
 
     instances = [make(index, seat.place.first_seq_id) for index, seat in enumerate(seats)]
     return Cluster(

@@ -300,6 +300,7 @@ class Cluster:
             remote = None
         if remote is not None:
             spec = spec._replace(transfer=remote.transfer, kv_role="kv_consumer")
+            self._log.expect(remote.transfer, flight.instance)
         with contextlib.suppress(InstanceGoneError):  # it is told when what that one said before was taken
             one.send([Ask(spec, remote)])
 

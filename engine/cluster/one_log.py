@@ -1,7 +1,13 @@
-"""Records of several instances, made into one log: what each counts for itself is counted over all."""
+"""Records of several instances, made into one log: what each counts for itself is counted over all.
+
+Each instance is heard in order, and one may be heard long after another. Of a transfer the log has `hold`, then
+`arrive`, then `send`, because each follows from the one before it: a record that is heard too early waits, and whatever
+its instance says after it, its end too.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -9,7 +15,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from engine.cluster.router import Served
-from engine.trace.events import Lookup, Lost, Op, Send
+from engine.trace.events import Arrive, Expire, Hold, Lookup, Lost, Op, Send, TransferFailed
 from engine.trace.log import TraceWriter
 from engine.trace.records import Capture, Header, InstanceFacts, Memory, StepRecord, Timing
 from engine.trace.redaction import Redaction
@@ -23,7 +29,7 @@ class Logged(Served, Protocol):
 
 
 class OneLog:
-    """Takes the records of each instance in the order in which it wrote them."""
+    """Takes the records of each instance in the order in which it wrote them. Transfers are named by id."""
 
     def __init__(self, header: Header, instances: Sequence[Logged], path: Path | None, private: bool) -> None:
         """`header`: of a log of one of them alone."""
@@ -34,21 +40,23 @@ class OneLog:
         self._empty = [_empty(one) for one in instances]
         self._memory = list(self._empty)  # of each after its last record
         self._places: list[list[int]] = [[] for _ in instances]  # of each: where its records stand in the log
-        self._early: list[list[tuple[StepRecord, Capture | None]]] = [[] for _ in instances]
+        self._early = [deque[tuple[StepRecord, Capture | None]]() for _ in instances]  # heard, and not in the log
         self._num_steps = 0
-        self._arrived: set[str] = set()  # transfers whose receiver has said so, and whose sender has not
+        self._held: set[str] = set()
+        self._arrived: set[str] = set()  # and not sent yet; also if its receiver ended before it could say so
+        self._receivers: dict[str, int] = {}  # the instance that awaits it
 
     def take(self, instance: int, record: StepRecord, capture: Capture | None) -> list[StepRecord]:
-        """What is appended to the log because of a record: usually itself. What a sender says of a transfer waits for
-        what the receiver says of it.
-        """
+        """Take the next record of an instance; return what is appended to the log, usually that record."""
         self._early[instance].append((record, capture))
         return self._append_what_may()
 
+    def expect(self, transfer: str, receiver: int) -> None:
+        """Note that the instance `receiver` is asked to fetch a transfer."""
+        self._receivers[transfer] = receiver
+
     def lost(self, instance: int, detail: str, at: float, given_up: Sequence[int]) -> list[StepRecord]:
         """The instance has ended; what it wrote was taken before. `given_up`: sequences that nobody begins again."""
-        found = [self._append(instance, *early) for early in self._early[instance]]  # nobody answers any more
-        self._early[instance].clear()
         record = StepRecord(
             index=0,
             kind="lost",
@@ -57,9 +65,7 @@ class OneLog:
             timing=Timing(at=at),
             memory=self._empty[instance],
         )
-        found.append(self._append(instance, record, None))
-        self._places[instance].clear()  # one that is started anew counts its records from 0
-        return [*found, *self._append_what_may()]
+        return self.take(instance, record, None)
 
     def _append_what_may(self) -> list[StepRecord]:
         found = list[StepRecord]()
@@ -68,12 +74,18 @@ class OneLog:
             going = False
             for instance, early in enumerate(self._early):
                 while early and not self._waits(early[0][0].ops):
-                    found.append(self._append(instance, *early.pop(0)))
+                    found.append(self._append(instance, *early.popleft()))
                     going = True
         return found
 
     def _waits(self, ops: Sequence[Op]) -> bool:
-        return any(isinstance(op, Send) and op.num_bytes and op.transfer not in self._arrived for op in ops)
+        """Whether another instance has yet to say what these operations follow from."""
+        for op in ops:
+            if isinstance(op, Send) and op.num_bytes and op.transfer not in self._arrived:
+                return True
+            if isinstance(op, Arrive) and op.transfer not in self._held:
+                return True
+        return False
 
     def _append(self, instance: int, record: StepRecord, capture: Capture | None) -> StepRecord:
         places, index = self._places[instance], len(self.writer)
@@ -89,13 +101,32 @@ class OneLog:
             memory=Memory.total(self._memory),
         )
         for op in record.ops:
-            kind, transfer = op.__struct_config__.tag, getattr(op, "transfer", None)
-            if transfer is not None and kind == "arrive":
-                self._arrived.add(transfer)
-            elif transfer is not None and kind in ("send", "expire"):
-                self._arrived.discard(transfer)
+            self._note(instance, op)
         self.writer.append(whole, None if capture is None else replace(capture, index=index))
         return whole
+
+    def _note(self, instance: int, op: Op) -> None:
+        match op:
+            case Hold():
+                self._held.add(op.transfer)
+            case Arrive():
+                self._receivers.pop(op.transfer, None)
+                self._arrived.add(op.transfer)
+            case TransferFailed():
+                self._receivers.pop(op.transfer, None)
+            case Send():
+                self._held.discard(op.transfer)
+                self._arrived.discard(op.transfer)
+            case Expire():
+                self._arrived.discard(op.transfer)
+            case Lost():
+                self._places[instance].clear()  # one that is started anew counts its records from 0
+                silent = [transfer for transfer, receiver in self._receivers.items() if receiver == instance]
+                self._arrived.update(silent)  # its last words may not have been heard
+                for transfer in silent:
+                    del self._receivers[transfer]
+            case _:
+                pass
 
 
 def _empty(instance: Logged) -> Memory:

@@ -109,6 +109,9 @@ class KVConnector:
         """See `engine.scheduling.connector_protocol.Connector`."""
         return None
 
+    def transfer_failed(self, request: Request) -> None:
+        """The request does not wait for its transfer any more: what is still on its way is not wanted."""
+
     # around the forward pass
 
     def build_connector_meta(self, ops: Sequence[Op]) -> KVConnectorMetadata:

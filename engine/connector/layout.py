@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
 import transformers
 
+import engine
 from engine.cache.block_groups import GroupPlan
 from engine.cache.reach import reaches_of
 from engine.config import EngineConfig
@@ -37,6 +39,7 @@ def layout_of(
             numerics={
                 "dtype": str(model.dtype),
                 "device": model.device.type,
+                "kvtheater": engine.__version__,
                 "torch": torch.__version__,
                 "transformers": transformers.__version__,
             },
@@ -57,6 +60,8 @@ def _weights(module: Any) -> bytes:
 
 
 def _tensors(module: Any) -> Iterator[NamedBytes]:
-    for name, tensor in module.state_dict().items():
+    """Every parameter and buffer as it lies in memory, also those that a checkpoint does not have."""
+    own = (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+    for name, tensor in chain(*own):
         data = tensor.detach().reshape(-1).contiguous().view(torch.uint8).cpu().numpy()
         yield NamedBytes(name, str(tensor.dtype), list(tensor.shape), memoryview(data))

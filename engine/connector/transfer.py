@@ -296,3 +296,6 @@ class TransferConnector(KVConnector):
             self._nothing_wanted(remote)
         if self._pulled.pop(seq_id, None) is not None:
             self._tell(seq_id, None, 0)
+
+    def transfer_failed(self, request: Request) -> None:
+        self._forget(request)

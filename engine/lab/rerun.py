@@ -141,10 +141,10 @@ class Rerun:
                     f"in record {logged.index} blocks came from outside the pool, of a run that is not in this log: no "
                     "run can be run again past that"
                 )
-            if logged.kind == "step":
-                return self.engine.step()
             if failure := _failure(logged):
                 raise RerunError(f"in record {logged.index} {failure}: no run can be run again past that")
+            if logged.kind == "step":
+                return self.engine.step()
             if logged.kind == "submit":
                 self._submit(logged)
             for op in logged.ops:
@@ -177,7 +177,7 @@ class Rerun:
             logged = self._source.record(index)
             last_step = logged.step
             self._players.note(logged)
-            if logged.kind == "step":
+            if logged.kind == "step" and not _failure(logged):
                 continue
             while engine.num_steps < logged.step and engine.has_unfinished():
                 engine.step()

@@ -12,12 +12,14 @@ One step, as the engine drives it:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 
 from engine.scheduling.cache_protocol import Cache, Demand
 from engine.scheduling.capacity import check_feasible, slots_required
 from engine.scheduling.connector_protocol import Connector, External, ask_outside
 from engine.scheduling.lookup import look_up, verdict
 from engine.scheduling.preemption import Preemption
+from engine.scheduling.progress import Progress
 from engine.scheduling.sequence import Sequence
 from engine.scheduling.step import ScheduledSequence, Step, phase_of
 from engine.scheduling.transfers import Transfers
@@ -88,7 +90,8 @@ class Scheduler:
         self._running: list[Sequence] = []  # in order of admission
         self.transfers = Transfers(cache, self._waiting, emit)
         self._num_finished = 0
-        self._stuck_at: tuple[int, ...] | None = None  # the `_changes` at which no waiting sequence could be admitted
+        self._stuck_at: tuple[int, ...] | None = None  # the `_changes` at which no sequence could go on
+        self._progress = Progress(cache, max_num_batched_tokens)
         self._preemption = Preemption(cache, self._running, self._waiting, policy, preemption_mode, emit)
 
     @property
@@ -111,7 +114,7 @@ class Scheduler:
         """Whether a step would do anything: not while all that is unfinished waits for another instance, or for blocks
         that only another instance can free.
         """
-        return bool(self._running) or (len(self._waiting) > 0 and self._stuck_at != self._changes)
+        return bool(self._running or len(self._waiting)) and self._stuck_at != self._changes
 
     @property
     def _changes(self) -> tuple[int, ...]:
@@ -150,11 +153,19 @@ class Scheduler:
     def schedule(self) -> list[ScheduledSequence]:
         """Put a step together. Call `commit` before the next.
 
-        The batch is empty in one case: the beams of a request are complete because the last one came back from the CPU
-        store, and all that is left is to choose among their tokens.
+        The batch is empty in two cases: the beams of a request are complete because the last one came back from the CPU
+        store, and all that is left is to choose among their tokens; or no sequence can go on until a transfer ends.
+
+        Raises:
+            NoProgressError: many steps brought no sequence any further.
         """
+        transfers = self.transfers
+        is_moving = bool(transfers.receiving or transfers.holding)  # which ends by itself, and is progress then
+        if not is_moving:
+            self._progress.step((self._num_finished, transfers.num_changes), chain(self._running, self._waiting))
+        self._stuck_at = None
         step = Step(self._max_num_batched_tokens)
-        receiving = len(self.transfers.receiving)
+        receiving = len(transfers.receiving)
         # 1) running sequences first, or those that hold blocks would wait for those that want some
         self._schedule_running(step)
         # 2) hashes only now: a sequence preempted in 1 leaves no promise behind
@@ -162,21 +173,22 @@ class Scheduler:
         for sequence, start, num_tokens in step.batch.values():
             cache_blocks(sequence.seq_id, sequence.token_ids, start + num_tokens, sequence.cache_salt)
         # 3) waiting sequences; blocks that were just taken from one sequence are not given to another
-        if len(self._waiting) and step.preempted and step.batch:
+        must_wait = is_moving and step.yielded is not None and self._waiting.head is step.yielded and not step.batch
+        if must_wait or (len(self._waiting) and step.preempted and step.batch):
             demand = self._demand_of(self._waiting.head)
             self._defer(self._waiting.head, "step_preempted", demand.needed, demand.available)
         elif len(self._waiting):
             self._admit_waiting(step)
-        # 4) no sequence can go on, because beams wait for others of their request that found no room, or because others
-        #    that wait have received blocks already
-        if not step.batch and not step.admitted and self._running and len(self._waiting):
-            self._break_deadlock(step)
-        transfers = self.transfers
-        is_idle = not step.batch and not step.admitted and not self._running and len(transfers.receiving) == receiving
-        if is_idle and (transfers.receiving or transfers.holding):
-            self._stuck_at = self._changes  # until one of these has gone
-        while is_idle and not step.admitted and self._stuck_at != self._changes and self._give_up_arrived():
-            self._admit_waiting(step)
+        # 4) no sequence can go on, because beams wait for others of their request that found no room, or because some
+        #    hold blocks that do not run: a transfer ends by itself, what has arrived makes way
+        if not step.batch and not step.admitted and len(transfers.receiving) == receiving:
+            is_deadlock = bool(self._running) and len(self._waiting) > 0 and not must_wait
+            if is_deadlock:
+                self._break_deadlock(step)
+            if not step.batch and (is_deadlock or not is_moving):
+                self._make_way(step)
+            if not step.batch and is_moving and (is_deadlock or must_wait or not self._running):
+                self._stuck_at = self._changes
         return list(step.batch.values())
 
     def commit(self, scheduled: Iterable[ScheduledSequence]) -> None:
@@ -188,7 +200,9 @@ class Scheduler:
         batch, cache = list(scheduled), self._cache
         for sequence, start, num_tokens in batch:
             cache.write(sequence.seq_id, start, num_tokens)
-            sequence.num_computed_tokens = start + num_tokens
+            sequence.num_computed_tokens = end = start + num_tokens
+            if end > sequence.most_computed_tokens:
+                sequence.most_computed_tokens, self._progress.num_idle = end, 0
         if not self._recompute_all:
             # whom a prompt's blocks are for computes its last token again, which sees one token further back
             kept = [
@@ -237,6 +251,7 @@ class Scheduler:
             num_computed_tokens=parent.num_computed_tokens,
             num_cached_tokens=parent.num_cached_tokens,
             num_preemptions=parent.num_preemptions,
+            most_computed_tokens=parent.most_computed_tokens,
         )
         self._cache.fork(parent.seq_id, seq_id, request_id, reason, seed)
         self._cache.remember(seq_id, child.token_ids, child.cache_salt)
@@ -314,6 +329,10 @@ class Scheduler:
             if self._recompute_all:
                 return False
             victim = self._preemption.victim()
+            if victim is sequence:
+                if self._give_up_arrived(sequence):
+                    continue  # what has not begun makes way
+                step.yielded = sequence
             step.take_back(victim)
             self._preemption.preempt(victim, sequence)
             step.preempted = True
@@ -426,9 +445,15 @@ class Scheduler:
         step.add(sequence, num_tokens)
         return True
 
-    def _give_up_arrived(self) -> bool:
-        """The last waiting sequence that has received blocks gives them up, unless it is the head. Whether one did."""
-        for sequence in reversed(list(self._waiting)[1:]):
+    def _make_way(self, step: Step) -> None:
+        """Take received blocks from waiting sequences, the last one first, until the head of the queue is admitted."""
+        head = next(iter(self._waiting), None)
+        while head is not None and next(iter(self._waiting), None) is head and self._give_up_arrived(head):
+            self._admit_waiting(step)
+
+    def _give_up_arrived(self, needy: Sequence) -> bool:
+        """Take the received blocks of the last waiting sequence behind `needy`; False if none has any."""
+        for sequence in reversed(self._waiting.behind(needy)):
             if sequence.seq_id in self.transfers.arrived:
                 self.transfers.fail(sequence.seq_id, "no_room")
                 sequence.kv_role = None

@@ -52,6 +52,7 @@ class Sequence:
     num_computed_tokens: int = field(default=0, kw_only=True)
     num_cached_tokens: int = field(default=0, kw_only=True)  # tokens that hit the prefix cache at the last admission
     num_preemptions: int = field(default=0, kw_only=True)
+    most_computed_tokens: int = field(default=0, kw_only=True)  # at any time, before preemptions too
 
     @property
     def num_tokens(self) -> int:

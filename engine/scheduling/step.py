@@ -32,6 +32,7 @@ class Step:
         self.batch: dict[int, ScheduledSequence] = {}  # by seq_id, in packed order
         self.preempted = False
         self.admitted = False
+        self.yielded: Sequence | None = None  # the last one that preempted itself
 
     def add(self, sequence: Sequence, num_tokens: int) -> None:
         self.batch[sequence.seq_id] = ScheduledSequence(sequence, sequence.num_computed_tokens, num_tokens)

@@ -29,6 +29,10 @@ class WaitingQueue:
         """The next to be admitted. Raises IndexError when the queue is empty."""
         return self._sequences[0]
 
+    def behind(self, sequence: Sequence) -> list[Sequence]:
+        """The sequences that are admitted after this one, which need not wait itself."""
+        return self._sequences[bisect_right(self._sequences, self._key(sequence), key=self._key) :]
+
     def push(self, sequence: Sequence) -> int:
         """Add a sequence, new or preempted; returns its position."""
         position = bisect_right(self._sequences, self._key(sequence), key=self._key)

@@ -1,7 +1,7 @@
 """What the two sides of a transfer say of it: nothing is received that was not held, nor freed before it was received.
 
-One log has both sides; what a receiver says stands before what its sender answers. The lease is held against the clock
-that all instances share.
+One log has both sides; what a receiver says stands after what its sender holds, and before what it answers. A receiver
+that ended may have received what it did not say. The lease is held against the clock that all instances share.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from engine.trace.check_ops import Wrong
 from engine.trace.events import (
     Allocate,
     Arrive,
+    Await,
     Copy,
     Expire,
     Fork,
@@ -24,6 +25,7 @@ from engine.trace.events import (
     Release,
     Send,
     Share,
+    TransferFailed,
 )
 from engine.trace.records import StepRecord
 
@@ -50,6 +52,8 @@ class TransferBook:
         self._held: dict[str, _Held] = {}
         self._got: dict[str, _Got] = {}  # what was received of those that are held
         self._coming: dict[int, list[Receive]] = {}  # by sequence
+        self._awaited: dict[str, int] = {}  # by transfer: the instance that has said so
+        self._silent: set[str] = set()  # transfers whose receiver ended while it awaited them
         self._let_go: dict[str, tuple[_Held, float]] = {}  # without a word from the receiver, and when
         self._last_at: dict[int, float] = {}  # by instance
 
@@ -83,6 +87,10 @@ class TransferBook:
                 blocks, until = frozenset(self._tables.get(op.seq_id, [])), record.timing.at + op.lease
                 earliest = until - record.timing.sample
                 self._held[op.transfer] = _Held(record.instance, op.seq_id, blocks, earliest, until, op.lease)
+            case Await():
+                self._awaited[op.transfer] = record.instance
+            case TransferFailed():
+                self._awaited.pop(op.transfer, None)
             case Receive():
                 self._coming.setdefault(op.seq_id, []).append(op)
             case Arrive():
@@ -97,6 +105,7 @@ class TransferBook:
                     yield f"the lease of transfer {op.transfer} lasts until {held.earliest:.6f} s"
                 self._forget(op.transfer, held, record)
             case Lost():
+                self._silent.update(t for t, receiver in self._awaited.items() if receiver == record.instance)
                 for transfer in [t for t, held in self._held.items() if held.instance == record.instance]:
                     self._forget(transfer, self._held.pop(transfer), record)
             case _:
@@ -108,6 +117,7 @@ class TransferBook:
             self._let_go[transfer] = (held, record.timing.at)
 
     def _arrives(self, op: Arrive, record: StepRecord) -> Iterator[str]:
+        self._awaited.pop(op.transfer, None)
         came = self._coming.pop(op.seq_id, [])
         held = self._held.get(op.transfer)
         if sum(one.num_bytes for one in came) != op.num_bytes:
@@ -116,7 +126,7 @@ class TransferBook:
             yield f"it began at {op.began} s and ended at {op.ended} s, and the record is of {record.timing.at} s"
         if held is None and op.transfer in self._let_go:  # it may have been read before
             held, at = self._let_go[op.transfer]
-            if op.ended > at:
+            if op.began > at:  # when it ended the receiver has noted by its own clock, perhaps later
                 held = None
         if held is None:
             yield f"transfer {op.transfer} is held by nobody: nothing can have come"
@@ -133,7 +143,7 @@ class TransferBook:
         if held is None or held.instance != record.instance:
             yield f"transfer {op.transfer} is not held here"
             return
-        if op.num_bytes and got is None:
+        if op.num_bytes and got is None and op.transfer not in self._silent:
             yield f"{op.num_bytes} bytes are said to have been received, and nobody received them"
         elif got is not None and (op.num_bytes, frozenset(op.block_ids)) != (got.num_bytes, got.blocks):
             yield f"{op.num_bytes} bytes of {len(op.block_ids)} blocks went, {got.num_bytes} of {len(got.blocks)} came"

@@ -41,7 +41,7 @@ ExternalVerdict = Literal["load", "compute", "miss"]
 KVRole = Literal["kv_producer", "kv_consumer"]
 TransferFault = Literal[
     "unknown", "consumed", "expired", "stale", "out_of_range", "other_layout", "other_text", "lost", "late", "gone",
-    "no_room",
+    "no_room", "step_failed",
 ]  # fmt: skip
 KnownReason = Literal["attached", "restarted", "gap", "cleared", "continued"]
 RELEASED = -1  # in a block table: the block that stood here was released while the sequence runs
@@ -232,7 +232,7 @@ class Evict(_Op, frozen=True, kw_only=True, tag="evict"):
 
     block_id: Int
     block_hash: bytes
-    seq_id: Int | None = None  # the sequence whose allocation takes the block, or whose promise it was
+    seq_id: Int | None = None  # whose allocation takes the block, or whose promise it was; None: it was not loaded
     lifetime_steps: Int = 0  # since the allocation
     idle_steps: Int = 0  # since the last access
     num_hits: Int = 0
@@ -427,7 +427,7 @@ class Arrive(_Op, frozen=True, kw_only=True, tag="arrive"):
 
 
 class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
-    """receiving -> waiting: nothing has come. The `free` operations of its blocks come before.
+    """receiving -> waiting: nothing has come, or it is of no use. The `free` operations of its blocks come before.
 
     It computes its tokens itself, unless its `finish` follows (kv_load_failure_policy `fail`).
 
@@ -442,6 +442,7 @@ class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
     `late`          the link took longer than was waited for
     `gone`          the sender ended
     `no_room`       they had come, and were given up: no sequence could go on, for want of blocks (it waited already)
+    `step_failed`   what they were to follow was not computed: the step that had promised it failed
     """
 
     seq_id: Int

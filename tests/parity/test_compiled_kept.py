@@ -57,9 +57,13 @@ def logits(model: LoadedModel, forward: Any) -> dict[Any, torch.Tensor]:
 @pytest.mark.slow
 @needs_compiler
 def test_other_weights_are_served_by_the_same_code(kept_once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is traced, and the logits are those of the model at hand."""
+    """Nothing is traced, and the logits are those of the model at hand, whose norms differ too."""
     refuses(monkeypatch)
-    model = from_module(tiny_model("llama", seed=2, **TWO_LAYERS))
+    module = tiny_model("llama", seed=2, **TWO_LAYERS)
+    with torch.no_grad():
+        for norm in (parameter for parameter in module.parameters() if parameter.dim() == 1):
+            norm.uniform_(0.5, 1.5)
+    model = from_module(module)
     forward = compile_model(model)
     eager, fast = logits(model, None), logits(model, forward)
     assert fast.keys() == eager.keys()

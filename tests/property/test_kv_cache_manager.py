@@ -102,12 +102,15 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.waiting)
     @rule(data=st.data())
     def admit(self, data: st.DataObject) -> None:
-        """Several may be admitted before anyone writes: they share what is promised."""
+        """Several may be admitted before anyone writes: they share what is promised. Some write nothing in this step,
+        as sequences that await blocks of another instance.
+        """
         seq_id = data.draw(st.sampled_from(self.waiting))
         num_tokens = data.draw(st.integers(1, len(self.run_.tokens[seq_id])))
         if self.run_.admit(seq_id, num_tokens) is not None:
             self.waiting.remove(seq_id)
-            self.promise(seq_id, max(num_tokens, self.run_.computed[seq_id] + 1))
+            if data.draw(st.booleans()):
+                self.promise(seq_id, max(num_tokens, self.run_.computed[seq_id] + 1))
         self.run_.fold()
 
     @precondition(lambda self: self.unfinished_prompts())
@@ -162,8 +165,9 @@ class CacheMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.promised)
     @rule()
     def give_up_the_step(self) -> None:
-        """The forward pass failed: all that were in it go, and nothing that was not written can be found."""
-        self.run_.free(*self.promised)
+        """The forward pass failed: all that were in it go, and all that count on what was not written."""
+        relying = self.run_.manager.take_back([], [])
+        self.run_.free(*{*self.promised, *relying})
         self.promised.clear()
 
     @invariant()
@@ -176,6 +180,7 @@ class CacheMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """When all are gone every block is free."""
         if hasattr(self, "run_"):
+            self.run_.manager.take_back([], [])
             self.run_.free(*self.running, *self.swapped)
             queues = self.run_.manager.snapshot().free_queues
             assert sorted(i for queue in queues for i in queue) == list(range(len(self.run_.replay.state.blocks)))

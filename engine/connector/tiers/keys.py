@@ -47,7 +47,7 @@ class GroupFacts(NamedTuple):
 class LayoutFacts(NamedTuple):
     """Whatever keys and values depend on, apart from the tokens."""
 
-    weights: bytes  # `weights_digest`
+    weights: bytes  # `weights_digest`, of every tensor that the model reads
     config: Mapping[str, Json]  # of the model: heads, widths, rotary settings, windows, softcaps, …
     numerics: Mapping[str, str]  # dtype it computes in, kind of device, versions of what computes
     kv_cache_dtype: str  # as the store keeps them
@@ -56,7 +56,7 @@ class LayoutFacts(NamedTuple):
 
 
 def weights_digest(tensors: Iterable[NamedBytes]) -> bytes:
-    """DIGEST_BYTES bytes for all weights of a model; the order in which the tensors come does not matter.
+    """DIGEST_BYTES bytes for all parameters and buffers of a model; the order in which they come does not matter.
 
     Every byte is read: two fine-tunes of one model have names, shapes and most tensors in common. A core hashes about
     0.8 GiB a second (blake2b, measured), two cores twice that, since hashing releases the interpreter's lock: 12 ms

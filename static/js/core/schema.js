@@ -693,6 +693,7 @@ export const STRUCTS = {
           "other_text",
           "out_of_range",
           "stale",
+          "step_failed",
           "unknown",
         ],
       },

@@ -605,6 +605,7 @@ export interface TransferFailed {
     | "other_text"
     | "out_of_range"
     | "stale"
+    | "step_failed"
     | "unknown";
   detail?: string;
 }

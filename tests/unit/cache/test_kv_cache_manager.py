@@ -241,6 +241,7 @@ def test_a_promise_that_was_not_kept_leaves_no_hash_behind() -> None:
     run.admit(0)
     run.promise(0, 12)
     assert run.manager.lookup(1, PROMPT).num_tokens == 8
+    assert run.manager.take_back([], []) == {0}
     run.free(0)
     assert run.manager.lookup(1, PROMPT).num_tokens == 0
     assert run.manager.snapshot().free_queues[0] == [0, 1, 2, 3, 4, 5, 6, 7]

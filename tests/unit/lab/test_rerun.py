@@ -247,7 +247,8 @@ def test_other_weights_under_the_same_name_are_found_out() -> None:
         Rerun(engine, log_of(original), 5, None, True).finish()
 
 
-def test_a_step_that_failed_cannot_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("where", ["execute", "sample"])
+def test_a_step_that_failed_cannot_come_again(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with fresh(ALL["roomy"]) as original:
         original.add_request(PROMPTS[0], GREEDY)
         original.step()
@@ -256,7 +257,7 @@ def test_a_step_that_failed_cannot_come_again(monkeypatch: pytest.MonkeyPatch) -
             raise MemoryError
 
         with monkeypatch.context() as patched:
-            patched.setattr(original._runner, "execute", fail)
+            patched.setattr(original._runner if where == "execute" else original._stage.sampler, where, fail)
             with pytest.raises(MemoryError):
                 original.step()
         with pytest.raises(RerunError, match="record 2 the step failed: MemoryError"):

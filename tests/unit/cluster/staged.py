@@ -1,0 +1,177 @@
+"""Instances whose messages are on their way until a test lets them arrive: every order that processes could show.
+
+    cluster ── asks ──► inbox   an instance that works   outbox ── records ──► cluster
+
+Each instance says and hears everything in order; between two instances there is no order but what one tells the other.
+A pull waits until it is carried out, and may end later than it has read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from engine.cluster.build import local_cluster
+from engine.cluster.cluster import Cluster
+from engine.cluster.instance import Ask, Produced
+from engine.cluster.local import LocalInstance
+from engine.config import EngineConfig
+from engine.connector.base import Received
+from engine.connector.link import LocalLink, Sender
+from engine.connector.transfer import TransferConnector
+from engine.model.loaded import LoadedModel
+
+
+class Pulls:
+    """Transfers that were asked for and wait for the link."""
+
+    def __init__(self) -> None:
+        self.waiting = deque[Callable[[], None]]()
+
+    def submit(self, do: Callable[..., Received], *arguments: object) -> Future[Received]:
+        future: Future[Received] = Future()
+        self.waiting.append(lambda: future.set_result(do(*arguments)))
+        return future
+
+    def shutdown(self, wait: bool = True) -> None:
+        self.waiting.clear()
+
+
+class StagedConnector(TransferConnector):
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        self.waiting = Pulls()
+        super().__init__(*arguments, **{**more, "pulls": self.waiting})
+
+
+class StagedInstance(LocalInstance):
+    """Works when it is told to by `work`; what it has said is heard after `deliver`."""
+
+    def __init__(self, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._inbox = deque[Sequence[Ask]]()
+        self._delivered: list[Produced] = []
+        self.is_heard_out = True  # when it is killed: to its last word
+        self.failures = 0  # of steps
+
+    @property
+    def is_busy(self) -> bool:
+        load = self.engine.load
+        return self.is_ready and (len(self._inbox) > 0 or load.can_step or load.receiving > 0 or load.holding > 0)
+
+    @property
+    def num_pulls(self) -> int:
+        return len(self._pulls.waiting) if self.is_ready else 0
+
+    @property
+    def num_said(self) -> int:
+        return len(self._produced)
+
+    @property
+    def _pulls(self) -> Pulls:
+        assert isinstance(self._connector, StagedConnector)
+        return self._connector.waiting
+
+    def send(self, asks: Sequence[Ask]) -> None:
+        self._inbox.append(asks)
+
+    def abort(self, request_id: str) -> bool:
+        self._hear()
+        found = super().abort(request_id)
+        self.deliver(self.num_said)
+        return found
+
+    def begin_turn(self) -> None:
+        """A turn is taken by `work`."""
+
+    def work(self) -> None:
+        """Hear what was asked, then take a turn. A step that fails is counted."""
+        self._hear()
+        try:
+            self.engine.take_transfers()
+            if self.engine.can_step:
+                self.engine.step()
+        except MemoryError:
+            self.failures += 1
+
+    def pull(self) -> None:
+        """Carry out the transfer that waits for longest."""
+        self._pulls.waiting.popleft()()
+
+    def deliver(self, count: int = 1) -> None:
+        for _ in range(count):
+            self._delivered.append(self._produced.pop(0))
+
+    def take(self) -> list[Produced]:
+        delivered, self._delivered = self._delivered, []
+        return delivered
+
+    def kill(self) -> None:
+        if self.is_ready:
+            super().kill()
+            if self.is_heard_out:
+                self.deliver(self.num_said)
+
+    def _hear(self) -> None:
+        while self._inbox:
+            self.submit(self._inbox.popleft())
+
+
+class Lagging(LocalLink):
+    """A link on which something may happen after blocks were read and before the receiver has looked at the clock."""
+
+    def __init__(self, senders: Mapping[str, Sender]) -> None:
+        super().__init__(senders)
+        self.then: list[Callable[[], object]] = []
+
+    def to(self, engine_id: str) -> Any:
+        return _Lagging(super().to(engine_id), self.then)
+
+
+class _Lagging:
+    def __init__(self, sender: Sender, then: list[Callable[[], object]]) -> None:
+        self._sender, self._then = sender, then
+        self.renew, self.received = sender.renew, sender.received
+
+    def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
+        contents = self._sender.read(transfer, wanted)
+        while self._then:
+            self._then.pop()()
+        return contents
+
+
+class Stage:
+    """A cluster of staged instances, and the links between them."""
+
+    def __init__(self, model: LoadedModel, config: EngineConfig, **more: Any) -> None:
+        self.links: list[Lagging] = []
+
+        def link(senders: Mapping[str, Sender]) -> Lagging:
+            self.links.append(Lagging(senders))
+            return self.links[-1]
+
+        self.cluster: Cluster = local_cluster(
+            model, config, link=link, make_connector=StagedConnector, make_instance=StagedInstance, **more
+        )
+
+    def __getitem__(self, index: int) -> StagedInstance:
+        one = self.cluster.instances[index]
+        assert isinstance(one, StagedInstance)
+        return one
+
+    def __len__(self) -> int:
+        return len(self.cluster.instances)
+
+    def deliver(self, index: int) -> None:
+        """The cluster hears the next record of an instance."""
+        self[index].deliver()
+        self.cluster.step(0.0)
+
+    def lose(self, index: int) -> None:
+        self.cluster.lose(index)
+
+    def after_the_next_read(self, do: Callable[[], object]) -> None:
+        """Call `do` once, after blocks were read over any link."""
+        for link in self.links:
+            link.then.append(do)

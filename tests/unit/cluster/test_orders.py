@@ -1,0 +1,175 @@
+"""The common log of several instances is sound in every order of their messages, whichever instance ends when."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from engine.config import EngineConfig, SamplingParams
+from engine.trace.check import check
+from engine.trace.events import Arrive, Hold, Lost, Op, Send
+from tests.unit.cluster.clusters import ask, outputs
+from tests.unit.cluster.staged import Stage
+from tests.unit.connector.pair import PROMPTS, alone
+from tests.unit.engine.runs import tiny_llama
+
+PLAIN = EngineConfig(block_size=4, num_blocks=40)
+SHORT = SamplingParams(max_tokens=3, ignore_eos=True)
+CONFIG = replace(PLAIN, prefill=1, decode=2, routing_policy="round_robin")
+
+
+@cache
+def expected() -> list[list[int]]:
+    return alone(PLAIN, PROMPTS)
+
+
+def stage(path: Path) -> Stage:
+    return Stage(tiny_llama(), CONFIG, log_path=path, lease=0.05)
+
+
+def indices(staged: Stage) -> tuple[int, list[int]]:
+    """The instance that computes prompts, and those that go on with them."""
+    roles = [staged[index].role for index in range(len(staged))]
+    return roles.index("prefill"), [index for index, role in enumerate(roles) if role == "decode"]
+
+
+def work(staged: Stage, index: int) -> None:
+    """Take one turn, whose records are delivered at once."""
+    staged[index].work()
+    while staged[index].num_said:
+        staged.deliver(index)
+
+
+def finish(staged: Stage, most: int = 2000) -> None:
+    for _ in range(most):
+        if not staged.cluster.num_unfinished:
+            return
+        for index in range(len(staged)):
+            while staged[index].num_pulls:
+                staged[index].pull()
+            if staged[index].is_busy or staged[index].num_said:
+                work(staged, index)
+            staged.cluster.step(0.0)
+    raise AssertionError(f"{staged.cluster.num_unfinished} are not over")
+
+
+def sound(staged: Stage, path: Path) -> None:
+    """Every request that went on to its end has the tokens of one engine, and the log keeps its rules."""
+    finish(staged)
+    state, said = staged.cluster.log.state_now(), outputs(staged.cluster)
+    staged.cluster.close()
+    assert [str(finding) for finding in check(path)] == []
+    for number, tokens in enumerate(expected()):
+        whole = [s for s in state.sequences.values() if s.request_id == f"request-{number}"]
+        tokens = tokens[: max((s.max_tokens for s in whole), default=0)]
+        found = said.get(f"request-{number}", [])
+        assert found == (tokens if {s.finish_reason for s in whole} == {"length"} else tokens[: len(found)])
+
+
+def test_a_sender_that_ends_before_the_receiver_looks_at_the_clock(tmp_path: Path) -> None:
+    """A transfer counts that was read while it was held, however late the receiver looks at the clock."""
+    path = tmp_path / "run.kvtrace"
+    staged = stage(path)
+    prefill, decode = indices(staged)
+    staged.cluster.send([ask(PROMPTS[0])])
+    work(staged, prefill)
+    while not staged[decode[0]].num_pulls:
+        work(staged, decode[0])
+    staged.after_the_next_read(lambda: staged.lose(prefill))
+    staged[decode[0]].pull()
+    finish(staged)
+    assert [type(op) for op in ops_of(staged) if isinstance(op, Hold | Lost | Arrive)] == [Hold, Lost, Arrive]
+    sound(staged, path)
+
+
+def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
+    """The sender says that one transfer was received, then that it holds another one. The receiver of the first is
+    heard last: until then nothing of the sender stands in the log, and so neither does what the other one received.
+    """
+    path = tmp_path / "run.kvtrace"
+    staged = stage(path)
+    prefill, (near, far) = indices(staged)
+    staged.cluster.send([ask(PROMPTS[0])])
+    work(staged, prefill)
+    while not staged[near].num_pulls:
+        work(staged, near)
+    staged[near].pull()
+    staged[near].work()  # it has received, and told the sender; the cluster has not heard it
+    staged.cluster.send([ask(PROMPTS[1])])
+    for _ in range(3):
+        work(staged, prefill)
+    while not staged[far].num_pulls:
+        work(staged, far)
+    staged[far].pull()
+    work(staged, far)
+    while staged[near].num_said:
+        staged.deliver(near)
+    finish(staged)
+    said = [(type(op), op.transfer) for op in ops_of(staged) if isinstance(op, Hold | Arrive | Send)]
+    first, second = (transfer for kind, transfer in said if kind is Hold)
+    assert said[:4] == [(Hold, first), (Arrive, first), (Send, first), (Hold, second)]
+    assert said.index((Hold, second)) < said.index((Arrive, second))
+    sound(staged, path)
+
+
+def test_a_receiver_whose_last_words_are_lost_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """An actor says what it has done when a call ends. One that is killed before has told the sender already."""
+    path = tmp_path / "run.kvtrace"
+    staged = stage(path)
+    prefill, (near, _) = indices(staged)
+    staged.cluster.send([ask(PROMPTS[0])])
+    work(staged, prefill)
+    while not staged[near].num_pulls:
+        work(staged, near)
+    staged[near].pull()
+    staged[near].work()
+    work(staged, prefill)
+    assert not [op for op in ops_of(staged) if isinstance(op, Send)], "it may still be heard"
+    staged[near].is_heard_out = False
+    staged.lose(near)
+    assert [type(op) for op in ops_of(staged) if isinstance(op, Arrive | Lost | Send)] == [Lost, Send]
+    sound(staged, path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_whoever_is_killed_at_any_moment_between_two_words(victim: int, tmp_path: Path) -> None:
+    """A run of so many moments, once for each; what the victim has said is heard before or after others have."""
+    num_moments = 0
+    for moment in range(200):
+        path = tmp_path / f"{moment}.kvtrace"
+        staged = stage(path)
+        staged.cluster.send([ask(prompt, SHORT) for prompt in PROMPTS[:2]])
+        left, killed = moment, False
+        for _ in range(200):
+            for index in range(len(staged)):
+                for act in ("work", "pull", "deliver"):
+                    one = staged[index]
+                    if left == 0 and not killed:
+                        staged.lose(victim)
+                        killed = True
+                        break
+                    if act == "work" and one.is_busy:
+                        one.work()
+                    elif act == "pull" and one.num_pulls:
+                        one.pull()
+                    elif act == "deliver" and one.num_said:
+                        staged.deliver(index)
+                    else:
+                        continue
+                    left -= 1
+            if killed or not staged.cluster.num_unfinished:
+                break
+        sound(staged, path)
+        num_moments += 1
+        if not killed:
+            break
+    assert 20 < num_moments < 200
+
+
+def ops_of(staged: Stage) -> list[Op]:
+    log = staged.cluster.log
+    return [op for index in range(len(log)) for op in log.record(index).ops]
