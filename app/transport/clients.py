@@ -22,6 +22,7 @@ from app.transport.intake import Client, Intake
 from app.transport.limits import Limits
 from app.transport.outbox import Ledger, Outbox
 from app.transport.packets import NAMESPACE, RELAYED, Message, Shared, packed_ack, packed_event
+from app.transport.polling import Polling
 from app.transport.websocket import WebSocket
 
 _silent = logging.getLogger(f"{__name__}.protocol")
@@ -96,6 +97,7 @@ class Clients:
             logger=_silent,  # mistakes of clients are no news for the terminal
             engineio_logger=_silent,
         )
+        app.wsgi_app = Polling(app.wsgi_app, limits, max_message_bytes)  # type: ignore[method-assign]
         server = self._socketio.server
         self._engine = server.eio
         self._ledger = Ledger(limits)
@@ -320,10 +322,13 @@ class Clients:
 
     def _take(self, engine_sid: str, data: Any) -> None:
         """A message. A client that sends anything but a Socket.IO packet is disconnected."""
+        socket, began = self._engine.sockets.get(engine_sid), time.thread_time()
         try:
             self._dispatch(engine_sid, data)
         except Exception:
             gevent.get_hub().loop.run_callback(self._drop, engine_sid)
+        if socket is not None:
+            socket.queue.pace.spend(time.thread_time() - began)
 
     def _drop(self, engine_sid: str) -> None:
         socket = self._engine.sockets.get(engine_sid)
