@@ -6,7 +6,7 @@ import threading
 
 from engine.model.give_back import give_back_memory
 
-EVERY_BYTES = 16 * 1024 * 1024  # freed since the last time
+EVERY_BYTES = 64 * 1024 * 1024  # freed since the last time
 AFTER_SECONDS = 2.0  # so that a burst is over, and trimming takes little of anybody's time
 
 

@@ -82,6 +82,7 @@ class Clients:
         self._whose: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
         self._to_greet: deque[tuple[float, str]] = deque()  # sessions, and until when each is a client's
         self._watcher: gevent.Greenlet | None = None
+        self._groups: dict[Hashable, set[Client]] = {}  # of guests who are told apart
         self._sessions: dict[Hashable, list[str]] = {}  # of guests who are told apart, the latest last
         self._manager = _Manager()
         self._socketio = SocketIO(
@@ -118,6 +119,10 @@ class Clients:
     def waiting_bytes(self) -> int:
         """That clients have not taken yet."""
         return self._ledger.total
+
+    def on_freed(self, freed: Callable[[int], None]) -> None:
+        """`freed(num_bytes)` is called on the hub thread for what need not be held any more."""
+        self._ledger.freed = freed
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -194,7 +199,7 @@ class Clients:
             sid = _sid()
             engine_sid = self._manager.eio_sid_from_sid(sid, NAMESPACE)
             socket = self._engine.sockets[engine_sid]
-            client = self._clients[sid] = Client(socket.queue)
+            client = self._clients[sid] = Client(socket.queue, self._group(flask.request.environ))
             client.outbox.on_give_up = lambda: gevent.get_hub().loop.run_callback(self._drop, engine_sid)
             come(sid, flask.request.environ)
 
@@ -202,6 +207,7 @@ class Clients:
             sid = _sid()
             if client := self._clients.pop(sid, None):
                 client.outbox.let_go()
+                client.group.discard(client)
             gone(sid)
 
         self.come, self.gone = come, gone
@@ -309,6 +315,15 @@ class Clients:
         for oldest in sids[: -self._limits.sessions_of_one]:
             self._drop(oldest)
         self._sessions[who] = sids[-self._limits.sessions_of_one :]
+
+    def _group(self, environ: Mapping[str, Any]) -> set[Client] | None:
+        """The clients of who comes, if it is told apart."""
+        who = self._whose(environ)
+        if who is None:
+            return None
+        if len(self._groups) > self._limits.sessions:
+            self._groups = {one: group for one, group in self._groups.items() if group}
+        return self._groups.setdefault(who, set())
 
     def _end_silent(self) -> None:
         """End the sessions that do not become a client's in their time: they hold places for nothing."""

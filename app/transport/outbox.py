@@ -20,6 +20,7 @@ class Ledger:
         self.limits = limits
         self.shared = Shared(limits)
         self.total = 0
+        self.freed: Callable[[int], None] = lambda num_bytes: None  # is told of what clients have taken
         self._uses: dict[int, int] = {}  # by the piece's address; the outboxes that hold it keep it there
         self._outboxes: WeakSet[Outbox] = WeakSet()
 
@@ -105,6 +106,7 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
         for piece in pieces:
             self.size -= len(piece)
             self._ledger.remove(self, piece)
+            self._ledger.freed(len(piece))
 
 
 def _piece(packet: Any) -> bytes | str:
