@@ -115,6 +115,9 @@ class EngineLike(Protocol):
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> RecomputedLike: ...
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike: ...
+    def let_go(self) -> None:
+        """End what waits for something outside the engine: the run is over. Its log stays open."""
+
     def close(self) -> None: ...
 
 

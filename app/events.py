@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import ExitStack
@@ -37,6 +38,7 @@ from app.settings import MIB, ServerSettings
 from app.theater import Theater
 from app.theaters import Theaters, Watched
 from app.transport.clients import Ack, Answer, Clients
+from app.transport.limits import Limits
 from app.words import languages
 from engine.lab.change import ConfigChange
 from engine.trace import codec
@@ -44,6 +46,7 @@ from engine.trace import codec
 FORK_NEWS = 0.25  # seconds between two status messages about a run that is made again
 READ_RECORDS = 256
 READ_BYTES = 4 * MIB  # records and captures, together
+READS = 8  # at once, of all clients; the others wait for their turn
 
 Given = Ack | Answer | Future[Performed]
 M = TypeVar("M")
@@ -65,6 +68,7 @@ class Events:
     ) -> None:
         self._theaters, self._emit, self._models, self._settings = theaters, emit, models, settings
         self._lessons, self._classrooms, self._access = lessons, classrooms, access
+        self._reads = threading.BoundedSemaphore(READS)
 
     def greet(self, sid: str) -> None:
         """Tell who comes how far the first model is, those named with it, and whatever else is loaded."""
@@ -204,7 +208,7 @@ class Events:
 
     def read(self, sid: str, message: messages.Read) -> answers.RecordRange:
         run = self._watched(sid, message).run
-        with run.reading() as log:
+        with self._reads, run.reading() as log:
             first = min(message.first, len(log))
             end = max(first, min(message.to, len(log), first + READ_RECORDS))
             records, captures = read_batch(
@@ -390,10 +394,13 @@ LOOKS = frozenset({"join", "leave", "read", "lesson_look"})  # need no turn of t
 def register(clients: Clients, events: Events, of_class: ClassEvents, access: Access, theaters: Theaters) -> None:
     """Put the handlers on the socket."""
     commands = bounds.Commands(access)
+    reads = bounds.Commands(access, bounds.MOST_READS_OF_ONE, Limits().all_events)
     for name, (kind, handle) in EVENTS.items():
         take = functools.partial(handle, events)
         if issubclass(kind, messages.OfTheater) and name not in LOOKS:
             take = functools.partial(_command, commands, take)
+        elif name == "read":
+            take = functools.partial(_command, reads, take)
         clients.on(name, _handler(name, kind, take), _busy)
     for name, (kind, deal) in CLASS_EVENTS.items():
         clients.on(name, _handler(name, kind, functools.partial(deal, of_class)), _busy)

@@ -78,5 +78,8 @@ class LiveCluster:
             "a run of several instances cannot be made again: which of them comes next is not its inputs' doing"
         )
 
+    def let_go(self) -> None:
+        self.cluster.let_go()
+
     def close(self) -> None:
         self.cluster.close()

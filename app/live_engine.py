@@ -103,6 +103,8 @@ class LiveEngine:
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
         return Rerun(self._engine, source, at, change, follow)
 
+    def let_go(self) -> None: ...  # nothing of one engine waits
+
     def close(self) -> None:
         self._engine.close()
 

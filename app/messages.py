@@ -11,6 +11,7 @@ from msgspec import Meta, Struct, field
 from app.errors import AppError
 from app.lessons.allocator.bench import Deed
 from engine.config import EngineConfig, SamplingParams
+from engine.options.check import out_of_range
 from engine.trace import codec
 from engine.trace.limits import Int
 
@@ -237,9 +238,10 @@ def parse_config(changes: dict[str, Any], base: EngineConfig) -> EngineConfig:
 
 def parse_sampling(changes: dict[str, Any]) -> SamplingParams:
     """Sampling parameters from the fields that differ from the defaults."""
-    if any(isinstance(v, list) and len(v) > 64 for v in changes.values()):
-        raise AppError("bad_request", "a list in sampling has more than 64 entries")
-    return _changed(changes, SamplingParams(), "sampling")
+    found = _changed(changes, SamplingParams(), "sampling")
+    if wrong := out_of_range(found):  # here already: what waits for an engine's thread is bounded
+        raise AppError("refused", wrong)
+    return found
 
 
 def _changed(changes: dict[str, Any], base: T, what: str) -> T:

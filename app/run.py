@@ -136,7 +136,9 @@ class Run(OpenLog):
 
     def retire(self) -> None:
         """Idempotent."""
-        self._engine = None
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.let_go()
         super().retire()
         if self._lease is not None:
             self._lease.close()

@@ -61,6 +61,7 @@ from app.theaters import Theaters
 from app.transport.access_log import AccessLog
 from app.transport.connection import Noting
 from app.transport.server import Transport
+from app.trimming import TRIM
 
 if TYPE_CHECKING:
     from app.metrics.spans import RequestSpans
@@ -95,6 +96,7 @@ def create_app(
     noted_by: list[Noting] = [requests] if access_log is None else [requests, access_log]
     transport = Transport(app, settings.limits, settings.max_message_bytes, refused_body, noted_by)
     library = open_library(settings, shown)
+    transport.clients.on_freed(TRIM.freed)
     emit = transport.clients.emit
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
     metrics = Metrics(spans.take if spans else None)

@@ -11,6 +11,7 @@ from engine.model.detokenizer import IncrementalDetokenizer
 from engine.model.sampling import Sampled, SamplingRow, make_generator
 from engine.model.tokenizer import Tokenizer
 from engine.scheduling.sequence import Sequence
+from engine.stop_strings import StopStrings
 from engine.trace.events import FinishReason
 
 
@@ -38,6 +39,7 @@ class Completion:
         self._tokenizer = tokenizer
         self._detokenizer = IncrementalDetokenizer()
         self._held_back = ""  # complete text that may be the beginning of a stop string
+        self._has_searched = False  # what is held back, for the stop strings of today
         self._adopt(sampling)
 
     @property
@@ -71,7 +73,7 @@ class Completion:
         child = Completion(sequence, self.sampling, self._tokenizer, seed)
         child.text, child.cumulative_logprob = self.text, self.cumulative_logprob
         child._detokenizer = copy.deepcopy(self._detokenizer)
-        child._held_back = self._held_back
+        child._held_back, child._stops = self._held_back, self._stops.copy()
         return child
 
     def accept(self, token_id: int, logprob: float) -> tuple[str, Stop | None]:
@@ -84,6 +86,7 @@ class Completion:
         self.cumulative_logprob += logprob
         sequence, strings = self.sequence, self.sampling.stop
         shown, self._held_back = self._held_back, ""
+        num_searched = len(shown) if self._has_searched else 0
         stop: Stop | None = None
         if token_id in self._end_ids:
             stop = Stop("stop", "end of sequence" if token_id in self._eos_ids() else f"token {token_id}")
@@ -92,15 +95,16 @@ class Completion:
             if self._tokenizer is not None:
                 shown += self._detokenizer.feed(self._tokenizer.text_bytes(token_id))
             num_output_tokens = len(sequence.token_ids) - sequence.num_prompt_tokens
-            found = [(at, s) for s in strings if (at := shown.find(s)) >= 0] if strings else None
+            found = self._stops.feed(shown[num_searched:]) if strings else None
+            self._has_searched = True
             if found and num_output_tokens >= self.sampling.min_tokens:
-                at, string = min(found)
-                shown, stop = shown[:at], Stop("stop", string)
+                at, string = found
+                shown, stop = shown[: num_searched + at], Stop("stop", string)
             elif num_output_tokens >= sequence.max_tokens:
                 stop = Stop("length", f"max_tokens {sequence.max_tokens}")
                 shown += self._detokenizer.finish()
             elif strings:
-                known = len(shown) - self._beginning_of_stop(shown)
+                known = len(shown) - self._stops.pending
                 shown, self._held_back = shown[:known], shown[known:]
         self.text += shown
         return shown, stop
@@ -108,6 +112,8 @@ class Completion:
     def _adopt(self, sampling: SamplingParams) -> None:
         """What follows from the parameters, made once and not for every token."""
         self.sampling = sampling
+        self._stops = StopStrings(sampling.stop)
+        self._has_searched = False
         self._end_ids = frozenset(sampling.stop_token_ids) | self._eos_ids()
         self._row = SamplingRow(sampling, self.generator, self.sequence.token_ids)
         self._row_before_min_tokens = SamplingRow(sampling, self.generator, self.sequence.token_ids, self._end_ids)
@@ -116,7 +122,3 @@ class Completion:
         if self._tokenizer is None or self.sampling.ignore_eos:
             return frozenset()
         return frozenset(self._tokenizer.eos_token_ids)
-
-    def _beginning_of_stop(self, text: str) -> int:
-        """Length of the longest end of `text` that is the beginning of a stop string."""
-        return max((n for s in self.sampling.stop for n in range(1, len(s)) if text.endswith(s[:n])), default=0)

@@ -39,12 +39,15 @@ MAX_SERVED_BLOCKS = 1 << 16  # each is an object in the log's state and a square
 SEED = Option(ge=-MAX_WHOLE, le=MAX_WHOLE)
 
 
-def _is_stop(stop: list[str]) -> bool:
-    return len(stop) <= 16 and all(stop)
+# of what a request may hold, and what is looked through for each of its tokens
+MAX_STOPS = 16
+MAX_STOP_CHARACTERS = 256
+MAX_STOP_TOKENS = 128
+MAX_BIASES = 300  # as OpenAI has it
 
 
 def _is_bias(logit_bias: dict[int, float]) -> bool:
-    return len(logit_bias) <= 300 and all(i >= 0 and -100 <= bias <= 100 for i, bias in logit_bias.items())
+    return all(i >= 0 and -100 <= bias <= 100 for i, bias in logit_bias.items())
 
 
 class ConfigError(ValueError):
@@ -273,10 +276,17 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     stop: Annotated[
         list[str],
         Option(
-            holds=_is_stop, allowed="at most 16 strings, none empty", may_change=True, control=Control(group="sampling")
+            most=MAX_STOPS,
+            longest=MAX_STOP_CHARACTERS,
+            holds=all,
+            allowed=f"at most {MAX_STOPS} strings, none empty or over {MAX_STOP_CHARACTERS} characters",
+            may_change=True,
+            control=Control(group="sampling"),
         ),
     ] = []
-    stop_token_ids: Annotated[list[int], Option(may_change=True)] = []
+    stop_token_ids: Annotated[
+        list[int], Option(most=MAX_STOP_TOKENS, allowed=f"at most {MAX_STOP_TOKENS} token ids", may_change=True)
+    ] = []
     ignore_eos: Annotated[bool, Option(may_change=True, control=Control(group="sampling", initial=False))] = False
     # samples to draw, of which the n with the highest cumulative logprob are the outputs
     best_of: Annotated[int | None, Option(ge=1)] = None
@@ -292,7 +302,12 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     # token id -> added to its logit
     logit_bias: Annotated[
         dict[int, float],
-        Option(holds=_is_bias, allowed="at most 300 token ids with numbers between -100 and 100", may_change=True),
+        Option(
+            most=MAX_BIASES,
+            holds=_is_bias,
+            allowed=f"at most {MAX_BIASES} token ids with numbers between -100 and 100",
+            may_change=True,
+        ),
     ] = {}
     # alternatives recorded with each token, where the engine's num_logprobs has fewer
     logprobs: Annotated[int | None, Option(ge=0, le=MAX_LOGPROBS, may_change=True)] = None

@@ -10,7 +10,7 @@ from engine.model.loaded import LoadedModel
 from engine.model.sampling import derived_seed
 from engine.options.table import table_of
 from engine.request import Request
-from engine.request_spec import RequestError, RequestSpec
+from engine.request_spec import RequestError, RequestSpec, check_characters
 from engine.resolve import Resolved
 from engine.scheduling.capacity import max_tokens_that_fit
 from engine.scheduling.sequence import Sequence
@@ -127,6 +127,7 @@ class Intake:
         if isinstance(prompt, str):
             if self._model.tokenizer is None:
                 raise RequestError("this model has no tokenizer: give the prompt as token ids")
+            check_characters(len(prompt), self.max_model_len)
             begin = time.perf_counter()
             prompt = self._model.tokenizer.encode(prompt)
             self.tokenize_seconds += time.perf_counter() - begin

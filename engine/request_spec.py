@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 from engine.config import SamplingParams
 from engine.trace.events import KVRole
 
+MAX_TOKEN_CHARACTERS = 128  # of the longest token in vocabularies of today: a run of spaces
 RequestField = Literal["max_tokens", "n", "priority", "logit_bias", "request_id"]
 
 
@@ -19,6 +20,19 @@ class RequestError(ValueError):
     def __init__(self, message: str, field: RequestField | None = None) -> None:
         super().__init__(message)
         self.field = field
+
+
+def check_characters(num_characters: int, max_model_len: int) -> None:
+    """Refuse a text that cannot fit, before time is spent on its tokens.
+
+    Raises:
+        RequestError: it has more characters than `max_model_len` of the longest tokens.
+    """
+    if num_characters > max_model_len * MAX_TOKEN_CHARACTERS:
+        raise RequestError(
+            f"the prompt has {num_characters} characters; max_model_len {max_model_len} tokens have at most "
+            f"{max_model_len * MAX_TOKEN_CHARACTERS}"
+        )
 
 
 class RequestSpec(NamedTuple):

@@ -21,13 +21,14 @@ MOST_TOKENS = 256  # that one answer has
 MOST_SEQUENCES = 8  # for one prompt
 MOST_COMMANDS = 32  # of guests to runs at once: each holds a thread until a step is over, and others are to answer
 MOST_OF_ONE = 4  # of one guest
+MOST_READS_OF_ONE = 2  # ranges of records under way, of one guest: each may be megabytes
 
 
 class Commands:
     """What guests have asked of runs and has not been done yet."""
 
-    def __init__(self, access: Access) -> None:
-        self._access = access
+    def __init__(self, access: Access, most_of_one: int = MOST_OF_ONE, most: int = MOST_COMMANDS) -> None:
+        self._access, self._most_of_one, self._most = access, most_of_one, most
         self._under_way: dict[Pass, int] = {}
         self._lock = threading.Lock()
 
@@ -43,7 +44,7 @@ class Commands:
         seat = person.seat
         with self._lock:
             mine, all_of_them = self._under_way.get(seat, 0), sum(self._under_way.values())
-            if mine >= MOST_OF_ONE or all_of_them >= MOST_COMMANDS:
+            if mine >= self._most_of_one or all_of_them >= self._most:
                 raise refusal("busy", "lab.busy")
             self._under_way[seat] = mine + 1
         return functools.partial(self._give, seat)

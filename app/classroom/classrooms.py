@@ -34,7 +34,7 @@ class Classrooms:
         self._send = send
         self._classes: dict[str, Classroom] = {}
         self._passes = Passes()
-        self._guesses = Allowance(BURST, RATE)
+        self._guesses: dict[str, Allowance] = {}  # wrong codes, by address
         self._comings: dict[str, Allowance] = {}  # by address
         self._lock = threading.Lock()
         self._due: set[str] = set()  # classes of which everybody is to be told
@@ -105,12 +105,12 @@ class Classrooms:
         if key:
             if found is None or not secrets.compare_digest(key.encode(), found.key.encode()):
                 raise refusal("not_found", "door.link")
-        elif self._guesses.is_empty:
+        elif (guesses := self._guesses.get(address)) is not None and guesses.is_empty:
             raise refusal("busy", "door.guesses")
         elif found is None:
-            self._guesses.take()
+            self._allowance(self._guesses, address, BURST, RATE).take()
             raise refusal("not_found", "door.code")
-        if not self._coming(address).take():
+        if not self._allowance(self._comings, address, COME_BURST, COME_RATE).take():
             raise refusal("busy", "door.many")
         return self._passes.new(found.id)
 
@@ -130,12 +130,12 @@ class Classrooms:
         self._wake.set()
         self._thread.join()
 
-    def _coming(self, address: str) -> Allowance:
+    def _allowance(self, of: dict[str, Allowance], address: str, burst: float, rate: float) -> Allowance:
         with self._lock:
-            found = self._comings.pop(address, None) or Allowance(COME_BURST, COME_RATE)
-            self._comings[address] = found  # the newest is last
-            while len(self._comings) > MOST_ADDRESSES:
-                del self._comings[next(iter(self._comings))]
+            found = of.pop(address, None) or Allowance(burst, rate)
+            of[address] = found  # the newest is last
+            while len(of) > MOST_ADDRESSES:
+                del of[next(iter(of))]
         return found
 
     # Telling

@@ -1,9 +1,9 @@
 """Who may come in: join codes, and what a browser shows afterwards to be known again.
 
 A code has 6 of 29 letters and digits: 29^6 = 5.9e8. Wrong ones are taken at most `BURST` + `RATE` · t times in t
-seconds, from all addresses together: in a day 600 + 86,400 guesses, a chance of 1.5e-4 to find one class. A link with
-the class's key (128 bits, in the QR code) is never slowed: who floods the door with guesses shuts out nobody in the
-room.
+seconds from one address: in a day 600 + 86,400 guesses, a chance of 1.5e-4 to find one class. A flood of guesses shuts
+out its own address only, and nobody who has the link with the class's key (128 bits, in the QR code): that is never
+slowed.
 """
 
 from __future__ import annotations

@@ -25,10 +25,12 @@ class Answering(LateAnswer):
         address: str,
         deadline: float | None,
         said: Callable[..., object],
+        over: Callable[[], None] = lambda: None,
     ) -> None:
         """`address`: of the page, for a link to the call's first step; `deadline`: seconds from the call's arrival;
-        `said`: is told at the end, by name, what came of it, for the access log.
+        `said`: is told at the end, by name, what came of it, for the access log; `over`: is called then.
         """
+        self._over = over
         self._call, self._engine, self._token_bytes, self._address = call, engine, token_bytes, address
         self._deadline, self._said = deadline, said
         self._until = None if deadline is None else call.arrived_at + deadline
@@ -88,6 +90,7 @@ class Answering(LateAnswer):
             completion_tokens=call.num_output_tokens,
         )
         self._engine.leave(call)
+        self._over()
 
     def _wait(self) -> None:
         self._call.tell = self._tell

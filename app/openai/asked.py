@@ -14,11 +14,10 @@ from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled
 from app.openai.errors import ApiError
 from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
-from engine.request_spec import RequestError
+from engine.request_spec import RequestError, check_characters
 
 COMPLETION_TOKENS = 16  # of a completion that names no max_tokens, as OpenAI has it
 MOST_PROMPTS = 64  # in one body
-MOST_STOPS = 16
 NAMES: Mapping[str, str] = MappingProxyType({})  # what a body calls a field otherwise than the engine does
 
 
@@ -58,9 +57,9 @@ class Asked(Struct, frozen=True, kw_only=True):
         return ApiError(sentence, self.names.get(field, field), code=code)
 
 
-def completion(body: CompletionBody, model: ServedModel) -> Asked:
+def completion(body: CompletionBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
     """Raises ApiError, naming the field."""
-    prompts = _prompts(body.prompt, model)
+    prompts = _prompts(body.prompt, model, max_model_len, bool(body.echo))
     _check_between("logprobs", body.logprobs, 0, MAX_LOGPROBS)
     n, best_of = _count("n", body.n), _count("best_of", body.n if body.best_of is None else body.best_of)
     if best_of < n:
@@ -85,7 +84,7 @@ def completion(body: CompletionBody, model: ServedModel) -> Asked:
     )
 
 
-def chat(body: ChatBody, model: ServedModel) -> Asked:
+def chat(body: ChatBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
     """Raises ApiError, naming the field."""
     if body.top_logprobs and not body.logprobs:
         raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
@@ -99,7 +98,7 @@ def chat(body: ChatBody, model: ServedModel) -> Asked:
     names = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
     return Asked(
         kind="chat",
-        prompts=[Prompt(token_ids=conversation(body.messages, model))],
+        prompts=[Prompt(token_ids=conversation(body.messages, model, max_model_len))],
         sampling=_sampling(body, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
         names=names,
         logprobs=logprobs,
@@ -109,7 +108,7 @@ def chat(body: ChatBody, model: ServedModel) -> Asked:
     )
 
 
-def conversation(messages: Sequence[ChatMessage], model: ServedModel) -> list[int]:
+def conversation(messages: Sequence[ChatMessage], model: ServedModel, max_model_len: int | None = None) -> list[int]:
     """The token ids of a conversation, by the model's own template or the plain one (`ServedModel.chat`)."""
     told = []
     for at, message in enumerate(messages):
@@ -123,6 +122,7 @@ def conversation(messages: Sequence[ChatMessage], model: ServedModel) -> list[in
                     raise ApiError(f"{where}.text is missing", "messages")
             content = "\n".join(part.text or "" for part in content)  # as vLLM joins them
         told.append({"role": "system" if message.role == "developer" else message.role, "content": content})
+    _check_length(sum(len(one["content"]) for one in told), max_model_len, "messages")
     try:
         return model.chat(told)
     except ValueError as error:
@@ -159,8 +159,6 @@ def _sampling(
     names: Mapping[str, str] = NAMES,
 ) -> SamplingParams:
     stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
-    if len(stop) > MOST_STOPS:
-        raise ApiError(f"stop has {len(stop)} strings; {MOST_STOPS} are taken", "stop")
     given = {
         "temperature": body.temperature,
         "top_p": body.top_p,
@@ -206,28 +204,48 @@ def _logit_bias(given: dict[str, float] | None) -> dict[int, float] | None:
     return {int(name): bias for name, bias in given.items()}
 
 
-def _prompts(prompt: str | list[str | int | list[int]], model: ServedModel) -> list[Prompt]:
-    """OpenAI's four forms: text, token ids, and lists of either."""
+def _prompts(
+    prompt: str | list[str | int | list[int]], model: ServedModel, max_model_len: int | None, keep_texts: bool
+) -> list[Prompt]:
+    """OpenAI's four forms: text, token ids, and lists of either. `keep_texts`: they are told with the answer."""
+
+    def tokenized(text: str) -> Prompt:
+        return _tokenized(text, model, max_model_len, keep_texts)
+
+    def as_given(token_ids: list[int]) -> Prompt:
+        if max_model_len is not None and len(token_ids) >= max_model_len:
+            what = f"the prompt has {len(token_ids)} tokens; with one to generate that is over max_model_len "
+            raise ApiError(f"{what}{max_model_len}", "prompt", code="context_length_exceeded")
+        return Prompt(token_ids=token_ids)
+
     if isinstance(prompt, str):
-        return [_tokenized(prompt, model)]
+        return [tokenized(prompt)]
     if not prompt:
         raise ApiError("prompt is an empty list", "prompt")
     if all(isinstance(one, int) for one in prompt):
-        return [Prompt(token_ids=[one for one in prompt if isinstance(one, int)])]
+        return [as_given([one for one in prompt if isinstance(one, int)])]
     if len(prompt) > MOST_PROMPTS:
         raise ApiError(f"{len(prompt)} prompts in one request; {MOST_PROMPTS} are taken", "prompt")
     if all(isinstance(one, str) for one in prompt):
-        return [_tokenized(one, model) for one in prompt if isinstance(one, str)]
+        return [tokenized(one) for one in prompt if isinstance(one, str)]
     if all(isinstance(one, list) for one in prompt):
-        return [Prompt(token_ids=one) for one in prompt if isinstance(one, list)]
+        return [as_given(one) for one in prompt if isinstance(one, list)]
     raise ApiError("prompt mixes texts and token ids; send one kind", "prompt")
 
 
-def _tokenized(text: str, model: ServedModel) -> Prompt:
+def _tokenized(text: str, model: ServedModel, max_model_len: int | None, keep_text: bool) -> Prompt:
     """Here, on a worker: an engine's thread is for its steps."""
     if not model.tokenizer_facts.name:
         raise ApiError("this model has no tokenizer: send token ids", "prompt")
-    return Prompt(token_ids=model.encode(model.normalize(text)), text=text)
+    _check_length(len(text), max_model_len, "prompt")
+    return Prompt(token_ids=model.encode(model.normalize(text)), text=text if keep_text else None)
+
+
+def _check_length(num_characters: int, max_model_len: int | None, field: str) -> None:
+    try:
+        check_characters(num_characters, num_characters if max_model_len is None else max_model_len)
+    except RequestError as error:
+        raise ApiError(str(error), field, code="context_length_exceeded") from error
 
 
 def _count(name: str, given: int | None) -> int:

@@ -17,6 +17,7 @@ from engine.trace.limits import Int
 T = TypeVar("T", bound=Struct)
 Token = Annotated[int, Meta(ge=0, le=2**31)]
 LogitBias = dict[str, float]
+MOST_VALUES, MOST_LISTS = 1 << 20, 1 << 16  # in a body: one byte of it may take a hundred of memory
 PATH = re.compile(r" - at `(?:key in )?\$\.?([^`\[]*)[^`]*`$")
 
 # read by nobody, and nothing is lost by it: labels, billing, hints
@@ -145,6 +146,8 @@ def read(data: bytes, kind: type[T]) -> T:
     Raises:
         ApiError: no JSON, a field of another type, or one that asks for what there is not.
     """
+    if data.count(b",") > MOST_VALUES or data.count(b"[") + data.count(b"{") > MOST_LISTS:
+        raise ApiError(f"the body has too many values; {MOST_VALUES} are taken, in {MOST_LISTS} lists and objects")
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -12,6 +12,7 @@ from flask import Request, Response
 from werkzeug.exceptions import HTTPException
 
 from app import __version__, routing
+from app.engine_face import ServedModel
 from app.metrics.observer import SPANS
 from app.models import Models
 from app.openai import asked as asking
@@ -19,16 +20,21 @@ from app.openai.answering import Answering
 from app.openai.asked import Asked
 from app.openai.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, read
 from app.openai.call import Call
+from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError, api_error, of_http
+from app.openai.held import Held, bytes_of
 from app.openai.keys import ApiKeys, Policy
 from app.openai.paths import MOST_BYTES, THEATER
 from app.openai.theaters import ApiTheaters
 from app.routing import Route, json_answer
 from app.security import bearer
 from app.served import Served
+from app.theater import Theater
 from app.transport.access_log import tell
 from app.transport.workers import ARRIVED
+from app.trimming import TRIM
 
+BYTES_OF_BYTE = 8  # of memory for each of a body, about, while it is looked at
 MOST_TOKENS = 1 << 20  # in one request to detokenize
 
 
@@ -38,6 +44,7 @@ class Here(NamedTuple):
     theaters: ApiTheaters
     models: Models
     keys: ApiKeys
+    held: Held
     began: int  # seconds since 1970
 
 
@@ -45,14 +52,14 @@ def completions(here: Here, request: Request) -> Response:
     """A prompt, or several, continued."""
     policy = here.keys.policy(bearer(request.environ))
     body = read(_data(request), CompletionBody)
-    return _answer(here, request, policy, body, lambda model: asking.completion(body, model))
+    return _answer(here, request, policy, body, partial(asking.completion, body))
 
 
 def chat_completions(here: Here, request: Request) -> Response:
     """A conversation, continued by the model's own template or the plain one."""
     policy = here.keys.policy(bearer(request.environ))
     body = read(_data(request), ChatBody)
-    return _answer(here, request, policy, body, lambda model: asking.chat(body, model))
+    return _answer(here, request, policy, body, partial(asking.chat, body))
 
 
 def embeddings(here: Here, request: Request) -> Response:
@@ -146,7 +153,7 @@ ROUTES = [
 
 def blueprint(theaters: ApiTheaters, models: Models, keys: ApiKeys) -> flask.Blueprint:
     """The API's addresses."""
-    return routing.blueprint("openai", "", Here(theaters, models, keys, int(time.time())), ROUTES)
+    return routing.blueprint("openai", "", Here(theaters, models, keys, Held(), int(time.time())), ROUTES)
 
 
 def answer_error(error: Exception) -> Response:
@@ -161,6 +168,7 @@ def answer_error(error: Exception) -> Response:
 def _data(request: Request) -> bytes:
     request.max_content_length = MOST_BYTES
     found = request.get_data(cache=False)
+    TRIM.freed(len(found) * BYTES_OF_BYTE)
     request.environ.setdefault(ARRIVED, time.monotonic())
     return found
 
@@ -170,18 +178,33 @@ def _answer(
     request: Request,
     policy: Policy,
     body: CompletionBody | ChatBody,
-    make: Callable[[Any], Asked],
+    make: Callable[[Any, int | None], Asked],
 ) -> Response:
     if body.model is None:
         raise ApiError(f"model is missing; this server has {', '.join(m.name for m in here.models.all())}", "model")
     theater_id = request.headers.get(THEATER) or body.theater
     served = here.theaters.named(theater_id, body.model) if theater_id else None
     found = here.theaters.model(served.theater.model_name if served else body.model)
-    asked = make(found)
+    usual = here.theaters.resolved(found.facts) if served is None else None
+    asked = make(found, usual.max_model_len if usual else None)
     _check_policy(asked, policy)
-    if served is None:
-        served = here.theaters.of_model(body.model)
-    theater, engine = served
+    over = here.held.take(policy.name, bytes_of(asked))
+    try:
+        return _begun(request, policy, asked, served or here.theaters.of_model(body.model), found, over)
+    except BaseException:
+        over()
+        raise
+
+
+def _begun(
+    request: Request,
+    policy: Policy,
+    asked: Asked,
+    where: tuple[Theater, AsyncEngine],
+    found: ServedModel,
+    over: Callable[[], None],
+) -> Response:
+    theater, engine = where
     call = Call(asked, policy.name, found.facts.name, theater.theater_id, request.environ[ARRIVED])
     said = partial(tell, request.environ)
     said(client=policy.name, request_id=call.id, model=call.model, theater=call.theater_id)
@@ -189,7 +212,7 @@ def _answer(
     for part in call.parts if spans else ():
         spans.expect(part.request_id, request.headers)
     engine.ask(call, policy)
-    late = Answering(call, engine, found.token_bytes, request.host_url, policy.deadline, said)
+    late = Answering(call, engine, found.token_bytes, request.host_url, policy.deadline, said, over)
     return Response(late, direct_passthrough=True)
 
 

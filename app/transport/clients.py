@@ -22,6 +22,7 @@ from app.transport.intake import Client, Intake
 from app.transport.limits import Limits
 from app.transport.outbox import Ledger, Outbox
 from app.transport.packets import NAMESPACE, RELAYED, Message, Shared, packed_ack, packed_event
+from app.transport.polling import Polling
 from app.transport.websocket import WebSocket
 
 _silent = logging.getLogger(f"{__name__}.protocol")
@@ -81,6 +82,7 @@ class Clients:
         self._whose: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
         self._to_greet: deque[tuple[float, str]] = deque()  # sessions, and until when each is a client's
         self._watcher: gevent.Greenlet | None = None
+        self._groups: dict[Hashable, set[Client]] = {}  # of guests who are told apart
         self._sessions: dict[Hashable, list[str]] = {}  # of guests who are told apart, the latest last
         self._manager = _Manager()
         self._socketio = SocketIO(
@@ -96,6 +98,7 @@ class Clients:
             logger=_silent,  # mistakes of clients are no news for the terminal
             engineio_logger=_silent,
         )
+        app.wsgi_app = Polling(app.wsgi_app, limits, max_message_bytes)  # type: ignore[method-assign]
         server = self._socketio.server
         self._engine = server.eio
         self._ledger = Ledger(limits)
@@ -116,6 +119,10 @@ class Clients:
     def waiting_bytes(self) -> int:
         """That clients have not taken yet."""
         return self._ledger.total
+
+    def on_freed(self, freed: Callable[[int], None]) -> None:
+        """`freed(num_bytes)` is called on the hub thread for what need not be held any more."""
+        self._ledger.freed = freed
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -192,7 +199,7 @@ class Clients:
             sid = _sid()
             engine_sid = self._manager.eio_sid_from_sid(sid, NAMESPACE)
             socket = self._engine.sockets[engine_sid]
-            client = self._clients[sid] = Client(socket.queue)
+            client = self._clients[sid] = Client(socket.queue, self._group(flask.request.environ))
             client.outbox.on_give_up = lambda: gevent.get_hub().loop.run_callback(self._drop, engine_sid)
             come(sid, flask.request.environ)
 
@@ -200,6 +207,7 @@ class Clients:
             sid = _sid()
             if client := self._clients.pop(sid, None):
                 client.outbox.let_go()
+                client.group.discard(client)
             gone(sid)
 
         self.come, self.gone = come, gone
@@ -308,6 +316,15 @@ class Clients:
             self._drop(oldest)
         self._sessions[who] = sids[-self._limits.sessions_of_one :]
 
+    def _group(self, environ: Mapping[str, Any]) -> set[Client] | None:
+        """The clients of who comes, if it is told apart."""
+        who = self._whose(environ)
+        if who is None:
+            return None
+        if len(self._groups) > self._limits.sessions:
+            self._groups = {one: group for one, group in self._groups.items() if group}
+        return self._groups.setdefault(who, set())
+
     def _end_silent(self) -> None:
         """End the sessions that do not become a client's in their time: they hold places for nothing."""
         while self._to_greet:
@@ -320,10 +337,13 @@ class Clients:
 
     def _take(self, engine_sid: str, data: Any) -> None:
         """A message. A client that sends anything but a Socket.IO packet is disconnected."""
+        socket, began = self._engine.sockets.get(engine_sid), time.thread_time()
         try:
             self._dispatch(engine_sid, data)
         except Exception:
             gevent.get_hub().loop.run_callback(self._drop, engine_sid)
+        if socket is not None:
+            socket.queue.pace.spend(time.thread_time() - began)
 
     def _drop(self, engine_sid: str) -> None:
         socket = self._engine.sockets.get(engine_sid)

@@ -126,6 +126,11 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             super().handle()
         self._head_is_here()
 
+    def handle_one_request(self) -> Any:
+        """gevent's; a client that sends one request after the other without waiting must not keep others waiting."""
+        gevent.sleep(0)
+        return super().handle_one_request()
+
     def read_requestline(self) -> str:
         self.heads.add(self)
         self._asked = None

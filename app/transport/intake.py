@@ -9,8 +9,10 @@ from app.transport.outbox import Outbox
 class Client:
     """What one connected client has under way. On the hub thread only."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, group: set[Client] | None = None) -> None:
         self.outbox = outbox
+        self.group = {self} if group is None else group  # of one guest: what it does not read counts together
+        self.group.add(self)
         self.events = 0
         self.bytes = 0
         self.busy_answers = 0  # since an event was last taken
@@ -40,10 +42,11 @@ class Intake:
 
     def _too_much(self, client: Client, size: int) -> str | None:
         limits = self._limits
-        if client.outbox.size > limits.busy_bytes:
+        if sum(one.outbox.size for one in client.group) > limits.busy_bytes:
             return "answers are waiting to be read by this client; ask again when it has read them"
-        if client.events >= limits.events or client.bytes + size > limits.event_bytes:
-            return f"{client.events} events of this client are under way; wait for their answers"
+        events, num_bytes = sum(one.events for one in client.group), sum(one.bytes for one in client.group)
+        if events >= limits.events or num_bytes + size > limits.event_bytes:
+            return f"{events} events of this client are under way; wait for their answers"
         if self._events >= limits.all_events or self._bytes + size > limits.all_event_bytes:
             return "the server has too much under way; try again in a moment"
         return None

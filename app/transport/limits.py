@@ -20,7 +20,14 @@ class Limits(Struct, frozen=True, kw_only=True):
     head_bytes: int = 32 * 1024
     stall_seconds: float = 30.0  # a request's body or an answer that does not move for so long
 
+    frames: int = 5000  # of one client at once, with or without content; then it is disconnected
+    frame_rate: float = 500.0  # a second that it may send for long
+    client_seconds: float = 0.2  # processor time of the hub thread for one client at once
+    client_share: float = 0.01  # of a processor for one client, for long; beyond it clients share the next
+    hub_share: float = 0.25  # of a processor for what all clients send beyond their own shares
+
     http_threads: int = 16
+    packets: int = 16  # of Engine.IO in one request of a client that polls
     uploads: int = 4  # bodies that are too large to be taken before their request is looked at
 
     event_threads: int = 64

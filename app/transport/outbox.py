@@ -10,6 +10,7 @@ from weakref import WeakSet
 from gevent.queue import JoinableQueue
 
 from app.transport.limits import Limits
+from app.transport.pace import Pace, Shared
 
 
 class Ledger:
@@ -17,7 +18,9 @@ class Ledger:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self.shared = Shared(limits)
         self.total = 0
+        self.freed: Callable[[int], None] = lambda num_bytes: None  # is told of what clients have taken
         self._uses: dict[int, int] = {}  # by the piece's address; the outboxes that hold it keep it there
         self._outboxes: WeakSet[Outbox] = WeakSet()
 
@@ -50,6 +53,7 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
         super().__init__()
         self.size = 0  # bytes
         self.on_give_up: Callable[[], None] = lambda: None
+        self.pace = Pace(ledger.shared)  # of what its client sends
         self._ledger = ledger
         self._taken: list[bytes | str] = []  # what the client is being sent
         self._gone = False
@@ -102,6 +106,7 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
         for piece in pieces:
             self.size -= len(piece)
             self._ledger.remove(self, piece)
+            self._ledger.freed(len(piece))
 
 
 def _piece(packet: Any) -> bytes | str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -16,16 +18,19 @@ from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import ProtocolError, generate_accept_token
 
 from app.transport.connection import CONNECTION, HttpConnection
+from app.transport.pace import READ_SECONDS, SLICE, Pace, TooMany
 
 READ_BYTES = 16 * 1024
+_TEXT = re.compile(r"[1-6](probe)?")  # packets of Engine.IO itself; those of Socket.IO are binary
 _last: tuple[bytes, bytes] = (b"", b"")  # a message and its frame: a batch goes to all viewers one after the other
 
 
 class WebSocket:
     """Engine.IO's idea of a web socket: called with the request, it runs `handle(self)` until that returns.
 
-    No extension is agreed to, so a byte of a message is a byte of the wire; its parts are counted as they come, and
-    what passes the bound ends the connection with 1009 before more is taken.
+    No extension is agreed to, so a byte of a message is a byte of the wire; its fragments are joined as they come, and
+    the connection ends with 1009 before more than the bound is taken. Frames and the time that they take count too
+    (app/transport/pace.py): too many frames end the connection with 1008.
     """
 
     def __init__(self, handle: Callable[[WebSocket], Any], server: Any) -> None:
@@ -34,10 +39,11 @@ class WebSocket:
         self._engine: Any = handle.__self__  # type: ignore[attr-defined]
         self._limit: int = server.max_http_buffer_size
         self._silence: float = server.ping_interval + server.ping_timeout  # seconds after which a client is gone
+        self._pace: Pace = self._engine.queue.pace
         self._protocol = Connection(ConnectionType.SERVER)
-        self._parts: list[str | bytes | bytearray] = []
-        self._size = 0
+        self._message = bytearray()  # the fragments that are here of the message that is not
         self._messages: deque[str | bytes] = deque()
+        self._pinged: Ping | None = None  # the last one that is not answered: RFC 6455, section 5.5.3
         self._sending = Semaphore()
 
     def __call__(self, environ: dict[str, Any], _: Any) -> list[bytes]:
@@ -55,6 +61,9 @@ class WebSocket:
             self._handle(self)
         finally:
             self.end()
+            # Engine.IO keeps the session, and this with it, until its next ping
+            self._protocol, self._message = Connection(ConnectionType.SERVER), bytearray()
+            self._messages.clear()
         return []
 
     def wait(self) -> str | bytes | None:
@@ -64,9 +73,7 @@ class WebSocket:
                 data = self._input.read1(READ_BYTES)
                 if not data:
                     return None
-                self._protocol.receive_data(data)
-                for event in self._protocol.events():
-                    self._take(event)
+                self._take_all(data)
         except (OSError, ProtocolError, ValueError):  # ValueError: closed meanwhile, or text that is not UTF-8
             self.end()
             return None
@@ -93,22 +100,52 @@ class WebSocket:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
+    def _take_all(self, data: bytes) -> None:
+        """Take what was read, a slice of time after the other."""
+        began = time.thread_time() - READ_SECONDS
+        self._protocol.receive_data(data)
+        for event in self._protocol.events():
+            self._take(event)
+            if (spent := time.thread_time() - began) > SLICE:
+                self._pace.spend(spent)
+                began = time.thread_time()
+        spent = time.thread_time() - began
+        if self._pinged is not None:
+            self._write(self._protocol.send(self._pinged.response()))
+            self._pinged = None
+        self._pace.spend(spent)
+
     def _take(self, event: Event) -> None:
+        if not isinstance(event, Message) or event.frame_finished:
+            try:
+                self._pace.count()
+            except TooMany:
+                self._refuse(CloseReason.POLICY_VIOLATION)
         if isinstance(event, Message):
-            self._size += len(event.data.encode() if isinstance(event.data, str) else event.data)
-            if self._size > self._limit:
-                self._write(self._protocol.send(CloseConnection(code=CloseReason.MESSAGE_TOO_BIG)))
-                raise OSError("the message is too large")
-            self._parts.append(event.data)
+            self._message += event.data.encode() if isinstance(event.data, str) else event.data
+            if len(self._message) > self._limit:
+                self._refuse(CloseReason.MESSAGE_TOO_BIG)
             if event.message_finished:
-                text = isinstance(event, TextMessage)
-                self._messages.append("".join(self._parts) if text else b"".join(self._parts))  # type: ignore[arg-type]
-                self._parts, self._size = [], 0
+                self._messages.append(self._whole(isinstance(event, TextMessage)))
         elif isinstance(event, Ping):
-            self._write(self._protocol.send(event.response()))
+            self._pinged = event
         elif isinstance(event, CloseConnection):
             self._write(self._protocol.send(event.response()))
             raise OSError("closed by the client")
+
+    def _whole(self, is_text: bool) -> str | bytes:
+        """The message that is complete now."""
+        found, self._message = bytes(self._message), bytearray()
+        if not is_text:
+            return found
+        text = found.decode()
+        if not _TEXT.fullmatch(text):
+            raise ValueError("no packet of Engine.IO")
+        return text
+
+    def _refuse(self, why: CloseReason) -> None:
+        self._write(self._protocol.send(CloseConnection(code=why)))
+        raise OSError(why.name)
 
     def _write(self, data: bytes) -> None:
         """All of it, however the system cuts it; a whole frame before the next one."""

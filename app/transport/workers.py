@@ -82,6 +82,7 @@ class OnWorkers:
 
         parts, first, rest = self._workers.do(_begin, self._app, environ, tell)
         if isinstance(parts, LateAnswer):
+            environ["wsgi.input"].close()  # its body has been read, and is not held while the answer is waited for
             return _late(parts, environ, start_response)
         start_response(*told[0])
         if rest is None:

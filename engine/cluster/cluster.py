@@ -269,6 +269,11 @@ class Cluster:
             self.model, seq_id, token_ids, layer, heads, self.config.kv_cache_dtype, self.config.policy
         )
 
+    def let_go(self) -> None:
+        """End every transfer that waits for its link. No step follows."""
+        for one in self.instances:
+            one.let_go()
+
     def close(self) -> None:
         """End every instance, then the log. Idempotent."""
         with contextlib.ExitStack() as ending:

@@ -112,5 +112,8 @@ class Instance(Protocol):
     def kill(self) -> None:
         """End it at once, with what is in its pool, whatever it was doing."""
 
+    def let_go(self) -> None:
+        """End the transfers that wait for a link on threads of this process."""
+
     def close(self) -> None:
         """End it. Idempotent."""

@@ -119,6 +119,9 @@ class LocalInstance(Instance):
         gone, self._ending = self._ending, None
         return gone
 
+    def let_go(self) -> None:
+        self._connector.close()
+
     def close(self) -> None:
         self.engine.close()
 

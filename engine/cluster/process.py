@@ -199,6 +199,9 @@ class ProcessInstance(Instance):
             self._worker.kill()
             self._end()
 
+    def let_go(self) -> None:
+        pass  # its transfers wait in its own process
+
     def close(self) -> None:
         if self.has_ended:
             return

@@ -7,12 +7,15 @@ Blocks are the sender's until the receiver has said that it has them.
 from __future__ import annotations
 
 import struct
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from engine.trace.events import TransferFault
+
+MAX_READ_SECONDS = 60.0  # of one read on a slow link
 
 
 class TransferError(RuntimeError):
@@ -90,31 +93,52 @@ class LocalLink:
 
 
 class ThrottledLink:
-    """Another link, made as slow as one of so many bytes a second; its name says so wherever it is shown."""
+    """Another link, made as slow as one of so many bytes a second; its name says so wherever it is shown.
+
+    A read waits for MAX_READ_SECONDS at most: by then its receiver has given up. `close` ends every wait.
+    """
 
     def __init__(
         self,
         link: Link,
         bytes_per_second: float,
-        sleep: Callable[[float], object] = time.sleep,
+        sleep: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._link, self._rate, self._sleep, self._clock = link, bytes_per_second, sleep, clock
+        self._link, self._rate, self._clock = link, bytes_per_second, clock
+        self._closed = threading.Event()
+        self._sleep = sleep or self._closed.wait
         self.name = f"{link.name}, throttled to {bytes_per_second / 1e6:g} MB/s"
 
     def to(self, engine_id: str) -> Sender:
-        return _Throttled(self._link.to(engine_id), self._rate, self._sleep, self._clock)
+        return _Throttled(self._link.to(engine_id), self)
+
+    def close(self) -> None:
+        """End the reads that wait."""
+        self._closed.set()
+
+    def pass_over(self, num_bytes: int, began: float) -> None:
+        """Wait until so many bytes have passed the link since `began`.
+
+        Raises:
+            TransferError: `late` or `gone`.
+        """
+        seconds = num_bytes / self._rate
+        self._sleep(max(0.0, min(seconds, MAX_READ_SECONDS) - (self._clock() - began)))
+        if self._closed.is_set():
+            raise TransferError("gone", "the run is over")
+        if seconds > MAX_READ_SECONDS:
+            what = f"{num_bytes} bytes need {seconds:.3g} s on this link"
+            raise TransferError("late", f"{what}; a transfer has {MAX_READ_SECONDS:g} s")
 
 
 class _Throttled:
-    def __init__(
-        self, sender: Sender, rate: float, sleep: Callable[[float], object], clock: Callable[[], float]
-    ) -> None:
-        self._sender, self._rate, self._sleep, self._clock = sender, rate, sleep, clock
+    def __init__(self, sender: Sender, link: ThrottledLink) -> None:
+        self._sender, self._throttle = sender, link
         self.renew, self.received = sender.renew, sender.received
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        begin = self._clock()
+        began = self._throttle._clock()
         contents = self._sender.read(transfer, wanted)
-        self._sleep(max(0.0, sum(map(len, contents)) / self._rate - (self._clock() - begin)))
+        self._throttle.pass_over(sum(map(len, contents)), began)
         return contents

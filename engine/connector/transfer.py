@@ -25,7 +25,7 @@ from engine.cache.block_tiers import BlockTiers
 from engine.cache.incoming import Loading
 from engine.config import FailurePolicy
 from engine.connector.base import Books, Finished, KVConnector, Received, Sent
-from engine.connector.link import Link, RemoteBlocks, TransferError, text_of
+from engine.connector.link import Link, RemoteBlocks, ThrottledLink, TransferError, text_of
 from engine.scheduling.sequence import Sequence as Request
 from engine.trace.events import RELEASED, FinishReason, LookupExternal, Op
 
@@ -59,7 +59,7 @@ class Now:
         future.set_result(do(*arguments))
         return future
 
-    def shutdown(self, wait: bool = True) -> None:
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Nothing is under way."""
 
 
@@ -240,7 +240,9 @@ class TransferConnector(KVConnector):
         return Finished(sent, expired, received)
 
     def close(self) -> None:
-        self._pulls.shutdown(wait=False)
+        if isinstance(self._link, ThrottledLink):
+            self._link.close()  # before its threads are waited for, which is when the process ends
+        self._pulls.shutdown(wait=False, cancel_futures=True)
 
     def _nothing_wanted(self, remote: RemoteBlocks) -> None:
         """All of it is here already: the sender may let go, and nothing moves."""

@@ -89,6 +89,10 @@ def out_of_range(settings: Struct) -> str | None:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, (list, dict)) and len(value) > LONGEST:
+        return f"{len(value)} of them"
+    if isinstance(value, list):
+        value = [one[:LONGEST] if isinstance(one, str) else one for one in value]  # repr would copy all of it
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 

@@ -29,6 +29,8 @@ class Option(Struct, frozen=True, kw_only=True):
     ge: float | None = None
     gt: float | None = None
     le: float | None = None
+    most: int | None = None  # entries of a list or a map
+    longest: int | None = None  # characters of a text in a list
     holds: Callable[[Any], bool] | None = None  # for what is no range of numbers
     allowed: str = ""  # what `holds` asks for, in words that follow "must be"
     served_max: int | None = None  # the most that a server or a command takes; the bare engine takes more
@@ -53,6 +55,10 @@ class Option(Struct, frozen=True, kw_only=True):
 
     def admits(self, value: Any) -> bool:
         """Whether a value that is not None is in range. A number that is not one (NaN) is in no range."""
+        if self.most is not None and len(value) > self.most:
+            return False
+        if self.longest is not None and any(len(one) > self.longest for one in value):
+            return False
         if self.holds is not None and not self.holds(value):
             return False
         return (

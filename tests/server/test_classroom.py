@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from app.classroom.bounds import MOST_OF_ONE
+from app.classroom.codes import BURST
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
 
@@ -281,6 +282,16 @@ def test_who_is_sent_away_is_out(room: Room) -> None:
     assert guest.refused("join", theater=theater)["code"] == "refused"
     assert guest.refused("class_lost", lost=True)["code"] == "refused"
     assert guest.refused("class_enter", language="en")["code"] == "refused"  # nor comes it back by the same pass
+
+
+def test_a_flood_of_guesses_shuts_out_its_own_address_alone(room: Room) -> None:
+    """A proxy on this machine is believed: two addresses, of which one guesses until it may no more."""
+    code = room.presenting["code"]
+    guesser, other = ({"X-Forwarded-For": f"10.0.0.{i}"} for i in (1, 2))
+    statuses = {room.get("/j/zzzzzz", **guesser).status for _ in range(BURST + 30)}
+    assert statuses == {404, 409}
+    assert room.get(f"/j/{code}", **guesser).status == 409
+    assert room.get(f"/j/{code}", **other).status == 303
 
 
 def test_guesses_are_few_and_shut_nobody_out_who_has_the_link(room: Room) -> None:

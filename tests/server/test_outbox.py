@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from engineio.packet import MESSAGE, Packet
 
+from app.transport.intake import Client as Intaken
+from app.transport.intake import Intake
 from app.transport.limits import Limits
 from app.transport.outbox import Ledger, Outbox
 
@@ -64,3 +66,17 @@ def test_when_all_together_have_too_much_who_has_most_is_given_up() -> None:
     second.put(Packet(MESSAGE, bytes(25)))  # 245
     third.put(Packet(MESSAGE, bytes(10)))  # 255: the first has most
     assert given_up == ["first"] and ledger.total == 60 + 25 + 70 + 10
+
+
+def test_what_a_guest_leaves_unread_counts_over_all_of_its_connections() -> None:
+    """Half of what may wait at each of two: events of either are busy, and of who is somebody else they are not."""
+    limits = Limits(busy_bytes=1000, events=4)
+    intake, ledger, own = Intake(limits), Ledger(limits), set[Intaken]()
+    first, second = (Intaken(Outbox(ledger), own) for _ in range(2))
+    other = Intaken(Outbox(ledger))
+    for one in (first, second):
+        one.outbox.put(Packet(MESSAGE, bytes(600)))
+    assert intake.take(first, 10) and intake.take(second, 10) and not intake.take(other, 10)
+    first.outbox.let_go()
+    assert [intake.take(second, 10) for _ in range(4)] == [None] * 4
+    assert "4 events" in (intake.take(first, 10) or "")

@@ -1,0 +1,65 @@
+"""What requests of the API hold in memory from their arrival until their answer is over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from app.openai.asked import Asked
+from app.openai.errors import ApiError
+from app.trimming import TRIM
+
+MIB = 1024 * 1024
+MOST_OF_ONE = 128 * MIB  # of one client's requests
+MOST = 512 * MIB  # of all
+TOKEN_BYTES = 40  # of a token id in a list
+CHARACTER_BYTES = 4
+REQUEST_BYTES = 64 * 1024  # of one request: what its sampling parameters may have, and its connection
+
+
+def bytes_of(asked: Asked) -> int:
+    """What a request holds, about."""
+    prompts = (len(one.token_ids) * TOKEN_BYTES + len(one.text or "") * CHARACTER_BYTES for one in asked.prompts)
+    return REQUEST_BYTES + sum(prompts)
+
+
+class Held:
+    """The books. Every method may be called from any thread."""
+
+    def __init__(self, most_of_one: int = MOST_OF_ONE, most: int = MOST) -> None:
+        self._most_of_one, self._most = most_of_one, most
+        self._of: dict[str, int] = {}  # by client
+        self._lock = threading.Lock()
+
+    @property
+    def total(self) -> int:
+        return sum(self._of.values())
+
+    def take(self, client: str, num_bytes: int) -> Callable[[], None]:
+        """Account for a request. Returns what is to be called when it is over; calling it again changes nothing.
+
+        Raises:
+            ApiError: 429, its client or all of them together hold too much.
+        """
+        with self._lock:
+            mine, total = self._of.get(client, 0), self.total
+            if mine + num_bytes > self._most_of_one or total + num_bytes > self._most:
+                who = "this client's" if mine + num_bytes > self._most_of_one else "all clients'"
+                raise ApiError(
+                    f"{who} waiting requests hold as much memory as they may; wait for an answer, then send it again",
+                    status=429,
+                    code="rate_limit_exceeded",
+                    retry_after=5,
+                )
+            self._of[client] = mine + num_bytes
+        left = [num_bytes]
+
+        def over() -> None:
+            with self._lock:
+                if left:
+                    self._of[client] -= left.pop()
+                    if not self._of[client]:
+                        del self._of[client]
+            TRIM.freed(num_bytes)
+
+        return over

@@ -1,0 +1,38 @@
+"""Memory that many requests have used for a moment goes back to the system."""
+
+from __future__ import annotations
+
+import threading
+
+from engine.model.give_back import give_back_memory
+
+EVERY_BYTES = 64 * 1024 * 1024  # freed since the last time
+AFTER_SECONDS = 2.0  # so that a burst is over, and trimming takes little of anybody's time
+
+
+class Trimming:
+    """Calls malloc_trim on a thread of its own some time after much was freed. For any thread."""
+
+    def __init__(self) -> None:
+        self._freed = 0
+        self._is_due = False
+        self._lock = threading.Lock()
+
+    def freed(self, num_bytes: int) -> None:
+        """Account for memory that is not referred to any more, or soon will not be."""
+        with self._lock:
+            self._freed += num_bytes
+            if self._freed < EVERY_BYTES or self._is_due:
+                return
+            self._is_due = True
+        timer = threading.Timer(AFTER_SECONDS, self._trim)
+        timer.daemon = True
+        timer.start()
+
+    def _trim(self) -> None:
+        with self._lock:
+            self._freed, self._is_due = 0, False
+        give_back_memory()
+
+
+TRIM = Trimming()  # of this process

@@ -1,0 +1,88 @@
+"""What a request of the API may make the server hold, and for how long: bounded, refused at the door, given back."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import psutil
+import pytest
+import requests
+
+from app.openai.errors import ApiError
+from app.openai.held import MOST, MOST_OF_ONE, Held
+from tests.server.apis import Api, served_api
+from tests.server.waiting import wait_for
+
+MIB = 1024 * 1024
+MANY = 16  # requests, of which four bodies at a time are taken
+HUGE: dict[str, dict[str, Any]] = {
+    "a stop string": {"stop": "a" * (7 * MIB)},
+    "stop strings": {"stop": ["abcdefg"] * 500_000},
+    "stop token ids": {"stop_token_ids": [123456] * 900_000},
+    "biases": {"logit_bias": {str(i): 1 for i in range(300_000)}},
+    "a prompt": {"prompt": "word " * 1_000_000},
+    "token ids": {"prompt": [7] * 1_000_000},
+    "nothing but lists": {"prompt": [[]] * 2_000_000},
+}
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with served_api() as found:
+        yield found
+
+
+def resident() -> int:
+    gc.collect()
+    return int(psutil.Process().memory_info().rss)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", HUGE)
+def test_a_huge_field_is_refused_and_nothing_of_it_stays(api: Api, kind: str) -> None:
+    """Somebody else is answered meanwhile; afterwards the memory is the system's again."""
+    body = {"model": "bundled", "prompt": "Once", "max_tokens": 4} | HUGE[kind]
+    usual = {"model": "bundled", "prompt": "Once", "max_tokens": 4}
+    url = f"{api.url}/v1/completions"
+    requests.post(url, json=usual, timeout=60).raise_for_status()
+    before, waits = resident(), list[float]()
+    with ThreadPoolExecutor(4) as pool:
+        sent = [pool.submit(requests.post, url, json=body, timeout=60) for _ in range(MANY)]
+        while not all(one.done() for one in sent):
+            began = time.monotonic()
+            requests.post(url, json=usual, timeout=60).raise_for_status()
+            waits.append(time.monotonic() - began)
+        statuses = {one.result().status_code for one in sent}
+    del sent, body
+    print(kind, statuses, f"waits {max(waits):.2f} s at most")
+    assert statuses <= {400, 503, 429} and 400 in statuses
+    assert max(waits) < 5
+    wait_for(lambda: resident() - before < 96 * MIB, f"{(resident() - before) // MIB} MiB more; less", 15)
+
+
+def test_what_waits_holds_so_much_of_one_client_and_of_all() -> None:
+    held = Held()
+    first = [held.take("one", MOST_OF_ONE // 4) for _ in range(4)]
+    with pytest.raises(ApiError) as refused:
+        held.take("one", 1)
+    assert refused.value.status == 429
+    rest = [held.take(f"other {i}", MOST_OF_ONE) for i in range(MOST // MOST_OF_ONE - 1)]
+    with pytest.raises(ApiError):
+        held.take("another", 1)
+    for over in (*first, *rest, *first):
+        over()
+    assert held.total == 0
+
+
+@pytest.mark.slow
+def test_a_client_that_leaves_holds_nothing(api: Api) -> None:
+    body = {"model": "bundled", "prompt": "Once", "max_tokens": 800, "ignore_eos": True, "stream": True}
+    gc.collect()
+    books = [one for one in gc.get_objects() if type(one) is Held]
+    with requests.post(f"{api.url}/v1/completions", json=body, timeout=60, stream=True) as answer:
+        assert answer.status_code == 200 and any(one.total for one in books)
+    wait_for(lambda: not any(one.total for one in books))

@@ -1,0 +1,92 @@
+"""SECURITY.md bounds each thing that a client can send, and its numbers are the code's."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+
+import app
+from app.classroom import bounds
+from app.classroom.events import CLASS_EVENTS
+from app.events import EVENTS, READS
+from app.openai.bodies import MOST_LISTS, MOST_VALUES
+from app.openai.held import MOST, MOST_OF_ONE
+from app.openai.paths import MOST_BYTES
+from app.routing import Route
+from app.settings import ServerSettings
+from app.transport.limits import MIB, Limits
+from engine.config import MAX_BIASES, MAX_STOP_CHARACTERS, MAX_STOP_TOKENS, MAX_STOPS
+from engine.connector.link import MAX_READ_SECONDS
+from engine.request_spec import MAX_TOKEN_CHARACTERS
+from tests.conftest import ROOT
+
+TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+TABLE = TEXT.partition("## What a client can send")[2].partition("\n## ")[0]
+LIMITS, SETTINGS = Limits(), ServerSettings()
+BOUNDS = {
+    "frames": LIMITS.frames,
+    "frame_rate": LIMITS.frame_rate,
+    "client_share": LIMITS.client_share,
+    "hub_share": LIMITS.hub_share,
+    "packets": LIMITS.packets,
+    "message_mib": SETTINGS.max_message_bytes // MIB,
+    "events": LIMITS.events,
+    "event_mib": LIMITS.event_bytes // MIB,
+    "busy_mib": LIMITS.busy_bytes // MIB,
+    "stall_seconds": LIMITS.stall_seconds,
+    "uploads": LIMITS.uploads,
+    "body_mib": MOST_BYTES // MIB,
+    "body_values": MOST_VALUES,
+    "body_lists": MOST_LISTS,
+    "held_mib": MOST_OF_ONE // MIB,
+    "held_all_mib": MOST // MIB,
+    "stops": MAX_STOPS,
+    "stop_characters": MAX_STOP_CHARACTERS,
+    "stop_tokens": MAX_STOP_TOKENS,
+    "biases": MAX_BIASES,
+    "token_characters": MAX_TOKEN_CHARACTERS,
+    "prompt_kib": SETTINGS.max_prompt_bytes // 1024,
+    "prompts": SETTINGS.max_prompts,
+    "reads": READS,
+    "reads_of_one": bounds.MOST_READS_OF_ONE,
+    "commands_of_one": bounds.MOST_OF_ONE,
+    "commands": bounds.MOST_COMMANDS,
+    "recording_mib": SETTINGS.max_recording_bytes // MIB,
+    "link_seconds": MAX_READ_SECONDS,
+}
+
+
+def routes() -> set[str]:
+    """Every address of the server, as `METHOD rule`, by the tables of its modules."""
+    found = set()
+    for module in pkgutil.walk_packages(app.__path__, "app."):
+        if module.name == "app.__main__":
+            continue
+        for route in getattr(importlib.import_module(module.name), "ROUTES", ()):
+            if isinstance(route, Route) and route.method != "GET":
+                found.add(f"{route.method} {route.rule}")
+    return found
+
+
+def test_every_event_has_a_row() -> None:
+    told = set(re.findall(r"`(\w+)`", TABLE))
+    assert not (set(EVENTS) | set(CLASS_EVENTS)) - told
+
+
+def test_every_route_that_takes_a_body_has_a_row() -> None:
+    told = set(re.findall(r"`([A-Z]+ [^`]*)`", TABLE))
+    assert routes() == told
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_a_number_of_the_table_is_the_codes(name: str) -> None:
+    """As [5,000](#frames): the number, and the constant that it is."""
+    told = re.findall(rf"\[([\d,.]+)\]\(#{name}\)", TABLE)
+    assert told and {float(number.replace(",", "")) for number in told} == {float(BOUNDS[name])}
+
+
+def test_every_number_of_the_table_is_held_to_something() -> None:
+    assert set(re.findall(r"\]\(#(\w+)\)", TABLE)) == set(BOUNDS)

@@ -1,0 +1,52 @@
+"""Stop strings are found as by searching all of the text, and for as little as its new characters cost."""
+
+from __future__ import annotations
+
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.config import SamplingParams
+from engine.options.table import table_of
+from engine.stop_strings import StopStrings
+
+LETTERS = st.text("ab", min_size=1, max_size=6)
+
+
+@given(stops=st.lists(LETTERS, min_size=1, max_size=4), pieces=st.lists(st.text("abc", max_size=4), max_size=12))
+def test_pieces_are_searched_as_the_whole_is(stops: list[str], pieces: list[str]) -> None:
+    searched, text = StopStrings(stops), ""
+    for piece in pieces:
+        before, text = len(text), text + piece
+        found = searched.feed(piece)
+        ending = [
+            (at, stop)
+            for stop in stops
+            for at in range(len(text))
+            if text.startswith(stop, at) and at + len(stop) > before
+        ]
+        assert (found and (found[0] + before, found[1])) == min(ending, default=None)
+        beginnings = [n for stop in stops for n in range(len(stop)) if text.endswith(stop[:n])]
+        assert searched.pending == max(beginnings)
+
+
+def test_a_character_costs_the_same_however_long_a_stop_string_is() -> None:
+    """Processor time of 20,000 characters that are the beginning of a string again and again."""
+
+    def seconds(length: int) -> float:
+        searched, began = StopStrings(["a" * length + "b"]), time.process_time()
+        for _ in range(20_000):
+            searched.feed("a")
+        return time.process_time() - began
+
+    assert seconds(10_000) < 10 * seconds(10) + 0.1
+
+
+def test_whatever_is_a_list_has_a_bound() -> None:
+    """Of every option of a request: entries, and characters of texts."""
+    for name, row in table_of(SamplingParams).items():
+        if row.kind in ("list", "map"):
+            assert row.option.most is not None, name
+        if row.kind == "text" or str in row.items:
+            assert row.option.longest is not None, name
