@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
+from engine.model.errors import TemplateSettingError as TemplateSettingError
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
 
@@ -166,11 +167,18 @@ class ServedModel(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
     @property
+    def default_sampling(self) -> dict[str, float]:
+        """What the model's generation config says of sampling, by field of SamplingParams: for requests that do not."""
+
+    @property
     def has_chat_template(self) -> bool: ...
-    def chat(self, messages: list[dict[str, str]]) -> list[int]:
+    def chat(self, messages: list[dict[str, str]], template_settings: Mapping[str, Any]) -> list[int]:
         """Token ids of a conversation, for the next message: by the model's own template, else the plain one.
 
+        `template_settings`: what the template is given beside the messages, such as enable_thinking.
+
         Raises:
+            TemplateSettingError: a setting that no template has, one sentence.
             ValueError: the template refuses it, one sentence.
         """
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import psutil
 
@@ -99,13 +100,17 @@ class LiveModel:
     def has_chat_template(self) -> bool:
         return self._model.tokenizer is not None and self._model.tokenizer.has_chat_template
 
-    def chat(self, messages: list[dict[str, str]]) -> list[int]:
+    @property
+    def default_sampling(self) -> dict[str, float]:
+        return self._model.default_sampling
+
+    def chat(self, messages: list[dict[str, str]], template_settings: Mapping[str, Any]) -> list[int]:
         """By the model's own template; else the plain one: the messages' texts, a line each, to be gone on with."""
         tokenizer = self._model.tokenizer
         if tokenizer is None:
             raise ValueError("this model has no tokenizer: use /v1/completions with token ids")
         if tokenizer.has_chat_template:
-            return tokenizer.chat(messages)
+            return tokenizer.chat(messages, template_settings)
         return self.encode(self.normalize("\n".join(message["content"] for message in messages)))
 
     def token_bytes(self, token_id: int) -> bytes:

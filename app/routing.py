@@ -31,9 +31,9 @@ class Route(NamedTuple):
 def blueprint(name: str, prefix: str, here: Any, routes: Sequence[Route]) -> flask.Blueprint:
     """The routes under `prefix`, their endpoints given `here` and the request."""
     found = flask.Blueprint(name, __name__, url_prefix=prefix or None)
-    for method, rule, endpoint in routes:
+    for number, (method, rule, endpoint) in enumerate(routes):
         view = functools.partial(_call, endpoint, here)
-        found.add_url_rule(rule, f"{method}-{endpoint.__name__}", view, methods=[method])
+        found.add_url_rule(rule, f"{method}-{endpoint.__name__}-{number}", view, methods=[method])
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -12,6 +13,9 @@ from app.openai.call import Call
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError
 from app.transport.late import LateAnswer
+
+PATIENCE = 15.0  # seconds without a byte of a stream, after which a comment is sent: proxies end reading after 60
+COMMENT = b": waiting\n\n"  # of server-sent events; every client skips it
 
 
 class Answering(LateAnswer):
@@ -39,14 +43,16 @@ class Answering(LateAnswer):
     def head(self) -> tuple[str, list[tuple[str, str]]]:
         call = self._call
         while not call.is_done and not (call.asked.stream and call.first_record is not None):
-            self._wait()
+            if not self._wait() and call.asked.stream:
+                break
         if call.is_gone:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the client has left")  # gevent looks at the number
         if call.error is not None:
             self._body = call.error.body()
             return call.error.status_line, [*call.error.headers(), *self._about()]
         if call.asked.stream:
-            return "200 OK", [("Content-Type", "text/event-stream; charset=utf-8"), *self._about()]
+            kind = [("Content-Type", "text/event-stream; charset=utf-8"), ("X-Accel-Buffering", "no")]  # nginx's word
+            return "200 OK", [*kind, *self._about()]
         self._body = msgspec.json.encode(told.answer(call, self._token_bytes))
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(self._body)))]
         return "200 OK", [*headers, *self._about()]
@@ -67,8 +73,8 @@ class Answering(LateAnswer):
                 return
             if events:
                 yield b"".join(events)
-            else:
-                self._wait()
+            elif not self._wait():
+                yield COMMENT
 
     def _tell(self) -> bool:
         """Between two turns of the greenlet: write what has come, and let it sleep. It begins an answer and ends it."""
@@ -92,11 +98,15 @@ class Answering(LateAnswer):
         self._engine.leave(call)
         self._over()
 
-    def _wait(self) -> None:
+    def _wait(self) -> bool:
+        """Sleep until something has changed; False: nothing has for PATIENCE seconds."""
         self._call.tell = self._tell
+        late = time.monotonic() + PATIENCE
         try:
-            self._call.wait(self._until)
+            self._call.wait(late if self._until is None else min(late, self._until))
         except TimeoutError:
+            if self._until is None or late < self._until:
+                return False
             error = ApiError(
                 f"the answer was not complete after {self._deadline:g} seconds, this client's deadline",
                 status=408,
@@ -108,6 +118,7 @@ class Answering(LateAnswer):
             call.is_gone = False  # its client is there, and is told
         finally:
             self._call.tell = None
+        return True
 
     def _about(self) -> list[tuple[str, str]]:
         """Where to look: the record that submitted the call, and the page at that step."""

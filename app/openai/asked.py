@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 from msgspec import Struct
 
-from app.engine_face import ServedModel
+from app.engine_face import ServedModel, TemplateSettingError
 from app.errors import one_sentence
 from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled
 from app.openai.errors import ApiError
@@ -39,6 +39,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     cache_salt: str | None = None
     stream: bool = False
     include_usage: bool = False
+    continuous_usage: bool = False  # in each chunk, as far as the answer is
     echo: bool = False
     only_echo: bool = False  # max_tokens 0: the prompt is scored, the one token that the engine adds is left out
     logprobs: int | None = None  # alternatives to tell with each token; None: no log probabilities
@@ -73,7 +74,9 @@ def completion(body: CompletionBody, model: ServedModel, max_model_len: int | No
     return Asked(
         kind="completion",
         prompts=prompts,
-        sampling=_sampling(body, 1 if only_echo else body.max_tokens, n, best_of, body.logprobs, prompt_logprobs),
+        sampling=_sampling(
+            body, model, 1 if only_echo else body.max_tokens, n, best_of, body.logprobs, prompt_logprobs
+        ),
         default_tokens=COMPLETION_TOKENS if body.max_tokens is None else None,
         echo=bool(body.echo),
         only_echo=only_echo,
@@ -98,8 +101,8 @@ def chat(body: ChatBody, model: ServedModel, max_model_len: int | None = None) -
     names = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
     return Asked(
         kind="chat",
-        prompts=[Prompt(token_ids=conversation(body.messages, model, max_model_len))],
-        sampling=_sampling(body, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
+        prompts=[Prompt(token_ids=conversation(body.messages, model, max_model_len, body.chat_template_kwargs))],
+        sampling=_sampling(body, model, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
         names=names,
         logprobs=logprobs,
         prompt_logprobs=body.prompt_logprobs,
@@ -108,7 +111,12 @@ def chat(body: ChatBody, model: ServedModel, max_model_len: int | None = None) -
     )
 
 
-def conversation(messages: Sequence[ChatMessage], model: ServedModel, max_model_len: int | None = None) -> list[int]:
+def conversation(
+    messages: Sequence[ChatMessage],
+    model: ServedModel,
+    max_model_len: int | None = None,
+    template_settings: dict[str, Any] | None = None,
+) -> list[int]:
     """The token ids of a conversation, by the model's own template or the plain one (`ServedModel.chat`)."""
     told = []
     for at, message in enumerate(messages):
@@ -124,7 +132,9 @@ def conversation(messages: Sequence[ChatMessage], model: ServedModel, max_model_
         told.append({"role": "system" if message.role == "developer" else message.role, "content": content})
     _check_length(sum(len(one["content"]) for one in told), max_model_len, "messages")
     try:
-        return model.chat(told)
+        return model.chat(told, template_settings or {})
+    except TemplateSettingError as error:
+        raise ApiError(f"chat_template_kwargs: {error}", "chat_template_kwargs") from error
     except ValueError as error:
         raise ApiError(f"messages: {error}", "messages") from error
 
@@ -134,10 +144,12 @@ class _Common(TypedDict):
     cache_salt: str | None
     stream: bool
     include_usage: bool
+    continuous_usage: bool
 
 
 def _common(body: Sampled) -> _Common:
-    if body.stream_options is not None and not body.stream:
+    options = body.stream_options
+    if options is not None and not body.stream:
         raise ApiError("stream_options needs stream: true", "stream_options")
     if body.prompt_logprobs is not None and body.stream:
         raise ApiError("prompt_logprobs are not told in a stream: leave one of the two out", "prompt_logprobs")
@@ -145,12 +157,14 @@ def _common(body: Sampled) -> _Common:
         "priority": body.priority or 0,
         "cache_salt": body.cache_salt,
         "stream": bool(body.stream),
-        "include_usage": bool(body.stream_options and body.stream_options.include_usage),
+        "include_usage": bool(options and options.include_usage),
+        "continuous_usage": bool(options and options.include_usage and options.continuous_usage_stats),
     }
 
 
 def _sampling(
     body: Sampled,
+    model: ServedModel,
     max_tokens: int | None,
     n: int,
     best_of: int,
@@ -162,7 +176,7 @@ def _sampling(
     given = {
         "temperature": body.temperature,
         "top_p": body.top_p,
-        "top_k": None if body.top_k == -1 else body.top_k,  # vLLM's way to say off
+        "top_k": 0 if body.top_k == -1 else body.top_k,  # vLLM's way to say off
         "min_p": body.min_p,
         "repetition_penalty": body.repetition_penalty,
         "seed": body.seed,
@@ -178,7 +192,9 @@ def _sampling(
         best_of=best_of if best_of != n else None,
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
-        **{"temperature": 1.0} | {name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+        **{"temperature": 1.0}
+        | model.default_sampling
+        | {name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
     )
     if wrong := out_of_range(sampling):
         field = field_of(wrong) or ""

@@ -17,6 +17,10 @@ from engine.trace.limits import Int
 T = TypeVar("T", bound=Struct)
 Token = Annotated[int, Meta(ge=0, le=2**31)]
 LogitBias = dict[str, float]
+# what a model's chat template is given beside the messages, such as enable_thinking
+TemplateSettings = Annotated[
+    dict[str, bool | int | float | Annotated[str, Meta(max_length=1000)] | None], Meta(max_length=32)
+]
 MOST_VALUES, MOST_LISTS = 1 << 20, 1 << 16  # in a body: one byte of it may take a hundred of memory
 PATH = re.compile(r" - at `(?:key in )?\$\.?([^`\[]*)[^`]*`$")
 
@@ -50,7 +54,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "return_token_ids": (False,),
     "skip_special_tokens": (True,),
     "spaces_between_special_tokens": (True, False),  # it is about special tokens, and none is in a text
-    "chat_template_kwargs": ({},),
     "mm_processor_kwargs": ({},),
 }
 # the same of a message, and of a part of its content
@@ -68,7 +71,7 @@ HARMLESS_OF_PART = frozenset({"cache_control"})  # where a prefix may be cached:
 class StreamOptions(Struct, kw_only=True, forbid_unknown_fields=True):
     include_usage: bool | None = None
     include_obfuscation: bool | None = None  # padding against eavesdroppers: nothing is padded
-    continuous_usage_stats: Literal[False] | None = None
+    continuous_usage_stats: bool | None = None  # vLLM's: the usage so far in each chunk, beside include_usage
 
 
 class Sampled(Struct, kw_only=True):
@@ -119,6 +122,7 @@ class ChatBody(Sampled, kw_only=True):
     """`POST /v1/chat/completions`"""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    chat_template_kwargs: TemplateSettings | None = None
     max_completion_tokens: Int | None = None
     logprobs: bool | None = None
     top_logprobs: Int | None = None
@@ -130,6 +134,7 @@ class TokenizeBody(Struct, kw_only=True):
     model: str | None = None
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
+    chat_template_kwargs: TemplateSettings | None = None
     return_token_strs: bool | None = None
 
 

@@ -88,7 +88,7 @@ def tokenize(here: Here, request: Request) -> Response:
     if (body.prompt is None) == (body.messages is None):
         raise ApiError("send a prompt or messages, one of the two", "prompt")
     if body.messages is not None:
-        token_ids = asking.conversation(body.messages, found)
+        token_ids = asking.conversation(body.messages, found, template_settings=body.chat_template_kwargs)
     else:
         token_ids = found.encode(found.normalize(body.prompt or ""))
     answer: dict[str, Any] = {
@@ -140,6 +140,7 @@ ROUTES = [
     Route("POST", "/v1/chat/completions", chat_completions),
     Route("POST", "/v1/embeddings", embeddings),
     Route("GET", "/v1/models", models),
+    Route("GET", "/v1/models/", models),
     Route("GET", "/v1/models/<path:name>", model),
     Route("POST", "/tokenize", tokenize),
     Route("POST", "/detokenize", detokenize),
@@ -239,4 +240,5 @@ def _told(here: Here, served: Served) -> dict[str, Any]:
     }
     if served.is_there:
         found["chat_template"] = "own" if served.model.has_chat_template else "plain"
+        found["default_sampling_params"] = served.model.default_sampling
     return found

@@ -49,7 +49,7 @@ def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
                 found.append(choice.around[0] + msgspec.json.encode(text) + choice.around[1])
         elif (told := _delta(call, part, choice, token_bytes)) is not None:
             found.append(_chunk(call, told))
-            if call.asked.logprobs is None and not call.asked.only_echo:
+            if call.asked.logprobs is None and not call.asked.only_echo and not call.asked.continuous_usage:
                 choice.around = _around(call, part, choice, token_bytes)
     return found
 
@@ -57,7 +57,7 @@ def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
 def _chunk(call: Call, told: dict[str, Any]) -> bytes:
     chunk = {**_head(call, is_chunk=True), "choices": [told]}
     if call.asked.include_usage:
-        chunk["usage"] = None
+        chunk["usage"] = usage(call) if call.asked.continuous_usage else None
     return event(chunk)
 
 

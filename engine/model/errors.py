@@ -1,6 +1,10 @@
-"""The one error of this package."""
+"""The errors of this package."""
 
 from __future__ import annotations
+
+
+class TemplateSettingError(ValueError):
+    """A setting that a chat template cannot be given; the message is one sentence."""
 
 
 class ModelError(ValueError):

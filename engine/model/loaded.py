@@ -36,6 +36,9 @@ class Opened(Struct, frozen=True):
     revision: str | None
 
 
+GENERATION_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+
+
 @dataclass
 class LoadedModel:
     """A model ready for `ModelRunner`: its attention is the paged one, its weights are frozen."""
@@ -53,6 +56,16 @@ class LoadedModel:
     differences: dict[str, Difference] = field(default_factory=dict)
     check_seconds: float = 0.0
     opened: Opened | None = None  # None: it was in memory
+
+    @property
+    def default_sampling(self) -> dict[str, float]:
+        """What the model's generation config says of sampling, by field of SamplingParams; vLLM takes the same ones."""
+        said = self.module.generation_config
+        given = {name: getattr(said, name, None) for name in GENERATION_DEFAULTS}
+        found = {name: value for name, value in given.items() if value is not None}
+        if found.get("top_k", 0) < 0:  # off, as some files say it
+            del found["top_k"]
+        return found
 
     @property
     def keeps_logits(self) -> bool:

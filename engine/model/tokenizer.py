@@ -6,14 +6,20 @@ So a token's meaning here is bytes; `detokenizer` joins them to text.
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
+
+from engine.model.errors import TemplateSettingError
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _CJK_THEN_ASCII = re.compile(r"(?<=[\u3000-\u303f\u3400-\u9fff\uf900-\ufaff\uff00-\uffef])[,?!]+")
 _FULL_WIDTH = {",": "，", "?": "？", "!": "！"}
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 SENTENCEPIECE_SPACE = "▁"
 
 
@@ -63,14 +69,20 @@ class Tokenizer:
     def has_chat_template(self) -> bool:
         return bool(self._wrapped.chat_template)
 
-    def chat(self, messages: list[dict[str, str]]) -> list[int]:
+    def chat(self, messages: list[dict[str, str]], settings: Mapping[str, Any] = EMPTY) -> list[int]:
         """Token ids of a conversation by the model's own template, up to where its next message begins.
 
+        `settings`: variables of the template, such as enable_thinking.
+
         Raises:
+            TemplateSettingError: a setting is an argument of transformers' own, not the template's.
             ValueError: the template refuses these messages, one sentence.
         """
+        apply = self._wrapped.apply_chat_template
+        if taken := sorted(set(settings) & {*inspect.signature(apply).parameters, "messages"}):
+            raise TemplateSettingError(f"{taken[0]} is none of the template's own variables; leave it out")
         try:
-            found = self._wrapped.apply_chat_template(messages, add_generation_prompt=True, return_dict=True)
+            found = apply(messages, add_generation_prompt=True, return_dict=True, **settings)
         except Exception as error:  # a template raises what it likes
             raise ValueError(f"the model's chat template says: {' '.join(str(error).split())[:300]}") from error
         return list(found["input_ids"])

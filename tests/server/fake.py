@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -272,8 +273,9 @@ class FakeModel:
         return text.replace("，", ",")
 
     has_chat_template = False
+    default_sampling: ClassVar[dict[str, float]] = {}
 
-    def chat(self, messages: list[dict[str, str]]) -> list[int]:
+    def chat(self, messages: list[dict[str, str]], template_settings: Mapping[str, Any]) -> list[int]:
         return self.encode("\n".join(message["content"] for message in messages))
 
     def encode(self, text: str) -> list[int]:

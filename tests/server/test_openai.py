@@ -67,6 +67,20 @@ def test_a_stream_says_the_same_one_reason_at_the_end_and_the_usage_last(api: Ap
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == alone(POEM, max_tokens=24)
 
 
+def test_usage_so_far_stands_in_each_chunk_where_it_is_asked_for(api: Api) -> None:
+    """As guidellm asks for it in every request."""
+    stream = api.client().chat.completions.create(  # type: ignore[call-overload]
+        model="bundled",
+        messages=[{"role": "user", "content": POEM}],
+        max_tokens=24,
+        temperature=0,
+        stream=True,
+        stream_options={"include_usage": True, "continuous_usage_stats": True},  # vLLM's
+    )
+    said = [chunk.usage.completion_tokens if chunk.usage else 0 for chunk in stream]
+    assert len(said) > 2 and said[0] >= 1 and said == sorted(said) and said[-1] == said[-2] == 24
+
+
 def test_chunks_are_what_the_tokens_bytes_come_to_and_no_character_is_split(api: Api) -> None:
     stream = api.client().chat.completions.create(
         model="bundled",
@@ -320,6 +334,7 @@ def test_the_small_addresses(api: Api) -> None:
     assert requests.get(f"{api.url}/health").status_code == requests.get(f"{api.url}/ping").status_code == 200
     assert requests.get(f"{api.url}/version").json()["version"]
     (listed,) = requests.get(f"{api.url}/v1/models").json()["data"]
+    assert requests.get(f"{api.url}/v1/models/").json()["data"] == [listed]
     assert (listed["id"], listed["max_model_len"], listed["chat_template"]) == ("bundled", 1024, "plain")
     tokens = api.post("/tokenize", prompt=POEM).json()
     assert tokens["count"] == 8 == len(tokens["tokens"])

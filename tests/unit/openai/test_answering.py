@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
+from app.openai import answering
 from app.openai.answering import Answering
 from app.openai.asked import Asked, Prompt
 from app.openai.call import Call
@@ -18,3 +21,17 @@ def test_a_deadline_counts_from_the_arrival_and_not_from_when_the_body_had_been_
     late = Answering(call, engine, lambda _: b"", "http://here/", 99.0, lambda **_: None)
     status, _ = late.head()
     assert status == "408 deadline_exceeded" and b"99 seconds" in b"".join(late)
+
+
+def test_a_stream_that_waits_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies end what is silent: the head goes out before the request was submitted, then a comment now and again."""
+    monkeypatch.setattr(answering, "PATIENCE", 0.02)
+    asked = Asked(kind="completion", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(), stream=True)
+    call = Call(asked, "a", "m", "t", arrived_at=time.monotonic())
+    engine = AsyncEngine(lambda do: do(), lambda: None, 8)
+    late = Answering(call, engine, lambda _: b"", "http://here/", 0.3, lambda **_: None)
+    status, headers = late.head()
+    assert status == "200 OK" and ("X-Accel-Buffering", "no") in headers
+    *comments, end = late
+    assert len(comments) >= 3 and set(comments) == {b": waiting\n\n"}
+    assert b"deadline_exceeded" in end

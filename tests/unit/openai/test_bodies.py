@@ -46,6 +46,15 @@ def test_defaults_are_openais_and_not_the_engines() -> None:
     assert chat(max_completion_tokens=7).sampling.max_tokens == chat(max_tokens=7).sampling.max_tokens == 7
 
 
+def test_sampling_that_a_request_leaves_open_is_the_models_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MODEL, "default_sampling", {"temperature": 0.6, "top_p": 0.9, "top_k": 20})
+    for asked_for in (completion(), chat()):
+        sampling = asked_for.sampling
+        assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.6, 0.9, 20)
+    sampling = chat(temperature=0.0, top_k=-1).sampling
+    assert (sampling.temperature, sampling.top_p, sampling.top_k) == (0.0, 0.9, 0)
+
+
 @pytest.mark.parametrize("name", sorted(HARMLESS))
 def test_what_is_harmless_passes_whatever_it_says(name: str) -> None:
     for value in (1, "x", [1], {"a": None}, True, None):
@@ -132,7 +141,8 @@ def test_a_completion_is_refused_by_the_fields_name(fields: dict[str, Any], para
         ({"max_completion_tokens": 0}, "max_completion_tokens", "max_completion_tokens must be at least 1, not 0"),
         ({"max_tokens": 0}, "max_tokens", "max_tokens must be at least 1, not 0"),
         ({"stream": True, "prompt_logprobs": 2}, "prompt_logprobs", "not told in a stream"),
-        ({"chat_template_kwargs": {"enable_thinking": False}}, "chat_template_kwargs", "not implemented"),
+        ({"chat_template_kwargs": {"documents": [1]}}, "chat_template_kwargs", "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"a": "x" * 1001}}, "chat_template_kwargs", "length"),
     ],
 )
 def test_a_conversation_is_refused_by_the_fields_name(fields: dict[str, Any], param: str, words: str) -> None:

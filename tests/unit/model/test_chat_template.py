@@ -1,0 +1,34 @@
+"""A conversation by a model's own template, with the settings that a client gives it."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model.errors import TemplateSettingError
+from engine.model.loader import load_model
+from engine.model.tokenizer import Tokenizer
+from tests.tiny_models import tiny_tokenizer
+
+THINKING = (
+    "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    "{% if enable_thinking is defined and not enable_thinking %}ab{% else %}a{% endif %}"
+)
+
+
+def test_a_template_is_given_the_clients_settings() -> None:
+    wrapped = tiny_tokenizer()
+    wrapped.chat_template = THINKING
+    tokenizer, messages = Tokenizer(wrapped), [{"role": "user", "content": "b"}]
+    assert tokenizer.chat(messages) == tokenizer.chat(messages, {"enable_thinking": True}) == tokenizer.encode("ba")
+    assert tokenizer.chat(messages, {"enable_thinking": False}) == tokenizer.encode("bab")
+    for name in ("tokenize", "chat_template", "messages", "add_generation_prompt"):
+        with pytest.raises(TemplateSettingError, match=f"^{name} is none"):
+            tokenizer.chat(messages, {name: "x"})
+
+
+def test_sampling_of_a_generation_config_is_the_models_default() -> None:
+    model = load_model("bundled")
+    assert model.default_sampling == {}
+    config = model.module.generation_config
+    config.temperature, config.top_p, config.top_k = 0.6, 0.9, -1
+    assert model.default_sampling == {"temperature": 0.6, "top_p": 0.9}
