@@ -149,9 +149,12 @@ function walk(direction) {
   time.value = still.peek() ? endOf(to) : BEATS[to].from;
 }
 
+/** Whether a key is for what a class has beside the opening. @param {EventTarget | null} target */
+const isBeside = (target) => target instanceof Element && target !== document.body && !target.closest("#opening");
+
 /** @param {KeyboardEvent} event */
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || isBeside(event.target)) return;
   /** @type {Record<string, () => void>} */
   const keys = {
     ...{ ArrowRight: () => walk(1), PageDown: () => walk(1), ArrowLeft: () => walk(-1), PageUp: () => walk(-1) },

@@ -15,6 +15,7 @@ import { LanguageSwitch } from "../../kit/preferences.js";
 import { textLines } from "../../kit/text_line.js";
 import { wantLayer } from "../../net/commands.js";
 import { session } from "../../net/session.js";
+import { attends } from "../../state/classroom.js";
 import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
@@ -51,8 +52,7 @@ export function Panel() {
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
       <span class="opening-source">${whose()}</span>
       <span class="opening-tools"><${LanguageSwitch} />
-        <button class="tool" id="look-opening" aria-label=${t("look.first.opening")} title=${t("look.first.opening")}
-          onClick=${startOpening}><${Icon} name="play" /></button>
+        ${attends.value ? null : html`<${Replay} />`}
         <button class="quiet" id="look-learn" onClick=${learn}>${t("look.learn")}</button>
         <button class="quiet" id="look-more" title=${t("look.first.more.title")}
           onClick=${() => (settings.distance.value = "bench")}>${t("look.first.more")}</button></span>
@@ -74,6 +74,9 @@ export function Panel() {
     </div>
   </main>`;
 }
+
+const Replay = () => html`<button class="tool" id="look-opening" aria-label=${t("look.first.opening")}
+  title=${t("look.first.opening")} onClick=${startOpening}><${Icon} name="play" /></button>`;
 
 /** Whose run it is; before there is one, how the page stands to the server. */
 function whose() {
