@@ -59,10 +59,13 @@ export const barrier = computed(() => {
 /** Whether an item lies in what is for who has time. @param {Pick<Item, "section">} item @param {Opened} lesson */
 export const isOptional = ({ section }, { progress }) => section >= progress.num_sections - progress.num_optional;
 
-/** The race that the learner has let run and that is still what is looked at; null: something else is. */
+/**
+ * The race that the learner has let run and that is still what is looked at; null: something else is. Whatever is done
+ * afterwards is done to the lesson's own run.
+ */
 export const lessonRace = computed(() => {
-  const last = opened.value?.items.filter((item) => item.kind === "show" || (item.kind === "do" && item.race)).at(-1);
-  return last?.kind === "do" && last.moment ? last.race : null;
+  const last = opened.value?.items.filter((item) => item.kind === "show" || (item.kind === "do" && item.moment)).at(-1);
+  return last?.kind === "do" ? last.race : null;
 });
 
 /** Whether the learner has just gone on to it: its lanes begin as soon as they are in sight. */
