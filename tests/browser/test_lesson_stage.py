@@ -33,15 +33,24 @@ AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/p
 })"""
 
 
+ASKS = "import('/static/js/state/lessons.js').then(({ opened }) => opened.value.progress.asks)"
+# What of the figures answers a question, by its rule: the count of those that fit, the formula of a token's bytes.
+ANSWERING = {"run_at_once": "#contiguous-fit", "bytes_per_token": ".formula"}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, lesson: str) -> None:
-    """Also beyond the sandbox, where the run was the learner's, and after a race, which is another run."""
+    """Also beyond the sandbox, where the run was the learner's, and after a race, which is another run. No figure says
+    what the lesson has still to ask.
+    """
     page = open_page(f"/?distance=learn&lesson={lesson}", until=".article, .path-card")
     expect(page.locator(".article")).to_be_visible()
     for _ in range(MOST):
         at = stands_at(page, ".lesson-over", "#lesson-answer", "#work-unsure", "#lesson-go:enabled")
         wait_until(page, AGREES)
+        for rule in page.evaluate(ASKS):
+            expect(page.locator(f".learn-figure {ANSWERING.get(rule, '.answers-nothing')}")).to_have_count(0)
         if at == ".lesson-over":
             return
         if at == "#lesson-answer":

@@ -1,6 +1,7 @@
 // The lesson that is open, as far as the learner has come, and what this device remembers of the way.
 
 import { computed, signal } from "../../vendor/signals/signals.js";
+import { settings } from "./settings.js";
 
 /**
  * @template T
@@ -55,6 +56,17 @@ export const barrier = computed(() => {
   const now = opened.value;
   return now?.items.find((item) => item.index === now.progress.at) ?? null;
 });
+
+/**
+ * Whether the open lesson has still to ask what a figure says: the figure keeps it back until it was answered.
+ *
+ * @param {string} rule of the questions
+ */
+export const isAsked = (rule) => {
+  const now = opened.value;
+  const isItsRun = now?.source === "server" || now?.source === "file" || settings.theater.value === now?.theater;
+  return now !== null && isItsRun && now.progress.asks.includes(rule);
+};
 
 /** Whether an item lies in what is for who has time. @param {Pick<Item, "section">} item @param {Opened} lesson */
 export const isOptional = ({ section }, { progress }) => section >= progress.num_sections - progress.num_optional;
