@@ -24,7 +24,7 @@ import { atInstance, inWords } from "../../tell/operations.js";
 import { plainSentencesOf } from "../../tell/plain_sentence.js";
 import { langOf, sentences, t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
-import { missingOf, paintMoment } from "./paint_moment.js";
+import { headShown, keepHead, missingOf, paintMoment } from "./paint_moment.js";
 
 /**
  * @typedef {import("../../core/film.js").Word} Word
@@ -60,6 +60,7 @@ export function Panel() {
     <div class="look-middle">
       <${SoFar} now=${now} />
       ${open ? html`<${Others} words=${words} now=${now} />` : html`<${Picture} />`}
+      <p class="look-head num" id="look-head">${now?.query != null && !open ? headText(now) : ""}</p>
     </div>
     <p class="opening-sentence" id="look-sentence" aria-live="polite">${saying(over, open)}</p>
     <div class="look-controls">
@@ -100,6 +101,13 @@ function saying(over, open) {
   return sentences(atInstance(log, index, said));
 }
 
+/** Whose attention the picture has. @param {View} now */
+function headText(now) {
+  store.captureVersion.value; // the first arrays decide it
+  const { num_layers, num_heads } = now.log.header.model;
+  return t("look.first.head", { ...headShown(now), n: num_layers * num_heads });
+}
+
 /** The text so far, as it would be read. @param {{now: View | null}} props */
 function SoFar({ now }) {
   if (!now) return html`<p class="look-text prompt" lang=${langOf(draft.value)}>${draft.value}</p>`;
@@ -125,6 +133,7 @@ function Others({ words, now }) {
   const choose = async (/** @type {number} */ k) => {
     if (!theater || taken.peek() !== null) return;
     taken.value = k;
+    keepHead(now);
     const done = isSite
       ? openFuture(theater, now.index, token(k))
       : takeWord(theater, now.index, now.seq.seq_id, token(k));

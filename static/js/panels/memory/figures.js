@@ -18,6 +18,7 @@ import { Formula } from "./formula.js";
 
 const PER_TOKEN = "bytes_per_token"; // questions that figures here answer
 const AT_ONCE = "run_at_once";
+const FIT = "num_running · max_model_len; ⌊pool_slots / max_model_len⌋";
 
 const AsModel = lazy(() => import("./as_model.js").then((found) => found.AsModel));
 
@@ -39,7 +40,8 @@ export function Figures() {
   const groups = now.block_groups;
   const total = capacityBytes(groups, m.block_size);
   const several = hasSiblings(groups, 0);
-  const token = several || isAsked(PER_TOKEN) ? "bytes per token" : `${grouped(perToken)} B`; // of each block group's layers
+  const isKeptBack = several || isAsked(PER_TOKEN); // each block group's layers have bytes of their own
+  const token = isKeptBack ? "bytes per token" : `${grouped(perToken)} B`;
   /** @param {number} n */
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
   return html`<section class="figures" id="memory-figures">
@@ -174,7 +176,7 @@ function Bars({ header, now, m, total }) {
       other
         ? html`<${Asked} rule=${AT_ONCE}><p class="hint memory-fit num" id="contiguous-fit">${fitText(
             other,
-          )} <${Fidelity} kind="derived" formula="num_running · max_model_len; ⌊pool_slots / max_model_len⌋" /></p><//>`
+          )} <${Fidelity} kind="derived" formula=${FIT} /></p><//>`
         : null
     }
   </div>`;
