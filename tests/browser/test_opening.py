@@ -60,6 +60,28 @@ def test_it_plays_by_itself_and_can_be_paused(open_page: OpenPage) -> None:
     assert time.input_value() == stopped
 
 
+TIMES = """Promise.all(['opening_panel', 'paint_race', 'time'].map((name) =>
+  import(`/static/js/panels/look/${name}.js`))).then(([{ scene }, { counted, stepsAt }, { beatAt }]) => {
+    const { local } = beatAt(Number(document.querySelector('#opening-time').value));
+    const [without, kept] = counted(scene.value.found.film, stepsAt(scene.value.found, 'race', local));
+    return without / kept;
+  })"""
+
+
+def test_what_is_said_of_the_race_is_what_its_counters_say(open_page: OpenPage) -> None:
+    """At each moment, and in the end of the whole text."""
+    page = open_page(opening=True, motion=True)
+    ready(page)
+    said = []
+    for second in (16.5, 18, 20, 22.9):
+        page.locator("#opening-time").fill(str(second))
+        expect(page.locator("#opening")).to_have_attribute("data-beat", "race")
+        text = page.locator("#opening-sentence").inner_text()
+        said.append(float(text.split()[0]))
+        assert said[-1] == pytest.approx(page.evaluate(TIMES), rel=0.006), second
+    assert said == sorted(said) and said[0] < said[-1]
+
+
 def test_without_motion_it_waits_at_whole_pictures(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     ready(page)
