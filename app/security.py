@@ -7,7 +7,7 @@ Stands in front of everything, pages, HTTP endpoints and sockets alike:
 - the API's addresses ask for an API key where the server has some, for nothing else; `/metrics` is no client's, and
   asks for what the page asks for;
 - where others can reach the server, every request needs the token, or a pass to a class, which opens what a follower's
-  page asks for and nothing else. The way to such a pass (`/j/`) needs neither.
+  page asks for and nothing else. The way to such a pass (`/j/`, and what that page is drawn with) needs neither.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ COOKIE = "kvtheater_token"
 PASS_COOKIE = "kvtheater_class"
 SHOWN = "kvtheater.shown"  # in a request's environment: what was shown, a Shown
 JOIN = "/j/"
+DOOR_ICON = "/static/icon.svg"
+DOOR_SHEETS = ("/static/css/tokens.css", "/static/css/join.css")
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
 GUEST_FOLDERS = ("/static/", "/vendor/", "/words/")
 FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # asked with the token in the address, they answer at once
@@ -133,7 +135,11 @@ class Guard:
             return "/" + quote(path.lstrip("/"), encoding="latin-1") + (f"?{rest}" if rest else ""), given
         if self._is_owners(environ, _cookie(environ, COOKIE), bearer(environ)):
             return None
-        if _is_door(path) or (environ[PASS] and _is_for_guests(environ["REQUEST_METHOD"], path)):
+        if (
+            _is_door(path)
+            or path in (DOOR_ICON, *DOOR_SHEETS)
+            or (environ[PASS] and _is_for_guests(environ["REQUEST_METHOD"], path))
+        ):
             return None
         raise AppError(
             "token_required", "this server needs its token: open the address that it printed, with ?token= at the end"

@@ -13,7 +13,7 @@ from app import routing
 from app.classroom.classrooms import Classrooms
 from app.errors import HTTP_STATUS, AppError
 from app.routing import Route
-from app.security import PASS_COOKIE, address_of
+from app.security import DOOR_ICON, DOOR_SHEETS, PASS_COOKIE, address_of
 
 DAY = 24 * 3600  # seconds for which a browser keeps its seat
 _WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "door.json").read_text(encoding="utf-8"))
@@ -56,6 +56,8 @@ def _door(request: Request, code: str, refusal: AppError | None) -> Response:
         "join.html",
         language=language,
         words=words,
+        icon=DOOR_ICON,
+        sheets=DOOR_SHEETS,
         code=code[:20],
         refusal=words[f"refusal.{refusal.code}"] if refusal else "",
     )

@@ -192,10 +192,19 @@ class Course:
     @property
     def progress(self) -> Progress:
         count = len(self._items)
-        sections = len(self.lesson.sections)
-        optional = self.lesson.num_optional
+        open_answer = Answered()
+        asks = {
+            item.rule
+            for index, item in enumerate(self._items)
+            if isinstance(item, Ask) and index >= self.at and not self.answers.get(index, open_answer).over
+        }
         return Progress(
-            at=self.at, num_items=count, num_sections=sections, over=self.at >= count, num_optional=optional
+            at=self.at,
+            num_items=count,
+            num_sections=len(self.lesson.sections),
+            over=self.at >= count,
+            num_optional=self.lesson.num_optional,
+            asks=sorted(asks),
         )
 
     def scene(self, moment: Moment | None = None) -> Scene:

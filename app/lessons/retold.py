@@ -35,6 +35,7 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
     here = next(barriers)
     while here < len(items) and here < at and _is_over(transcript, here, answers):
         here = next(barriers)
+    first = here if here < len(items) and not _is_over(transcript, here, answers) else here + 1  # not answered yet
     told = [_told(transcript, item, here, answers) for item in items[: here + 1]]
     done = [item.moment for item in told if isinstance(item, ToldDo) and item.moment]
     return Way(
@@ -46,6 +47,7 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
             num_sections=transcript.num_sections,
             over=here >= len(items),
             num_optional=transcript.num_optional,
+            asks=sorted({one.rule for one in items[first:] if isinstance(one, ToldAsk)}),
         ),
         moment=done[-1] if done else Moment(run=0, records=0),
     )

@@ -50,6 +50,16 @@ class Scene:
         return self.log.state_at(len(self.log) - 1)
 
     @property
+    def keeps(self) -> bool:
+        """Whether keys and values are kept between two steps."""
+        return self.header.engine["strategy"] != "none"
+
+    @property
+    def reserves(self) -> bool:
+        """Whether a sequence holds from the start what it may come to need."""
+        return self.header.engine["strategy"] in ("contiguous", "first_fit", "static")
+
+    @property
     def block_size(self) -> int:
         return self.state.block_size
 
@@ -96,6 +106,10 @@ class Scene:
         if found is None:
             raise Undecided(f"step {record.step} computes nothing of sequence {seq}")
         return found
+
+    def chooses(self, record: StepRecord, seq: int) -> bool:
+        """Whether a step chooses a token for the sequence: a chunk that is not the last of its prompt does not."""
+        return any(output.seq_id == seq for output in record.outputs)
 
     def capture(self, index: int) -> Capture:
         """The arrays of a record; Undecided when it has none."""

@@ -108,6 +108,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     num_sections: int
     over: bool
     num_optional: int = 0  # of the sections, the last: for who has time
+    asks: list[str] = []  # rules of the questions that have no answer yet: no figure says meanwhile what they ask
 
 
 class Card(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Callable
 from typing import Any
@@ -11,9 +13,14 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.axe import AXE, complain, open_with_axe, violations
 from tests.browser.driving import OpenPage, prefill, shows, step, wait_until
+from tests.browser.overlaps import overlapping
+from tests.browser.settling import resized, still
 
 JOIN = "import('/static/js/state/classroom.js').then(({ presenting }) => presenting.value.join)"
 SETTING = "(name) => import('/static/js/state/settings.js').then(({ settings }) => settings[name].value)"
+SETTINGS = "import('/static/js/state/settings.js')"
+GO_TO_LOOK = f"{SETTINGS}.then(({{ settings }}) => {{ settings.distance.value = 'look' }})"
+ROAM = "import('/static/js/control/classroom.js').then(({ wander }) => wander())"
 PHONE: dict[str, Any] = {"width": 390, "height": 844, "has_touch": True}
 Follow = Callable[..., Page]
 
@@ -46,6 +53,22 @@ def follow(open_page: OpenPage, wall: Page) -> Follow:
     return opened
 
 
+def open_lesson(wall: Page, lesson: str = "pages") -> None:
+    """A lesson on the wall, before its first question."""
+    wall.evaluate(
+        f"{SETTINGS}.then(({{ settings }}) => {{"
+        f" settings.lesson.value = '{lesson}'; settings.distance.value = 'learn' }})"
+    )
+    expect(wall.locator(".question")).not_to_have_count(0)
+
+
+def ask_lesson(wall: Page) -> None:
+    """Put the lesson's question to the class."""
+    wall.click("#class-ask-open")
+    wall.click("#class-ask-lesson")
+    expect(wall.locator("#class-wall")).to_be_visible()
+
+
 def ask(wall: Page, kind: str = "choice", text: str = "Which block is next?") -> None:
     wall.click("#class-ask-open")
     wall.click(f"#class-quick .segment:nth-child({['choice', 'number', 'slot', 'token'].index(kind) + 1})")
@@ -59,7 +82,9 @@ def ask(wall: Page, kind: str = "choice", text: str = "Which block is next?") ->
 
 def show(wall: Page, right: str = "") -> None:
     wall.click("#class-show")
-    if right:
+    if right and wall.locator("select#class-right").count():
+        wall.select_option("#class-right", right)
+    elif right:
         wall.locator("#class-right").fill(right)
     wall.click("#class-show-sure")
 
@@ -138,6 +163,153 @@ def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Fol
     shows(page, 9)
 
 
+@pytest.fixture
+def come_in(open_page: OpenPage, wall: Page) -> Follow:
+    """Opens the page of somebody who has never been here, by the address of the QR code or with the code typed."""
+
+    def opened(typed: bool = False, **options: Any) -> Page:
+        way = wall.evaluate(JOIN)
+        if typed:
+            code = way.removeprefix("/j/").partition(".")[0]
+            page = open_page("/j/", opening=True, until="#code", **{**PHONE, **options})
+            page.fill("#code", code.upper())
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#class-bar, #opening")
+            return page
+        return open_page(way, opening=True, until="#class-bar, #opening", **{**PHONE, **options})
+
+    return opened
+
+
+def follows(page: Page) -> None:
+    """The page is in the class, where the class is, and neither the film nor the tour is over it."""
+    expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "false")
+    expect(page.locator("#opening, #tour")).to_have_count(0)
+
+
+def is_on_top(page: Page, selector: str) -> bool:
+    """Whether an element is what one sees and touches, in its middle and near its corners."""
+    found: bool = page.locator(selector).first.evaluate(
+        """(element) => {
+          const { left, top, width, height } = element.getBoundingClientRect();
+          return [[0.5, 0.5], [0.03, 0.1], [0.97, 0.1], [0.03, 0.9], [0.97, 0.9]].every(([x, y]) =>
+            element.contains(document.elementFromPoint(left + x * width, top + y * height)));
+        }"""
+    )
+    return found
+
+
+def test_whoever_comes_for_the_first_time_is_in_the_class_and_a_question_is_on_top(wall: Page, come_in: Follow) -> None:
+    """By the link or by the code, on a phone or a laptop, before the question or while it is open, or wandered off."""
+    early = [come_in(), come_in(typed=True), come_in(width=1366, height=768, has_touch=False)]
+    for page in early:
+        follows(page)
+        shows(page, 1)
+    early[1].click("#class-me")  # what may lie over the page
+    early[2].click("#class-wander")
+    early[2].evaluate(GO_TO_LOOK)
+    expect(early[2].locator("#look")).to_be_visible()
+    expect(early[2].locator("#look-opening")).to_have_count(0)
+    ask(wall)
+    late = come_in(typed=True)
+    follows(late)
+    for page in (*early, late):
+        expect(page.locator("#class-sheet")).to_be_visible()
+        assert is_on_top(page, "#class-sheet")
+        page.click(".class-option >> nth=0")
+    expect(wall.locator(".class-counted")).to_have_text("4 of 4 have answered")
+
+
+def test_who_has_wandered_off_has_the_lessons_question_too(wall: Page, come_in: Follow) -> None:
+    """With its answers, though the page left before the lesson was there."""
+    phone = come_in()
+    phone.click("#class-me")
+    phone.click("#class-seat-wander")
+    expect(phone.locator("#class-bar")).to_have_attribute("data-roaming", "true")
+    open_lesson(wall)
+    ask_lesson(wall)
+    late = come_in(locale="zh-CN")
+    for page in (phone, late):
+        expect(page.locator("#class-sheet .class-option")).to_have_count(wall.locator(".class-wall-options li").count())
+        assert is_on_top(page, "#class-sheet")
+    expect(phone.locator("#class-asked")).to_have_text(wall.locator("#class-wall-asked").inner_text())
+    expect(late.locator("#class-asked")).to_contain_text(re.compile("[\u4e00-\u9fff]"))
+
+
+@pytest.mark.parametrize("distance", ["look", "room", "bench", "learn"])
+def test_what_is_refused_is_said_where_nothing_covers_it(wall: Page, come_in: Follow, distance: str) -> None:
+    for page in (come_in(), come_in(width=1280, height=720, has_touch=False)):
+        page.evaluate(ROAM)
+        page.evaluate(f"{SETTINGS}.then(({{ settings }}) => {{ settings.distance.value = '{distance}' }})")
+        page.evaluate("import('/static/js/state/store.js').then((store) => store.toast('Refused.', 'error'))")
+        expect(page.locator(".toast.error")).to_be_visible()
+        assert is_on_top(page, ".toast.error"), page.viewport_size
+    ask(wall)
+    expect(page.locator("#class-sheet")).to_be_visible()
+    assert is_on_top(page, ".toast.error")
+
+
+# a button that the class's bar lies over, wherever the page is scrolled
+COVERED = """() => [...document.querySelectorAll('#app button, #app a, #app input, #app select')].filter((one) => {
+  if (!one.checkVisibility() || one.closest('.class-bar, .class-strip')) return false;
+  one.scrollIntoView({ block: 'center', behavior: 'instant' });
+  const { left, top, width, height } = one.getBoundingClientRect();
+  return width > 0 && [0.1, 0.5, 0.9].some((y) => document.elementFromPoint(left + width / 2, top + y * height)
+    ?.closest('.class-bar, .class-strip'));
+}).map((one) => one.id || one.outerHTML.slice(0, 80))"""
+
+
+@pytest.mark.parametrize("distance", ["look", "room", "bench", "learn"])
+@pytest.mark.parametrize("size", [{"width": 1280, "height": 720}, PHONE], ids=["wall", "phone"])
+def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
+    open_page: OpenPage, distance: str, size: dict[str, Any]
+) -> None:
+    """The bar of who presents and of who attends, and what comes in beside: each has room of its own."""
+    wall = teach(open_page)
+    resized(wall, size["width"], size["height"])
+    wall.evaluate("import('/static/js/control/actions.js').then(({ step }) => step())")
+    follower = open_page(wall.evaluate(JOIN), until="#class-bar", **size)
+    follower.evaluate(ROAM)
+    lesson = "'pages'" if distance == "learn" else "null"
+    for page in (wall, follower):
+        page.evaluate(
+            f"{SETTINGS}.then(({{ settings }}) => {{"
+            f" settings.lesson.value = {lesson}; settings.distance.value = '{distance}' }})"
+        )
+        still(page)
+    if distance == "learn":
+        expect(wall.locator(".question")).not_to_have_count(0)
+    for page in (wall, follower):
+        if size is not PHONE or distance == "look":  # else the page scrolls below what stays
+            assert overlapping(page, "#app") == []
+        if size is not PHONE or distance != "bench":  # all of it is in the window at once
+            assert page.evaluate("document.documentElement.scrollHeight <= innerHeight + 1")
+        assert page.evaluate(COVERED) == []
+    wall.click("#class-ask-open")
+    side = wall.locator("#class-ask-side").bounding_box()
+    assert side
+    buttons = wall.locator(".opening-head button:visible, .header button:visible").all()
+    for box in (one.bounding_box() for one in buttons):
+        assert box
+        is_below = side["y"] >= box["y"] + box["height"]
+        is_covered = side["y"] <= box["y"] and side["x"] <= box["x"]
+        assert is_below or is_covered or side["x"] >= box["x"] + box["width"], (box, side)
+    bar = wall.locator("#class-strip").bounding_box()
+    assert bar and side["y"] + side["height"] <= bar["y"] + 1
+
+
+def test_the_teachers_first_page_is_the_start_of_a_class(open_page: OpenPage) -> None:
+    """As `serve --class --help` has it, in a browser that has never been here."""
+    page = open_page("/?teach=1", opening=True, until="#class-start, #opening")
+    expect(page.locator("#class-open")).to_be_visible()
+    expect(page.locator("#opening, #tour")).to_have_count(0)
+    page.click("#class-open")
+    expect(page.locator("#class-door")).to_be_visible()
+    page.keyboard.press("Escape")
+    prefill(page)
+    expect(page.locator("#opening, #tour")).to_have_count(0)
+
+
 def open_desk(wall: Page) -> Page:
     """The presenter's own screen, in a second window of the same browser."""
     with wall.context.expect_page() as opened:
@@ -182,6 +354,64 @@ def test_two_votes_a_number_and_a_slot_and_what_everybody_said(wall: Page, follo
         expect(phones[0].locator(".class-in")).to_contain_text("in")
         show(wall, given)
         expect(wall.locator(".class-tally tr[data-right=true]")).to_contain_text(said)
+
+
+@pytest.mark.parametrize("kind", ["choice", "lesson"])
+def test_a_second_vote_is_a_vote_of_its_own_for_everybody(wall: Page, come_in: Follow, kind: str) -> None:
+    """Who follows, on a phone or a laptop, and who has wandered off: all are asked again, and a tap on the same answer
+    counts as any other; what one did not answer the second time is not said to be answered.
+    """
+    phone, laptop, away, idle = come_in(), come_in(width=1366, height=768, has_touch=False), come_in(), come_in()
+    away.evaluate(ROAM)
+    if kind == "lesson":
+        open_lesson(wall)
+        expect(laptop.locator(".question")).not_to_have_count(0)
+        ask_lesson(wall)
+    else:
+        ask(wall)
+    everybody = [phone, laptop, away, idle]
+    for page in everybody:
+        page.click(".class-option >> nth=1")
+        expect(page.locator(".class-in")).to_contain_text("Your answer is in")
+    desk = open_desk(wall)
+    expect(desk.locator(".class-counted")).to_have_text("4 of 4 have answered")
+    wall.click("#class-to-talk")
+    for page in everybody:
+        expect(page.locator("#class-sheet")).to_contain_text("neighbour", ignore_case=True)
+        says_nothing_of_a_change_that_cannot_be_made(page)
+    wall.click("#class-to-again")
+    for page in everybody:
+        expect(page.locator("#class-sheet")).to_contain_text("Second vote")
+        expect(page.locator(".class-option[aria-pressed=true], .class-unsure[data-given=true]")).to_have_count(0)
+        assert is_on_top(page, "#class-sheet")
+    expect(desk.locator(".class-counted")).to_have_text("0 of 4 have answered")
+    for n, page in enumerate((phone, laptop, away), 1):
+        page.click(".class-option >> nth=1")
+        expect(page.locator(".class-option[aria-pressed=true]")).to_have_count(1)
+        expect(desk.locator(".class-counted")).to_have_text(f"{n} of 4 have answered")
+    expect(idle.locator(".class-in")).to_have_text("")
+    wall.click("#class-to-closed")
+    for page in everybody:
+        says_nothing_of_a_change_that_cannot_be_made(page)
+    show(wall, "" if kind == "lesson" else "1")
+    for page in everybody[:3]:
+        expect(page.locator(".class-tally tr[data-mine=true]")).to_have_count(1)
+    expect(idle.locator("#class-sheet")).to_contain_text("did not vote the second time")
+    expect(idle.locator(".class-tally tr[data-mine=true]")).to_have_count(0)
+    expect(idle.locator(".verdict[data-right=true]")).to_have_count(0)
+    desk.click(".class-after summary")
+    with desk.expect_download() as download:
+        desk.click("[data-file='answers.csv']")
+    table = csv.DictReader(io.StringIO(download.value.path().read_text(encoding="utf-8-sig")))
+    votes = [(row["Round"], row["Answer"]) for row in table if row["Answer"]]
+    first, second = ([answer for number, answer in votes if number == one] for one in ("1", "2"))
+    assert len(first) == 4 and len(second) == 3 and len({*first, *second}) == 1
+
+
+def says_nothing_of_a_change_that_cannot_be_made(page: Page) -> None:
+    expect(page.locator(".class-option, .class-field")).to_have_count(0)
+    assert "change" not in page.locator("#class-sheet").inner_text().lower()
+    assert not page.locator(".question").get_by_text("change").count()
 
 
 def test_reloads_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follow: Follow) -> None:
@@ -241,18 +471,12 @@ def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_
 
 def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow: Follow) -> None:
     phone = follow()
-    wall.evaluate(
-        "import('/static/js/state/settings.js').then(({ settings }) => {"
-        " settings.lesson.value = 'pages'; settings.distance.value = 'learn' })"
-    )
-    expect(wall.locator(".question")).not_to_have_count(0)
+    open_lesson(wall)
     expect(phone.locator(".article h1")).to_have_text(wall.locator(".article h1").inner_text())
-    assert phone.locator("#lesson-answer").is_hidden() or phone.locator("#lesson-answer").count() == 0
-    wall.click("#class-ask-open")
-    wall.click("#class-ask-lesson")
-    phone.locator(".question[data-over=false] .answer").first.click()
-    phone.click("#lesson-answer")
-    expect(phone.locator(".verdict")).to_contain_text("Your answer is in")
+    expect(phone.locator("#lesson-answer, .question input")).to_have_count(0)
+    ask_lesson(wall)
+    phone.click(".class-option >> nth=0")
+    expect(phone.locator(".class-in")).to_contain_text("Your answer is in")
     expect(wall.locator(".class-counted")).to_have_text("1 of 1 have answered")
     show(wall)
     expect(phone.locator(".class-tally tr[data-right=true]")).to_have_count(1)

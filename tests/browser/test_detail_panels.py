@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
 from playwright.sync_api import Page, Route, expect
+
+from tests.browser.driving import prefill
+from tests.browser.settling import still
 
 OpenPage = Callable[..., Page]
 
@@ -62,3 +66,42 @@ def test_a_panels_late_sheet_comes_before_those_that_have_a_say_over_all_panels(
     expect(page.locator("#detail-panel")).to_contain_text("Mistakes")
     sheets = page.evaluate("[...document.styleSheets].map((sheet) => sheet.href?.split('/static/')[1])")
     assert sheets == ["first.css", "js/panels/museum/late.css", "over.css"]
+
+
+# Whether the transport is what one sees along its upper part, and whether the panel's end can be scrolled to.
+TALL = """() => {
+  const panel = document.querySelector('#detail-panel');
+  const tall = document.createElement('div');
+  tall.style.height = '1500px';
+  tall.style.flex = tall.style.gridColumn = 'none';
+  tall.innerHTML = '<p>a row</p>'.repeat(60);
+  const own = panel.querySelector(':scope > *');
+  (own ?? panel).append(tall);
+  const bar = document.querySelector('.transport');
+  const box = bar.getBoundingClientRect();
+  const [left, right] = [box.left + 20, box.right - 20];
+  const covered = [0.1, 0.3, 0.5, 0.7, 0.9].flatMap((x) => [0.1, 0.5, 0.9].map((y) =>
+    document.elementFromPoint(left + x * (right - left), box.top + y * box.height)))
+    .filter((element) => element && !bar.contains(element));
+  const written = [...tall.children].filter((row) => {
+    const { top, bottom } = row.getBoundingClientRect();
+    const below = bottom > box.top + 2 && top < box.bottom;
+    const cut = row.closest('.detail').querySelectorAll('*');
+    return below && ![...cut].some((one) => one.contains(row) && getComputedStyle(one).overflowY !== 'visible');
+  });
+  tall.lastElementChild.scrollIntoView({ block: 'nearest' });
+  const last = tall.lastElementChild.getBoundingClientRect();
+  tall.remove();
+  return [covered.length, written.length, last.bottom <= box.top + 2];
+}"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1920, 1080)])
+def test_what_is_taller_than_its_region_stays_in_it(open_page: OpenPage, width: int, height: int) -> None:
+    """A panel with more rows than there is room for is scrolled; nothing of it is painted over the transport."""
+    page = open_page("/?lang=en", width=width, height=height)
+    prefill(page)
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        still(page)
+        assert page.evaluate(TALL) == [0, 0, True], tab.inner_text()

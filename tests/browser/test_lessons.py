@@ -55,7 +55,7 @@ def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPag
     question = page.locator(".question")
     expect(page.locator("#lesson-go")).to_have_count(0)
     give(page, "15")
-    expect(page.locator(".verdict").last).to_contain_text("what follows is in the prompt already")
+    expect(page.locator(".verdict").last).to_contain_text("what follows is known already")
     expect(question.last.locator(".answer-mark:not(.wrong)")).to_have_count(0)
     expect(page.locator("html")).to_have_attribute("data-num-records", "1")
     give(page, "1")

@@ -60,6 +60,28 @@ def test_it_plays_by_itself_and_can_be_paused(open_page: OpenPage) -> None:
     assert time.input_value() == stopped
 
 
+TIMES = """Promise.all(['opening_panel', 'paint_race', 'time'].map((name) =>
+  import(`/static/js/panels/look/${name}.js`))).then(([{ scene }, { counted, stepsAt }, { beatAt }]) => {
+    const { local } = beatAt(Number(document.querySelector('#opening-time').value));
+    const [without, kept] = counted(scene.value.found.film, stepsAt(scene.value.found, 'race', local));
+    return without / kept;
+  })"""
+
+
+def test_what_is_said_of_the_race_is_what_its_counters_say(open_page: OpenPage) -> None:
+    """At each moment, and in the end of the whole text."""
+    page = open_page(opening=True, motion=True)
+    ready(page)
+    said = []
+    for second in (16.5, 18, 20, 22.9):
+        page.locator("#opening-time").fill(str(second))
+        expect(page.locator("#opening")).to_have_attribute("data-beat", "race")
+        text = page.locator("#opening-sentence").inner_text()
+        said.append(float(text.split()[0]))
+        assert said[-1] == pytest.approx(page.evaluate(TIMES), rel=0.006), second
+    assert said == sorted(said) and said[0] < said[-1]
+
+
 def test_without_motion_it_waits_at_whole_pictures(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     ready(page)
@@ -106,15 +128,53 @@ def test_any_later_word_can_be_another_one_too(open_page: OpenPage) -> None:
     page.click(".opening-fan li:nth-child(1) button")
     page.wait_for_selector("#look")
     for _ in range(3):
-        records = page.locator("#look").get_attribute("data-records") or ""
-        page.click("#look-step")
-        expect(page.locator("#look")).not_to_have_attribute("data-records", records)
+        step(page)
     first = page.url
     page.click("#look-fan")
     word = page.locator(".opening-fan li:nth-child(3) b").inner_text()
     page.click(".opening-fan li:nth-child(3) button")
     expect(page).not_to_have_url(first)
     expect(page.locator(".look-text .generated")).to_have_text(re.compile(re.escape(word) + r"\s*$"))
+
+
+KEYS = """Promise.all(['state/store', 'panels/look/paint_moment', 'core/sequence_view'].map((name) =>
+  import(`/static/js/${name}.js`))).then(([store, { headShown }, { vectorOf }]) => {
+    const now = store.sequenceView.value;
+    const { layer, head } = headShown(now);
+    const { num_heads, num_kv_heads } = now.log.header.model;
+    const view = { ...now, layer, head, kvHead: Math.floor(head / (num_heads / num_kv_heads)) };
+    return Array.from({ length: 5 }, (_, p) => [...vectorOf(view, 'k', p) ?? []]).flat();
+  })"""
+
+
+def test_another_word_leaves_the_past_as_it_was(open_page: OpenPage) -> None:
+    """The head that the picture shows stays, in a run as it grows and over forks, and so do the keys of what was."""
+    page = open_page("/?distance=look", until="#look")
+    label = page.locator("#look-head")
+    page.click("#look-step")
+    expect(label).to_have_text(re.compile(r"^Layer \d, head \d: one of 32 heads"))
+    said = label.inner_text()
+    wait_until(page, f"({KEYS}).then((keys) => keys.length === 5 * 32)")
+    keys = page.evaluate(KEYS)
+    for rank in (2, 3, 2, 3):
+        for _ in range(3):
+            step(page)
+        expect(label).to_have_text(said)
+        page.click("#look-fan")
+        before = page.url
+        page.click(f".opening-fan li:nth-child({rank}) button")
+        expect(page).not_to_have_url(before)
+        expect(label).to_have_text(said)
+        wait_until(page, f"({KEYS}).then((keys) => keys.length === 5 * 32)")
+        assert page.evaluate(KEYS) == pytest.approx(keys, abs=1e-5)
+    shared = open_page("/?" + page.url.split("?")[1], until="#look-head")
+    expect(shared.locator("#look-head")).to_have_text(said)
+
+
+def step(page: Page) -> None:
+    records = page.locator("#look").get_attribute("data-records") or ""
+    page.click("#look-step")
+    expect(page.locator("#look")).not_to_have_attribute("data-records", records)
 
 
 def test_its_words_are_in_sight_and_large_enough_for_a_thumb(open_page: OpenPage) -> None:

@@ -4,6 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { next } from "../../static/js/control/playback.js";
 import { beneath, player, takeOver } from "../../static/js/control/player.js";
+import { show } from "../../static/js/control/shown.js";
+import { onShow, own } from "../../static/js/state/run.js";
 
 /** A driver whose run is at its end, and what it was asked for. */
 function driver() {
@@ -32,6 +34,29 @@ test("a lesson that is over goes from beneath a race", () => {
   leaveRace();
   leaveRace();
   assert.equal(player.value, page);
+});
+
+test("a run goes from the stage with who put it there, whoever drives by then", () => {
+  for (const first of ["lesson", "race"]) {
+    const [lesson, race] = [driver(), { ...driver(), shown: { ...own } }];
+    const leave = first === "race" ? [takeOver(race), takeOver(lesson)] : [takeOver(lesson), takeOver(race)];
+    const [leaveLesson, leaveRace] = first === "race" ? leave.toReversed() : leave;
+    show(race.shown);
+    assert.equal(onShow.value, race.shown);
+    leaveRace();
+    assert.equal(onShow.value, own, `${first} came first`);
+    leaveLesson();
+  }
+});
+
+test("who gives the page back and shows nothing leaves on the stage what others show", () => {
+  const [lesson, race] = [driver(), { ...driver(), shown: { ...own } }];
+  const [leaveRace, leaveLesson] = [takeOver(race), takeOver(lesson)];
+  show(race.shown);
+  leaveLesson();
+  assert.deepEqual([player.value, onShow.value], [race, race.shown]);
+  leaveRace();
+  assert.equal(onShow.value, own);
 });
 
 test("at the end of the lanes a presenter's key goes on with the lesson", async () => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,18 @@ def test_the_way_in(room: Room) -> None:
     assert room.get(f"/j/{code}.{'x' * 22}").status == 404
     again = room.get(room.presenting["join"], Cookie=room.ticket())
     assert again.headers["Set-Cookie"] is None  # the seat that one has
+
+
+def test_whatever_the_door_names_loads_before_anybody_has_come_in(room: Room) -> None:
+    """Its style sheets and its icon, whether the code was right or not; no other file of these folders."""
+    for way in ("/j/", "/j/zzzzzz"):
+        page = room.get(way, **{"Accept-Language": "zh"}).read().decode()
+        named = re.findall(r'(?:href|src)="([^"]+)"', page)
+        assert any(path.endswith(".css") for path in named)
+        for path in named:
+            assert room.get(path).status == 200, path
+    for path in ("/static/css/base.css", "/static/js/main.js", "/static/css/../js/main.js"):
+        assert room.get(path).status == 401, path
 
 
 def test_a_guest_reaches_what_a_followers_page_needs_and_nothing_else(room: Room) -> None:

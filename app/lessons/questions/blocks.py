@@ -34,6 +34,8 @@ def needs_block(scene: Scene, seq: int = 0) -> Question:
     """Whether the next step allocates a block for a sequence."""
     record = scene.next_step()
     entry = scene.entry(record, seq)
+    if scene.reserves or len(entry.token_ids) > 1:
+        raise Undecided(f"step {record.step} takes no single token of sequence {seq} that could need a block")
     found = find_op([record], Allocate, seq_id=seq)
     size = scene.block_size
     table, queue = scene.sequence(seq).block_tables[0], scene.state.free_queues[0]
@@ -142,9 +144,11 @@ def most_blocks(scene: Scene, seq: int = 0) -> Question:
     config, size = scene.header.engine, scene.block_size
     window = config.get("attention_window")
     needed = -(-total // size)
-    wrong = [("all_tokens", needed), ("one_less", most - 1), ("one_more", most + 1)]
     if isinstance(window, int):
-        wrong.insert(0, ("only_window", -(-window // size)))
+        few, many = ("only_window", -(-window // size)), ("all_tokens", needed)
+        wrong = [few, many, ("one_less", most - 1), ("one_more", most + 1)]
+    else:
+        wrong = [("one_less", most - 1)] if scene.reserves else [("one_less", most - 1), ("not_needed", most + 1)]
     return numbers("most_blocks", most, wrong, Evidence(record=record, figure="max blocks_held"), seq=seq)
 
 
@@ -153,10 +157,21 @@ def slots_wasted(scene: Scene) -> Question:
     """Reserved slots without content when what comes is over."""
     record = scene.log.record(len(scene.log) - 1)
     memory = record.memory
-    free = memory.num_blocks * memory.block_size - memory.tokens_held
-    wrong = [("none", 0), ("a_block", memory.block_size), ("all_free", free), ("one_less", memory.block_size - 1)]
+    size, right, held = memory.block_size, memory.slots_wasted, memory.blocks_held * memory.block_size
+    running = [scene.after.sequences[seq] for seq in scene.after.running]
+    wrong = [("none", 0)]
+    if scene.now:
+        wrong.append(("as_now", scene.log.record(scene.now - 1).memory.slots_wasted))
+    if scene.reserves:
+        pieces = [held // len(running) - sequence.num_computed_tokens for sequence in running]
+        wrong += [("one_alone", max(pieces, default=0)), ("all_held", held)]
+    else:
+        wrong += [("a_block", size), ("most", len(running) * (size - 1))]
+    if memory.blocks_held < memory.num_blocks:
+        wrong.append(("all_free", memory.num_blocks * size - memory.tokens_held))
     evidence = Evidence(record=record.index, figure="blocks_held · block_size − tokens_held")
-    return numbers("slots_wasted", memory.slots_wasted, wrong, evidence)
+    steps = sum(1 for one in scene.coming() if one.kind == "step")
+    return numbers("slots_wasted", right, wrong, evidence, steps=steps, held=held, tokens=memory.tokens_held)
 
 
 @rule
@@ -166,6 +181,8 @@ def left_at_end(scene: Scene) -> Question:
     if after.running or after.waiting:
         raise Undecided("somebody still runs or waits when the lesson goes on")
     memory = scene.log.record(len(scene.log) - 1).memory
-    wrong = [("forgotten", 0), ("still_held", memory.num_blocks), ("tail_too", memory.blocks_cached + 1)]
+    wrong = [("forgotten", 0), ("still_held", memory.num_blocks)]
+    if any(sequence.num_computed_tokens % memory.block_size for sequence in after.sequences.values()):
+        wrong.append(("tail_too", memory.blocks_cached + 1))
     evidence = Evidence(record=len(scene.log) - 1, figure="blocks_cached")
     return numbers("left_at_end", memory.blocks_cached, wrong, evidence, held=memory.blocks_held)

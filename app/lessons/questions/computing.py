@@ -15,16 +15,23 @@ def tokens_computed(scene: Scene, seq: int = 0) -> Question:
     record = scene.next_step()
     entry = scene.entry(record, seq)
     found = scene.sequence(seq)
-    total = len(found.token_ids)
-    kept = "prompt_again" if found.num_computed_tokens else "prompt_alone"
-    wrong = [("all_again", total), (kept, found.num_prompt_tokens), ("only_new", 1), ("both", 2), ("none", 0)]
+    total, prompt, right = len(found.token_ids), found.num_prompt_tokens, len(entry.token_ids)
+    wrong: list[tuple[str, float]] = [("chosen_too", right + 1)] if scene.chooses(record, seq) else []
+    if total == prompt:  # no token is chosen yet: this is prefill, or a chunk of it
+        is_chunk = entry.start + right < total
+        wrong += [("none_yet", 0), ("one_by_one", 1), ("whole" if is_chunk else "found_before", total)]
+    elif not found.num_computed_tokens:
+        wrong += [("prompt_alone", prompt), ("only_new", 1), ("none", 0)]
+    else:
+        wrong += [("all_again", total), ("none", 0)]
+        if found.num_computed_tokens >= prompt:
+            wrong.append(("prompt_again", prompt))
     evidence = Evidence(record=record.index, figure="len(batch.token_ids)")
-    prompt = found.num_prompt_tokens
 
     def place(count: float) -> places.Place:
         return places.first_tokens(seq, count) if count == prompt else places.last_tokens(seq, count, total)
 
-    return numbers("tokens_computed", len(entry.token_ids), wrong, evidence, place=place, seq=seq)
+    return numbers("tokens_computed", right, wrong, evidence, place=place, seq=seq)
 
 
 @rule
@@ -38,14 +45,19 @@ def total_computed(scene: Scene, seq: int = 0) -> Question:
         raise Undecided(f"nothing of sequence {seq} is computed")
     end = scene.after.sequences[seq]
     prompt, new = end.num_prompt_tokens, len(end.token_ids) - end.num_prompt_tokens
+    if not new:
+        raise Undecided(f"no token of sequence {seq} is chosen as far as the lesson goes")
     total = sum(len(entry.token_ids) for record in steps for entry in record.batch if entry.seq_id == seq)
-    wrong = [
-        ("as_cached", prompt + new - 1),
-        ("as_text", prompt + new),
-        ("prompt_each_time", new * prompt),
-        ("square", (prompt + new) ** 2),
-        ("as_uncached", new * prompt + new * (new - 1) // 2),
-    ]
+    cached, uncached = prompt + new - 1, new * prompt + new * (new - 1) // 2
+    wrong: list[tuple[str, float]] = [("as_cached" if total > cached else "not_found", cached)]
+    if not scene.keeps:
+        wrong += [("prompt_each_time", new * prompt), ("square", (prompt + new) ** 2)]
+        if prompt + new < total:
+            wrong.insert(1, ("text_once", prompt + new))
+    elif total <= cached:
+        wrong += [("as_text", prompt + new), ("as_uncached", uncached)]
+        if new > 1:
+            wrong.append(("prompt_once", new * prompt))
     evidence = Evidence(record=steps[-1].index, figure="Σ len(batch.token_ids)")
     return numbers("total_computed", total, wrong, evidence, seq=seq, prompt=prompt, new=new)
 
@@ -58,7 +70,12 @@ def times_computed(scene: Scene, position: int, seq: int = 0) -> Question:
         raise Undecided(f"position {position} of sequence {seq} is never computed")
     end = scene.after.sequences[seq]
     new = len(end.token_ids) - end.num_prompt_tokens
-    wrong = [("once", 1), ("each_step", new), ("each_token", len(end.token_ids)), ("one_less", new - 1)]
+    if scene.keeps:
+        wrong = [("never", 0)] + [("each_step", count) for count in (new, len(end.token_ids)) if count > len(covering)]
+    elif position < end.num_prompt_tokens:
+        wrong = [("once", 1), ("each_token", len(end.token_ids)), ("one_less", new - 1)]
+    else:
+        wrong = [("once", 1), ("each_token", len(end.token_ids)), ("before_it", new)]
     evidence = Evidence(record=covering[-1], figure="batch.start ≤ p < batch.start + len(batch.token_ids)")
     return numbers("times_computed", len(covering), wrong, evidence, seq=seq, position=position)
 
@@ -69,12 +86,9 @@ def keys_read(scene: Scene, seq: int = 0) -> Question:
     record = scene.next_step()
     entry = scene.entry(record, seq)
     found = scene.sequence(seq)
-    wrong = [
-        ("not_itself", entry.context_len - 1),
-        ("one_ahead", entry.context_len + 1),
-        ("only_prompt", found.num_prompt_tokens),
-        ("newest", 1),
-    ]
+    wrong = [("not_itself", entry.context_len - 1), ("one_ahead", entry.context_len + 1), ("newest", 1)]
+    if entry.context_len > found.num_prompt_tokens:
+        wrong.append(("only_prompt", found.num_prompt_tokens))
     evidence = Evidence(record=record.index, figure="context_len")
     return numbers("keys_read", entry.context_len, wrong, evidence, place=partial(places.first_tokens, seq), seq=seq)
 
@@ -85,7 +99,7 @@ def tokens_chosen(scene: Scene, seq: int = 0) -> Question:
     record = scene.next_step()
     entry = scene.entry(record, seq)
     chosen = sum(1 for output in record.outputs if output.seq_id == seq)
-    wrong = [("none", 0), ("one", 1), ("each", len(entry.token_ids))]
+    wrong = [("none", 0), ("one", 1), ("each" if chosen else "chunk", len(entry.token_ids))]
     evidence = Evidence(record=record.index, figure="len(outputs)")
     return numbers("tokens_chosen", chosen, wrong, evidence, seq=seq, tokens=len(entry.token_ids))
 
@@ -102,6 +116,8 @@ def query_uses(scene: Scene, position: int, seq: int = 0) -> Question:
         for entry in record.batch
         if entry.seq_id == seq and entry.start + len(entry.token_ids) > position
     )
-    wrong = [("each_later", reading), ("each_later_but_one", reading - 1), ("never", 0)]
+    wrong = [("never", 0)]
+    if reading - 1 > len(using):
+        wrong += [("each_later", reading), ("each_later_but_one", reading - 1)]
     evidence = Evidence(record=using[0], figure="rows of position")
     return numbers("query_uses", len(using), wrong, evidence, seq=seq, position=position)

@@ -42,11 +42,13 @@ def bytes_per_token(scene: Scene) -> Question:
     model = scene.header.model
     right = scene.header.kv_bytes_per_token
     size = bytes_per_element(model.dtype)
+    if right != 2 * model.num_layers * model.num_kv_heads * model.head_dim * size:
+        raise Undecided(f"its cache keeps no numbers of {size} bytes")
     wrong = [
         ("hidden_size", 2 * model.num_layers * model.num_heads * model.head_dim * size),
         ("one_layer", right / model.num_layers),
         ("only_keys", right / 2),
-        ("two_bytes", right / size * 2 if size != 2 else right / 4),
+        ("two_bytes", right // size * 2),
     ]
     evidence = Evidence(record=0, figure="2 · layers · KV heads · D · bytes")
     return numbers("bytes_per_token", right, wrong, evidence, text="bytes", place=nowhere, **_shape(scene))
@@ -99,10 +101,12 @@ def query_cache(scene: Scene) -> Question:
 
 
 def _shape(scene: Scene) -> dict[str, int]:
+    """What the words of a question about bytes say of the model."""
     model = scene.header.model
     return {
         "layers": model.num_layers,
         "heads": model.num_heads,
         "kv_heads": model.num_kv_heads,
         "head_dim": model.head_dim,
+        "number": int(bytes_per_element(model.dtype)),
     }

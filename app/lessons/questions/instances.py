@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.lessons.questions.rules import Evidence, Question, by, choice, numbers, rule
+from app.lessons.questions.rules import Evidence, Question, against, by, choice, numbers, rule
 from app.lessons.scene import Operation, Scene, Undecided, need_op
 from engine.trace.events import Arrive, Await, Lost
 from engine.trace.halves import plain_id
@@ -41,8 +41,9 @@ def bytes_moved(scene: Scene, request: int) -> Question:
     found, per_token = arrival(scene, request), scene.header.kv_bytes_per_token
     _, rest = parts_of(scene.after, request)
     tokens, size, right = rest.num_prompt_tokens, scene.block_size, found.op.num_bytes
+    filled = (tokens - 1) * per_token
     wrong = [
-        ("tokens", (tokens - 1) * per_token),
+        ("tokens" if filled < right else "everything", filled),
         ("everything", -(-(tokens - 1) // size) * size * per_token),
         ("keys", right // 2),
         ("nothing", 0),
@@ -104,7 +105,8 @@ def held_up(scene: Scene, request: int) -> Question:
     right = "shorter" if now < before else "longer" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
     options = ["shorter", "same", "longer"]
-    return choice("held_up", right, options, evidence, why=options, request=request, before=before, now=now)
+    whys = against(right, options)
+    return choice("held_up", right, options, evidence, whys=whys, request=request, before=before, now=now)
 
 
 def prefill_seconds(log: TraceReader, seq_id: int) -> float:

@@ -133,26 +133,33 @@ def choice(
     evidence: Evidence,
     *,
     why: Iterable[str] = (),
+    whys: Mapping[str, str] = MappingProxyType({}),
     of_options: Mapping[str, Mapping[str, Value]] = MappingProxyType({}),
     places: Mapping[str, Place | None] = MappingProxyType({}),
     **values: Value,
 ) -> Question:
     """A question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
 
-    `why`: the wrong ones that have a word about them; `of_options`: placeholders of an option's words beside the
-    question's; `places`: those that lie somewhere in the picture.
+    `why`: the wrong ones that have a word about them; `whys`: what is said of some, where that depends on the right
+    one; `of_options`: placeholders of an option's words beside the question's; `places`: those that lie somewhere in
+    the picture.
     """
-    known, keys = set(why), list(all_of)
+    said, keys = {**{key: key for key in why}, **whys}, list(all_of)
     options = [
         Option(
             text=f"question.{name}.answer.{key}",
             values={**values, **of_options.get(key, {})},
-            why=key if key in known and key != right else None,
+            why=said.get(key) if key != right else None,
             place=places.get(key),
         )
         for key in keys
     ]
     return Question(rule=name, values=values, options=options, right=keys.index(right), evidence=evidence)
+
+
+def against(right: str, options: Iterable[str]) -> dict[str, str]:
+    """What is said of wrong answers to a comparison: of all of them the same where nothing has changed."""
+    return {key: "as_before" if right == "same" else key for key in options}
 
 
 def _number(text: str, number: float, why: str | None, place: Callable[[float], Place | None]) -> Option:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from app.lessons.questions import places
-from app.lessons.questions.rules import Evidence, Option, Question, Value, by, choice, numbers, rule
+from app.lessons.questions.rules import Evidence, Option, Question, Value, against, by, choice, numbers, rule
 from app.lessons.scene import Scene, Undecided, need_op
 from engine.trace.events import Admit, Defer, DeferReason, Preempt
 from engine.trace.log import TraceReader
@@ -33,6 +33,11 @@ def admitted(scene: Scene, seq: int) -> Question:
     keys = ["admit", "partly", "max_num_seqs", "no_free_blocks", "token_budget", "behind"]
     if right == "step_preempted":
         keys = ["admit", "max_num_seqs", "no_free_blocks", "step_preempted"]
+    if right in ("admit", "partly"):
+        whys = {key: key for key in keys if key not in ("behind", "step_preempted")}
+        whys["admit"] = "only_part"
+    else:
+        whys = {key: "admit" if key in ("admit", "partly") else "other" for key in keys}
     config = scene.header.engine
     values: dict[str, Value] = {
         "max_num_seqs": config.get("max_num_seqs") or 0,
@@ -46,7 +51,7 @@ def admitted(scene: Scene, seq: int) -> Question:
         right,
         keys,
         evidence,
-        why=[key for key in keys if key not in ("behind", "step_preempted")],
+        whys=whys,
         of_options=dict.fromkeys(keys, values),
         seq=seq,
     )
@@ -84,11 +89,12 @@ def recomputed(scene: Scene) -> Question:
     found = need_op(scene.coming(), Preempt, NOBODY_PREEMPTED)
     op = found.op
     sequence = scene.log.state_at(found.record.index).sequences[op.seq_id]
+    right, prompt = op.num_recompute_tokens, sequence.num_prompt_tokens
+    parts = [("only_output", len(sequence.token_ids) - prompt), ("only_prompt", prompt)]
     wrong = [
         ("nothing", 0),
-        ("only_output", len(sequence.token_ids) - sequence.num_prompt_tokens),
-        ("only_prompt", sequence.num_prompt_tokens),
-        ("all_computed", op.num_computed_tokens),
+        *((why if number < right else "found_again", number) for why, number in parts),
+        ("found_again", op.num_computed_tokens),
         ("one", 1),
     ]
     evidence = by(found, "preempt.num_recompute_tokens")
@@ -96,7 +102,7 @@ def recomputed(scene: Scene) -> Question:
     def place(count: float) -> places.Place:
         return places.last_tokens(op.seq_id, count, op.num_computed_tokens)
 
-    return numbers("recomputed", op.num_recompute_tokens, wrong, evidence, place=place, seq=op.seq_id)
+    return numbers("recomputed", right, wrong, evidence, place=place, seq=op.seq_id)
 
 
 @rule
@@ -111,7 +117,8 @@ def run_at_once(scene: Scene) -> Question:
     if not most:
         raise Undecided("nobody runs as far as the lesson goes")
     limit = scene.header.engine.get("max_num_seqs")
-    wrong = [("all", came), ("one", 1), ("places", int(limit) if isinstance(limit, int) else came), ("more", most + 1)]
+    places_ = int(limit) if isinstance(limit, int) else came
+    wrong = [("all", came), ("one", 1), ("places", places_), ("no_place" if most == places_ else "more", most + 1)]
     evidence = Evidence(record=where, figure="len(running)")
     return numbers("run_at_once", most, wrong, evidence, came=came)
 
@@ -141,7 +148,8 @@ def gap_against_before(scene: Scene, seq: int = 0) -> Question:
     right = "shorter" if now < before else "longer" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="max Σ len(batch.token_ids) between two outputs")
     options = ["shorter", "same", "longer"]
-    return choice("gap_against_before", right, options, evidence, why=options, seq=seq, before=before, now=now)
+    whys = against(right, options)
+    return choice("gap_against_before", right, options, evidence, whys=whys, seq=seq, before=before, now=now)
 
 
 @rule
@@ -153,7 +161,16 @@ def first_token_against_before(scene: Scene, seq: int) -> Question:
     right = "earlier" if now < before else "later" if now > before else "same"
     evidence = Evidence(record=len(scene.log) - 1, figure="steps from submit to the first output")
     options = ["earlier", "same", "later"]
-    return choice("first_token_against_before", right, options, evidence, why=options, seq=seq, before=before, now=now)
+    return choice(
+        "first_token_against_before",
+        right,
+        options,
+        evidence,
+        why=against(right, options),
+        seq=seq,
+        before=before,
+        now=now,
+    )
 
 
 def _steps_to_first(log: TraceReader, seq: int) -> int:

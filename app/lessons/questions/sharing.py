@@ -7,7 +7,7 @@ from functools import partial
 
 from app.lessons.questions import places
 from app.lessons.questions.rules import Question, by, choice, numbers, rule
-from app.lessons.scene import Operation, Scene, need_op
+from app.lessons.scene import Operation, Scene, Undecided, need_op
 from engine.trace.events import Admit, Lookup, LookupExternal
 
 REASONS = ("shared_too_short", "differs", "nothing_shared", "evicted", "earlier_ended", "other_salt")
@@ -31,11 +31,13 @@ def hit_tokens(scene: Scene, seq: int) -> Question:
     size = scene.block_size
     shared = op.num_shared_tokens
     if op.reason is None:  # everything that may hit did
+        if op.num_hit_tokens < (op.num_tokens - 1) // size * size:
+            raise Undecided("this run has no prefix cache")
         shared = op.num_tokens
     wrong = [
         ("not_rounded", shared),
         ("rounded_up", -(-shared // size) * size),
-        ("last_too", op.num_tokens // size * size),
+        ("last_too" if shared >= op.num_tokens - 1 else "not_all_equal", op.num_tokens // size * size),
         ("none", 0),
         ("block_less", op.num_hit_tokens - size),
     ]

@@ -60,7 +60,9 @@ def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
                 chosen = record.step
                 break
     step = written.record.step
-    wrong = [("when_chosen", chosen if chosen is not None else step + 1), ("later", step + 1), ("prefill", 1)]
+    wrong = [("later", step + 1)]
+    if chosen is not None:
+        wrong = [("when_chosen", chosen), *wrong, ("prefill", 1)]
 
     def place(number: float) -> places.Place:
         return places.AtStep(step=int(number))

@@ -3,7 +3,7 @@
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
 import { look } from "../net/class_lesson.js";
 import { session } from "../net/session.js";
-import { answersTo, attends, mine, presents, roaming, told } from "../state/classroom.js";
+import { answersTo, attends, lessonAsks, mine, presents, roaming, told } from "../state/classroom.js";
 import { opened, openedAs } from "../state/lessons.js";
 import { settings } from "../state/settings.js";
 import { language } from "../tell/language.js";
@@ -18,7 +18,14 @@ export function followClassLesson() {
     const now = opened.peek();
     const isNews = now?.theater !== lesson.theater || now.progress.at !== lesson.at || now.language !== code;
     const leads = presents.value && settings.distance.value !== "desk"; // there the lesson has its own page
-    if (leads ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isNews) untracked(read);
+    const isWanted = leads ? now?.theater === lesson.theater && now.progress.at !== lesson.at : isNews;
+    if (isWanted) untracked(() => read(lesson.theater));
+  });
+  effect(() => {
+    const [theater, item, code] = [told.value?.poll?.theater, told.value?.poll?.item, language.value];
+    const known = lessonAsks.peek();
+    const isKnown = known?.theater === theater && known?.item.index === item && known?.language === code;
+    if (theater && !isKnown) untracked(() => readQuestion(theater, item ?? -1));
   });
   effect(() => {
     if (attends.value && told.value && !told.value.lesson && opened.peek()?.source === "class") opened.value = null;
@@ -29,17 +36,36 @@ export function followClassLesson() {
   });
 }
 
-/** Answer the question that the class is asked. @param {number | null} given an option; null: not sure */
+/**
+ * Answer the question that the class is asked, in the round that it is in; null: not sure.
+ *
+ * @param {import("../core/wire.js").PollTold["right"]} given
+ */
 export async function answerToClass(given) {
   const poll = told.peek()?.poll;
   if (poll) await askOfClass("class_answer", { poll: poll.id, round: poll.round, given });
 }
 
-/** The lesson, as far as the class has come. */
-async function read() {
+/** The question that a lesson asks the class, for a page on which that lesson is not open. @param {string} theater
+ * @param {number} index */
+async function readQuestion(theater, index) {
   const { client } = session;
   try {
-    const heard = await look(0);
+    const code = language.peek();
+    const heard = await look(theater);
+    addMoreWords(code, heard.words);
+    const item = heard.items.find((one) => one.index === index);
+    if (item?.kind === "ask") lessonAsks.value = { theater, language: code, item };
+  } catch (error) {
+    session.complain(error, client);
+  }
+}
+
+/** The lesson, as far as the class has come. @param {string} theater */
+async function read(theater) {
+  const { client } = session;
+  try {
+    const heard = await look(theater);
     if (told.peek()?.lesson?.theater !== heard.theater) return;
     const code = language.peek();
     addMoreWords(code, heard.words);
@@ -58,7 +84,7 @@ async function read() {
 function markOwn() {
   const [now, poll] = [opened.peek(), told.peek()?.poll];
   if (now?.source !== "class" || poll?.item === null || poll?.theater !== now.theater) return;
-  const given = answersTo(poll.id);
+  const given = answersTo(poll);
   const options = /** @type {(number | null)[]} */ (given.filter((one) => one === null || typeof one === "number"));
   const items = now.items.map((item) =>
     item.kind === "ask" && item.index === poll.item ? { ...item, given: options, whys: options.map(() => null) } : item,

@@ -5,7 +5,7 @@ import { command } from "../net/commands.js";
 import { forking } from "../net/followed_run.js";
 import { rememberRun } from "../net/own_runs.js";
 import { settings } from "../state/settings.js";
-import { connection, own, viewIndex } from "../state/store.js";
+import { connection, head, layer, own, viewIndex } from "../state/store.js";
 
 /**
  * @typedef {import("../core/wire.js").ForkStatus} ForkStatus
@@ -88,6 +88,7 @@ export async function fork(asked) {
     batch(() => {
       formOpen.value = false;
       goOnAt.value = "futures";
+      [settings.layer.value, settings.head.value] = [layer.peek(), head.peek()]; // the same head in both
       settings.run_a.value = source;
       settings.run_b.value = answer.theater;
       settings.detail.value = "compare";

@@ -11,7 +11,6 @@ import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { language } from "../tell/language.js";
 import { addMoreWords, t } from "../tell/words.js";
-import { answerToClass } from "./class_lesson.js";
 import { canOpen, hasFiles, isLost, isRecorded, loadCards } from "./lesson_cards.js";
 import { playAdded } from "./lesson_playing.js";
 import { here, isFollowed, wayInto } from "./lesson_ways.js";
@@ -115,7 +114,6 @@ export async function goOn() {
 export async function answer(given) {
   const now = opened.peek();
   if (!now || waiting.peek()) return;
-  if (now.source === "class") return answerToClass(Array.isArray(given) ? null : given);
   const told = await attempt(() => course.answer(now.theater, now.progress.at, given));
   if (told) take(told);
 }

@@ -6,6 +6,7 @@ import { TraceLog } from "../core/log.js";
 import { command } from "../net/commands.js";
 import { session } from "../net/session.js";
 import { bytesAt } from "../net/trace_file.js";
+import { presents } from "../state/classroom.js";
 import { isEmbedded } from "../state/embedded.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
@@ -58,6 +59,8 @@ const PLACES = [
   "fault",
   "scene",
   "lesson",
+  "class",
+  "teach",
 ];
 
 /**
@@ -72,7 +75,9 @@ export function offerOpening(memory, asked) {
   startOpening();
 }
 
+/** Begin it; not on a page that follows a class, which would miss what the class is shown and asked. */
 export function startOpening() {
+  if (settings.class.peek() && !presents.peek()) return;
   batch(() => {
     opening.value = true;
     time.value = 0;

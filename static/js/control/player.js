@@ -2,7 +2,7 @@
 // lockstep while their panel is open.
 
 import { batch, signal } from "../../vendor/signals/signals.js";
-import { own } from "../state/run.js";
+import { onShow, own } from "../state/run.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import * as actions from "./actions.js";
@@ -14,14 +14,14 @@ import { showOwn } from "./shown.js";
  * whether one was taken. `prefill` and `add` (the draft to its queue) are null where there is no such thing; `forks`:
  * whether its past can be made again with a change. `differs()`: whether the setup asks for something else than this
  * run, with which `restart()` begins anew. `say()`: its own sentence on the record that is looked at; null: as the log
- * tells it.
+ * tells it. `shown`: the run that it puts on show in place of the page's own, if it does.
  *
  * @typedef {{
  *   live: () => boolean, running: () => boolean,
  *   prefill: (() => unknown) | null, step: () => Promise<boolean>,
  *   run: () => unknown, pause: () => unknown, reset: () => unknown,
  *   add: (() => unknown) | null, forks: boolean, differs: () => boolean, restart: () => unknown,
- *   say: () => string | null,
+ *   say: () => string | null, shown?: import("../state/run.js").Run,
  * }} Player
  */
 
@@ -76,8 +76,8 @@ const drivers = [ownPlayer];
 export const beneath = () => (drivers.length > 2 ? drivers[drivers.length - 2] : null);
 
 /**
- * Let `other` drive the page, until what is returned is called: who drove it before does so again then, and what is
- * shown is the page's own run, where it was left.
+ * Let `other` drive the page, until what is returned is called: who drove it before does so again then, whoever gives
+ * it back first. A run that `other` shows goes with it, and the page's own is shown, where it was left.
  *
  * @param {Player} other
  */
@@ -88,10 +88,9 @@ export function takeOver(other) {
     const place = drivers.lastIndexOf(other);
     if (place < 0) return;
     drivers.splice(place, 1);
-    if (player.peek() !== other) return;
     batch(() => {
       player.value = drivers[drivers.length - 1];
-      showOwn();
+      if (onShow.peek() === other.shown) showOwn();
     });
   };
 }

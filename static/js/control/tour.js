@@ -108,11 +108,11 @@ let before = { decodes: 0, sequences: 0 }; // how the run stood when the stop be
 let storage = null;
 
 /** @type {(keyof import("../state/settings.js").Settings)[]} */
-const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "run_b"];
+const PLACES = ["theater", "recording", "step", "scene", "exhibit", "run_a", "run_b", "class"];
 
 /**
- * Offer the tour on a first visit: not to a reader who follows a link to a run, a recording, a step, an exhibit or two
- * runs. A link to it as to a lesson begins it, or goes on with it.
+ * Offer the tour on a first visit: not to a reader who follows a link to a run, a recording, a step, an exhibit, two
+ * runs or a class, nor while there is a class. A link to it as to a lesson begins it, or goes on with it.
  *
  * @param {Pick<Storage, "getItem" | "setItem"> | null} memory
  */
@@ -122,10 +122,10 @@ export function offerTour(memory) {
   tourWay.value = wayOf(kept);
   const isAsked = settings.lesson.value === LESSON;
   if (isAsked) toBench();
-  const invited = PLACES.some((name) => settings[name].value !== null);
+  const invited = settings.teach.value || PLACES.some((name) => settings[name].value !== null);
   if (!isAsked && (kept === "done" || kept?.startsWith(LEFT) || (kept === null && invited))) return;
   const wait = effect(() => {
-    if (opening.value || settings.distance.value !== "bench") return;
+    if (opening.value || settings.class.value || settings.distance.value !== "bench") return;
     if (connection.value === "live" && own.log.value) queueMicrotask(() => (wait(), stop.value === null && goOnTour()));
   });
 }

@@ -35,11 +35,15 @@ export function wayOf(transcript, at, answers) {
     index in works ? listsOf(index, answers).length > 0 : !(index in keys) || given(transcript, index, answers).over;
   const here = stops.find(({ index }) => index >= at || !isOver(index))?.index ?? items.length;
   const told = items.slice(0, here + 1).map((item) => toldAt(transcript, item, here, answers));
+  const asks = items.slice(isOver(here) ? here + 1 : here).flatMap((item) => (item.kind === "ask" ? [item.rule] : []));
   const done = told.flatMap((item) => (item.kind === "do" && item.moment ? [item.moment] : []));
   return {
     at: here,
     items: told,
-    progress: { at: here, num_items: items.length, num_sections, over: here >= items.length, num_optional },
+    progress: {
+      ...{ at: here, num_items: items.length, num_sections, over: here >= items.length, num_optional },
+      asks: [...new Set(asks)].sort(),
+    },
     moment: done.at(-1) ?? { run: 0, records: 0 },
   };
 }

@@ -794,6 +794,7 @@ export interface Progress {
   num_sections: number;
   over: boolean;
   num_optional: number;
+  asks: string[];
 }
 
 export interface ReadMessage {

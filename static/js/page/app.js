@@ -21,12 +21,13 @@ const Room = lazy(() => import("./room.js").then((found) => found.Room));
 const Learn = lazy(() => import("./learn.js").then((found) => found.Learn));
 
 export function App() {
-  if (opening.value) return html`<${Opening} /><${Toasts} />`;
   // of a watched server the others would show what is unknown, of a long log what is not here
   const whole = log.value?.header.observed || longRun.value ? Everything : null;
-  const shown = { look: whole ?? Look, room: whole ?? Room, bench: Everything, learn: Learn, desk: null }[
-    settings.distance.value
-  ];
+  const shown = opening.value
+    ? Opening
+    : { look: whole ?? Look, room: whole ?? Room, bench: Everything, learn: Learn, desk: null }[
+        settings.distance.value
+      ];
   return html`${shown ? html`<${shown} />` : null}
     ${told.value || startOpen.value ? html`<${Classroom} />` : null}<${Toasts} /><${Blackout} />`;
 }

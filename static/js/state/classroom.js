@@ -34,6 +34,12 @@ export const presenting = signal(null);
 export const desk = signal(null);
 /** A remote's key, another object for each press. @type {Signal<Pressed | null>} */
 export const pressed = signal(null);
+/**
+ * The lesson's question that the class is asked, where the page has not that lesson open.
+ *
+ * @type {Signal<{theater: string, language: string, item: import("../core/wire.js").ToldAsk} | null>}
+ */
+export const lessonAsks = signal(null);
 /** Whether the presenter has taken one's seat away. */
 export const sentAway = signal(false);
 /** Whether one has gone ways of one's own. */
@@ -82,12 +88,16 @@ export function answerTo(poll, round) {
   return found?.has[round] ? found.given[round] : undefined;
 }
 
-/** The last answer of this seat to a question, or none: a list of one, or empty. @param {number} poll */
-export const answersTo = (poll) =>
-  [1, 0]
-    .map((round) => answerTo(poll, round))
-    .filter((one) => one !== undefined)
-    .slice(0, 1);
+/**
+ * This seat's answer to a question in the round that it is in, or was last: a list of one, or empty. A second vote
+ * takes over nothing from the first.
+ *
+ * @param {{id: number, round: number}} poll
+ */
+export function answersTo(poll) {
+  const given = answerTo(poll.id, poll.round);
+  return given === undefined ? [] : [given];
+}
 
 /**
  * What the server says of the class, by event.

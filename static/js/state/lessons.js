@@ -1,6 +1,7 @@
 // The lesson that is open, as far as the learner has come, and what this device remembers of the way.
 
 import { computed, signal } from "../../vendor/signals/signals.js";
+import { settings } from "./settings.js";
 
 /**
  * @template T
@@ -56,13 +57,27 @@ export const barrier = computed(() => {
   return now?.items.find((item) => item.index === now.progress.at) ?? null;
 });
 
+/**
+ * Whether the open lesson has still to ask what a figure says: the figure keeps it back until it was answered.
+ *
+ * @param {string} rule of the questions
+ */
+export const isAsked = (rule) => {
+  const now = opened.value;
+  const isItsRun = now?.source === "server" || now?.source === "file" || settings.theater.value === now?.theater;
+  return now !== null && isItsRun && now.progress.asks.includes(rule);
+};
+
 /** Whether an item lies in what is for who has time. @param {Pick<Item, "section">} item @param {Opened} lesson */
 export const isOptional = ({ section }, { progress }) => section >= progress.num_sections - progress.num_optional;
 
-/** The race that the learner has let run and that is still what is looked at; null: something else is. */
+/**
+ * The race that the learner has let run and that is still what is looked at; null: something else is. Whatever is done
+ * afterwards is done to the lesson's own run.
+ */
 export const lessonRace = computed(() => {
-  const last = opened.value?.items.filter((item) => item.kind === "show" || (item.kind === "do" && item.race)).at(-1);
-  return last?.kind === "do" && last.moment ? last.race : null;
+  const last = opened.value?.items.filter((item) => item.kind === "show" || (item.kind === "do" && item.moment)).at(-1);
+  return last?.kind === "do" ? last.race : null;
 });
 
 /** Whether the learner has just gone on to it: its lanes begin as soon as they are in sight. */

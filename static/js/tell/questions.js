@@ -17,3 +17,6 @@ export const stemText = (item) => t(`question.${item.rule}.stem`, shownValues(it
 /** An answer. @param {import("../core/wire.js").ToldOption} option */
 export const optionText = ({ text, values }) =>
   t(text, text === "answer.bytes" ? { n: bytesText(Number(values.n)) } : shownValues(values));
+
+/** What answers are called where they are chosen and where they are shown: A, B, C. @param {number} i */
+export const letter = (i) => String.fromCharCode(65 + i);

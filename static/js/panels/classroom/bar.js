@@ -2,28 +2,29 @@
 
 import { useEffect, useLayoutEffect, useRef, useState } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
+import { answerToClass } from "../../control/class_lesson.js";
 import { comeBack, press, wander } from "../../control/classroom.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { leaveClass } from "../../net/classroom.js";
 import { answersTo, answerTo, drives, mine, roaming, told } from "../../state/classroom.js";
-import { opened } from "../../state/lessons.js";
-import { settings } from "../../state/settings.js";
 import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { Clock } from "./clock.js";
 import { Given } from "./given.js";
 import { Histogram } from "./histogram.js";
 import { Me } from "./me.js";
+import { useRoom } from "./room.js";
 import { answerText, questionText } from "./said.js";
 
 export function Bar() {
   const now = told.value;
   const own = mine.value;
+  const ref = useRoom();
   if (!now || !own) return null;
   if (now.over) return html`<${Over} />`;
   return html`<${Sheet} />
-    <section class="class-bar" id="class-bar" aria-label=${t("class.label")} data-roaming=${roaming.value}>
+    <section class="class-bar" id="class-bar" aria-label=${t("class.label")} data-roaming=${roaming.value} ref=${ref}>
       <${Where} />
       ${own.remote ? html`<${Remote} />` : null}
       <button class="class-lost" id="class-lost" aria-pressed=${own.lost} onClick=${() =>
@@ -64,17 +65,13 @@ function Over() {
   </section>`;
 }
 
-/** Whether the lesson that asks is what this page shows. */
-const isOnPage = () => settings.distance.value === "learn" && !roaming.value && opened.value !== null;
-
 /** The question, before everything else until it is answered; afterwards it can be put aside and comes back to show. */
 function Sheet() {
   const poll = told.value?.poll ?? null;
   const key = poll ? `${poll.id} ${poll.phase}` : "";
   const [aside, putAside] = useState("");
   const box = useRef(/** @type {HTMLElement | null} */ (null));
-  const isInText = poll?.kind === "lesson" && poll.phase !== "shown" && isOnPage();
-  const isShown = poll !== null && aside !== key && !isInText;
+  const isShown = poll !== null && aside !== key;
   useLayoutEffect(() => {
     if (isShown && box.current && !box.current.contains(document.activeElement))
       box.current.focus({ preventScroll: true });
@@ -84,13 +81,11 @@ function Sheet() {
   }, [poll?.id]);
   if (!poll) return null;
   if (!isShown)
-    return isInText || aside !== key
-      ? null
-      : html`<button class="class-again quiet" id="class-question" onClick=${() => putAside("")}>${t(
-          "class.question",
-        )}</button>`;
-  const given = answersTo(poll.id);
-  const has = answerTo(poll.id, poll.round) !== undefined;
+    return html`<button class="class-again quiet" id="class-question" onClick=${() => putAside("")}>${t(
+      "class.question",
+    )}</button>`;
+  const given = answersTo(poll);
+  const missed = poll.phase === "shown" && !given.length && answerTo(poll.id, 0) !== undefined;
   return html`<section class="class-sheet" id="class-sheet" tabindex="-1" ref=${box} aria-labelledby="class-asked">
     <p class="class-sheet-head"><span>${t(`class.phase.${poll.phase}`)}</span> <${Clock} poll=${poll} />
       <button class="tool" id="class-aside" aria-label=${t("class.aside")} title=${t("class.aside")}
@@ -98,11 +93,11 @@ function Sheet() {
     <h2 id="class-asked">${questionText(poll)}</h2>
     ${
       poll.phase === "open" || poll.phase === "again"
-        ? html`<${Given} poll=${poll} give=${(/** @type {import("./given.js").Answer} */ answer) =>
-            askOfClass("class_answer", { poll: poll.id, round: poll.round, given: answer })} />
-          <p class="class-in" role="status">${has ? t("class.answer_is_in") : ""}</p>`
+        ? html`<${Given} poll=${poll} give=${answerToClass} />
+          <p class="class-in" role="status">${given.length ? t("class.answer_is_in") : ""}</p>`
         : poll.phase === "shown"
-          ? html`<${Histogram} poll=${poll} mine=${given} textOf=${answerText(poll)} />`
+          ? html`<${Histogram} poll=${poll} mine=${given} textOf=${answerText(poll)} />
+            ${missed ? html`<p>${t("class.no_second")}</p>` : null}`
           : html`<p>${t(`class.wait.${poll.phase}`)}</p>`
     }
   </section>`;

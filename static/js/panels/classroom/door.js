@@ -9,6 +9,7 @@ import { Side } from "../../kit/side.js";
 import { askOpen, chosenDoor, desk, doorOpen, drives, presenting, told } from "../../state/classroom.js";
 import { t } from "../../tell/words.js";
 import { Ask } from "./ask.js";
+import { useRoom } from "./room.js";
 
 const COMMAND = "kvtheater serve --class";
 const QUIET = 4; // modules of margin that a reader needs around a code
@@ -33,8 +34,9 @@ export function Corner() {
   const now = presenting.value;
   const door = doorNow();
   const here = desk.value?.seats.filter((seat) => seat.here).length ?? 0;
+  const ref = useRoom();
   if (!now || doorOpen.value) return null;
-  return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")}>
+  return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>
     <button class="class-corner" id="class-corner" onClick=${() => (doorOpen.value = true)}
       aria-label=${t("class.door", { code: spelled(now.code), n: here })}>
       ${door ? html`<${Code} door=${door} />` : null}

@@ -5,6 +5,7 @@ import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { answerTo } from "../../state/classroom.js";
 import { log, selected } from "../../state/store.js";
+import { letter } from "../../tell/questions.js";
 import { t } from "../../tell/words.js";
 import { optionTexts, questionText } from "./said.js";
 
@@ -37,9 +38,6 @@ const Options = ({
       <i aria-hidden="true">${letter(i)}</i><span>${text}</span></button>`,
   )}
 </div>`;
-
-/** @param {number} i */
-export const letter = (i) => String.fromCharCode(65 + i);
 
 /** @param {{poll: Poll, before: Answer | undefined, give: (given: Answer) => unknown}} props */
 function Field({ poll, before, give }) {

@@ -1,5 +1,6 @@
 // What a question says, of whatever kind: its text, its options, the words of an answer.
 
+import { lessonAsks } from "../../state/classroom.js";
 import { opened } from "../../state/lessons.js";
 import { optionText, stemText } from "../../tell/questions.js";
 import { t } from "../../tell/words.js";
@@ -14,7 +15,9 @@ import { ownText } from "./histogram.js";
 function asked(poll) {
   const now = opened.value;
   const item = now && now.theater === poll.theater ? now.items.find(({ index }) => index === poll.item) : null;
-  return item?.kind === "ask" ? item : null;
+  if (item?.kind === "ask") return item;
+  const heard = lessonAsks.value;
+  return heard?.theater === poll.theater && heard?.item.index === poll.item ? heard.item : null;
 }
 
 /** @param {Poll} poll */

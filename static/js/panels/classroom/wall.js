@@ -3,9 +3,9 @@
 import { signal } from "../../../vendor/signals/signals.js";
 import { html } from "../../kit/html.js";
 import { desk, doorOpen, told } from "../../state/classroom.js";
+import { letter } from "../../tell/questions.js";
 import { t } from "../../tell/words.js";
 import { Clock } from "./clock.js";
-import { letter } from "./given.js";
 import { Histogram } from "./histogram.js";
 import { PollSteps } from "./poll_steps.js";
 import { answerText, optionTexts, questionText } from "./said.js";

@@ -1,6 +1,7 @@
 // What the learner predicts: the answer that is being chosen, and which answers stand in the picture.
 
 import { computed, signal } from "../../../vendor/signals/signals.js";
+import { answerToClass } from "../../control/class_lesson.js";
 import { told } from "../../state/classroom.js";
 import { barrier, opened } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
@@ -118,12 +119,13 @@ function roleOf(item, option) {
 }
 
 /**
- * Choose an answer, to give it later.
+ * Choose an answer, to give it later; a class is answered at once.
  *
  * @param {ToldAsk} item
  * @param {number} option -1: not sure
  */
 export function choose(item, option) {
   turnTo(item);
-  chosen.value = { item: item.index, option };
+  if (opened.value?.source === "class") answerToClass(option < 0 ? null : option);
+  else chosen.value = { item: item.index, option };
 }

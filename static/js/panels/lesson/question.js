@@ -6,7 +6,7 @@ import { jumpTo } from "../../control/playback.js";
 import { html } from "../../kit/html.js";
 import { opened, REVIEW } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
-import { optionText, shownValues, stemText } from "../../tell/questions.js";
+import { letter, optionText, shownValues, stemText } from "../../tell/questions.js";
 import { hasText, t } from "../../tell/words.js";
 import { useNews } from "./follow.js";
 import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction.js";
@@ -18,12 +18,13 @@ import { choose, chosen, isOpen, isTold, lookBackAt, turnTo } from "./prediction
 
 const GAZE = 5000; // ms for which what came of the last question stands before the places of the next one
 
-/** Whether it is a class that is asked: what is right comes when the presenter shows it. */
+/** Whether it is a class that is asked: it answers on its own sheet, and what is right comes when it is shown. */
 const isOfClass = () => opened.value?.source === "class";
 
 /** @param {{item: ToldAsk}} props */
 export function Question({ item }) {
   const isAsked = isOpen(item);
+  const isAskedHere = isAsked && !isOfClass();
   const mine = chosen.value?.item === item.index ? chosen.value.option : null;
   const stem = stemText(item);
   /** @param {Event} event */
@@ -42,21 +43,17 @@ export function Question({ item }) {
   }, [isAsked]);
   return html`<form class="question" id=${`question-${item.index}`} data-over=${item.over} onSubmit=${give}
     onFocusIn=${turn}>
-    <fieldset disabled=${!isAsked || waiting.value}>
+    <fieldset disabled=${!isAskedHere || waiting.value}>
       <legend>${item.again ? html`<small class="came-back">${t(whence)}</small>` : null}${stem}</legend>
       ${item.options.map(
         (option, i) => html`<${Choice} key=${i} item=${item} index=${i} option=${option} mine=${mine} />`,
       )}
-      <label class="answer unsure" data-given=${item.given.includes(null)}>
-        <input type="radio" name=${`answer-${item.index}`} checked=${mine === -1}
-          onChange=${() => choose(item, -1)} />
-        <span>${t("lesson.unsure")}</span>
-      </label>
+      ${isOfClass() ? null : html`<${Unsure} item=${item} mine=${mine} />`}
     </fieldset>
     ${
-      isAsked
+      isAskedHere
         ? html`<button class="command primary" id="lesson-answer" disabled=${mine === null || waiting.value}>${t(
-            !item.given.length ? "lesson.answer" : isOfClass() ? "lesson.change" : "lesson.second",
+            item.given.length ? "lesson.second" : "lesson.answer",
           )}</button>`
         : null
     }
@@ -64,27 +61,32 @@ export function Question({ item }) {
   </form>`;
 }
 
+/** @param {{item: ToldAsk, mine: number | null}} props */
+const Unsure = ({ item, mine }) => html`<label class="answer unsure" data-given=${item.given.includes(null)}>
+  <input type="radio" name=${`answer-${item.index}`} checked=${mine === -1} onChange=${() => choose(item, -1)} />
+  <span>${t("lesson.unsure")}</span>
+</label>`;
+
 /** @param {{item: ToldAsk, index: number, option: ToldOption, mine: number | null}} props */
 function Choice({ item, index, option, mine }) {
   const given = item.given.includes(index);
   const right = item.over && isTold() ? item.right === index : null;
-  const tried = !item.over && given && !isOfClass();
   const isWrong = given && right !== true && isTold() && (item.over || !isOfClass());
-  return html`<label class="answer" data-given=${given} data-right=${right}>
-    <input type="radio" name=${`answer-${item.index}`}
-      checked=${mine === index || (mine === null && (item.over || isOfClass()) && item.given.at(-1) === index)}
-      disabled=${tried} onChange=${() => choose(item, index)} />
+  const radio = () => html`<input type="radio" name=${`answer-${item.index}`}
+    checked=${mine === index || (mine === null && item.over && item.given.at(-1) === index)}
+    disabled=${!item.over && given} onChange=${() => choose(item, index)} />`;
+  return html`<${isOfClass() ? "p" : "label"} class="answer" data-given=${given} data-right=${right}>
+    ${isOfClass() ? html`<i class="answer-letter" aria-hidden="true">${letter(index)}</i>` : radio()}
     <span class="num">${optionText(option)}</span>
     ${right ? html`<i class="answer-mark" aria-label=${t("lesson.right")}>✓</i>` : null}
     ${isWrong ? html`<i class="answer-mark wrong" aria-label=${t("lesson.yours")}>✗</i>` : null}
-  </label>`;
+  <//>`;
 }
 
 /** What came of the answers. @param {{item: ToldAsk}} props */
 function Verdict({ item }) {
   const news = useNews(item.given.length, item.over);
-  if (!item.given.length) return null;
-  if (isOfClass() && !item.over) return html`<p class="verdict" role="status">${t("lesson.answer_is_in")}</p>`;
+  if (isOfClass() ? !item.over : !item.given.length) return null;
   const why = item.whys.at(-1);
   const isRight = item.over && item.given.at(-1) === item.right;
   const key = why === "near" ? "question.near" : `question.${item.rule}.why.${why}`;
@@ -93,7 +95,7 @@ function Verdict({ item }) {
   const { evidence } = item;
   const isShown = evidence !== null && evidence.record < own.numRecords.value;
   return html`<div class="verdict" role="status" data-right=${isRight} data-news="true" ref=${news} tabindex="-1">
-    ${item.given.at(-1) === null || isRight ? null : html`<p>${text}</p>`}
+    ${(item.given.at(-1) ?? null) === null || isRight ? null : html`<p>${text}</p>`}
     ${
       item.over
         ? html`<p>${isRight ? html`<b>${t("lesson.right")}</b> ` : null}${t(

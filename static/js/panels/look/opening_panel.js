@@ -1,7 +1,7 @@
 // The opening: one picture, one sentence, and seven parts that play by themselves and can be walked through.
 
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
-import { effect } from "../../../vendor/signals/signals.js";
+import { effect, signal } from "../../../vendor/signals/signals.js";
 import { endOpening, failed, film, futures, playing, take, taken, time } from "../../control/opening.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
@@ -14,6 +14,7 @@ import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
 import { paintFilm, sceneOf, stemOf } from "./film_scene.js";
+import { counted, stepsAt } from "./paint_race.js";
 import { ASKING, BEATS, beatAt, END, endOf } from "./time.js";
 
 /** @typedef {import("../../core/film.js").Film} Film */
@@ -28,7 +29,7 @@ export function Panel() {
     return () => document.removeEventListener("keydown", onKey, true);
   }, []);
   const now = film.value && time.value <= canPlayTo(film.value) ? film.value : null;
-  const text = taken.value === null ? sentenceOf(id, now) : t("look.taken");
+  const text = taken.value === null ? sentenceOf(now) : t("look.taken");
   return html`<main class="opening" id="opening" ref=${box} tabindex="-1" aria-label=${t("look.title")} data-beat=${id}
     data-ready=${Boolean(now)}>
     <div class="opening-head">
@@ -38,7 +39,7 @@ export function Panel() {
         onClick=${endOpening}>${t("look.skip")}</button></span>
     </div>
     ${now ? html`<${Picture} now=${now} fan=${id === "fan"} />` : html`<div class="opening-picture"></div>`}
-    <p class="opening-sentence" id="opening-sentence" aria-live="polite">${
+    <p class="opening-sentence" id="opening-sentence" aria-live=${id === "race" && playing.value ? "off" : "polite"}>${
       failed.value ? t("look.missing") : now ? text : t("look.loading")
     }</p>
     <div class="opening-controls">
@@ -61,15 +62,23 @@ function Model() {
   return html`<p class="opening-model" id="opening-model" role="status">${said}</p>`;
 }
 
-/**
- * @param {import("./time.js").BeatId} id
- * @param {Film | null} now
- */
-function sentenceOf(id, now) {
+/** What is said of the picture; of the race, what its counters come to at this moment. @param {Film | null} now */
+function sentenceOf(now) {
+  const { id, local } = beatAt(time.value);
   if (id !== "race" || !now) return t(`look.${id}`);
-  const times = now.without[now.without.length - 1] / now.kept[now.kept.length - 1];
-  return t("look.race", { times: Number(times.toPrecision(3)) });
+  const done = scene.value?.found.film === now ? stepsAt(scene.value.found, id, local) : now.steps.length;
+  const [without, kept] = counted(now, done);
+  return t("look.race", { times: Number((without / kept).toPrecision(3)) });
 }
+
+/**
+ * What the pictures need on a screen of a width.
+ *
+ * @type {import("../../../vendor/signals/signals.js").Signal<
+ *   {width: number, found: import("./film_scene.js").Scene} | null
+ * >}
+ */
+export const scene = signal(null);
 
 /** @param {{now: Film, fan: boolean}} props */
 function Picture({ now, fan }) {
@@ -80,15 +89,15 @@ function Picture({ now, fan }) {
 
 /** @param {{now: Film}} props */
 function Moving({ now }) {
-  const scene = useRef(/** @type {{width: number, found: import("./film_scene.js").Scene} | null} */ (null));
   const ref = usePainter(
     () => [time.value, themeVersion.value],
     (element, size) => {
       const c = prepare(/** @type {HTMLCanvasElement} */ (element.firstElementChild), size.width, size.height);
       if (!size.width) return;
-      if (scene.current?.width !== size.width || scene.current.found.film !== now)
-        scene.current = { width: size.width, found: sceneOf(c, now, size.width) };
-      paintFilm(c, size, scene.current.found, time.peek());
+      let known = scene.peek();
+      if (known?.width !== size.width || known.found.film !== now)
+        scene.value = known = { width: size.width, found: sceneOf(c, now, size.width) };
+      paintFilm(c, size, known.found, time.peek());
     },
   );
   return html`<div class="opening-picture"><div class="opening-canvas" ref=${ref}><canvas
@@ -149,9 +158,12 @@ function walk(direction) {
   time.value = still.peek() ? endOf(to) : BEATS[to].from;
 }
 
+/** Whether a key is for what a class has beside the opening. @param {EventTarget | null} target */
+const isBeside = (target) => target instanceof Element && target !== document.body && !target.closest("#opening");
+
 /** @param {KeyboardEvent} event */
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || isBeside(event.target)) return;
   /** @type {Record<string, () => void>} */
   const keys = {
     ...{ ArrowRight: () => walk(1), PageDown: () => walk(1), ArrowLeft: () => walk(-1), PageUp: () => walk(-1) },

@@ -119,6 +119,14 @@ function soFar(sums, done) {
 }
 
 /**
+ * Tokens computed without a cache and with one, when `done` steps are done.
+ *
+ * @param {Film} film
+ * @param {number} done
+ */
+export const counted = (film, done) => [soFar(film.without, done), soFar(film.kept, done)];
+
+/**
  * @param {CanvasRenderingContext2D} c
  * @param {Size} size
  * @param {Lanes} g
@@ -128,7 +136,7 @@ function soFar(sums, done) {
 function paintCounters(c, size, g, film, done) {
   const palette = colours();
   const rows = film.steps.length * g.row;
-  const [upper, lower] = [grouped(soFar(film.without, done)), grouped(soFar(film.kept, done))];
+  const [upper, lower] = counted(film, done).map(grouped);
   c.textBaseline = "alphabetic";
   if (g.narrow) {
     c.textAlign = "right";

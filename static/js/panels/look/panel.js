@@ -15,6 +15,7 @@ import { LanguageSwitch } from "../../kit/preferences.js";
 import { textLines } from "../../kit/text_line.js";
 import { wantLayer } from "../../net/commands.js";
 import { session } from "../../net/session.js";
+import { attends } from "../../state/classroom.js";
 import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
@@ -23,7 +24,7 @@ import { atInstance, inWords } from "../../tell/operations.js";
 import { plainSentencesOf } from "../../tell/plain_sentence.js";
 import { langOf, sentences, t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
-import { missingOf, paintMoment } from "./paint_moment.js";
+import { headShown, keepHead, missingOf, paintMoment } from "./paint_moment.js";
 
 /**
  * @typedef {import("../../core/film.js").Word} Word
@@ -51,8 +52,7 @@ export function Panel() {
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
       <span class="opening-source">${whose()}</span>
       <span class="opening-tools"><${LanguageSwitch} />
-        <button class="tool" id="look-opening" aria-label=${t("look.first.opening")} title=${t("look.first.opening")}
-          onClick=${startOpening}><${Icon} name="play" /></button>
+        ${attends.value ? null : html`<${Replay} />`}
         <button class="quiet" id="look-learn" onClick=${learn}>${t("look.learn")}</button>
         <button class="quiet" id="look-more" title=${t("look.first.more.title")}
           onClick=${() => (settings.distance.value = "bench")}>${t("look.first.more")}</button></span>
@@ -60,6 +60,7 @@ export function Panel() {
     <div class="look-middle">
       <${SoFar} now=${now} />
       ${open ? html`<${Others} words=${words} now=${now} />` : html`<${Picture} />`}
+      <p class="look-head num" id="look-head">${now?.query != null && !open ? headText(now) : ""}</p>
     </div>
     <p class="opening-sentence" id="look-sentence" aria-live="polite">${saying(over, open)}</p>
     <div class="look-controls">
@@ -74,6 +75,9 @@ export function Panel() {
     </div>
   </main>`;
 }
+
+const Replay = () => html`<button class="tool" id="look-opening" aria-label=${t("look.first.opening")}
+  title=${t("look.first.opening")} onClick=${startOpening}><${Icon} name="play" /></button>`;
 
 /** Whose run it is; before there is one, how the page stands to the server. */
 function whose() {
@@ -95,6 +99,13 @@ function saying(over, open) {
   if (over) return t("look.first.end");
   const said = plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MOST_SENTENCES);
   return sentences(atInstance(log, index, said));
+}
+
+/** Whose attention the picture has. @param {View} now */
+function headText(now) {
+  store.captureVersion.value; // the first arrays decide it
+  const { num_layers, num_heads } = now.log.header.model;
+  return t("look.first.head", { ...headShown(now), n: num_layers * num_heads });
 }
 
 /** The text so far, as it would be read. @param {{now: View | null}} props */
@@ -122,6 +133,7 @@ function Others({ words, now }) {
   const choose = async (/** @type {number} */ k) => {
     if (!theater || taken.peek() !== null) return;
     taken.value = k;
+    keepHead(now);
     const done = isSite
       ? openFuture(theater, now.index, token(k))
       : takeWord(theater, now.index, now.seq.seq_id, token(k));

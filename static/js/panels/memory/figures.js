@@ -4,15 +4,21 @@ import { counterfactual } from "../../core/counterfactual.js";
 import { bytesIfAllKept, capacityBytes, figuresByGroup, hasSiblings } from "../../core/groups.js";
 import { isShared } from "../../core/parts.js";
 import { memoryFigures } from "../../core/state.js";
+import { Asked } from "../../kit/asked.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { lazy } from "../../kit/lazy.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
+import { isAsked } from "../../state/lessons.js";
 import { log, record, select, selected, state } from "../../state/store.js";
 import { layersText } from "../../tell/groups.js";
 import { bytesText, grouped, percentText, t } from "../../tell/words.js";
 import { Formula } from "./formula.js";
+
+const PER_TOKEN = "bytes_per_token"; // questions that figures here answer
+const AT_ONCE = "run_at_once";
+const FIT = "num_running · max_model_len; ⌊pool_slots / max_model_len⌋";
 
 const AsModel = lazy(() => import("./as_model.js").then((found) => found.AsModel));
 
@@ -34,7 +40,8 @@ export function Figures() {
   const groups = now.block_groups;
   const total = capacityBytes(groups, m.block_size);
   const several = hasSiblings(groups, 0);
-  const token = several ? "bytes per token" : `${grouped(perToken)} B`; // of each block group's layers
+  const isKeptBack = several || isAsked(PER_TOKEN); // each block group's layers have bytes of their own
+  const token = isKeptBack ? "bytes per token" : `${grouped(perToken)} B`;
   /** @param {number} n */
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
   return html`<section class="figures" id="memory-figures">
@@ -59,7 +66,7 @@ export function Figures() {
       <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached}
         note=${of(m.blocks_free)} formula="pool − reserved − cached" />
     </dl>
-    <${Formula} header=${header} />
+    <${Asked} rule=${PER_TOKEN}><${Formula} header=${header} /><//>
     ${isShared({ header }) ? null : html`<${AsModel} tokens=${m.tokens_held} perToken=${perToken} />`}
   </section>`;
 }
@@ -73,7 +80,8 @@ function Figure({ kind, name, bytes, note, formula }) {
   const held = selected.value?.figure === kind;
   return html`<div class=${`figure ${kind}${held ? " selected" : ""}`}>
     <dt><i class=${`key ${kind}`}></i>${name}</dt>
-    <dd><button class="figure-bytes" aria-pressed=${held} onClick=${() => select({ figure: kind })}
+    <dd><button class="figure-bytes" aria-pressed=${held} disabled=${isAsked(PER_TOKEN)}
+      onClick=${() => select({ figure: kind })}
       ...${tips(() => [t("memory.exact", { n: grouped(bytes) })])}>${bytesText(bytes)}</button></dd>
     <dd class="figure-note">${note}</dd>
     <dd class="figure-mark"><${Fidelity} kind="derived" formula=${formula} /></dd>
@@ -166,8 +174,9 @@ function Bars({ header, now, m, total }) {
     }
     ${
       other
-        ? html`<p class="hint memory-fit num" id="contiguous-fit">${fitText(other)} <${Fidelity} kind="derived"
-      formula="num_running · max_model_len; ⌊pool_slots / max_model_len⌋" /></p>`
+        ? html`<${Asked} rule=${AT_ONCE}><p class="hint memory-fit num" id="contiguous-fit">${fitText(
+            other,
+          )} <${Fidelity} kind="derived" formula=${FIT} /></p><//>`
         : null
     }
   </div>`;

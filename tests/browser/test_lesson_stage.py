@@ -1,0 +1,59 @@
+"""What a lesson has on the stage: at every point of every lesson the run that it has come to, and no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.driving import wait_until
+from tests.browser.lesson_walk import stands_at
+
+OpenPage = Callable[..., Page]
+FOLDER = Path(__file__).resolve().parent.parent.parent / "static" / "lessons"
+LESSONS = [re.findall(r'^id = "(.+)"$', path.read_text(), re.MULTILINE)[0] for path in sorted(FOLDER.glob("*.md"))]
+MOST = 60  # barriers of a lesson, and what stands between them
+
+# What is shown is the lesson's own run as far as its last action came, with the settings that it was begun with; or,
+# while its last action was a race and nothing else is looked at, a lane of that race. Who drives it is who shows it.
+AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/player', 'state/settings'].map((name) =>
+  import(`/static/js/${name}.js`))).then(([store, { own }, { lessonRace, opened }, { player }, { settings }]) => {
+  const done = opened.value.items.filter(({ kind, moment }) => kind === 'do' && moment);
+  const races = done.at(-1)?.race && lessonRace.value;
+  if (races) return store.log.value !== own.log.value && player.value.shown?.log.value === store.log.value;
+  const anew = done.findLast(({ action }) => action.verb === 'restart')?.action.changes ?? {};
+  const engine = store.log.value?.header.engine ?? {};
+  return !lessonRace.value && !player.value.shown
+    && settings.theater.value === opened.value.theater && store.log.value === own.log.value
+    && store.numRecords.value === (done.at(-1)?.moment.records ?? 0)
+    && Object.entries(anew).every(([name, value]) => !(name in engine) || String(engine[name]) === String(value));
+})"""
+
+
+ASKS = "import('/static/js/state/lessons.js').then(({ opened }) => opened.value.progress.asks)"
+# What of the figures answers a question, by its rule: the count of those that fit, the formula of a token's bytes.
+ANSWERING = {"run_at_once": "#contiguous-fit", "bytes_per_token": ".formula"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, lesson: str) -> None:
+    """Also beyond the sandbox, where the run was the learner's, and after a race, which is another run. No figure says
+    what the lesson has still to ask.
+    """
+    page = open_page(f"/?distance=learn&lesson={lesson}", until=".article, .path-card")
+    expect(page.locator(".article")).to_be_visible()
+    for _ in range(MOST):
+        at = stands_at(page, ".lesson-over", "#lesson-answer", "#work-unsure", "#lesson-go:enabled")
+        wait_until(page, AGREES)
+        for rule in page.evaluate(ASKS):
+            expect(page.locator(f".learn-figure {ANSWERING.get(rule, '.answers-nothing')}")).to_have_count(0)
+        if at == ".lesson-over":
+            return
+        if at == "#lesson-answer":
+            page.locator(".question[data-over=false] .unsure").last.click()
+        page.click(at)
+    pytest.fail("the lesson does not end")

@@ -1,0 +1,416 @@
+"""What a hint says of a wrong answer is so in the run that it is said of.
+
+Each hint is a claim on a run (`CLAIMS`). They are held to the runs of the shipped lessons, and to short runs of every
+strategy, block size and window, at several moments of each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.engine_face import BuildEngine
+from app.lessons.catalogue import lesson_files, shipped_folder
+from app.lessons.course import Course
+from app.lessons.lesson import Ask
+from app.lessons.parse import read_lesson, settings_of
+from app.lessons.questions import RULES, ask
+from app.lessons.questions.rules import Option, Question
+from app.lessons.scene import Scene, Undecided, shown
+from app.lessons.stage import EngineStage, LessonPrompt
+from app.lessons.words import question_texts
+from app.live_engine import engine_builder
+from engine.config import EngineConfig, SamplingParams
+from engine.machine import measure_roofs
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
+from engine.trace.events import Finish, Lookup
+from engine.trace.state import Sequence
+
+# of rules; what others say of wrong answers has the run's numbers in it
+MODULES = ("computing", "writing", "blocks", "scheduling", "sharing", "instances")
+NO_HINT = {"stem", "right", "answer"}
+MAX = 1 << 30
+TEXTS = question_texts("en")
+
+
+def builder(name: str) -> BuildEngine:
+    return engine_builder(loaded(name), MAX)
+
+
+@cache
+def loaded(name: str) -> LoadedModel:
+    found = load_model(name)
+    measure_roofs(found.device, found.dtype)
+    return found
+
+
+class Case:
+    """A wrong answer, and the run that it was given in."""
+
+    def __init__(self, scene: Scene, question: Question, option: Option, arguments: dict[str, str]) -> None:
+        self.scene, self.question, self.arguments = scene, question, arguments
+        self.n = float(option.number if option.number is not None else -1)
+        right = question.options[question.right]
+        self.right = right.number if right.number is not None else right.text.rpartition(".")[2]
+
+    @property
+    def few(self) -> bool:
+        """It is less than the right answer."""
+        return isinstance(self.right, int | float) and self.n < self.right
+
+    @property
+    def many(self) -> bool:
+        return isinstance(self.right, int | float) and self.n > self.right
+
+    @property
+    def seq(self) -> int:
+        return int(self.arguments.get("seq", 0))
+
+    @property
+    def now(self) -> Sequence:
+        return self.scene.sequence(self.seq)
+
+    @property
+    def end(self) -> Sequence:
+        return self.scene.after.sequences[self.seq]
+
+    @property
+    def memory(self) -> Any:
+        return self.scene.log.record(len(self.scene.log) - 1).memory
+
+    @property
+    def step_tokens(self) -> int:
+        return len(self.scene.entry(self.scene.next_step(), self.seq).token_ids)
+
+    @property
+    def lookup(self) -> Lookup:
+        ops = (op for record in self.scene.coming() for op in record.ops)
+        return next(op for op in ops if isinstance(op, Lookup) and op.seq_id == self.seq)
+
+    @property
+    def lookup_hits(self) -> int:
+        ops = (op for record in self.scene.all() for op in record.ops)
+        return sum(op.num_hit_tokens for op in ops if isinstance(op, Lookup) and op.seq_id == self.seq)
+
+    @property
+    def chooses(self) -> bool:
+        return self.scene.chooses(self.scene.next_step(), self.seq)
+
+
+Claim = Callable[[Case], bool]
+
+
+def always(_: Case) -> bool:
+    """It says what holds of every run."""
+    return True
+
+
+def few(case: Case) -> bool:
+    return case.few
+
+
+def many(case: Case) -> bool:
+    return case.many
+
+
+def right_is(*answers: str) -> Claim:
+    return lambda case: case.right in answers
+
+
+def ends_short(case: Case) -> bool:
+    """Somebody's last block was not full."""
+    size = case.scene.block_size
+    log = case.scene.log
+    ended = [(record.index, op) for record in case.scene.all() for op in record.ops if isinstance(op, Finish)]
+    return any(log.state_at(index).sequences[op.seq_id].num_computed_tokens % size for index, op in ended)
+
+
+CLAIMS: dict[str, dict[str, Claim]] = {
+    "tokens_computed": {
+        "all_again": lambda c: c.many and c.scene.keeps and c.now.num_computed_tokens > 0,
+        "prompt_again": lambda c: c.many and c.now.num_computed_tokens >= c.now.num_prompt_tokens,
+        "prompt_alone": lambda c: c.few and c.right == len(c.now.token_ids) and not c.now.num_computed_tokens,
+        "only_new": lambda c: c.few and not c.now.num_computed_tokens,
+        "chosen_too": lambda c: c.n == c.step_tokens + 1 and c.chooses,
+        "none": lambda c: c.few and c.now.num_computed_tokens < len(c.now.token_ids) > c.now.num_prompt_tokens,
+        "none_yet": lambda c: c.few and c.now.num_computed_tokens < c.now.num_prompt_tokens,
+        "one_by_one": lambda c: c.few and len(c.now.token_ids) == c.now.num_prompt_tokens,
+        "whole": lambda c: c.many and not c.chooses,
+        "found_before": lambda c: c.many and c.scene.entry(c.scene.next_step(), c.seq).start > 0,
+    },
+    "total_computed": {
+        "as_cached": few,
+        "not_found": lambda c: c.many and c.lookup_hits > 0,
+        "as_text": lambda c: c.many and c.scene.keeps,
+        "text_once": lambda c: c.few and not c.scene.keeps,
+        "prompt_each_time": lambda c: c.few and not c.scene.keeps,
+        "prompt_once": lambda c: (
+            c.scene.keeps and c.n == c.end.num_prompt_tokens * (len(c.end.token_ids) - c.end.num_prompt_tokens)
+        ),
+        "square": many,
+        "as_uncached": lambda c: c.many and c.scene.keeps,
+    },
+    "times_computed": {
+        "once": lambda c: c.few and not c.scene.keeps,
+        "each_step": lambda c: c.many and c.scene.keeps,
+        "each_token": lambda c: c.many and not c.scene.keeps and c.n == len(c.end.token_ids),
+        "one_less": lambda c: c.n == c.right - 1,  # type: ignore[operator]
+        "never": few,
+        "before_it": lambda c: c.many and int(c.arguments["position"]) >= c.end.num_prompt_tokens,
+    },
+    "keys_read": {
+        "not_itself": lambda c: c.n == c.right - 1,  # type: ignore[operator]
+        "one_ahead": lambda c: c.n == c.right + 1,  # type: ignore[operator]
+        "only_prompt": lambda c: c.few and len(c.now.token_ids) > c.now.num_prompt_tokens == c.n,
+        "newest": few,
+    },
+    "tokens_chosen": {
+        "none": lambda c: c.right == 1 and c.chooses,
+        "one": lambda c: c.right == 0 and len(c.now.token_ids) == c.now.num_prompt_tokens,
+        "each": lambda c: c.n == c.step_tokens > 1 and c.right == 1,
+        "chunk": lambda c: c.right == 0 and len(c.now.token_ids) == c.now.num_prompt_tokens,
+    },
+    "query_uses": {"each_later": many, "each_later_but_one": many, "never": few},
+    "where_now": {"next": right_is("nowhere"), "last": right_is("nowhere")},
+    "written_in": {
+        "when_chosen": lambda c: c.few and int(c.arguments["position"]) >= c.end.num_prompt_tokens,
+        "later": lambda c: c.n == c.right + 1,  # type: ignore[operator]
+        "prefill": lambda c: c.few and int(c.arguments["position"]) >= c.end.num_prompt_tokens,
+    },
+    "slot": {
+        "logical": lambda c: c.n == int(c.arguments["position"]),
+        "next_slot": lambda c: c.n == c.right + 1,  # type: ignore[operator]
+        "next_block": lambda c: c.n // c.scene.block_size == c.right // c.scene.block_size + 1,  # type: ignore[operator]
+        "block_start": lambda c: c.few and c.n % c.scene.block_size == 0,
+    },
+    "hashed": {"yes": right_is("no"), "no": right_is("yes")},
+    "cached_at_end": {"all": lambda c: c.n == c.right + 1, "none": few, "two_less": few},  # type: ignore[operator]
+    "next_block": {
+        "after_highest": always,
+        "lowest_free": lambda c: c.n in c.scene.state.free_queues[0],
+        "tail": lambda c: c.n == c.scene.state.free_queues[0][-1],
+        "second": lambda c: c.n == c.scene.state.free_queues[0][1],
+    },
+    "needs_block": {
+        "yes": lambda c: c.scene.entry(c.scene.next_step(), c.seq).start % c.scene.block_size != 0,
+        "no": lambda c: c.scene.entry(c.scene.next_step(), c.seq).start % c.scene.block_size == 0,
+    },
+    "ref_count": {
+        "one_each": few,
+        "all": many,
+        "all_and_cache": many,
+        "tokens": always,
+    },
+    "copied": {
+        "none": right_is("tail"),
+        "tail": right_is("none"),
+        "full": always,
+        "every": always,
+    },
+    "bytes_after": {
+        "only_tokens": lambda c: c.n == c.memory.bytes_used < c.memory.bytes_held,
+        "block_more": many,
+        "hidden_size": lambda c: c.many and c.scene.header.model.num_heads > c.scene.header.model.num_kv_heads,
+        "only_keys": lambda c: 2 * c.n == c.right,
+    },
+    "released": {
+        "newest": always,
+        "first": lambda c: bool(c.scene.header.engine.get("attention_sinks")),
+        "second": always,
+    },
+    "most_blocks": {
+        "only_window": lambda c: c.few and c.scene.header.engine["attention_window"] is not None,
+        "all_tokens": lambda c: c.many and c.scene.header.engine["attention_window"] is not None,
+        "one_less": few,
+        "one_more": lambda c: c.many and c.scene.header.engine["attention_window"] is not None,
+        "not_needed": lambda c: c.many and not c.scene.reserves,
+    },
+    "slots_wasted": {
+        "none": few,
+        "as_now": lambda c: c.n == c.scene.log.record(c.scene.now - 1).memory.slots_wasted,
+        "one_alone": lambda c: c.few and len(c.scene.after.running) > 1,
+        "all_held": lambda c: c.n == c.memory.blocks_held * c.memory.block_size and c.memory.tokens_held > 0,
+        "a_block": lambda c: c.n == c.scene.block_size and not c.scene.reserves,
+        "most": lambda c: c.many and not c.scene.reserves,
+        "all_free": lambda c: c.many and c.memory.blocks_held < c.memory.num_blocks,
+    },
+    "left_at_end": {
+        "forgotten": few,
+        "still_held": lambda c: c.memory.blocks_held == 0,
+        "tail_too": lambda c: c.many and ends_short(c),
+    },
+    "admitted": {
+        "admit": lambda c: c.right not in ("admit", "partly"),
+        "partly": right_is("admit"),
+        "only_part": right_is("partly"),
+        "max_num_seqs": right_is("admit", "partly"),
+        "no_free_blocks": right_is("admit", "partly"),
+        "token_budget": right_is("admit", "partly"),
+        "other": lambda c: c.right not in ("admit", "partly"),
+    },
+    "victim": {"first": always, "longest": always, "who_asks": always},
+    "recomputed": {
+        "nothing": few,
+        "only_output": few,
+        "only_prompt": few,
+        "found_again": many,
+        "one": few,
+    },
+    "run_at_once": {
+        "all": many,
+        "one": few,
+        "places": many,
+        "more": lambda c: c.many and c.right != c.scene.header.engine["max_num_seqs"],
+        "no_place": lambda c: c.many and c.right == c.scene.header.engine["max_num_seqs"],
+    },
+    "gap_against_before": {
+        "shorter": right_is("longer"),
+        "same": right_is("longer", "shorter"),
+        "longer": right_is("shorter"),
+        "as_before": right_is("same"),
+    },
+    "first_token_against_before": {
+        "earlier": right_is("later"),
+        "same": right_is("later", "earlier"),
+        "later": right_is("earlier"),
+        "as_before": right_is("same"),
+    },
+    "hit_tokens": {
+        "not_rounded": lambda c: c.n == c.lookup.num_shared_tokens or c.lookup.reason is None,
+        "rounded_up": many,
+        "last_too": lambda c: c.many and c.n == c.lookup.num_tokens,
+        "not_all_equal": lambda c: c.many and c.lookup.num_shared_tokens < c.n,
+        "none": few,
+        "block_less": few,
+    },
+    "held_up": {
+        "shorter": right_is("longer"),
+        "same": right_is("longer", "shorter"),
+        "longer": right_is("shorter"),
+        "as_before": right_is("same"),
+    },
+    "held_where": {
+        "sender": right_is("both", "receiver"),
+        "receiver": right_is("both"),
+        "both": right_is("sender", "receiver"),
+        "nobody": always,
+    },
+    "bytes_moved": {
+        "tokens": few,
+        "everything": many,
+        "keys": few,
+        "nothing": few,
+        "one_layer": few,
+    },
+    "moving_or_computing": {  # an answer is called after what was sooner
+        "moving": lambda c: c.right == "computing" and c.question.values["computing"] < c.question.values["moving"],  # type: ignore[operator]
+        "computing": lambda c: c.right == "moving" and c.question.values["moving"] < c.question.values["computing"],  # type: ignore[operator]
+    },
+    "after_loss": {"same": right_is("aborted"), "aborted": right_is("same"), "other": right_is("same", "aborted")},
+    "hit_reason": {},
+    "loaded_from": {},
+    "loaded_tokens": {
+        "last_too": lambda c: c.n == c.lookup.num_tokens,
+        "not_rounded": many,
+        "rounded_up": many,
+        "none": few,
+        "block_less": few,
+    },
+}
+
+
+def rules() -> list[str]:
+    return [name for name, made in RULES.items() if inspect.getmodule(made).__name__.rpartition(".")[2] in MODULES]  # type: ignore[union-attr]
+
+
+def test_every_hint_is_a_claim() -> None:
+    assert set(rules()) == CLAIMS.keys()
+    for name in rules():
+        words = {key.split(".")[2] for key in TEXTS if key.startswith(f"question.{name}.")} - NO_HINT - {"why"}
+        assert words == CLAIMS[name].keys(), name
+
+
+def false_hints(scene: Scene, question: Question, arguments: dict[str, str]) -> Iterator[str]:
+    """What is said of a wrong answer, and is not so."""
+    for option in question.options:
+        if option.why is None or option.why == "near" or option.why not in CLAIMS[question.rule]:
+            continue
+        case = Case(scene, question, option, arguments)
+        if not CLAIMS[question.rule][option.why](case):
+            engine = scene.header.engine
+            yield (
+                f"{question.rule} {arguments}: {option.number} for {case.right}: {text_of(question.rule, option.why)}"
+                f" (strategy {engine['strategy']}, blocks of {scene.block_size}, record {scene.now})"
+            )
+
+
+def text_of(rule: str, why: str) -> str:
+    return TEXTS.get(f"question.{rule}.{why}") or TEXTS[f"question.{rule}.why.{why}"]
+
+
+@pytest.mark.parametrize("path", lesson_files(shipped_folder()), ids=lambda path: path.stem)
+def test_what_the_lessons_say_of_wrong_answers_is_so(path: Path) -> None:
+    lesson = read_lesson(path)
+    found: list[str] = []
+    for language in lesson.languages:
+        stage = EngineStage(builder, settings_of(lesson, {})[0], lesson.model)
+        course = Course(lesson, language, stage)
+        course.go_on()
+        while course.barrier is not None:
+            if isinstance(item := course.barrier, Ask) and course.question and item.rule in CLAIMS:
+                earlier = course.logs[course.moment.run - 1] if course.moment.run else None
+                scene = Scene(shown(course.log, len(course.log)), course.moment.records, earlier)
+                found += false_hints(scene, course.question, item.arguments)
+            course.answer_right()
+            course.go_on()
+        stage.close()
+    assert not found, "\n".join(found)
+
+
+PROMPTS = ["Who has seen the wind?", "Who has seen the sea? Nobody.", "Once upon a time, there was a"]
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"block_size": 1, "num_blocks": 192},
+    {"block_size": 16, "num_blocks": 12},
+    {"num_blocks": 10, "max_num_seqs": 2},
+    {"max_num_batched_tokens": 4},
+    {"attention_window": 8},
+    {"attention_window": 8, "attention_sinks": 4},
+    {"strategy": "none"},
+    {"strategy": "contiguous", "max_model_len": 48},
+    {"strategy": "first_fit"},
+]
+ARGUMENTS = {"position": "3", "logical": "1"}
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda one: " ".join(f"{k}={v}" for k, v in one.items()) or "paged")
+def test_what_is_said_of_wrong_answers_is_so_in_any_run(settings: dict[str, Any]) -> None:
+    """Every rule that a moment of the run decides, as far as the next step and as far as the end."""
+    config = EngineConfig(**{"block_size": 4, "num_blocks": 48, "enforce_eager": True, **settings})
+    stage = EngineStage(builder, config, "bundled")
+    stage.submit([LessonPrompt(text=text) for text in PROMPTS], SamplingParams(max_tokens=9, ignore_eos=True))
+    while stage.step():
+        pass
+    found: list[str] = []
+    log, asked = stage.log, 0
+    names = [name for name in rules() if "request" not in inspect.signature(RULES[name]).parameters]
+    for now in range(1, len(log), 2):
+        for end, name, seq in itertools.product({now + 1, len(log)}, names, range(len(PROMPTS))):
+            wanted = inspect.signature(RULES[name]).parameters
+            arguments = {k: v for k, v in {**ARGUMENTS, "seq": str(seq)}.items() if k in wanted}
+            scene = Scene(shown(log, end), now)
+            with contextlib.suppress(Undecided, LookupError):
+                question = ask(name, arguments, scene)
+                found += false_hints(scene, question, arguments)
+                asked += 1
+    stage.close()
+    assert asked > 100
+    assert not found, "\n".join(sorted(set(found)))
