@@ -35,7 +35,7 @@ class Pulls:
         self.waiting.append(lambda: future.set_result(do(*arguments)))
         return future
 
-    def shutdown(self, wait: bool = True) -> None:
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self.waiting.clear()
 
 
