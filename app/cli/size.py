@@ -20,6 +20,7 @@ from engine.accounting.mistakes import Mistake
 from engine.accounting.presets import Presets, presets, read_presets
 from engine.accounting.size import Load
 from engine.accounting.weights import WEIGHT_DTYPES
+from engine.trace.telling.words import seconds_text
 
 COUNTS = {
     "batch": 1, "context": 2048, "shared-prefix": 0, "block-size": 16, "tp": 1,
@@ -166,7 +167,7 @@ def _value(number: Derived) -> str:
     if number.unit == "B":
         return f"{number.value / 2**30:,.3f} GiB" if abs(number.value) >= 2**30 else f"{number.value:,} B"
     if number.unit == "s":
-        return f"{1000 * number.value:,.4g} ms"
+        return f"{1000 * number.value:,.4g} ms" if abs(number.value) < 1 else seconds_text(number.value, " ")
     if number.unit in ("B/s", "bit/s"):
         return f"{number.value / 1e9:,.2f} G{number.unit}"
     return f"{number.value:,.4g}" if number.unit == "1" else f"{number.value:,} {number.unit}"
