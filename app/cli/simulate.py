@@ -56,8 +56,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "requests", type=Path, metavar="FILE",
-        help="JSON lines as Mooncake has them: timestamp (ms), input_length, output_length, hash_ids (512 tokens each); "
-        "or Bailian, which also have chat_id and turn: timestamp (s), 16 tokens each",
+        help="JSON lines as Mooncake: timestamp (ms), input_length, output_length, hash_ids (512 tokens each), "
+        "or as Bailian, which also have chat_id and turn: timestamp (s), 16 tokens each",
     )  # fmt: skip
     what = parser.add_argument_group("what is simulated")
     timed = presets()
@@ -241,9 +241,8 @@ def _print(found: dict[str, Any]) -> None:
     print(f", {found['rejected']} refused" if found["rejected"] else "", end="")
     print(f", {found['preemptions']} preemptions")
     share = f" ({100 * found['hit_tokens'] / found['prompt_tokens']:.1f} %)" if found["prompt_tokens"] else ""
-    print(
-        f"prompt tokens {found['prompt_tokens']:,}, hit {found['hit_tokens']:,}{share}; output {found['output_tokens']:,}"
-    )
+    print(f"prompt tokens {found['prompt_tokens']:,}, hit {found['hit_tokens']:,}{share}", end="")
+    print(f"; output {found['output_tokens']:,}")
     for name in ("ttft", "tpot"):
         if found[name]:
             cuts = ", ".join(f"{cut} {seconds_text(value, ' ')}" for cut, value in found[name].items())

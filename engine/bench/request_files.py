@@ -3,8 +3,8 @@
     Mooncake   timestamp in milliseconds, 512 tokens a hash
     Bailian    timestamp in seconds, 16 tokens a hash; each row also has `chat_id` and `turn`
 
-Other files of Mooncake's format have other blocks. A prompt of n tokens has ⌈n / t⌉ hashes of t tokens, so the rows of a
-file bound t; a file whose rows allow several sizes, none of them its format's own, is refused.
+Other files of Mooncake's format have other blocks. A prompt of n tokens has ⌈n / t⌉ hashes of t tokens, so the rows of
+a file bound t; a file whose rows allow several sizes, none of them its format's own, is refused.
 """
 
 from __future__ import annotations
