@@ -237,18 +237,18 @@ def _spread(values: list[float]) -> dict[str, float] | None:
 
 def _print(found: dict[str, Any]) -> None:
     say(f"requests: {found['reading']}", f"simulated: {found['source']}")
-    print(f"{found['requests']} requests in {found['seconds']:.1f} s, {found['steps']} steps", end="")
-    print(f", {found['rejected']} refused" if found["rejected"] else "", end="")
-    print(f", {found['preemptions']} preemptions")
+    refused = f", {found['rejected']} refused" if found["rejected"] else ""
+    ran = f"{found['requests']} requests in {found['seconds']:.1f} s, {found['steps']} steps"
+    say(f"{ran}{refused}, {found['preemptions']} preemptions")
     share = f" ({100 * found['hit_tokens'] / found['prompt_tokens']:.1f} %)" if found["prompt_tokens"] else ""
-    print(f"prompt tokens {found['prompt_tokens']:,}, hit {found['hit_tokens']:,}{share}", end="")
-    print(f"; output {found['output_tokens']:,}")
+    hit = f"{found['hit_tokens']:,}{share}"
+    say(f"prompt tokens {found['prompt_tokens']:,}, hit {hit}; output {found['output_tokens']:,}")
     for name in ("ttft", "tpot"):
         if found[name]:
             cuts = ", ".join(f"{cut} {seconds_text(value, ' ')}" for cut, value in found[name].items())
-            print(f"{name.upper()}: {cuts}")
+            say(f"{name.upper()}: {cuts}")
     busy = ", ".join(f"{100 * share:.0f} %" for share in found["busy"])
-    print(f"busy: {busy}" + (f"; moved {bytes_text(found['moved_bytes'], ' ')}" if found["moved_bytes"] else ""))
+    say(f"busy: {busy}" + (f"; moved {bytes_text(found['moved_bytes'], ' ')}" if found["moved_bytes"] else ""))
 
 
 def _within(name: str, value: Any, low: float, high: float) -> Any:
