@@ -25,6 +25,7 @@ Code = Literal[
     "forbidden",
     "loading",
     "too_slow",
+    "unavailable",
 ]
 
 HTTP_STATUS: dict[str, int] = {
@@ -40,6 +41,7 @@ HTTP_STATUS: dict[str, int] = {
     "too_many_theaters": 429,
     "internal": 500,
     "loading": 503,
+    "unavailable": 503,
 }
 RETRY_AFTER = 2  # seconds: when to ask again for what is `loading`
 

@@ -27,7 +27,8 @@ from engine.accounting.size import Cost, Load, Stored
 from engine.accounting.sources import OF_MODELS
 from engine.accounting.weights import WEIGHT_DTYPES, served_in
 
-KV_DTYPES = ("float16", "bfloat16", "fp8", "int8", "int4")
+AUTO = "auto"
+KV_DTYPES = (AUTO, "float16", "bfloat16", "fp8", "int8", "int4")
 SHIPPED = WEIGHT_DTYPES[0]
 T = TypeVar("T")
 MOST = 1 << 40  # of a count: more is a slip of the hand
@@ -83,9 +84,9 @@ def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None 
     if model is None:
         preset = _one("model", asked.get("model", "llama-3.1-8b"), known.models)
         model = preset.architecture
-    kv_dtype = _one("kv_dtype", asked.get("kv_dtype", "float16"), {name: name for name in KV_DTYPES})
+    kv_dtype = _one("kv_dtype", asked.get("kv_dtype", AUTO), {name: name for name in KV_DTYPES})
     dtype = _one("dtype", asked.get("dtype", SHIPPED), {name: name for name in WEIGHT_DTYPES})
-    element, scales = stored_element(kv_dtype)
+    element, scales = (model.element or 2, 0) if kv_dtype == AUTO else stored_element(kv_dtype)
     weights = model.shipped if dtype == SHIPPED else served_in(dtype, model.embedding_params)
     stored = Stored(weights=weights, element=element, scales=scales)
     cost = Cost(model, stored, _load(asked))
@@ -129,7 +130,7 @@ def _fields(load: Load) -> dict[str, Any]:
 
 def _model(preset: ModelPreset | None, chosen: Architecture) -> dict[str, Any]:
     said: dict[str, Any] = {"name": chosen.name, "num_params": chosen.num_params, "max_position": chosen.max_position}
-    said["num_active_params"] = chosen.num_active_params
+    said |= {"num_active_params": chosen.num_active_params, "unread": chosen.unread}
     layers = [{"kind": shape.kind, "num_layers": shape.num_layers} for shape in chosen.shapes]
     if preset is None:
         return {**said, "id": "", "sources": [], "layers": layers}
@@ -184,4 +185,6 @@ def _load(asked: Mapping[str, str]) -> Load:
         if is_whole and value != int(value):
             raise impossible("no_whole", name=name, asked=f"{value:g}")
         given[name] = int(value) if is_whole else value
+    if "max_model_len" not in given:  # a longer context raises what is only a default
+        given["max_model_len"] = max(Load().max_model_len, given.get("context", 0))
     return Load(**given)

@@ -25,6 +25,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.options.table import table_of
 from engine.options.words import option_texts
 from engine.trace import telling
+from engine.trace.telling import in_language
 
 APART = ("scale",)  # folders of pages whose words come with them alone
 
@@ -88,7 +89,7 @@ def words_of(language: str) -> dict[str, Any]:
     first visit weighs less.
     """
     found = bench_words_of(language)
-    room = _content(static_dir() / f"js/bench/words.{language}.json")
+    room = _content(static_dir() / "js/bench/words.en.json")
     own = room.keys() | gain_texts(language).keys() | long_texts(language).keys()
     return {**found, "texts": {key: text for key, text in found["texts"].items() if key not in own}}
 
@@ -142,16 +143,21 @@ def _of_options(language: str) -> dict[str, str]:
 
 
 def _rooms(kind: str, language: str, page: str | None = None) -> dict[str, dict[str, str]]:
-    """Each room's words of a kind, `words` or `late`, by the file's name; `page`: of the rooms of a page whose words no
-    other page fetches, else of all other rooms.
+    """Each room's words of a kind, `words` or `late`, by the file's name, in English what the language lacks.
+
+    `page`: of the rooms of a page whose words no other page fetches, else of all other rooms.
     """
     folder = static_dir() / "js"
-    every = sorted(folder.rglob(f"{kind}.{language}.json"))
+    every = sorted(folder.rglob(f"{kind}.en.json"))
     found = [path for path in every if (top if (top := path.relative_to(folder).parts[0]) in APART else None) == page]
     return {
-        f"{path.parent.name}/{path.name}": {key: _joined(text) for key, text in _content(path).items()}
-        for path in found
+        f"{room.name}/{kind}.{language}.json": in_language(language, functools.partial(_texts, room, kind))
+        for room in (path.parent for path in found)
     }
+
+
+def _texts(room: Path, kind: str, language: str) -> dict[str, str]:
+    return {key: _joined(text) for key, text in _content(room / f"{kind}.{language}.json").items()}
 
 
 def _together(tables: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -164,10 +170,12 @@ def _together(tables: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def _glossary(language: str) -> dict[str, dict[str, list[str]]]:
-    groups = _content(static_dir() / f"js/tell/glossary.{language}.json")
+    own = _content(static_dir() / f"js/tell/glossary.{language}.json")
     return {
-        group: {term: [name, _joined(definition)] for term, (name, *definition) in entries.items()}
-        for group, entries in groups.items()
+        group: {
+            term: [name, _joined(definition)] for term, (name, *definition) in {**entries, **own.get(group, {})}.items()
+        }
+        for group, entries in _content(static_dir() / "js/tell/glossary.en.json").items()
     }
 
 
@@ -177,7 +185,7 @@ def _joined(text: str | list[str]) -> str:
 
 
 def _content(path: Path) -> Any:
-    return _read(path, path.stat().st_mtime_ns)
+    return _read(path, path.stat().st_mtime_ns) if path.is_file() else {}
 
 
 @functools.lru_cache(maxsize=256)

@@ -11,10 +11,14 @@ from typing import Any
 
 import torch
 import transformers
+from msgspec.structs import replace
 from torch.nn.modules.module import register_module_module_registration_hook
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
 from engine.accounting.architecture import MOST_LAYERS, kv_shapes, read_architecture
+from engine.accounting.checkpoint import Weight, read_storage
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kv_shape import Architecture
 from engine.model.facts import count_parameters
@@ -54,10 +58,10 @@ def architecture_of(name_or_path: str) -> Architecture:
             raise impossible("config_size", most=MOST_BYTES, size=size)
         return architecture_from(file.read_bytes(), path.name if path.is_dir() else path.parent.name or path.stem)
     try:
-        found = AutoConfig.from_pretrained(name_or_path, trust_remote_code=False)
+        found, _ = transformers.PreTrainedConfig.get_config_dict(name_or_path)
     except (OSError, ValueError) as error:
         raise impossible("no_model", name=name_or_path[:80], reason=_reason(error)) from error
-    return described(found.to_dict(), name_or_path)
+    return described(found, name_or_path)
 
 
 def architecture_from(text: bytes, name: str) -> Architecture:
@@ -84,6 +88,7 @@ def described(given: Mapping[str, Any], name: str) -> Architecture:
     Raises:
         ImpossibleInput: transformers does not know the family, or cannot make its model.
     """
+    given = _with_known_family(given)
     whole = _known(given)
     text = whole.get_text_config(decoder=True)
     inner = given.get("text_config")
@@ -92,7 +97,38 @@ def described(given: Mapping[str, Any], name: str) -> Architecture:
     kv_shapes(merged)  # before anything is made of it: counts within bounds
     module = _without_content(whole)
     num_params, num_active = count_parameters(module, text)
-    return read_architecture(merged, name[:120], num_params, num_active)
+    storage = read_storage(given)
+    return replace(
+        read_architecture(merged, name[:120], num_params, num_active),
+        shipped=storage.weights(num_params, _matrices(module)),
+        element=storage.element,
+        unread=storage.unread,
+    )
+
+
+def _with_known_family(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration, with the family whose layout its `architectures` name where `model_type` is not known."""
+    found, family = dict(given), given.get("model_type")
+    classes = given.get("architectures")
+    if isinstance(family, str) and family not in transformers.CONFIG_MAPPING and isinstance(classes, list):
+        known = {name: one for one, name in reversed(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items())}
+        found["model_type"] = next((known[one] for one in classes if isinstance(one, str) and one in known), family)
+    text = given.get("text_config")
+    return {**found, "text_config": _with_known_family(text)} if isinstance(text, Mapping) else found
+
+
+def _matrices(module: Any) -> Iterator[Weight]:
+    """Weights of linear layers and of experts, each once; a tied output projection is the embedding."""
+    kept = {id(one) for one in (module.get_input_embeddings(),) if one is not None for one in one.parameters()}
+    head = module.get_output_embeddings()
+    for name, owner in module.named_modules():
+        for weight, parameter in owner.named_parameters(recurse=False):
+            is_linear = isinstance(owner, torch.nn.Linear | Conv1D) and parameter.ndim == 2
+            is_expert = parameter.ndim == 3 and not isinstance(owner, torch.nn.modules.conv._ConvNd)
+            if (is_linear or is_expert) and id(parameter) not in kept:
+                kept.add(id(parameter))
+                full = name if is_linear else f"{name}.{weight}"
+                yield Weight(full, parameter.numel(), is_expert, owner is head)
 
 
 def _known(given: Mapping[str, Any]) -> Any:

@@ -82,7 +82,7 @@ class Database:
     """Kept classes in the database at an address. Methods may be called from any thread.
 
     Raises (every method):
-        AppError: `refused`, when the database cannot be reached or written.
+        AppError: `unavailable`, when the database cannot be reached or written.
     """
 
     def __init__(self, url: URL) -> None:
@@ -237,16 +237,18 @@ class Database:
                 _meta.create_all(engine)
                 with engine.begin() as connection:
                     yield connection
-        except (SQLAlchemyError, OSError) as error:
+        except AppError:
+            raise
+        except Exception as error:  # a driver's own errors too: what cannot be resolved, or refuses to connect
             raise _refused(error) from error
 
     @contextmanager
     def _reading(self) -> Iterator[Connection | None]:
         """None: nothing was ever kept."""
-        if not self._is_there():
-            yield None
-            return
         try:
+            if not self._is_there():
+                yield None
+                return
             with self._lock:
                 engine = self._connected()
                 if not sql.inspect(engine).has_table(_classes.name):
@@ -254,7 +256,9 @@ class Database:
                     return
                 with engine.connect() as connection:
                     yield connection
-        except (SQLAlchemyError, OSError) as error:
+        except AppError:
+            raise
+        except Exception as error:  # a driver's own errors too: what cannot be resolved, or refuses to connect
             raise _refused(error) from error
 
     def _connected(self) -> sql.Engine:
@@ -272,7 +276,7 @@ def _overwriting(connection: object, _: object) -> None:
 def _refused(error: Exception) -> AppError:
     """In one sentence, without the statement and what was in it."""
     cause = getattr(error, "orig", None) or error
-    return AppError("refused", f"the database of kept classes says: {one_sentence(cause)[:200]}")
+    return AppError("unavailable", f"the database of kept classes says: {one_sentence(cause)[:200]}")
 
 
 def _delete(connection: Connection, ids: list[str]) -> None:

@@ -29,7 +29,7 @@ class Store:
     What speaks to databases is imported when there is something to be said: a server starts without it.
 
     Raises (every method):
-        AppError: `refused`, when the database cannot be reached or written.
+        AppError: `unavailable`, when the database cannot be reached or written.
     """
 
     def __init__(self, data_dir: Path | None, url: str | None) -> None:

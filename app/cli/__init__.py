@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from app import __version__
 from app.cli.options import Parser, UserError
-from app.cli.terminal import say
+from app.cli.terminal import ShownFormatter, say
 
 # In the order of the help; each is the module of its name.
 COMMANDS = (
@@ -24,7 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 0 done, 1 done with a finding (a damaged trace), 2 the user's mistake."""
     given = list(sys.argv[1:] if argv is None else argv)
     arguments = build_parser(given).parse_args(given)
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s", level=logging.WARNING)
+    handler = logging.StreamHandler()
+    handler.setFormatter(ShownFormatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler], level=logging.WARNING)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("KVTHEATER_LIGHT_IMPORT", "1")  # engine/model/light_transformers.py, which brings torch
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch: large tensors in pages of 2 MiB, which are read faster

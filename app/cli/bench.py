@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.cli.bench_progress import BenchProgress
 from app.cli.options import UserError, add_command
+from app.cli.terminal import say
 
 if TYPE_CHECKING:
     from engine.bench.compare import Difference
@@ -112,7 +113,7 @@ def run_list(_: argparse.Namespace) -> int:
     for name in scenario_ids():
         scenario = find_scenario(name)
         size = f"{len(scenario.axis.points())} × {len(scenario.variants)} × {scenario.rounds} rounds"
-        print(f"{name:<22} {size:<20} {scenario.title.en}")
+        say(f"{name:<22} {size:<20} {scenario.title.en}")
     return 0
 
 
@@ -133,7 +134,7 @@ def run_run(arguments: argparse.Namespace) -> int:
     sound = True
     for scenario in scenarios:
         if arguments.all and (why := refusal(scenario)) is not None:
-            print(f"{scenario.id} is left out: {why.en}", file=sys.stderr)
+            say(f"{scenario.id} is left out: {why.en}", to=sys.stderr)
             continue
         with BenchProgress() as bar:
             runner = Runner(
@@ -149,7 +150,7 @@ def run_run(arguments: argparse.Namespace) -> int:
             try:
                 record = runner.run()
             except Cancelled:
-                print(f"kvtheater: {scenario.id} was stopped before its first round was over", file=sys.stderr)
+                say(f"kvtheater: {scenario.id} was stopped before its first round was over", to=sys.stderr)
                 return 130
             except (BenchError, ValueError) as error:  # ModelError is a ValueError
                 raise UserError(str(error)) from error
@@ -160,8 +161,8 @@ def run_run(arguments: argparse.Namespace) -> int:
             write_record(record, path)
         except OSError as error:
             raise UserError(f"cannot write {path}: {error.strerror or error}") from error
-        print(str(path) + ("" if record.complete else f" (stopped after {record.rounds} rounds)"))
-        print(summary([record]))
+        say(str(path) + ("" if record.complete else f" (stopped after {record.rounds} rounds)"))
+        say(*summary([record]).split("\n"))
         sound &= _tell_problems(record)
         if not record.complete:
             return 130
@@ -172,13 +173,13 @@ def _tell_problems(record: Record) -> bool:
     """Print what a reader of the figures must know. Returns whether all outputs were as expected."""
     where = record.environment
     if not where.quiet or (where.busy_cpus or 0) > 0.1:
-        print(f"the machine was not quiet: others used {where.busy_cpus} CPUs on average", file=sys.stderr)
+        say(f"the machine was not quiet: others used {where.busy_cpus} CPUs on average", to=sys.stderr)
     sound = True
     for point in record.points:
         if point.failed:
-            print(f"{point.variant} at {point.at} did not run: {point.failed}", file=sys.stderr)
+            say(f"{point.variant} at {point.at} did not run: {point.failed}", to=sys.stderr)
         if point.tokens_identical is False:
-            print(f"{point.variant} at {point.at} gave other tokens than the reference", file=sys.stderr)
+            say(f"{point.variant} at {point.at} gave other tokens than the reference", to=sys.stderr)
             sound &= point.variant in record.peers  # a peer may compute other tokens
     return sound
 
@@ -208,14 +209,14 @@ def run_compare(arguments: argparse.Namespace) -> int:
         lost += lost_points(before[name], after[name])
     for d in sorted(worse, key=lambda d: -d.change):
         against = f" against {d.against}" if d.against else ""
-        print(
+        say(
             f"{d.scenario}, {d.at}, {d.variant}: {d.metric}{against} {d.before.median:g} "
             f"[{d.before.low:g}, {d.before.high:g}] -> {d.after.median:g} [{d.after.low:g}, {d.after.high:g}], "
             f"{d.change:.0%} worse"
         )
     for sentence in lost:
-        print(sentence)
-    print(f"{num_compared} figures compared, {len(worse)} worse by more than {threshold:.0%}, {len(lost)} points lost")
+        say(sentence)
+    say(f"{num_compared} figures compared, {len(worse)} worse by more than {threshold:.0%}, {len(lost)} points lost")
     return 1 if worse or lost else 0
 
 
@@ -233,7 +234,7 @@ def run_report(arguments: argparse.Namespace) -> int:
         parts = [summary(records, arguments.lang)]
         if not arguments.summary:
             parts += [details(record, arguments.lang) for record in records]
-        print("\n".join(parts))
+        say(*"\n".join(parts).split("\n"))
         return 0
     path: Path = arguments.into
     try:

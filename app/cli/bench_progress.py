@@ -7,6 +7,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from app.cli.terminal import say
+
 if TYPE_CHECKING:
     from engine.bench.runner import Progress
 
@@ -64,7 +66,7 @@ class BenchProgress:
             self._bar.update(self._task, description=text, completed=progress.done, total=progress.total, left=left)
         elif (progress.phase, progress.round) != self._last:
             self._last = (progress.phase, progress.round)
-            print(f"{progress.scenario}: {_phase(progress)}" + (f", {left}" if left else ""), file=sys.stderr)
+            say(f"{progress.scenario}: {_phase(progress)}" + (f", {left}" if left else ""), to=sys.stderr)
 
 
 def _phase(progress: Progress) -> str:

@@ -18,6 +18,7 @@ from app.cli.options import (
     engine_config,
     sampling_params,
 )
+from app.cli.terminal import say
 from app.engine_face import EngineLike
 from app.messages import SubmittedPrompt
 from app.settings import ServerSettings
@@ -115,7 +116,7 @@ def _generate(engine: EngineLike, max_tokens: int, num_sequences: int) -> None:
     sys.stdout.flush()
     seconds = time.perf_counter() - started
     if sys.stderr.isatty():
-        print(f"{tokens} tokens in {seconds:.1f} s, {tokens / max(seconds, 1e-9):.1f} a second", file=sys.stderr)
+        say(f"{tokens} tokens in {seconds:.1f} s, {tokens / max(seconds, 1e-9):.1f} a second", to=sys.stderr)
 
 
 class DiskFull(Exception):

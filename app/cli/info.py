@@ -9,6 +9,7 @@ from typing import Any
 from app import __version__
 from app.cli.loading import load
 from app.cli.options import add_command, add_model_options
+from app.cli.terminal import say
 from app.plain import to_json
 from app.settings import ServerSettings
 from engine.trace.records import ModelFacts
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("versions", ", ".join(f"{k} {v}" for k, v in {"kvtheater": __version__, **machine.versions}.items())),
     ]
     for name, text in rows:
-        print(f"{name:<11}{text}")
+        say(f"{name:<11}{text}")
     return 0
 
 

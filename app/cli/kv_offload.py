@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from app.cli.options import UserError
+from app.cli.terminal import say
 from engine.connector.tiers.settings import SettingError, parse_disk, parse_size
 
 if TYPE_CHECKING:
@@ -55,4 +56,4 @@ def kv_offload(arguments: argparse.Namespace) -> Iterator[Tiers | None]:
         yield tiers
     finally:
         if lost := tiers.close():
-            print(f"{lost} blocks were not written to {disk}: the disk was too slow", flush=True)
+            say(f"{lost} blocks were not written to {disk}: the disk was too slow", flush=True)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from app.cli.options import UserError
+from app.cli.terminal import say
 from app.paths import data_dir
 from app.settings import MIB, ServerSettings, is_loopback
 
@@ -148,11 +149,11 @@ def serve_until_stopped(
 
     before = {number: signal.signal(number, stopped) for number in (signal.SIGINT, signal.SIGTERM)}
     address = _address(settings, listener.port, view, is_class)
-    print(f"{what}: {address}", flush=True)
+    say(f"{what}: {address}", flush=True)
     if is_class:
-        print(_about_phones(settings, listener.port), flush=True)
+        say(_about_phones(settings, listener.port), flush=True)
     elif settings.token:
-        print("anyone who has this address can use the server: it holds the token", flush=True)
+        say("anyone who has this address can use the server: it holds the token", flush=True)
     answering(stop)
     if opened:
         webbrowser.open(address)
@@ -171,9 +172,9 @@ def serve_until_stopped(
 def _close_aloud(app: Flask, listener: Listener) -> None:
     theaters = app.extensions["kvtheater"]
     open_now, viewers = _counted(len(theaters.all()), "theater"), _counted(theaters.num_viewers, "viewer")
-    print(f"stopping: closing {open_now} with {viewers}; once more to stop at once", flush=True)
+    say(f"stopping: closing {open_now} with {viewers}; once more to stop at once", flush=True)
     left = listener.close()
-    print(f"stopped; {_counted(left, 'theater')} ended in the middle of a step" if left else "stopped", flush=True)
+    say(f"stopped; {_counted(left, 'theater')} ended in the middle of a step" if left else "stopped", flush=True)
 
 
 def _counted(count: int, what: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from app.cli.loading import load
 from app.cli.options import UserError
+from app.cli.terminal import say
 from app.errors import one_sentence
 from app.models import served_name
 from app.served import Served
@@ -123,7 +124,7 @@ class LoadingThread:
     def _have(self, served: Served, model: LiveModel, is_compiled: bool) -> None:
         served.have(model)
         seconds = served.status()["seconds"]
-        print(
+        say(
             f"{model.facts.name} is ready on {model.machine.device} after {seconds:.1f} s, {model.compared()}",
             flush=True,
         )

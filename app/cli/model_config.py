@@ -14,6 +14,7 @@ from app.messages import parse_config
 from engine.config import OF_SEVERAL, EngineConfig
 from engine.options.check import did_you_mean, meant_by, out_of_range
 from engine.options.table import table_of
+from engine.toml_text import toml_tables
 
 
 def add_model_config_option(group: Any) -> None:
@@ -38,7 +39,7 @@ def model_configs(arguments: argparse.Namespace, names: Sequence[str], base: Eng
     if path is None:
         return {}
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+        tables = toml_tables(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(f"--model-config: {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -13,10 +13,12 @@ from msgspec.structs import replace
 
 from app.cli.options import UserError, add_command, add_engine_options, engine_config
 from app.cli.simulate_sweep import add_sweep_options, sweep
+from app.cli.terminal import say
 from app.plain import to_json
 from app.scale_size import own_presets
 from engine.accounting.presets import presets
 from engine.bench.errors import BenchError
+from engine.bench.request_files import read_requests
 from engine.bench.workload import Trace, requests_in
 from engine.config import EngineConfig
 from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
@@ -28,6 +30,7 @@ from engine.simulate.simulation import Simulation
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 from engine.trace.records import ModelFacts
+from engine.trace.telling.words import bytes_text, seconds_text
 
 MOST_REQUESTS = 1_000_000
 
@@ -53,7 +56,8 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "requests", type=Path, metavar="FILE",
-        help="JSON lines as Mooncake has them: timestamp (ms), input_length, output_length, hash_ids (512 tokens each)",
+        help="JSON lines as Mooncake: timestamp (ms), input_length, output_length, hash_ids (512 tokens each), "
+        "or as Bailian, which also have chat_id and turn: timestamp (s), 16 tokens each",
     )  # fmt: skip
     what = parser.add_argument_group("what is simulated")
     timed = presets()
@@ -99,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(found)
         if record:
-            print(f"kvtheater replay {record} shows it")
+            say(f"kvtheater replay {record} shows it")
     return 0
 
 
@@ -119,7 +123,8 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
             most_tokens=config.max_model_len or facts.max_position,
             stretch=_within("--stretch", arguments.stretch, 0.0, 1e6),
         )
-        asks = requests_in(arguments.requests, workload, facts.vocab_size, config_seed(arguments))
+        file = read_requests(arguments.requests)
+        asks = requests_in(file, workload, facts.vocab_size, config_seed(arguments))
         link = None
         if arguments.link_gb_per_second is not None:
             link = LinkSpeed(_within("--link-gb-per-second", arguments.link_gb_per_second, 1e-6, 1e6) * 1e9)
@@ -144,7 +149,7 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UserError(str(error)) from error
     finally:
         simulation.close()
-    return figures(outcome, cost.source)
+    return {"reading": file.reading, **figures(outcome, cost.source)}
 
 
 def subject(arguments: argparse.Namespace) -> Subject:
@@ -231,18 +236,19 @@ def _spread(values: list[float]) -> dict[str, float] | None:
 
 
 def _print(found: dict[str, Any]) -> None:
-    print(f"simulated: {found['source']}")
-    print(f"{found['requests']} requests in {found['seconds']:.1f} s, {found['steps']} steps", end="")
-    print(f", {found['rejected']} refused" if found["rejected"] else "", end="")
-    print(f", {found['preemptions']} preemptions")
+    say(f"requests: {found['reading']}", f"simulated: {found['source']}")
+    refused = f", {found['rejected']} refused" if found["rejected"] else ""
+    ran = f"{found['requests']} requests in {found['seconds']:.1f} s, {found['steps']} steps"
+    say(f"{ran}{refused}, {found['preemptions']} preemptions")
     share = f" ({100 * found['hit_tokens'] / found['prompt_tokens']:.1f} %)" if found["prompt_tokens"] else ""
-    print(f"prompt tokens {found['prompt_tokens']}, hit {found['hit_tokens']}{share}; output {found['output_tokens']}")
+    hit = f"{found['hit_tokens']:,}{share}"
+    say(f"prompt tokens {found['prompt_tokens']:,}, hit {hit}; output {found['output_tokens']:,}")
     for name in ("ttft", "tpot"):
         if found[name]:
-            cuts = ", ".join(f"{cut} {1000 * value:.4g} ms" for cut, value in found[name].items())
-            print(f"{name.upper()}: {cuts}")
+            cuts = ", ".join(f"{cut} {seconds_text(value, ' ')}" for cut, value in found[name].items())
+            say(f"{name.upper()}: {cuts}")
     busy = ", ".join(f"{100 * share:.0f} %" for share in found["busy"])
-    print(f"busy: {busy}" + (f"; moved {found['moved_bytes']} B" if found["moved_bytes"] else ""))
+    say(f"busy: {busy}" + (f"; moved {bytes_text(found['moved_bytes'], ' ')}" if found["moved_bytes"] else ""))
 
 
 def _within(name: str, value: Any, low: float, high: float) -> Any:

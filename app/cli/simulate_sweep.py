@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from app.cli.options import UserError
 from app.cli.terminal import say
 from app.plain import to_json
+from engine.trace.telling.words import seconds_text
 
 MOST_POINTS = 10_000
 Figures = dict[str, Any]
@@ -156,7 +157,7 @@ def _on_ray(points: Sequence[Point], simulate: Simulate, arguments: argparse.Nam
 
 def _print(rows: Sequence[Swept]) -> None:
     names = list(rows[0].settings)
-    heads = [*names, "seconds", "TTFT p50 ms", "p99", "TPOT p50 ms", "p99", "hit %", "preempted", "busy %"]
+    heads = [*names, "seconds", "TTFT p50", "p99", "TPOT p50", "p99", "hit %", "preempted", "busy %"]
     lines = [heads, *([*row.settings.values(), *_cells(row.figures)] for row in rows if row.figures)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -169,7 +170,7 @@ def _print(rows: Sequence[Swept]) -> None:
 def _cells(figures: Figures) -> list[str]:
     def spread(name: str) -> list[str]:
         cuts = figures[name] or {}
-        return [f"{1000 * cuts[cut]:.4g}" if cuts else "–" for cut in ("p50", "p99")]
+        return [seconds_text(cuts[cut], " ") if cuts else "–" for cut in ("p50", "p99")]
 
     asked, busy = figures["prompt_tokens"], figures["busy"]
     hit = f"{100 * figures['hit_tokens'] / asked:.1f}" if asked else "–"

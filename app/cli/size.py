@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError, add_command
+from app.cli.terminal import say
 from app.plain import to_json
-from app.scale_size import KV_DTYPES, answer, own_presets
+from app.scale_size import AUTO, KV_DTYPES, answer, own_presets
 from app.words import scale_words_of
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput
@@ -19,12 +20,14 @@ from engine.accounting.mistakes import Mistake
 from engine.accounting.presets import Presets, presets, read_presets
 from engine.accounting.size import Load
 from engine.accounting.weights import WEIGHT_DTYPES
+from engine.trace.telling.words import seconds_text
 
 COUNTS = {
-    "batch": 1, "context": 2048, "max-model-len": 8192, "shared-prefix": 0, "block-size": 16, "tp": 1,
+    "batch": 1, "context": 2048, "shared-prefix": 0, "block-size": 16, "tp": 1,
     "encoder-tokens": Load().encoder_tokens, "max-num-batched-tokens": Load().max_num_batched_tokens,
     "reserve-bytes": Load().reserve_bytes,
 }  # fmt: skip
+MAX_MODEL_LEN = 8192
 RATES = {"arrivals": Load().arrivals, "gpu-memory-utilization": Load().utilization}
 NAMES = {"tp": "tensor_parallel", "gpu_memory_utilization": "utilization"}  # of the endpoint, where they are unlike
 PRINTED = ("model", "load", "sizes", "moved", "mistakes", "gpus", "links")
@@ -47,9 +50,12 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--link", metavar="ID", help="moving a request's cache over this link (default: none)")
     for name, count in COUNTS.items():
         parser.add_argument(f"--{name}", type=int, default=count, metavar="N", help=f"(default: {count})")
+    parser.add_argument(
+        "--max-model-len", type=int, metavar="N", help=f"(default: {MAX_MODEL_LEN}, or the context where it is longer)"
+    )
     for name, rate in RATES.items():
         parser.add_argument(f"--{name}", type=float, default=rate, metavar="X", help=f"(default: {rate:g})")
-    parser.add_argument("--kv-dtype", choices=KV_DTYPES, default="float16", help="(default: float16)")
+    parser.add_argument("--kv-dtype", choices=KV_DTYPES, default=AUTO, help="(default: the checkpoint's, or float16)")
     parser.add_argument(
         "--dtype", choices=WEIGHT_DTYPES, default="shipped", help="of the weights (default: the checkpoint's)"
     )
@@ -77,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
         UserError: no such model, or numbers that cannot be.
     """
     asked = {"kv_dtype": arguments.kv_dtype, "dtype": arguments.dtype}
+    asked["max_model_len"] = str(arguments.max_model_len or max(MAX_MODEL_LEN, arguments.context))
     for name in (*COUNTS, *RATES):
         field = name.replace("-", "_")
         asked[NAMES.get(field, field)] = str(getattr(arguments, field))
@@ -112,17 +119,19 @@ def _model(asked: str, known: Presets) -> Architecture | None:
 
 
 def _print_all(found: dict[str, Any], texts: dict[str, str], explain: bool) -> None:
-    print(found["model"]["name"])
+    say(found["model"]["name"])
     most, asked = found["model"]["max_position"], found["load"].max_model_len
     if 0 < most < asked:
-        print(texts["scale.size.beyond"].format(name=found["model"]["name"], most=f"{most:,}", asked=f"{asked:,}"))
+        say(texts["scale.size.beyond"].format(name=found["model"]["name"], most=f"{most:,}", asked=f"{asked:,}"))
+    if found["model"]["unread"]:
+        say(texts["scale.size.unread"].format(fields="; ".join(found["model"]["unread"])))
     mistakes = found["mistakes"] if explain else []
     _print(found["sizes"], texts, explain, mistakes)
     for gpu in found["gpus"]:
-        print(f"\n{gpu['name']}")
+        say("", gpu["name"])
         _print(gpu["numbers"], texts, explain)
     for link in found["links"]:
-        print(f"\n{link['name']}")
+        say("", link["name"])
         _print([*found["moved"], *link["numbers"]], texts, explain)
     if explain:
         _print_sources(found)
@@ -130,14 +139,14 @@ def _print_all(found: dict[str, Any], texts: dict[str, str], explain: bool) -> N
 
 def _print(numbers: list[Derived], texts: dict[str, str], explain: bool, mistakes: list[Mistake] | None = None) -> None:
     for number in numbers:
-        print(f"  {_title(number.id, texts):<48}{_value(number):>20}")
+        say(f"  {_title(number.id, texts):<48}{_value(number):>20}")
         if not explain:
             continue
-        print(f"    {number.formula} = {number.with_numbers()}")
+        say(f"    {number.formula} = {number.with_numbers()}")
         for one in mistakes or []:
             if one.right == number.id:
                 said = texts[f"scale.size.mistake.{one.kind}"]
-                print(f"    not {_value(one.wrong)} ({one.wrong.formula} = {one.wrong.with_numbers()}): {said}")
+                say(f"    not {_value(one.wrong)} ({one.wrong.formula} = {one.wrong.with_numbers()}): {said}")
 
 
 def _print_sources(found: dict[str, Any]) -> None:
@@ -146,7 +155,7 @@ def _print_sources(found: dict[str, Any]) -> None:
         for source in one["sources"]:
             dated = f" ({source.dated})" if source.dated else ""
             checked = f"checked {source.checked}: {source.against}" if source.checked else "not checked"
-            print(f"\n{one['name']}, {', '.join(source.figures)}:\n  {source.says}{dated}; {checked}")
+            say("", f"{one['name']}, {', '.join(source.figures)}:", f"  {source.says}{dated}; {checked}")
 
 
 def _title(id: str, texts: dict[str, str]) -> str:
@@ -158,7 +167,7 @@ def _value(number: Derived) -> str:
     if number.unit == "B":
         return f"{number.value / 2**30:,.3f} GiB" if abs(number.value) >= 2**30 else f"{number.value:,} B"
     if number.unit == "s":
-        return f"{1000 * number.value:,.4g} ms"
+        return f"{1000 * number.value:,.4g} ms" if abs(number.value) < 1 else seconds_text(number.value, " ")
     if number.unit in ("B/s", "bit/s"):
         return f"{number.value / 1e9:,.2f} G{number.unit}"
     return f"{number.value:,.4g}" if number.unit == "1" else f"{number.value:,} {number.unit}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
 from typing import Any, TextIO
@@ -18,13 +19,23 @@ def shown(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def say(*lines: str, to: TextIO | None = None) -> None:
+def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
     """Print lines; nothing in one of them begins another. Characters that the terminal has not are escapes, too."""
     stream: TextIO = to or sys.stdout
     encoding = stream.encoding or "utf-8"
     for line in lines or ("",):
         known = shown(line).encode(encoding, "backslashreplace").decode(encoding)
         stream.write(known + "\n")
+    if flush:
+        stream.flush()
+
+
+class ShownFormatter(logging.Formatter):
+    """Log records whose lines, which may name files, have nothing that a terminal obeys."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Line by line: a stack trace has several."""
+        return "\n".join(map(shown, super().format(record).split("\n")))
 
 
 def say_json(value: Any) -> None:

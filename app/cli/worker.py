@@ -10,6 +10,7 @@ from typing import Any
 
 from app.cli.listening import bound_socket, check_queue
 from app.cli.options import UserError, add_command
+from app.cli.terminal import say
 
 
 def add_parser(commands: Any) -> None:
@@ -63,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         thread = transport.start(app, bound)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stopped)
-        print(f"a web worker: http://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
+        say(f"a web worker: http://{f'[{host}]' if ':' in host else host}:{port}/", flush=True)
         link.start()
         stop.wait()
         transport.refuse_more()
@@ -72,5 +73,5 @@ def run(arguments: argparse.Namespace) -> int:
         thread.join()
     if why:
         raise UserError(why[0])
-    print("stopped", flush=True)
+    say("stopped", flush=True)
     return 0

@@ -56,6 +56,7 @@ from app.lessons.questions import check_arguments
 from app.lessons.tiers import TIERS, tiers_of
 from app.words import languages
 from engine.config import EngineConfig, SamplingParams
+from engine.toml_text import toml_tables
 from engine.trace.events import Op
 
 PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "museum", "compare")
@@ -135,7 +136,7 @@ def _header(lines: list[str]) -> tuple[_Header, int]:
     if end is None:
         raise LessonError(1, "the header has no end: a second line of +++ is missing")
     try:
-        return msgspec.convert(tomllib.loads("\n".join([*lines[1:end], ""])), _Header), end + 1
+        return msgspec.convert(toml_tables("\n".join([*lines[1:end], ""])), _Header), end + 1
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line (\d+)", str(error))
         raise LessonError(1 + int(place[1]) if place else 1, f"the header is no TOML: {error}") from None
@@ -280,7 +281,7 @@ def _count(word: str, number: int) -> int:
 
 def _value(text: str) -> Any:
     try:
-        return tomllib.loads(f"x = {text}")["x"]
+        return toml_tables(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
         return text
 

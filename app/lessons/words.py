@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from app.lessons.questions.rules import Question, Value
-from engine.trace.telling.words import bytes_text, filled, flat
+from engine.trace.telling.words import bytes_text, content_of, filled, flat, in_language
 
 FOLDER = Path(__file__).parent
 
 
 @functools.cache
 def question_texts(language: str) -> dict[str, str]:
-    """Key -> text, nested names joined by points.
-
-    Raises:
-        FileNotFoundError: no such language.
-    """
-    return flat(json.loads((FOLDER / f"words.{language}.json").read_text(encoding="utf-8")))
+    """Key -> text, nested names joined by points; in English what the language lacks."""
+    return in_language(language, lambda code: flat(content_of(FOLDER / f"words.{code}.json")))
 
 
 def worded(question: Question, language: str) -> tuple[str, list[str]]:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from app.openai.errors import ApiError
+from engine.toml_text import toml_tables
 
 ANONYMOUS = "anonymous"
 
@@ -82,7 +83,7 @@ def read_keys(path: Path, default: Policy) -> dict[str, Policy]:
         ValueError: one sentence.
     """
     try:
-        tables = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), dict[str, _Known])
+        tables = msgspec.convert(toml_tables(path.read_text(encoding="utf-8")), dict[str, _Known])
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:

@@ -18,14 +18,18 @@ Kind = Literal["presets", "museum"]
 def told(kind: Kind, scene: Struct) -> dict[str, Any]:
     """A scene's fields, and each of its texts by language; its `prompts` are a list in each."""
     fields = asdict(scene)
-    words = {language: texts[kind][fields["id"]] for language, texts in _words().items()}
+    words = {language: texts.get(kind, {}).get(fields["id"], {}) for language, texts in _words().items()}
     names = words["en"]
-    return {**fields, **{name: {language: text[name] for language, text in words.items()} for name in names}}
+    return {
+        **fields,
+        **{name: {language: text[name] for language, text in words.items() if name in text} for name in names},
+    }
 
 
 def prompts_of(kind: Kind, scene_id: str, language: str) -> list[str]:
     """What the scene submits for readers of `language`."""
-    prompts = _words()[language][kind][scene_id]["prompts"]
+    texts = _words().get(language, {}).get(kind, {}).get(scene_id, {})
+    prompts = texts.get("prompts", _words()["en"][kind][scene_id]["prompts"])
     assert isinstance(prompts, list)
     return prompts
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gevent
+from engineio.packet import Packet
 from gevent.lock import Semaphore
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Message, Ping, TextMessage
@@ -78,7 +79,13 @@ class WebSocket:
             self.end()
             return None
         gevent.sleep(0)  # a client that sends without end must not keep the others waiting
-        return self._messages.popleft()
+        message = self._messages.popleft()
+        if isinstance(message, str) and not _is_packet(message):
+            with contextlib.suppress(OSError, ProtocolError):
+                self._write(self._protocol.send(CloseConnection(code=CloseReason.PROTOCOL_ERROR)))
+            self.end()
+            return None
+        return message
 
     def send(self, message: str | bytes) -> None:
         """Raises OSError: it cannot be sent, or did not move for too long."""
@@ -154,3 +161,12 @@ class WebSocket:
             while rest:
                 with gevent.Timeout(self._stall, TimeoutError("the client takes nothing")):
                     rest = rest[self._socket.send(rest) :]
+
+
+def _is_packet(text: str) -> bool:
+    """Whether Engine.IO can read it; its own reader of web sockets lets the error of one that it cannot through."""
+    try:
+        Packet(encoded_packet=text)
+    except (ValueError, RecursionError):  # empty, no type, no base64; JSON that is nested too deeply
+        return False
+    return True

@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
+from engine.accounting.checkpoint import state_is_wide
 from engine.accounting.impossible import impossible
 from engine.accounting.kv_shape import Architecture, KvShape
-from engine.accounting.recurrent_state import state_elements
+from engine.accounting.recurrent_state import state_size
 
 Config = Mapping[str, Any]
 
@@ -87,7 +90,7 @@ def kv_shapes(config: Config) -> tuple[KvShape, ...]:
         elif kind in SLIDING | {"chunked_attention"} and has_own:
             found[_attention(config, True)] += 1
         if kind in STATES | BOTH:
-            found[KvShape(1, state=state_elements(config, kind))] += 1
+            found[_state(config, kind)] += 1
         if kind == "cross_attention" or config.get("is_encoder_decoder"):
             found[_cross(config)] += 1
         if kind not in FULL | SLIDING | STATES | BOTH | NEITHER | {
@@ -96,10 +99,7 @@ def kv_shapes(config: Config) -> tuple[KvShape, ...]:
             raise impossible("layer_kind", kind=str(kind)[:40])
     if not found:
         raise impossible("no_cache")
-    return tuple(
-        KvShape(count, one.num_kv_heads, one.head_dim, one.v_head_dim, one.latent_dim, one.window, one.state, one.role)
-        for one, count in found.items()
-    )
+    return tuple(replace(one, num_layers=count) for one, count in found.items())
 
 
 def layer_kinds(config: Config) -> list[str]:
@@ -146,6 +146,11 @@ def _attention(config: Config, slides: bool) -> KvShape:
         if config.get("global_head_dim"):
             width = values = _one(config, "global_head_dim")
     return KvShape(1, heads, width, values, window=window)
+
+
+def _state(config: Config, kind: str) -> KvShape:
+    size = state_size(config, kind)
+    return KvShape(1, state=size.inputs + size.state, wide_state=size.state if state_is_wide(config) else 0)
 
 
 def _cross(config: Config) -> KvShape:

@@ -15,6 +15,8 @@ from engine.accounting.derived import SYMBOL, Derived, Factor, Unit, derive
 from engine.accounting.impossible import impossible
 from engine.accounting.kv_shape import KvShape
 
+WIDE_BYTES = 4  # float32
+
 
 class Part(NamedTuple):
     """Layers that are alike: bytes of a token in all of them, or of a state."""
@@ -56,8 +58,10 @@ def kv_token(
 
 def kv_state(shape: KvShape, element_bytes: float, tensor_parallel: int = 1, id: str = "kv_state") -> Derived:
     """Bytes of one sequence's state on one GPU, all layers of that shape; its heads are divided among the GPUs."""
-    return derive(
-        id, "B", "⌈L · n · bytes / tp⌉", Factor("L", shape.num_layers, "layers"), Factor("n", shape.state, "state"),
+    numbers = "((n − m) · bytes + m · w)" if shape.wide_state else "n · bytes"
+    return derive_with(
+        id, "B", f"⌈L · {numbers} / tp⌉", Factor("L", shape.num_layers, "layers"), Factor("n", shape.state, "state"),
+        Factor("m", shape.wide_state, "wide_state"), Factor("w", WIDE_BYTES, "wide_state_bytes"),
         Factor("bytes", element_bytes, "state_bytes"), Factor("tp", tensor_parallel, "tensor_parallel"),
     )  # fmt: skip
 

@@ -26,6 +26,7 @@ class KvShape(Struct, frozen=True):
     window: int = 0  # the newest tokens that are kept; 0: all
     state: int = 0  # numbers of a sequence's state
     role: Literal["", "cross", "index"] = ""  # cross: of the encoder's tokens; index: keys that choose tokens
+    wide_state: int = 0  # of `state`: numbers that are kept in float32
 
     @property
     def kind(self) -> LayerKind:
@@ -58,6 +59,8 @@ class Architecture(Struct, frozen=True, kw_only=True):
     max_position: int = 0
     tie_word_embeddings: bool = False
     shipped: WeightStore = WeightStore()  # how the checkpoint has its weights
+    element: float | None = None  # bytes of a number of K and V, where the checkpoint says so
+    unread: tuple[str, ...] = ()  # fields of its configuration that change a size and are not understood
     expanded_dim: int = 0  # under MLA: numbers of a token's keys and values in a layer, if they were kept by heads
 
     @property

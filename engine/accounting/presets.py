@@ -24,6 +24,7 @@ from engine.accounting.memory import bytes_per_element
 from engine.accounting.sources import Sourced
 from engine.accounting.weights import Published, WeightStore, published_in
 from engine.accounting.work import embedding_params, expert_params
+from engine.toml_text import decode_toml
 
 FILE = Path(__file__).with_name("models.toml")
 DTYPE = "float16"  # that published models are served in, where nothing else is said
@@ -243,7 +244,7 @@ def read_presets(file: Path) -> PresetFile:
         ImpossibleInput: it cannot be read, or a table lacks a field or has one too many.
     """
     try:
-        return msgspec.toml.decode(file.read_bytes(), type=PresetFile)
+        return decode_toml(file.read_bytes(), PresetFile)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
         reason = " ".join(str(getattr(error, "strerror", None) or error).split())[:200]
         raise impossible("presets_file", file=str(file), reason=reason) from error

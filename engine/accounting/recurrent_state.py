@@ -13,7 +13,7 @@ Of a convolution of k inputs k are kept, as transformers does; vLLM keeps k − 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.accounting.impossible import impossible
 
@@ -25,7 +25,14 @@ MAMBA_DIMS = ("mamba_d_head", "mamba_headdim", "mamba_head_dim", "head_dim")
 EXPANDS = ("mamba_expand", "expand")
 
 
-def state_elements(config: Mapping[str, Any], kind: str) -> int:
+class StateSize(NamedTuple):
+    """Numbers of one layer: inputs of its convolution, and the recurrent state, which some keep in float32."""
+
+    inputs: int
+    state: int
+
+
+def state_size(config: Mapping[str, Any], kind: str) -> StateSize:
     """Numbers of one layer.
 
     Raises:
@@ -33,31 +40,31 @@ def state_elements(config: Mapping[str, Any], kind: str) -> int:
     """
     kernel = _first(config, KERNELS)
     if kind == "conv":
-        return _needed(config, ("hidden_size",)) * _needed(config, ("conv_L_cache",))
+        return StateSize(_needed(config, ("hidden_size",)) * _needed(config, ("conv_L_cache",)), 0)
     if config.get("linear_num_value_heads"):
         keys = _needed(config, ("linear_num_key_heads",)) * _needed(config, ("linear_key_head_dim",))
         heads, width = _needed(config, ("linear_num_value_heads",)), _needed(config, ("linear_value_head_dim",))
         values = heads * width
-        return (2 * keys + values) * (kernel or 0) + values * _needed(config, ("linear_key_head_dim",))
+        return StateSize((2 * keys + values) * (kernel or 0), values * _needed(config, ("linear_key_head_dim",)))
     if config.get("linear_num_heads") and config.get("linear_head_dim"):  # Kimi's: keys and values of one width
         inner = _needed(config, ("linear_num_heads",)) * _needed(config, ("linear_head_dim",))
-        return 3 * inner * (kernel or 0) + inner * _needed(config, ("linear_head_dim",))
+        return StateSize(3 * inner * (kernel or 0), inner * _needed(config, ("linear_head_dim",)))
     if config.get("model_type") == "recurrent_gemma":
         width = _first(config, ("lru_width", "hidden_size")) or 0
-        return width * (_needed(config, ("conv1d_width",)) - 1) + width
+        return StateSize(width * (_needed(config, ("conv1d_width",)) - 1), width)
     states = _first(config, STATES)
     if states is None:  # lightning attention: one matrix a head
         heads = _needed(config, ("num_attention_heads",))
         width = _first(config, ("head_dim",)) or _needed(config, ("hidden_size",)) // heads
-        return heads * width * width
+        return StateSize(0, heads * width * width)
     groups = _first(config, GROUPS)
     if groups is None:
         own = config.get("model_type") in ("mamba", "falcon_mamba")
         inner = (_first(config, ("intermediate_size",)) or 0) if own else 0
         inner = inner or (_first(config, EXPANDS) or 2) * _needed(config, ("hidden_size",))
-        return inner * (_needed(config, KERNELS) + states)
+        return StateSize(inner * _needed(config, KERNELS), inner * states)
     inner = _needed(config, MAMBA_HEADS) * _needed(config, MAMBA_DIMS)
-    return (inner + 2 * groups * states) * _needed(config, KERNELS) + inner * states
+    return StateSize((inner + 2 * groups * states) * _needed(config, KERNELS), inner * states)
 
 
 def _needed(config: Mapping[str, Any], names: tuple[str, ...]) -> int:

@@ -6,13 +6,13 @@ The page says it too (`static/js/bench/gains.js`, from the same words); a test h
 from __future__ import annotations
 
 import functools
-import json
 import math
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Literal, NamedTuple
 
 from engine.bench.metrics import Better
+from engine.trace.telling import content_of, in_language
 
 Kind = Literal["rate", "run", "time", "memory", "work", "tokens", "amount"]
 MEMORY = ("kv_bytes_per_token", "peak_blocks", "peak_kv_bytes")  # metrics that say how much room the cache takes
@@ -110,7 +110,6 @@ def percent(share: float) -> str:
 
 @functools.cache
 def gain_texts(language: str) -> dict[str, str]:
-    """Key -> text of one language."""
-    file = files("engine.bench").joinpath("words", f"gains.{language}.json")
-    texts: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
-    return texts
+    """Key -> text of one language; in English what it lacks."""
+    folder = files("engine.bench").joinpath("words")
+    return in_language(language, lambda code: content_of(folder.joinpath(f"gains.{code}.json")))

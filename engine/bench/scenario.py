@@ -19,6 +19,7 @@ from engine.bench.tiers import TierSizes
 from engine.bench.workload import Workload
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.tiers.settings import SettingError
+from engine.toml_text import decode_toml
 from engine.trace.goodput import SLO
 
 SCENARIOS = Path(__file__).parent / "scenarios"
@@ -207,7 +208,7 @@ def read_scenario(path: Path) -> Scenario:
         BenchError: what is wrong, and where in the file.
     """
     try:
-        scenario = msgspec.toml.decode(path.read_bytes(), type=Scenario)
+        scenario = decode_toml(path.read_bytes(), Scenario)
     except OSError as error:
         raise BenchError(f"cannot read {path}: {error.strerror or error}") from error
     except msgspec.DecodeError as error:  # ValidationError is one

@@ -5,17 +5,16 @@ Token ids are drawn uniformly from [FIRST_ID, vocabulary): what a token says doe
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import numpy as np
 from msgspec import Meta, Struct
 
 from engine.bench.errors import BenchError
+from engine.bench.request_files import RequestFile, read_requests
 
 FIRST_ID = 300  # lower ids are special tokens and single bytes, in the shipped models and most others
 HASH_TOKENS = 512  # that one hash of a trace stands for
@@ -213,73 +212,44 @@ def _random(workload: Random, draw: _Draw) -> list[Ask]:
     ]
 
 
-class _Row(Struct, frozen=True):
-    """A request of a trace; `timestamp`: milliseconds."""
-
-    timestamp: float
-    input_length: int
-    output_length: int
-    hash_ids: list[int]
-
-
 def _traced(workload: Trace, draw: _Draw) -> list[Ask]:
     path = TRACES / f"{workload.name}.jsonl"
     if not path.is_file():
         found = ", ".join(sorted(path.stem for path in TRACES.glob("*.jsonl")))
         raise BenchError(f"there is no trace {workload.name}; there are {found}")
-    asks = _asks_of(path, workload, draw)
+    asks = _asks_of(read_requests(path), workload, draw)
     if len(asks) < workload.num_requests:
         raise BenchError(f"the trace {workload.name} has {len(asks)} requests of at most {workload.most_tokens} tokens")
     return asks
 
 
-def requests_in(path: Path, workload: Trace, vocab_size: int, seed: int) -> list[Ask]:
-    """The requests of a file of one's own, in Mooncake's format; its first ones if it has fewer than were asked for.
+def requests_in(file: RequestFile, workload: Trace, vocab_size: int, seed: int) -> list[Ask]:
+    """The requests of a file of one's own; its first ones if it has fewer than were asked for.
 
     Raises:
-        BenchError: it cannot be read, or no request of it is short enough.
+        BenchError: no request of it is short enough, or the scale does not divide its hashes.
     """
-    asks = _asks_of(path, workload, _Draw(np.random.default_rng(seed), vocab_size, seed))
+    asks = _asks_of(file, workload, _Draw(np.random.default_rng(seed), vocab_size, seed))
     if not asks:
-        raise BenchError(f"{path.name} has no request of at most {workload.most_tokens} tokens")
+        raise BenchError(f"{workload.name} has no request of at most {workload.most_tokens} tokens")
     return asks
 
 
-def _asks_of(path: Path, workload: Trace, draw: _Draw) -> list[Ask]:
-    if workload.scale < 1 or HASH_TOKENS % workload.scale:  # prompts would be shorter than what they share
-        raise BenchError(f"a scale divides {HASH_TOKENS}, the tokens of one hash; {workload.scale} does not")
+def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
+    size = file.hash_tokens
+    if workload.scale < 1 or size % workload.scale:  # prompts would be shorter than what they share
+        raise BenchError(f"a scale divides {size}, the tokens of one hash; {workload.scale} does not")
     asks: list[Ask] = []
     began: float | None = None
-    for row in _rows(path):
+    for row in file.rows:
         num_in, num_out = (max(1, length // workload.scale) for length in (row.input_length, row.output_length))
         if len(asks) == workload.num_requests or num_in + num_out > workload.most_tokens:
             continue
         began = row.timestamp if began is None else began
-        blocks = [draw.tokens_of(hash_id, HASH_TOKENS // workload.scale) for hash_id in row.hash_ids]
+        blocks = [draw.tokens_of(hash_id, size // workload.scale) for hash_id in row.hash_ids]
         prompt = [token for block in blocks for token in block][:num_in]
-        asks.append(draw.ask(prompt, num_out, at=(row.timestamp - began) / 1000 * workload.stretch))
+        asks.append(draw.ask(prompt, num_out, at=(row.timestamp - began) / file.ticks * workload.stretch))
     return asks
-
-
-def _rows(path: Path) -> Iterator[_Row]:
-    try:
-        lines = path.read_bytes().splitlines()
-    except OSError as error:
-        raise BenchError(f"cannot read {path}: {error.strerror or error}") from error
-    last = 0.0
-    for number, line in enumerate(lines, 1):
-        try:
-            row = msgspec.json.decode(line, type=_Row)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BenchError(f"{path.name}, line {number}: {error}") from error
-        if row.input_length < 1 or row.output_length < 1:
-            raise BenchError(f"{path.name}, line {number}: a request has at least 1 token in and 1 out")
-        if not last <= row.timestamp < math.inf:
-            raise BenchError(f"{path.name}, line {number}: {row.timestamp:g} ms is earlier than the line before")
-        if len(row.hash_ids) * HASH_TOKENS < row.input_length or min(row.hash_ids) < 0:
-            raise BenchError(f"{path.name}, line {number}: its hash_ids, {HASH_TOKENS} tokens each, do not cover it")
-        last = row.timestamp
-        yield row
 
 
 def _few_shot(workload: FewShot, draw: _Draw) -> list[Ask]:

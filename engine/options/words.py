@@ -34,9 +34,11 @@ def languages() -> tuple[str, ...]:
 
 @functools.cache
 def words_in(language: str) -> Words:
-    """The words of every option by its name, in one of `languages()`."""
-    text = _folder().joinpath(f"{language}.json").read_text(encoding="utf-8")
-    return msgspec.convert(json.loads(text), Words)
+    """The words of every option by its name, in English what the language lacks of one."""
+    file = _folder().joinpath(f"{language}.json")
+    own = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    english = json.loads(_folder().joinpath("en.json").read_text(encoding="utf-8"))
+    return msgspec.convert({name: {**words, **own.get(name, {})} for name, words in english.items()}, Words)
 
 
 def option_texts(language: str) -> dict[str, str]:

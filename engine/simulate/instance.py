@@ -87,7 +87,8 @@ class SimulatedInstance:
         self._next_seq_id, self._stride = place.first_seq_id, place.seq_id_stride
         self._num_records = self._num_steps = self._num_unfinished = 0
         self.num_preemptions = 0
-        self.num_asked_tokens = self.num_hit_tokens = 0  # of lookups in the prefix cache
+        self.num_asked_tokens = self.num_hit_tokens = 0  # of the first lookup of each prompt in the prefix cache
+        self._looked_up: set[int] = set()  # of prompts that are counted, here or where they were computed
         self._scheduled: list[ScheduledSequence] = []
         self._batch: list[BatchEntry] = []
 
@@ -131,6 +132,8 @@ class SimulatedInstance:
                 f"{self._resolved.max_model_len}"
             )
         self._next_seq_id += self._stride
+        if spec.kv_role == "kv_consumer":
+            self._looked_up.add(seq_id)
         return Running(
             seq_id=seq_id,
             request_id=spec.request_id,
@@ -216,7 +219,8 @@ class SimulatedInstance:
         kinds = Counter(map(type, self._ops))
         self.num_preemptions += kinds[Preempt]
         if kinds[Lookup]:
-            found = [op for op in self._ops if isinstance(op, Lookup)]
+            found = [op for op in self._ops if isinstance(op, Lookup) and op.seq_id not in self._looked_up]
+            self._looked_up.update(op.seq_id for op in found)
             self.num_asked_tokens += sum(op.num_tokens for op in found)
             self.num_hit_tokens += sum(op.num_hit_tokens for op in found)
         self._ops.clear()

@@ -60,5 +60,5 @@ class Outcome:
     busy_seconds: list[float]  # of each instance
     moved_bytes: int
     num_preemptions: int
-    num_asked_tokens: int  # of prompts that were looked up in the prefix cache
+    num_asked_tokens: int  # of prompts that were looked up in the prefix cache, each once
     num_hit_tokens: int

@@ -293,3 +293,15 @@ def test_who_speaks_nonsense_is_put_out_without_a_word(attacked: Callable[..., A
         guest.send_binary(msgspec.msgpack.encode({"type": 3, "nsp": "/", "id": number, "data": 5}))
     is_well(server)
     guest.close()
+
+
+def test_text_that_is_no_packet_ends_the_connection_without_a_stack_trace(
+    attacked: Callable[..., AttackedServer],
+) -> None:
+    server = attacked()
+    for text in ("", "b!", "x", "4" + "[" * 100_000):
+        guest = raw(server)
+        guest.send(text)
+        assert guest.sock is not None and ended(guest.sock), text
+        guest.close()
+    is_well(server)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import logging
 from pathlib import Path
 
 import pytest
 
 from app.cli import main
+from app.cli.terminal import ShownFormatter, say
 from tests.fuzz.hostile import ESCAPE, TRACES
 
 COMMANDS = [
@@ -63,3 +66,28 @@ def _texts(value: object) -> set[str]:
     if isinstance(value, dict):
         return set().union(*map(_texts, [*value, *value.values()]))
     return set().union(*map(_texts, value)) if isinstance(value, list) else set()
+
+
+def test_a_file_whose_name_is_a_command_is_logged_and_printed_with_escapes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = f"a{ESCAPE}\x1b]0;x\x07.kvtrace"
+    record = logging.LogRecord("app", logging.WARNING, "f.py", 1, "%s: damaged", (name,), None)
+    say(name, flush=True)
+    main(["trace", "show", str(tmp_path / name)])
+    printed = capsys.readouterr()
+    for text in (ShownFormatter("%(message)s").format(record), printed.out, printed.err):
+        assert "kvtrace" in text and all(c.isprintable() for c in text.replace("\n", ""))
+
+
+def test_the_command_line_prints_by_say_alone() -> None:
+    """`print` would give a terminal what a file's name or text says; without text it ends a line of progress."""
+    folder = Path(main.__code__.co_filename).parent
+    calls = [
+        f"{path.name}:{call.lineno}"
+        for path in folder.glob("*.py")
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "print" and call.args
+        if not any(keyword.arg == "end" for keyword in call.keywords)
+    ]
+    assert calls == []

@@ -13,7 +13,7 @@ import pytest
 from app.classroom.database import database_url
 from app.classroom.results import ClassResults, QuestionResult
 from app.classroom.store import FILE, Store
-from app.errors import AppError
+from app.errors import HTTP_STATUS, AppError
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
 
@@ -180,7 +180,27 @@ def test_a_database_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path)
         with pytest.raises(AppError, match="database of kept classes says") as error:
             ask()
         assert "\n" not in error.value.message and "Ada" not in error.value.message
+        assert HTTP_STATUS[error.value.code] == 503
     store.stop()
     for wrong in ("nonsense", "nosuch://x/y"):
         with pytest.raises(ValueError):
             database_url(wrong)
+
+
+@pytest.mark.parametrize("failure", [RuntimeError("no route to host"), ConnectionRefusedError(111, "refused")])
+def test_a_database_that_cannot_be_reached_is_unavailable(
+    failure: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drivers have errors of their own; no server is a fault of this program."""
+
+    def connect(*_: object, **__: object) -> None:
+        raise failure
+
+    monkeypatch.setattr("sqlalchemy.create_engine", connect)
+    (tmp_path / FILE).touch()
+    store = Store(tmp_path, None)
+    for ask in (store.all, lambda: store.keep(RESULTS, UNTIL), lambda: store.get("abc")):
+        with pytest.raises(AppError, match="database of kept classes says") as error:
+            ask()
+        assert HTTP_STATUS[error.value.code] == 503
+    store.stop()

@@ -19,6 +19,8 @@ tells several operations at once); `tests/js/test_telling_parity.py` holds both 
 """
 
 from engine.trace.telling.parts import Context, Part, aspects_of, parts_of
-from engine.trace.telling.words import Register, Voice, languages, texts
+from engine.trace.telling.words import Register, Voice, content_of, in_language, languages, texts
 
-__all__ = ["Context", "Part", "Register", "Voice", "aspects_of", "languages", "parts_of", "texts"]
+__all__ = [
+    "Context", "Part", "Register", "Voice", "aspects_of", "content_of", "in_language", "languages", "parts_of", "texts",
+]  # fmt: skip

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Decimal
 from decimal import Context as Rounding
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,12 +39,18 @@ def languages() -> list[str]:
 
 @functools.cache
 def texts(language: str) -> dict[str, str]:
-    """Key -> text: the entries of the file, nested names joined by points.
+    """Key -> text: the entries of the file, nested names joined by points; in English what it lacks."""
+    return in_language(language, lambda code: flat(content_of(FOLDER / f"words.{code}.json")))
 
-    Raises:
-        FileNotFoundError: no such language.
-    """
-    return flat(json.loads((FOLDER / f"words.{language}.json").read_text(encoding="utf-8")))
+
+def in_language(language: str, texts_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """What a language has, and in English what it lacks, key by key."""
+    return texts_of("en") if language == "en" else {**texts_of("en"), **texts_of(language)}
+
+
+def content_of(path: Traversable) -> Any:
+    """The entries of a file of words; none where a language has no such file."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def flat(entries: dict[str, Any], prefix: str = "") -> dict[str, str]:

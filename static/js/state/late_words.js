@@ -1,7 +1,7 @@
 // Words that only a part of the page says whose code comes when it is first shown: they come with it. With the first of
 // them comes what tells operations at length.
 
-import { language } from "../tell/language.js";
+import { language, languageOf } from "../tell/language.js";
 import { addMoreWords } from "../tell/words.js";
 
 /** @type {Set<string>} folders of panels that are shown, or will be */
@@ -32,13 +32,31 @@ export async function bringLateWords(code) {
     .filter((address) => !here.has(address));
   await Promise.all(
     missing.map(async (address) => {
-      const answer = await fetch(address);
-      if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
-      addMoreWords(code, joined(await answer.json()));
+      addMoreWords(code, languageOf(code)?.whole ? await textsAt(address) : await textsOrEnglish(address, code));
       here.add(address);
     }),
   );
   return missing.length > 0;
+}
+
+/** @param {string} address */
+async function textsAt(address) {
+  const answer = await fetch(address);
+  if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
+  return joined(await answer.json());
+}
+
+/**
+ * Texts of a language that may lack some, or the whole file: English ones stand for them.
+ *
+ * @param {string} address @param {string} code
+ */
+async function textsOrEnglish(address, code) {
+  const english = await textsAt(address.replace(`${code}.json`, "en.json"));
+  const answer = await fetch(address);
+  if (answer.status === 404) return english;
+  if (!answer.ok) throw new Error(`${address}: ${answer.status}`);
+  return { ...english, ...joined(await answer.json()) };
 }
 
 /**

@@ -3,10 +3,10 @@
 import { signal } from "../../vendor/signals/signals.js";
 
 /** In the order in which the switch goes through them. `html`: the value of `lang` attributes; `short` and `label`: the
- * switch to it, for readers of it. */
+ * switch to it, for readers of it. `whole`: no room lacks a text in it; where one may, English is fetched too. */
 export const LANGUAGES = [
-  { code: "zh", html: "zh-CN", short: "中文", label: "中文：切换到中文" },
-  { code: "en", html: "en", short: "EN", label: "EN: switch to English" },
+  { code: "zh", html: "zh-CN", short: "中文", label: "中文：切换到中文", whole: true },
+  { code: "en", html: "en", short: "EN", label: "EN: switch to English", whole: true },
 ];
 
 /** The language that the page is written in now; its words are here (net/words.js loads them before they are shown). */

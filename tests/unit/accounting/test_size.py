@@ -202,7 +202,7 @@ def test_what_a_card_has_is_what_its_driver_reports_and_not_its_name() -> None:
         ({"batch": "x"}, "not a number", "不是数字"),
         ({"batch": "1.5"}, "whole number", "整数"),
         ({"batch": "9" * 15}, "too large", "太大"),
-        ({"context": "9000"}, "longer than max_model_len", "超过了"),
+        ({"context": "9000", "max_model_len": "8192"}, "longer than max_model_len", "超过了"),
         ({"utilization": "2"}, "gpu_memory_utilization", "应大于 0"),
         ({"utilization": "nan"}, "too large", "太大"),
         ({"shared_prefix": "2048"}, "not shorter", "应短于"),

@@ -62,6 +62,75 @@ def test_prefill_and_decode_apart_move_what_they_must(capsys: pytest.CaptureFixt
     assert found["moved_bytes"] > 0 and len(found["busy"]) == 2
 
 
+@pytest.mark.parametrize(
+    "setting", [[], ["--prefill", "1", "--decode", "1"], ["--num-blocks", "100", "--max-num-seqs", "64"]]
+)
+def test_the_tokens_of_a_prompt_are_counted_once(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, setting: list[str]
+) -> None:
+    """Also where another instance goes on with it, or it is preempted and looked up again."""
+    rows = [{"timestamp": 0, "input_length": 512, "output_length": 64, "hash_ids": [i]} for i in range(12)]
+    found = simulated(capsys, requests(tmp_path, *rows), *A100, *setting)
+    assert found["prompt_tokens"] == 12 * 512 and found["hit_tokens"] == 0
+    assert (found["preemptions"] > 0) == ("--num-blocks" in setting)
+
+
+def test_times_are_printed_as_people_read_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    rows = [{"timestamp": 0, "input_length": 512, "output_length": 2000, "hash_ids": [i]} for i in range(120)]
+    file = requests(tmp_path, *rows)
+    for more in ([], ["--sweep", "max-num-seqs=1", "--processes", "1"]):
+        assert main(["simulate", file, *A100, "--max-num-seqs", "1", *more]) == 0
+        text = capsys.readouterr().out
+        assert "e+0" not in text and "TTFT" in text and " s" in text
+
+
+BAILIAN = [
+    {"chat_id": 1, "parent_chat_id": -1, "timestamp": 10.0, "input_length": 48, "output_length": 4, "type": "text",
+     "turn": 1, "hash_ids": [1, 2, 3]},
+    {"chat_id": 2, "parent_chat_id": -1, "timestamp": 20.0, "input_length": 48, "output_length": 4, "type": "text",
+     "turn": 1, "hash_ids": [1, 9, 8]},
+]  # fmt: skip
+
+
+def test_seconds_and_hashes_of_16_tokens_are_read_by_their_fields(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    found = simulated(capsys, requests(tmp_path, *BAILIAN), *A100)
+    assert found["reading"] == "16 tokens a hash, timestamps in s"
+    assert found["hit_tokens"] == 16 and 10 < found["seconds"] < 11
+
+
+def test_the_rows_say_how_many_tokens_a_hash_stands_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Without a chat's fields timestamps are milliseconds; the last hash may stand for fewer tokens."""
+    rows = [
+        {"timestamp": 10 * i, "input_length": 100, "output_length": 4, "hash_ids": [1, 2, 3, 5 + i]} for i in range(2)
+    ]
+    found = simulated(capsys, requests(tmp_path, *rows), *A100)
+    assert found["reading"] == "32 tokens a hash, timestamps in ms"
+    assert found["hit_tokens"] == 96 and found["seconds"] < 1
+    assert "a scale divides 32" in refused(capsys, requests(tmp_path, *rows), *A100, "--scale", "64")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "says"),
+    [
+        ([(48, 3), (48, 4)], "line 1 has at least 16 tokens a hash and line 2 at most 15"),
+        ([(200, 3)], "its rows have from 67 to 99 tokens a hash"),
+        ([(48, 0)], "line 1: its hash_ids do not cover it"),
+    ],
+)
+def test_rows_that_do_not_determine_it_are_a_sentence(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, lengths: list[tuple[int, int]], says: str
+) -> None:
+    rows = [
+        {"timestamp": 0, "input_length": length, "output_length": 1, "hash_ids": list(range(count))}
+        for length, count in lengths
+    ]
+    assert says in refused(capsys, requests(tmp_path, *rows), *A100)
+    mixed = requests(tmp_path, BAILIAN[0], {**BAILIAN[1], "turn": None})
+    assert "in every row of a file, or in none" in refused(capsys, mixed, *A100)
+
+
 def test_as_a_recorded_run_was(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Its model, its settings and its step times: other requests take what they would have taken there."""
     path, out = tmp_path / "first.kvtrace", tmp_path / "again.kvtrace"
@@ -97,7 +166,7 @@ def test_a_model_of_few_words_is_a_sentence(capsys: pytest.CaptureFixture[str], 
         ('{"timestamp": 0, "input_length": 5, "output_length": -2, "hash_ids": [1]}', "at least 1 token in and 1 out"),
         ('{"timestamp": 0, "input_length": 5, "output_length": 2, "hash_ids": [-1]}', "do not cover it"),
         ('{"timestamp": 9, "input_length": 5, "output_length": 2, "hash_ids": [1]}\n'
-         '{"timestamp": 8, "input_length": 5, "output_length": 2, "hash_ids": [1]}', "line 2: 8 ms is earlier"),
+         '{"timestamp": 8, "input_length": 5, "output_length": 2, "hash_ids": [1]}', "line 2: 8 is earlier"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_none_is_a_sentence(

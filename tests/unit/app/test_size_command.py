@@ -59,3 +59,20 @@ def test_moving_it_and_what_is_often_said(capsys: pytest.CaptureFixture[str]) ->
 def test_a_preset_needs_no_torch() -> None:
     code = "import sys; from app.cli import main; main(['size', 'gpt-3']); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_a_context_raises_the_default_of_max_model_len(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["size", "gpt-3", "--batch", "16", "--context", "32768", "--gpu", "h200"]
+    assert main(asked) == 0
+    assert "2,304.000 GiB" in capsys.readouterr().out
+    assert main([*asked, "--max-model-len", "8192"]) == 2
+    assert "longer than max_model_len = 8192" in capsys.readouterr().err
+
+
+def test_what_is_not_read_of_a_configuration_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = {"model_type": "llama", "num_hidden_layers": 2, "quantization_config": {"quant_method": "hqq"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert main(["size", str(tmp_path), "--gpu", "t4"]) == 0
+    assert "Not read in this configuration, and so not in these sizes: quantization_config of quant_method 'hqq'" in (
+        capsys.readouterr().out
+    )

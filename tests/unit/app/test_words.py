@@ -6,10 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
+from flask import Flask
 
 from app import words
 from app.closing import SENTENCES
+from app.lessons.words import question_texts
+from app.paths import static_dir
+from app.scenes.told import prompts_of
 from engine.options.words import option_texts
+from engine.trace.telling import Voice
 
 
 @pytest.fixture
@@ -75,3 +80,32 @@ def test_what_tells_operations_at_length_comes_late_and_stands_in_a_page_in_one_
     assert "op.admit.entry.new.long" in late and all(key.endswith(".long") for key in late)
     assert not late.keys() & words.words_of(language)["texts"].keys()
     assert late.items() <= words.file_words_of(language)["texts"].items()
+
+
+@pytest.mark.parametrize("page", ["", "bench/", "scale/", "telling/"])
+def test_a_language_with_one_file_is_english_where_it_lacks_a_text(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Key by key, in each request of words and in those that say a scene, a question, an option or an operation."""
+    shipped = static_dir() / "js"
+    for path in [*shipped.rglob("*.en.json"), *shipped.rglob("*.zh.json")]:
+        target = tmp_path / "js" / path.relative_to(shipped)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    (tmp_path / "js/tell/words.eo.json").write_text('{"chain.title": "eo"}', encoding="utf-8")
+    monkeypatch.setattr(words, "static_dir", lambda: tmp_path)
+    app = Flask(__name__)
+    app.register_blueprint(words.blueprint())
+    found = {code: app.test_client().get(f"/words/{page}{code}.json") for code in ("en", "eo")}
+    assert [answer.status_code for answer in found.values()] == [200, 200]
+    english, own = ((body := answer.get_json()).get("texts", body) for answer in found.values())
+    changed = {"chain.title": "eo"} if "chain.title" in english else {}
+    assert own == {**english, **changed} and bool(changed) == (page != "telling/")
+    assert words.file_words_of("eo")["texts"].keys() == words.file_words_of("en")["texts"].keys()
+    assert words.file_words_of("eo")["glossary"]["eo"] == words.file_words_of("en")["glossary"]["en"]
+
+
+def test_what_the_server_says_itself_falls_back_too() -> None:
+    assert question_texts("eo") == question_texts("en") and prompts_of("presets", "moon", "eo")
+    assert option_texts("eo") == option_texts("en") != option_texts("zh")
+    assert Voice("eo").say("sequence.name", id=1) == Voice("en").say("sequence.name", id=1)

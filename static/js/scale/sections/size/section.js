@@ -13,11 +13,12 @@ import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
 
 const SHIPPED = "shipped"; // as the checkpoint has them
+const AUTO = "auto"; // keys and values as it says
 
 /** @type {import("../../../state/settings.js").SettingTable} */
 export const TABLE = {
   model: { type: name, initial: "llama-3.1-8b", place: true },
-  kv_dtype: { type: name, initial: "float16", place: true },
+  kv_dtype: { type: name, initial: AUTO, place: true },
   dtype: { type: name, initial: SHIPPED, place: true },
   card: { type: name, initial: "a100-80gb", place: true },
   over: { type: name, initial: "nvlink-4", place: true },
@@ -81,7 +82,7 @@ const config = {
  * @typedef {Sourced & {announced: string | null, numbers: Derived[], wrong: Derived | null}} Link
  * @typedef {import("../../number.js").Mistake} Mistake
  * @typedef {{
- *   model: Sourced & {num_params: number, num_active_params: number | null, max_position: number,
+ *   model: Sourced & {num_params: number, num_active_params: number | null, max_position: number, unread: string[],
  *     layers: {kind: string, num_layers: number}[]},
  *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], held: Derived[],
  *   cited: import("./cited.js").Fact[], moved: Derived[], mistakes: Mistake[],
@@ -100,7 +101,8 @@ export function Section() {
   const own = config.value;
   /** @type {{value: Answer | null, problem: string | null}} */
   const { value, problem } = useAnswer("size", { ...asked, gpu: card }, own?.text ?? null);
-  const plain = (/** @type {string} */ id) => ({ id, name: id === SHIPPED ? t("scale.size.shipped") : id });
+  const said = [SHIPPED, AUTO];
+  const plain = (/** @type {string} */ id) => ({ id, name: said.includes(id) ? t(`scale.size.${id}`) : id });
   const counts = value?.has_cross ? [...COUNTS, "encoder_tokens"] : COUNTS;
   return html`<div class="scale-controls">
       ${own ? null : choice("model", value?.models ?? [plain(asked.model)])}
@@ -129,6 +131,7 @@ function Found({ answer, card, over }) {
   const wrong = link.wrong ? [{ kind: "both", right: "transfer", wrong: link.wrong }] : [];
   return html`<p class="hint" id="scale-model-facts">${modelText(model)}</p>
     <${Beyond} answer=${answer} />
+    <${Unread} model=${model} />
     <div id="scale-sizes">
       ${sizes.map(
         (one) =>
@@ -173,6 +176,12 @@ function Beyond({ answer: { model, load } }) {
   return html`<p class="hint" id="scale-beyond">
     ${t("scale.size.beyond", { name: model.name, most: grouped(most), asked: grouped(load.max_model_len) })}
   </p>`;
+}
+
+/** What of a configuration is in no size. @param {{model: Answer["model"]}} props */
+function Unread({ model: { unread } }) {
+  if (unread.length === 0) return null;
+  return html`<p class="hint" id="scale-unread">${t("scale.size.unread", { fields: unread.join("; ") })}</p>`;
 }
 
 /** @param {Answer["model"]} model */

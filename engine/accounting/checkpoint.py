@@ -1,0 +1,218 @@
+"""How a checkpoint stores its weights, its cache and its states, read from fields of its config.json.
+
+A field that changes a size is read, or named in `Storage.unread`: sizes are then those without it.
+
+    awq, gptq            bits, and for each group a scale of 16 bits and a zero point of `bits`
+    fp8                  1 byte, and a float32 for each block of `weight_block_size`
+    mxfp4                experts only: 4 bits, and 8 bits for each 32
+    bitsandbytes         8 bits; or 4 bits, and a float32 for each 64 (for each 64 · 256 and 8 bits, quantized twice)
+    modelopt             FP8; NVFP4: 4 bits, and 8 bits for each 16
+    compressed-tensors   as each of its `config_groups` says
+
+Norms, biases, embeddings and routers are never quantized; the output projection only where a method takes every linear
+layer or the file says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from engine.accounting.module_names import NamePatterns
+from engine.accounting.weights import KEPT_BYTES, WeightStore
+
+Config = Mapping[str, Any]
+DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+STATE_DTYPES = ("mamba_ssm_dtype", "mamba_ssm_cache_dtype")
+EXCEPTIONS = ("modules_to_not_convert", "ignore", "ignored_layers", "exclude_modules", "llm_int8_skip_modules")
+BLOCKS = {"FP8": (8, 0.0), "NVFP4": (4, 1 / 16)}  # of modelopt: bits, and bytes of scales for a weight
+
+
+class Weight(NamedTuple):
+    """A matrix of a model that a method may quantize."""
+
+    name: str
+    size: int
+    is_expert: bool = False  # experts of a layer in one tensor
+    is_head: bool = False
+
+
+class Form(NamedTuple):
+    """Bytes of a weight with its part of the scales, and without; which weights it is for."""
+
+    each: float
+    plain: float
+    targets: NamePatterns | None = None  # None: all
+
+
+class Storage(NamedTuple):
+    """What a configuration says of storage."""
+
+    forms: tuple[Form, ...] = ()
+    excepted: NamePatterns = NamePatterns(())
+    experts_only: bool = False
+    has_head: bool = False  # whether the output projection is quantized too
+    plain_bytes: float = KEPT_BYTES  # of a weight, where none is quantized
+    element: float | None = None  # bytes of a number of the cache; None: not said
+    unread: tuple[str, ...] = ()  # fields that change a size and are not understood
+
+    def weights(self, num_params: int, of: Iterable[Weight]) -> WeightStore:
+        """The store of a model of so many parameters, of which `of` are the matrices."""
+        if not self.forms:
+            return WeightStore(each=float(self.plain_bytes))
+        count, total, plain = 0, 0.0, 0.0
+        for one in of:
+            if (self.experts_only and not one.is_expert) or (one.is_head and not self.has_head):
+                continue
+            form = next((form for form in self.forms if form.targets is None or form.targets.match(one.name)), None)
+            if form is None or self.excepted.match(one.name):
+                continue
+            count, total, plain = count + one.size, total + form.each * one.size, plain + form.plain * one.size
+        if not count:
+            return WeightStore(each=float(self.plain_bytes))
+        return WeightStore(each=total / count, kept=num_params - count, plain=plain / count)
+
+
+def read_storage(config: Config) -> Storage:
+    """What the content of a config.json says of the checkpoint's storage."""
+    text = config.get("text_config")
+    own: Config = text if isinstance(text, Mapping) else {}
+    unread: list[str] = []
+    said: object = next((one[name] for one in (own, config) for name in ("dtype", "torch_dtype") if one.get(name)), "")
+    plain = DTYPE_BYTES.get(str(said).removeprefix("torch."))
+    if said and plain is None and said != "auto":
+        unread.append(f"dtype = {str(said)[:40]!r}")
+    if (dtype := _state_dtype({**config, **own}))[1] not in (None, "auto", *DTYPE_BYTES):
+        unread.append(f"{dtype[0]} = {str(dtype[1])[:40]!r}")
+    found = Storage(plain_bytes=plain or KEPT_BYTES)
+    for where in (own, config):
+        for name in ("quantization_config", "compression_config"):
+            if isinstance(given := where.get(name), Mapping):
+                found = _quantized(given, name, found, unread)
+                return found._replace(unread=tuple(unread))
+    return found._replace(unread=tuple(unread))
+
+
+def state_is_wide(config: Config) -> bool:
+    """Whether recurrent states are kept in float32, by the configuration of a text model."""
+    return _state_dtype(config)[1] == "float32"
+
+
+def _state_dtype(config: Config) -> tuple[str, object]:
+    return next(((name, config[name]) for name in STATE_DTYPES if config.get(name) is not None), ("", None))
+
+
+def _quantized(given: Config, field: str, found: Storage, unread: list[str]) -> Storage:
+    method = str(given.get("quant_method", "")).lower() or ("compressed-tensors" if "config_groups" in given else "")
+    inner = given.get("quantization")
+    given = {**given, **inner} if isinstance(inner, Mapping) else given  # of modelopt's older files
+    try:
+        forms = tuple(_forms(method, given))
+    except (TypeError, ValueError):
+        unread.append(f"{field} of quant_method {method[:40]!r}")
+        return found
+    excepted = NamePatterns(one for name in EXCEPTIONS if isinstance(given.get(name), list) for one in given[name])
+    unread += [f"{field}, {one[:60]!r}" for one in (*excepted.unread, *_unread_targets(forms))]
+    if given.get("dynamic"):
+        unread.append(f"{field}.dynamic")
+    element = _cache_bytes(given)
+    if element == 0:
+        unread.append(f"{field}.kv_cache_scheme")
+    has_head = method == "compressed-tensors" or given.get("lm_head") is True
+    experts_only = method == "mxfp4"
+    return found._replace(
+        forms=forms, excepted=excepted, experts_only=experts_only, has_head=has_head, element=element or None
+    )
+
+
+def _forms(method: str, given: Config) -> Iterable[Form]:
+    """Raises:
+    TypeError, ValueError: the method or one of its numbers is not understood.
+    """
+    if method in ("awq", "gptq", "auto-round", "autoround", "intel/auto-round"):
+        bits, group = _bits(given.get("bits", given.get("w_bit"))), given.get("group_size", given.get("q_group_size"))
+        zero = bits / 8 if method != "awq" or given.get("zero_point", True) else 0
+        return [_grouped(bits, group, 2 + zero)]
+    if method in ("fp8", "fbgemm_fp8"):
+        return [_blocks(8, given.get("weight_block_size"))]
+    if method == "mxfp4":
+        return [_grouped(4, 32, 1)]
+    if method == "bitsandbytes":
+        if given.get("load_in_4bit") or given.get("_load_in_4bit"):
+            twice = given.get("bnb_4bit_use_double_quant")
+            return [Form(0.5 + (1 / 64 + 4 / (64 * 256) if twice else 4 / 64), 0.5)]
+        if given.get("load_in_8bit") or given.get("_load_in_8bit"):
+            return [Form(1, 1)]
+    if method.startswith("modelopt") and (algorithm := given.get("quant_algo")) in BLOCKS:
+        bits, scales = BLOCKS[algorithm]
+        return [Form(bits / 8 + scales, bits / 8)]
+    if method == "compressed-tensors":
+        if given.get("format") == "dense":
+            return []
+        groups = list(_mapping(given.get("config_groups")).values())
+        return [_of_group(one) for one in groups if _mapping(one).get("weights") is not None]
+    raise ValueError(method)
+
+
+def _of_group(group: Config) -> Form:
+    """A group of compressed-tensors, of which the last targets count as classes or names."""
+    weights, targets = _mapping(group["weights"]), list(group.get("targets") or ["Linear"])
+    bits, strategy = _bits(weights.get("num_bits")), weights.get("strategy")
+    if strategy == "block":
+        form = _blocks(bits, weights.get("block_structure"))
+    elif strategy in ("group", "tensor_group"):
+        small = weights.get("type") == "float" and bits == 4  # mxfp4 and nvfp4: scales of 8 bits
+        zero = 0 if weights.get("symmetric", True) else bits / 8
+        form = _grouped(bits, weights.get("group_size"), (1 if small else 2) + zero)
+    elif strategy in ("tensor", "channel", "token", None):
+        form = Form(bits / 8, bits / 8)
+    else:
+        raise ValueError(strategy)
+    return form if "Linear" in targets else form._replace(targets=NamePatterns(targets))
+
+
+def _unread_targets(forms: Iterable[Form]) -> list[str]:
+    return [one for form in forms if form.targets for one in form.targets.unread]
+
+
+def _grouped(bits: int, group: object, beside: float) -> Form:
+    """`beside`: bytes beside each group; a size of -1 is a whole row, whose scale is not counted."""
+    if group in (-1, None):
+        return Form(bits / 8, bits / 8)
+    return Form(bits / 8 + beside / _whole(group, 1 << 20), bits / 8)
+
+
+def _blocks(bits: int, shape: object) -> Form:
+    if shape is None:
+        return Form(bits / 8, bits / 8)
+    if not isinstance(shape, list | tuple) or len(shape) != 2:
+        raise ValueError(shape)
+    return Form(bits / 8 + 4 / math.prod(_whole(one, 1 << 20) for one in shape), bits / 8)
+
+
+def _mapping(value: object) -> Config:
+    if not isinstance(value, Mapping):
+        raise ValueError(value)
+    return value
+
+
+def _bits(value: object) -> int:
+    return _whole(value, 16)
+
+
+def _whole(value: object, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ValueError(value)
+    return value
+
+
+def _cache_bytes(given: Config) -> float | None:
+    """Bytes of a number of the cache, whose scale is one of a tensor; None: the file says nothing; 0: not read."""
+    algorithm = given.get("kv_cache_quant_algo")
+    scheme = given.get("kv_cache_scheme")
+    if scheme is None and algorithm is not None:
+        return 1 if str(algorithm).upper() in ("FP8", "INT8") else 0
+    if scheme is None:
+        return None
+    return 1 if isinstance(scheme, Mapping) and scheme.get("num_bits") == 8 else 0

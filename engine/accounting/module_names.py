@@ -1,0 +1,87 @@
+"""Which modules of a model are meant by the lists in a `quantization_config`.
+
+An entry is a part of a dotted name (`visual`, `model.layers.0.mlp.gate`), one with `*` in it, or `re:` and a regular
+expression. Prefixes differ between a checkpoint and the model that reads it, so `model` and its like are left out of
+both. Expressions come from files of others: only those whose search is bounded are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+PREFIXES = {"model", "language_model", "text_model", "transformer"}
+MOST_PATTERNS = 256  # beside plain names
+MOST_LENGTH = 400
+MOST_REPEATS = 2  # between two `.*`
+_REPEAT = re.compile(r"(?<!\\)[*+?{]")
+_REPEATED_GROUP = re.compile(r"(?<!\\)\)[*+?{]")
+
+
+class NamePatterns:
+    """Some modules of a model. `unread`: entries that are none of these kinds."""
+
+    def __init__(self, entries: Iterable[object]) -> None:
+        self._names: set[str] = set()
+        self._globs: list[str] = []
+        self._expressions: list[list[re.Pattern[str]]] = []
+        self.unread: list[str] = []
+        for one in entries:
+            self._add(str(one))
+
+    def _add(self, entry: str) -> None:
+        patterns = len(self._globs) + len(self._expressions)
+        if entry.startswith("re:"):
+            found = _bounded(entry[3:]) if patterns < MOST_PATTERNS else None
+            if found is None:
+                self.unread.append(entry)
+            else:
+                self._expressions.append(found)
+        elif "*" in entry:
+            if patterns < MOST_PATTERNS and len(entry) <= MOST_LENGTH:
+                self._globs.append(f"*.{_short(entry)}.*")
+            else:
+                self.unread.append(entry)
+        elif name := _short(entry):
+            self._names.add(name)
+
+    def match(self, name: str) -> bool:
+        """Whether a module of that name, or one that it lies in, is meant."""
+        short = _short(name)
+        parts = short.split(".")
+        runs = (".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
+        if not self._names.isdisjoint(runs):
+            return True
+        if any(fnmatchcase(f".{short}.", glob) for glob in self._globs):
+            return True
+        spelled = (name, short, f"model.{short}")
+        return any(_found(pieces, one) for pieces in self._expressions for one in spelled)
+
+
+def _short(name: str) -> str:
+    return ".".join(part for part in name.split(".") if part not in PREFIXES)
+
+
+def _bounded(expression: str) -> list[re.Pattern[str]] | None:
+    """The pieces between `.*`, each with few repetitions; None: too many, nested ones, or no expression."""
+    pieces = expression.split(".*")
+    if len(expression) > MOST_LENGTH or any(len(_REPEAT.findall(piece)) > MOST_REPEATS for piece in pieces):
+        return None
+    if any(_REPEATED_GROUP.search(piece) for piece in pieces):
+        return None
+    try:
+        return [re.compile(piece) for piece in pieces]
+    except (re.error, RecursionError, OverflowError):
+        return None
+
+
+def _found(pieces: list[re.Pattern[str]], name: str) -> bool:
+    """Whether the name begins with the first piece and has the others after it, in their order."""
+    place = 0
+    for index, piece in enumerate(pieces):
+        found = piece.search(name, place) if index else piece.match(name)
+        if found is None:
+            return False
+        place = found.end()
+    return True
