@@ -16,7 +16,7 @@ from msgspec import structs
 from app import answers, messages
 from app.broadcast import Emit
 from app.classroom import bounds
-from app.classroom.access import OWNER, PASS, Access, Person, guest
+from app.classroom.access import ADDRESS, OWNER, PASS, Access, Person, guest
 from app.classroom.classrooms import Classrooms
 from app.classroom.events import CLASS_EVENTS, ClassEvents
 from app.classroom.refusing import refusal
@@ -407,7 +407,7 @@ def register(clients: Clients, events: Events, of_class: ClassEvents, access: Ac
     clients.on("*", _unknown, _busy)
 
     def come(sid: str, environ: Mapping[str, Any]) -> None:
-        access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS)))
+        access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS), environ.get(ADDRESS, "")))
         events.greet(sid)
 
     def gone(sid: str) -> None:
