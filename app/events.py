@@ -401,7 +401,7 @@ def register(clients: Clients, events: Events, of_class: ClassEvents, access: Ac
             take = functools.partial(_command, commands, take)
         elif name == "read":
             take = functools.partial(_command, reads, take)
-        clients.on(name, _handler(name, kind, take), _busy)
+        clients.on(name, _handler(name, kind, take), _busy, READ_BYTES if name == "read" else 0)
     for name, (kind, deal) in CLASS_EVENTS.items():
         clients.on(name, _handler(name, kind, functools.partial(deal, of_class)), _busy)
     clients.on("*", _unknown, _busy)
