@@ -16,7 +16,7 @@ from msgspec import structs
 from app import answers, messages
 from app.broadcast import Emit
 from app.classroom import bounds
-from app.classroom.access import OWNER, PASS, Access, Person, guest
+from app.classroom.access import ADDRESS, OWNER, PASS, Access, Person, guest
 from app.classroom.classrooms import Classrooms
 from app.classroom.events import CLASS_EVENTS, ClassEvents
 from app.classroom.refusing import refusal
@@ -401,13 +401,13 @@ def register(clients: Clients, events: Events, of_class: ClassEvents, access: Ac
             take = functools.partial(_command, commands, take)
         elif name == "read":
             take = functools.partial(_command, reads, take)
-        clients.on(name, _handler(name, kind, take), _busy)
+        clients.on(name, _handler(name, kind, take), _busy, READ_BYTES if name == "read" else 0)
     for name, (kind, deal) in CLASS_EVENTS.items():
         clients.on(name, _handler(name, kind, functools.partial(deal, of_class)), _busy)
     clients.on("*", _unknown, _busy)
 
     def come(sid: str, environ: Mapping[str, Any]) -> None:
-        access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS)))
+        access.come(sid, Person(bool(environ.get(OWNER)), environ.get(PASS), environ.get(ADDRESS, "")))
         events.greet(sid)
 
     def gone(sid: str) -> None:

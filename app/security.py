@@ -18,7 +18,7 @@ from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from app.classroom.access import OWNER, PASS, Person, Shown
+from app.classroom.access import ADDRESS, OWNER, PASS, Person, Shown
 from app.classroom.codes import Pass
 from app.errors import AppError
 from app.openai.keys import digest
@@ -148,7 +148,8 @@ class Guard:
     def _is_owners(self, environ: Environ, *tokens: str) -> bool:
         """Note who asks, who shows these, and whether it is an owner."""
         environ[SHOWN] = shown = Shown(tuple(filter(None, tokens)), _cookie(environ, PASS_COOKIE))
-        environ[OWNER], environ[PASS] = self._who(shown)
+        who = self._who(shown)
+        environ[OWNER], environ[PASS], environ[ADDRESS] = who.is_owner, who.seat, address_of(environ)
         return bool(environ[OWNER])
 
 

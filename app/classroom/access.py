@@ -22,6 +22,7 @@ from app.classroom.seats import Seat
 # what a request's environment says of who asks: app/security.py writes it
 OWNER = "kvtheater.owner"  # bool
 PASS = "kvtheater.pass"  # Pass | None
+ADDRESS = "kvtheater.address"  # str
 
 
 def guest(environ: Mapping[str, Any]) -> Pass | None:
@@ -42,6 +43,7 @@ class Person(NamedTuple):
 
     is_owner: bool
     seat: Pass | None
+    address: str = ""
 
 
 NOBODY = Person(is_owner=False, seat=None)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from app.classroom import admission
 from app.classroom.codes import Secret, new_code
 from app.classroom.lab_places import LabPlaces
 from app.classroom.polls import Answer, Kind, LessonQuestion, Phase, Poll
@@ -18,7 +19,6 @@ from app.classroom.told import ClassDesk, ClassTold, LessonAt, Mine, Names, Seat
 from app.errors import AppError
 from app.plain import plain
 
-MOST_SEATS = 1200
 MOST_POLLS = 200
 MOST_MARKS = 5000  # of "lost here": beyond it the oldest go
 MOST_VIEW = 48  # settings in a view
@@ -49,6 +49,7 @@ class Classroom:
         self._seats: dict[str, Seat] = {}  # by the key of the pass
         self._sent_away: set[str] = set()  # keys that open it no more
         self._sitting: dict[str, Seat] = {}  # by connection: hundreds may go at once
+        self.is_open = True  # for those who have no seat yet
         self._began = self._left_at = time.monotonic()
         self._changed = changed
         self._lock = threading.RLock()
@@ -107,11 +108,12 @@ class Classroom:
             self.presenters.add(sid)
         self.news(everybody=False)
 
-    def enter(self, key: str, sid: str, language: str) -> Seat:
+    def enter(self, key: str, sid: str, language: str, address: str) -> Seat:
         """A follower's page is there, with its seat or for the first time.
 
         Raises:
-            AppError: `refused` when the class is over or full.
+            AppError: `refused` when the class is over or full, or its doors are closed; `busy` when too many come in
+                from its address at once.
         """
         with self._lock:
             self._check_open()
@@ -119,11 +121,14 @@ class Classroom:
                 raise refusal("refused", "seat.taken_away")
             seat = self._seats.get(key)
             if seat is None:
-                if len(self._seats) >= MOST_SEATS:
-                    self._make_room()
+                self.check_doors()
+                self._expire()
+                gives_way = admission.giving_way(address, self._seats.values())
+                if gives_way is not None:
+                    self._remove(gives_way)
                 taken = {other.name for other in self._seats.values()}
-                seat = self._seats[key] = Seat(next(self._numbers), key, invented_name(language, taken))
-            seat.sids.add(sid)
+                seat = self._seats[key] = Seat(next(self._numbers), key, invented_name(language, taken), address)
+            seat.come(sid)
             self._sitting[sid] = seat
         self.news(everybody=False)
         return seat
@@ -135,8 +140,7 @@ class Classroom:
             self.presenters.discard(sid)
             seat = self._sitting.pop(sid, None)
             if seat is not None:
-                seat.sids.discard(sid)
-                seat.left_at = time.monotonic()
+                seat.go(sid)
                 found = True
         if found:
             self._left_at = time.monotonic()
@@ -157,15 +161,31 @@ class Classroom:
         """Take a seat away; returns its connections. Its answers go with it."""
         with self._lock:
             seat = self.seat_of(number)
-            if self._driver is seat:
-                self._driver = None
-            del self._seats[seat.key]
+            self._remove(seat)
             self._sent_away.add(seat.key)
-            for poll in self.polls:
-                for votes in poll.rounds:
-                    votes.pop(seat.key, None)
         self.news()
         return list(seat.sids)
+
+    def open_doors(self, is_open: bool) -> None:
+        """Let in newcomers, or only those who have a seat."""
+        with self._lock:
+            self.is_open = is_open
+        self.news(everybody=False)
+
+    def check_doors(self) -> None:
+        """Raises AppError: `refused`, for who has no seat while the doors are closed."""
+        if not self.is_open:
+            raise refusal("refused", "door.closed")
+
+    def has_seat(self, key: str) -> bool:
+        return key in self._seats
+
+    def look_after(self) -> None:
+        """Remove expired seats."""
+        with self._lock:
+            any_gone = self._expire()
+        if any_gone:
+            self.news(everybody=False)
 
     # Who drives
 
@@ -188,14 +208,14 @@ class Classroom:
         with self._lock:
             self._driver = None if number is None else self.seat_of(number)
             if self._driver:
-                self._driver.wish = None
+                self._driver.wish, self._driver.is_trusted = None, True
         self.news()
 
     def allow_remote(self, number: int, allowed: bool) -> None:
         """Let a seat press "next" and "back", or no more."""
         with self._lock:
             seat = self.seat_of(number)
-            seat.is_remote, seat.wish = allowed, None
+            seat.is_remote, seat.is_trusted, seat.wish = allowed, True, None
         self.news()
 
     def wish(self, seat: Seat, what: Wish | None) -> None:
@@ -287,6 +307,7 @@ class Classroom:
             if poll is None or poll.number != number:
                 raise refusal("refused", "poll.over")
             poll.answer(seat.key, in_round, given)
+            seat.has_answered = True
         self.news(everybody=False)
 
     def poll_goes(self, number: int, to: Phase, right: Answer = None) -> Poll:
@@ -383,6 +404,7 @@ class Classroom:
     def desk(self) -> ClassDesk:
         """To the presenter."""
         with self._lock:
+            self._expire()
             votes = self.poll.rounds[-1] if self.poll and self.poll.takes_answers else {}
             labs = dict(self.labs.runs())
             seats: list[SeatTold] = [
@@ -400,6 +422,8 @@ class Classroom:
             ]
             return {
                 "id": self.id,
+                "open": self.is_open,
+                "origins": admission.origins(self._seats.values()),
                 "seats": seats,
                 "lost": self._marks,
                 "seconds": time.monotonic() - self._began,
@@ -435,10 +459,18 @@ class Classroom:
         if self._over:
             raise refusal("refused", "class.over")
 
-    def _make_room(self) -> None:
-        """The one who left longest ago without having answered anything makes room."""
-        answered = {key for poll in self.polls for votes in poll.rounds for key in votes}
-        idle = [seat for seat in self._seats.values() if not seat.is_here and seat.key not in answered]
-        if not idle:
-            raise refusal("refused", "seat.full", n=MOST_SEATS)
-        del self._seats[min(idle, key=lambda seat: seat.left_at).key]
+    def _remove(self, seat: Seat) -> None:
+        """A seat, and its answers, are gone."""
+        if self._driver is seat:
+            self._driver = None
+        del self._seats[seat.key]
+        for poll in self.polls:
+            for votes in poll.rounds:
+                votes.pop(seat.key, None)
+
+    def _expire(self) -> bool:
+        """Remove expired seats; return whether there were any."""
+        gone = admission.expired(self._seats.values())
+        for seat in gone:
+            self._remove(seat)
+        return bool(gone)

@@ -21,8 +21,8 @@ PACE = 0.05  # seconds between two messages to a class
 SENDING_SHARE = 0.2  # of the time, at most, goes into sending them: the records of the run have the rest
 SLOWEST_PACE = 1.0
 DESK_PACE = 0.5  # between two to its presenters
-COME_BURST, COME_RATE = 600, 10.0  # passes for one address at once, and a second: a hall behind one address
-MOST_ADDRESSES = 4096  # whose comings are counted; beyond it those that came longest ago are forgotten
+EXPIRE_EVERY = 15.0  # seconds without news after which expired seats are looked for
+MOST_ADDRESSES = 4096  # whose wrong codes are counted; beyond it those that guessed longest ago are forgotten
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ class Classrooms:
         self._classes: dict[str, Classroom] = {}
         self._passes = Passes()
         self._guesses: dict[str, Allowance] = {}  # wrong codes, by address
-        self._comings: dict[str, Allowance] = {}  # by address
         self._lock = threading.Lock()
         self._due: set[str] = set()  # classes of which everybody is to be told
         self._desks: set[str] = set()  # of which the presenters are
@@ -94,11 +93,19 @@ class Classrooms:
 
     # Coming in
 
-    def new_pass(self, given: str, address: str) -> str:
+    def new_pass(self, given: str, address: str, had: Pass | None) -> str | None:
         """A pass for who has typed a join code, or has followed the link with a class's key (`code.key`).
 
+        A pass costs nothing here: seats are what is bounded (`admission`).
+
+        Args:
+            had: a pass that the browser has already.
+
+        Returns:
+            The text of a pass; None if `had` is one of this class.
+
         Raises:
-            AppError: `not_found` for a wrong one; `busy` when too many are tried, or too many come from one address.
+            AppError: `not_found` for a wrong one; `busy` when too many are tried; `refused` when doors are closed.
         """
         code, _, key = given.partition(".")
         found = next((one for one in self.all() if not one.is_over and one.code == as_code(code)), None)
@@ -108,11 +115,12 @@ class Classrooms:
         elif (guesses := self._guesses.get(address)) is not None and guesses.is_empty:
             raise refusal("busy", "door.guesses")
         elif found is None:
-            self._allowance(self._guesses, address, BURST, RATE).take()
+            self._guess(address).take()
             raise refusal("not_found", "door.code")
-        if not self._allowance(self._comings, address, COME_BURST, COME_RATE).take():
-            raise refusal("busy", "door.many")
-        return self._passes.new(found.id)
+        has_pass = had is not None and had.class_id == found.id
+        if not (had and has_pass and found.has_seat(had.seat)):
+            found.check_doors()
+        return None if has_pass else self._passes.new(found.id)
 
     def known(self, text: str) -> Pass | None:
         """Whose pass it is; None when it opens nothing."""
@@ -130,9 +138,11 @@ class Classrooms:
         self._wake.set()
         self._thread.join()
 
-    def _allowance(self, of: dict[str, Allowance], address: str, burst: float, rate: float) -> Allowance:
+    def _guess(self, address: str) -> Allowance:
+        """The allowance of wrong codes of an address."""
+        of = self._guesses
         with self._lock:
-            found = of.pop(address, None) or Allowance(burst, rate)
+            found = of.pop(address, None) or Allowance(BURST, RATE)
             of[address] = found  # the newest is last
             while len(of) > MOST_ADDRESSES:
                 del of[next(iter(of))]
@@ -150,7 +160,10 @@ class Classrooms:
     def _tell(self) -> None:
         """What changes while one message goes out is in the next one: a class is told whole."""
         while not self._closed:
-            self._wake.wait()
+            if not self._wake.wait(EXPIRE_EVERY):
+                for one in self.all():
+                    one.look_after()
+                continue
             self._wake.clear()
             self._round()
             time.sleep(self._pace)

@@ -142,6 +142,10 @@ class ClassEvents:
         self._leave(found, gone)
         return {}
 
+    def doors(self, sid: str, message: messages.ClassDoors) -> Nothing:
+        self._access.presents(sid, message.id).open_doors(message.open)
+        return {}
+
     def labs(self, sid: str, message: messages.ClassLabs) -> Nothing:
         self._labs.switch(self._access.presents(sid, message.id), message.open)
         return {}
@@ -180,7 +184,7 @@ class ClassEvents:
 
     def enter(self, sid: str, message: messages.ClassEnter) -> ClassEntered:
         found, key = self._access.pass_of(sid)
-        seat = found.enter(key, sid, message.language)
+        seat = found.enter(key, sid, message.language, self._access.person(sid).address)
         return {"told": found.told(), "mine": found.mine(seat)}
 
     def rename(self, sid: str, message: messages.ClassRename) -> Mine:
@@ -291,6 +295,7 @@ CLASS_EVENTS: dict[str, tuple[type[Any], Callable[[ClassEvents, str, Any], Ack]]
     "class_send_away": (messages.ClassSendAway, ClassEvents.send_away),
     "class_keep": (messages.ClassKeep, ClassEvents.keep),
     "class_unkeep": (messages.OfClass, ClassEvents.unkeep),
+    "class_doors": (messages.ClassDoors, ClassEvents.doors),
     "class_labs": (messages.ClassLabs, ClassEvents.labs),
     "class_ask": (messages.ClassAsk, ClassEvents.ask),
     "class_poll": (messages.ClassPoll, ClassEvents.poll),

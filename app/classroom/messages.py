@@ -72,6 +72,12 @@ class ClassKeep(OfClass, frozen=True, kw_only=True):
     until: datetime.date
 
 
+class ClassDoors(OfClass, frozen=True, kw_only=True):
+    """Whether newcomers may take a seat."""
+
+    open: bool
+
+
 class ClassLabs(OfClass, frozen=True, kw_only=True):
     """Whether followers may have runs of their own."""
 

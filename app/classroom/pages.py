@@ -38,13 +38,14 @@ def typed(here: Here, request: Request) -> Response:
 def come_in(here: Here, request: Request, given: str) -> Response:
     """A browser that has a seat already keeps it, if it is in the same class."""
     try:
-        text = here.classrooms.new_pass(given, address_of(request.environ))
+        had = here.classrooms.known(request.cookies.get(PASS_COOKIE, ""))
+        text = here.classrooms.new_pass(given, address_of(request.environ), had)
     except AppError as error:
         return _door(request, given.partition(".")[0], error)
-    had, has = here.classrooms.known(request.cookies.get(PASS_COOKIE, "")), here.classrooms.known(text)
+    has = had if text is None else here.classrooms.known(text)
     assert has is not None
     answer = Response(status=303, headers={"Location": f"/?class={has.class_id}", "Cache-Control": "no-store"})
-    if had is None or had.class_id != has.class_id:
+    if text is not None:
         answer.set_cookie(PASS_COOKIE, text, max_age=DAY, httponly=True, samesite="Lax")
     return answer
 

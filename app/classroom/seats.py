@@ -23,11 +23,16 @@ _NAMES: dict[str, tuple[list[str], list[str], str]] = {
 class Seat:
     """One follower. Changed under the class's lock."""
 
-    def __init__(self, number: int, key: str, name: str) -> None:
+    def __init__(self, number: int, key: str, name: str, address: str = "") -> None:
         self.number = number  # what others know it by
         self.key = key  # of its pass; nobody else is told
         self.name = name
+        self.address = address  # of its first connection; told only without its last part
+        self.has_answered = False  # a question
+        self.is_trusted = False  # the presenter has handed it something
         self.sids: set[str] = set()  # its connections
+        self._here_since = time.monotonic()
+        self._connected_for = 0.0  # seconds, the longest stretch that is over
         self.left_at = time.monotonic()
         self.is_remote = False  # may press "next" and "back"
         self.wish: Wish | None = None  # what it asks the presenter for
@@ -37,6 +42,24 @@ class Seat:
     @property
     def is_here(self) -> bool:
         return bool(self.sids)
+
+    @property
+    def connected_for(self) -> float:
+        """Seconds of its longest stretch with a connection."""
+        now = time.monotonic() - self._here_since if self.sids else 0.0
+        return max(self._connected_for, now)
+
+    def come(self, sid: str) -> None:
+        """Add a connection."""
+        if not self.sids:
+            self._here_since = time.monotonic()
+        self.sids.add(sid)
+
+    def go(self, sid: str) -> None:
+        """Remove a connection."""
+        self._connected_for = self.connected_for
+        self.sids.discard(sid)
+        self.left_at = time.monotonic()
 
     @property
     def is_lost(self) -> bool:

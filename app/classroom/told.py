@@ -81,6 +81,14 @@ class SeatTold(TypedDict):
     lab: bool
 
 
+class OriginTold(TypedDict):
+    """How many seats came from where, for the presenter."""
+
+    origin: str  # an address without its last part: 192.168.1.x
+    seats: int
+    here: int  # of them, connected
+
+
 class LabsWhy(TypedDict):
     """Where the bound on labs comes from. `stage`: no live run was on stage yet."""
 
@@ -94,6 +102,8 @@ class ClassDesk(TypedDict):
     """The `class_desk` event, to the presenter's pages alone."""
 
     id: str
+    open: bool  # whether newcomers may take a seat
+    origins: list[OriginTold]  # those with most seats
     seats: list[SeatTold]
     lost: list[list[float]]  # [seconds since the class began, record that was on stage] of each mark
     seconds: float  # since it began

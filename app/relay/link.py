@@ -111,13 +111,13 @@ class Link:
                 del self._known[next(iter(self._known))]
         return answer
 
-    def came(self, sid: str, shows: Shown) -> None:
+    def came(self, sid: str, shows: Shown, address: str) -> None:
         """A client is here."""
         if not self._is_linked:  # it was on its way when the link broke
             return self._clients.drop(sid)
         client = self._client_of[sid] = next(self._numbers)
         self._sid_of[client] = sid
-        self._say(wire.Came(client, shows))
+        self._say(wire.Came(client, shows, address))
 
     def went(self, sid: str) -> None:
         """It is gone."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 import gevent
 
 from app import __version__
-from app.classroom.access import OWNER, PASS, Person, Shown
+from app.classroom.access import ADDRESS, OWNER, PASS, Person, Shown
 from app.relay import wire
 from app.relay.bus import Bus, server_channel, without_password, worker_channel
 from app.transport.clients import Acknowledged, Clients, Sent, Slowest
@@ -213,12 +213,12 @@ class Relays:
             case wire.Who(number, shows):
                 who = self._recognize(shows)
                 self._say(relay, wire.Known(number, who.is_owner, who.seat and (who.seat.class_id, who.seat.seat)))
-            case wire.Came(client, shows):
+            case wire.Came(client, shows, address):
                 relay.clients[client] = {}
                 sid = relay.sid(client)
                 self._whose[sid] = relay, client
                 who = self._recognize(shows)
-                self._clients.come(sid, {OWNER: who.is_owner, PASS: who.seat})
+                self._clients.come(sid, {OWNER: who.is_owner, PASS: who.seat, ADDRESS: address})
             case wire.Gone(client):
                 self._went(relay, client)
 

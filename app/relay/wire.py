@@ -24,6 +24,7 @@ class Who(Struct, tag="who", array_like=True, frozen=True):
 class Came(Struct, tag="came", array_like=True, frozen=True):
     client: int  # a number of the worker's, never given twice on a link
     shown: Shown
+    address: str
 
 
 class Gone(Struct, tag="gone", array_like=True, frozen=True):

@@ -8,7 +8,7 @@ from typing import Any
 from flask import Flask, Response, request
 
 from app import assets, page_modules, page_sheets, plotly_asset, routing, words
-from app.classroom.access import Person, Shown, guest
+from app.classroom.access import ADDRESS, Person, Shown, guest
 from app.classroom.codes import Pass
 from app.errors import AppError
 from app.first_use import prepare_types
@@ -50,7 +50,7 @@ def create_worker(
     app.extensions["kvtheater.link"] = link
 
     def come(sid: str, environ: Mapping[str, Any]) -> None:
-        link.came(sid, environ[SHOWN])
+        link.came(sid, environ[SHOWN], environ[ADDRESS])
 
     def who(shown: Shown) -> Person:
         known = link.who(shown)

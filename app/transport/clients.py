@@ -127,8 +127,9 @@ class Clients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def on(self, event: str, handle: Handler, busy: Callable[[str], Ack]) -> None:
+    def on(self, event: str, handle: Handler, busy: Callable[[str], Ack], answer_bytes: int = 0) -> None:
         """`handle(sid, arguments)` is called on a worker; `busy(why)` is what a client with too much under way gets.
+        `answer_bytes`: of a large answer, at most.
 
         What comes under a name that nobody handles is `*`'s: the name is its first argument.
         """
@@ -140,7 +141,7 @@ class Clients:
             client = self._clients.get(sid)
             if client is None or self._workers is None:
                 return None
-            if why := self._intake.take(client, size):
+            if why := self._intake.take(client, size, answer_bytes):
                 return busy(why)
             try:
                 ack, then = self._carried_out(handle, sid, tuple(rest))
@@ -148,7 +149,7 @@ class Clients:
                 gevent.get_hub().loop.run_callback(then)
                 return ack
             finally:
-                self._intake.done(client, size)
+                self._intake.done(client, size, answer_bytes)
                 if sid not in self._clients:
                     self.gone(sid)  # it went away while it was, say, made a viewer
 

@@ -11,10 +11,12 @@ class Client:
 
     def __init__(self, outbox: Outbox, group: set[Client] | None = None) -> None:
         self.outbox = outbox
+        self.is_guest = group is not None
         self.group = {self} if group is None else group  # of one guest: what it does not read counts together
         self.group.add(self)
         self.events = 0
         self.bytes = 0
+        self.answer_bytes = 0  # that answers under way may have
         self.busy_answers = 0  # since an event was last taken
 
 
@@ -25,8 +27,13 @@ class Intake:
         self._limits = limits
         self._events = self._bytes = 0  # of all
 
-    def take(self, client: Client, size: int) -> str | None:
-        """Take an event of so many bytes; else why it cannot be taken now. Who goes on asking is disconnected."""
+    def take(self, client: Client, size: int, answer_bytes: int = 0) -> str | None:
+        """Take an event of so many bytes; else why it cannot be taken now. Who goes on asking is disconnected.
+
+        Args:
+            answer_bytes: that its answer may have. Of a guest they count as unread from now on: many events are taken
+                before the first of them is answered.
+        """
         if why := self._too_much(client, size):
             client.busy_answers += 1
             if client.busy_answers > self._limits.busy_answers:
@@ -34,15 +41,18 @@ class Intake:
             return why
         client.busy_answers = 0
         self._count(client, 1, size)
+        client.answer_bytes += answer_bytes
         return None
 
-    def done(self, client: Client, size: int) -> None:
+    def done(self, client: Client, size: int, answer_bytes: int = 0) -> None:
         """An event that was taken is answered."""
         self._count(client, -1, -size)
+        client.answer_bytes -= answer_bytes
 
     def _too_much(self, client: Client, size: int) -> str | None:
         limits = self._limits
-        if sum(one.outbox.size for one in client.group) > limits.busy_bytes:
+        expected = client.is_guest * sum(one.answer_bytes for one in client.group)
+        if sum(one.outbox.size for one in client.group) + expected > limits.busy_bytes:
             return "answers are waiting to be read by this client; ask again when it has read them"
         events, num_bytes = sum(one.events for one in client.group), sum(one.bytes for one in client.group)
         if events >= limits.events or num_bytes + size > limits.event_bytes:

@@ -20,13 +20,13 @@ from app.serving import Listener, bind
 from app.settings import ServerSettings
 from app.transport.limits import Limits
 from engine.config import EngineConfig
-from tests.server.fake import FakeModel
+from tests.server.fake import FakeEngine, FakeModel
 
 limits, model = Limits(**json.loads(sys.argv[1])), FakeModel()
-model.step_seconds = float(sys.argv[2])
+model.step_seconds, FakeEngine.capture_width = float(sys.argv[2]), int(sys.argv[5])
 folder = Path(sys.argv[3])
 config = EngineConfig(block_size=4, num_blocks=256)
-settings = ServerSettings(config=config, limits=limits, data_dir=folder)
+settings = ServerSettings(config=config, limits=limits, data_dir=folder, token=sys.argv[4] or None)
 listener = Listener(create_app(Models(Served(model)), settings), bind("127.0.0.1", 0))
 print(listener.port, flush=True)
 sys.stdin.read()
@@ -37,10 +37,15 @@ listener.close()
 class AttackedServer:
     """The process."""
 
-    def __init__(self, folder: Path, step_seconds: float = 0.0, **limits: Any) -> None:
-        """folder: for recordings. limits: fields of the transport's `Limits` that differ from what is usual."""
+    def __init__(
+        self, folder: Path, step_seconds: float = 0.0, token: str = "", capture_width: int = 4, **limits: Any
+    ) -> None:
+        """folder: for recordings. capture_width: values of a head in captures. limits: fields of the transport's
+        `Limits` that differ from what is usual.
+        """
+        arguments = [json.dumps(limits), str(step_seconds), str(folder), token, str(capture_width)]
         self._process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, json.dumps(limits), str(step_seconds), str(folder)],
+            [sys.executable, "-c", PROGRAM, *arguments],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._process.stdout is not None
@@ -55,6 +60,11 @@ class AttackedServer:
     def memory(self) -> int:
         """Resident MiB, at most so far."""
         return self._status("VmHWM") // 1024
+
+    @property
+    def resident(self) -> int:
+        """Resident MiB now."""
+        return self._status("VmRSS") // 1024
 
     @property
     def threads(self) -> int:

@@ -310,6 +310,25 @@ def test_the_teachers_first_page_is_the_start_of_a_class(open_page: OpenPage) ->
     expect(page.locator("#opening, #tour")).to_have_count(0)
 
 
+def test_the_doors_are_closed_from_the_desk_and_who_is_inside_comes_back(
+    wall: Page, follow: Follow, open_page: OpenPage
+) -> None:
+    phone = follow()
+    desk = open_desk(wall)
+    desk.click(".class-origins summary")
+    expect(desk.locator(".class-origins li")).to_have_text("127.0.0.x: 1, 1 here now")
+    desk.click("#class-doors")
+    expect(desk.locator(".class-doors")).to_contain_text("Nobody new comes in.")
+    outside = open_page(wall.evaluate(JOIN), until="form", **PHONE)
+    expect(outside.locator("body")).to_contain_text("The presenter has closed the doors of this class.")
+    phone.reload()
+    expect(phone.locator("#class-bar")).to_be_visible()
+    desk.click("#class-doors")
+    expect(desk.locator("#class-doors")).to_have_text("Close the doors")
+    outside.goto(wall.evaluate(f"{JOIN}.then((join) => location.origin + join)"))
+    expect(outside.locator("#class-bar")).to_be_visible()
+
+
 def open_desk(wall: Page) -> Page:
     """The presenter's own screen, in a second window of the same browser."""
     with wall.context.expect_page() as opened:

@@ -66,6 +66,8 @@ def _ids(prompt: Any) -> list[int]:
 class FakeEngine:
     """Prefills one waiting sequence a step, decodes the others; the next token is the last one plus one."""
 
+    capture_width = 4  # values of a head
+
     def __init__(self, config: EngineConfig, path: Path | None, model: FakeModel) -> None:
         self.config = resolve(config, FACTS.max_position).config
         self._model = model
@@ -227,8 +229,8 @@ class FakeEngine:
         capture = None
         if kind == "step" and self.captures:
             tokens = sum(len(b.token_ids) for b in batch)
-            kv = np.full((tokens, 1, 4), index, np.float16)
-            q = np.zeros((tokens, 2, 4), np.float16)
+            kv = np.full((tokens, 1, self.capture_width), index, np.float16)
+            q = np.zeros((tokens, 2, self.capture_width), np.float16)
             layers = [LayerCapture(layer=i, q=q, k=kv, v=kv, rows=[]) for i in range(2)]
             capture = Capture(index=index, dtype="float16", layers=layers)
         state = self.log.state_now()

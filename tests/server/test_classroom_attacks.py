@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from app.classroom import classroom as classroom_module
+from app.classroom import admission
 from app.classroom.bounds import MOST_OF_ONE
 from app.classroom.classroom import Classroom
 from app.errors import AppError
@@ -114,6 +114,7 @@ PRESENTERS: list[tuple[str, dict[str, Any]]] = [
     ("class_send_away", {"seat": 0}),
     ("class_keep", {"until": "2027-01-01"}),
     ("class_unkeep", {}),
+    ("class_doors", {"open": False}),
     ("class_labs", {"open": True}),
     ("class_ask", {"kind": "number", "text": "?"}),
     ("class_poll", {"poll": 0, "to": "shown"}),
@@ -195,7 +196,7 @@ def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Se
 
 @pytest.mark.slow
 def test_thousands_of_joins_from_one_address(room: Room) -> None:
-    """Most are refused, at the door, with a page; who is in is answered, and so is the presenter."""
+    """Each gets a pass, which takes no place; who is in is answered, and so is the presenter."""
     knocks = 750  # of each of four who knock
     guest, _ = room.follower()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
@@ -212,14 +213,13 @@ def test_thousands_of_joins_from_one_address(room: Room) -> None:
     knocking = [threading.Thread(target=knock) for _ in range(4)]
     for thread in knocking:
         thread.start()
-    wait_for(lambda: 409 in statuses, seconds=60)
+    wait_for(lambda: len(statuses) > 700, seconds=60)
     guest.do("class_answer", poll=0, round=0, given=1)
     room.presenter.do("class_hold", id=room.id, held=True)
     assert any(thread.is_alive() for thread in knocking)
     for thread in knocking:
         thread.join(120)
-    assert set(statuses) == {303, 409} and len(statuses) == 4 * knocks
-    assert statuses.count(303) < 2_000
+    assert statuses == [303] * (4 * knocks)
     assert len(room.server.app.extensions["kvtheater.classrooms"].get(room.id).seats()) == 1  # a pass is no seat
 
 
@@ -227,18 +227,18 @@ def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound those go that are not there and have answered nothing; when all are there it is said."""
     found = Classroom("id", "", "optional", lambda one, everybody: None)
     for i in range(3_000):
-        found.enter(f"gone-{i}", f"sid-{i}", "en")
+        found.enter(f"gone-{i}", f"sid-{i}", "en", f"10.0.0.{i % 60}")
         found.forget(f"sid-{i}")
-    assert len(found.seats()) == classroom_module.MOST_SEATS
-    monkeypatch.setattr(classroom_module, "MOST_SEATS", 50)
+    assert len(found.seats()) == admission.MAX_SEATS
+    monkeypatch.setattr(admission, "MAX_SEATS", 50)
     full = Classroom("id", "", "optional", lambda one, everybody: None)
     for i in range(50):
-        full.enter(f"here-{i}", f"sid-{i}", "zh")
+        full.enter(f"here-{i}", f"sid-{i}", "zh", "10.0.0.1")
     for i in range(200):
         with pytest.raises(AppError, match="full"):
-            full.enter(f"more-{i}", f"more-{i}", "en")
+            full.enter(f"more-{i}", f"more-{i}", "en", "10.0.0.2")
     assert len({seat.name for seat in full.seats()}) == len({seat.number for seat in full.seats()}) == 50
-    full.enter("here-7", "again", "en")  # who is in comes back
+    full.enter("here-7", "again", "en", "10.0.0.3")  # who is in comes back
 
 
 @pytest.mark.slow

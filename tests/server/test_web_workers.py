@@ -301,14 +301,20 @@ def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_pat
 
 
 def test_a_proxy_on_this_machine_is_believed_for_whom_it_asks(room: Room, make_worker: Any) -> None:
-    """So that a hall behind nginx is not one address; from elsewhere nobody is."""
+    """So that a hall behind nginx is not one address, at the door and in its seats; from elsewhere nobody is."""
     worker = make_worker()
     for i in range(3):
+        named = {"X-Forwarded-For": f"1.2.3.4, 10.0.0.{i}"}
         door = http.client.HTTPConnection("127.0.0.1", worker.port, timeout=20)
-        door.request("GET", room.presenting["join"], headers={"X-Forwarded-For": f"1.2.3.4, 10.0.0.{i}"})
-        assert door.getresponse().status == 303
-    comings = room.server.app.extensions["kvtheater.classrooms"]._comings
-    assert {"10.0.0.0", "10.0.0.1", "10.0.0.2"} <= comings.keys() and "1.2.3.4" not in comings
+        door.request("GET", "/j/zzzzzz", headers=named)
+        assert door.getresponse().status == 404
+        found = Member(worker.url, headers={"Cookie": room.ticket(), **named})
+        room.server.clients.append(found)
+        found.do("class_enter", language="en")
+    classrooms = room.server.app.extensions["kvtheater.classrooms"]
+    addresses = ["10.0.0.0", "10.0.0.1", "10.0.0.2"]
+    assert list(classrooms._guesses) == addresses
+    assert [seat.address for seat in classrooms.get(room.id).seats()] == addresses
 
 
 def test_a_flood_at_a_worker_is_answered_busy_or_slowed(room: Room, make_worker: Any) -> None:

@@ -119,9 +119,16 @@ export interface ClassDesk {
   labs_most: number;
   labs_why: LabsWhy;
   lost: number[][];
+  open: boolean;
+  origins: OriginTold[];
   seats: SeatTold[];
   seconds: number;
   waiting: number;
+}
+
+export interface ClassDoors {
+  id: string;
+  open: boolean;
 }
 
 export interface ClassEnter {
@@ -725,6 +732,12 @@ export interface OptionsPayload {
   words: Record<string, Record<string, OptionWords>>;
 }
 
+export interface OriginTold {
+  here: number;
+  origin: string;
+  seats: number;
+}
+
 export interface OwnAnswer {
   given: (number | string | null)[];
   has: boolean[];
@@ -1203,6 +1216,7 @@ export interface Events {
   class_send_away: { asked: ClassSendAway; answer: Nothing };
   class_keep: { asked: ClassKeep; answer: Nothing };
   class_unkeep: { asked: OfClass; answer: Nothing };
+  class_doors: { asked: ClassDoors; answer: Nothing };
   class_labs: { asked: ClassLabs; answer: Nothing };
   class_ask: { asked: ClassAsk; answer: Nothing };
   class_poll: { asked: ClassPoll; answer: Nothing };

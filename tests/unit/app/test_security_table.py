@@ -9,7 +9,7 @@ import re
 import pytest
 
 import app
-from app.classroom import bounds
+from app.classroom import admission, bounds
 from app.classroom.events import CLASS_EVENTS
 from app.events import EVENTS, READS
 from app.openai.bodies import MOST_LISTS, MOST_VALUES
@@ -54,6 +54,11 @@ BOUNDS = {
     "reads_of_one": bounds.MOST_READS_OF_ONE,
     "commands_of_one": bounds.MOST_OF_ONE,
     "commands": bounds.MOST_COMMANDS,
+    "seats": admission.MAX_SEATS,
+    "seats_of_address": admission.MAX_OF_ADDRESS,
+    "seats_unconfirmed": admission.MAX_UNCONFIRMED,
+    "seat_confirm_seconds": admission.CONFIRM_SECONDS,
+    "seat_expire_seconds": admission.EXPIRE_SECONDS,
     "recording_mib": SETTINGS.max_recording_bytes // MIB,
     "link_seconds": MAX_READ_SECONDS,
 }

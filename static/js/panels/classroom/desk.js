@@ -10,6 +10,7 @@ import { t } from "../../tell/words.js";
 import { After } from "./after.js";
 import { Ask } from "./ask.js";
 import { Clock } from "./clock.js";
+import { Doors } from "./doors.js";
 import { Histogram } from "./histogram.js";
 import { Labs } from "./labs.js";
 import { Notes } from "./notes.js";
@@ -32,7 +33,7 @@ export function Desk() {
     <section class="class-desk-now"><${Next} /><${Notes} /></section>
     <section class="class-desk-question"><${Question} /><${Ask} /></section>
     <section class="class-desk-people"><${Lost} /><${People} /></section>
-    <footer class="class-desk-foot"><${Hold} /><${Labs} /><${After} /><${End} /></footer>
+    <footer class="class-desk-foot"><${Hold} /><${Doors} /><${Labs} /><${After} /><${End} /></footer>
   </main>`;
 }
 
