@@ -13,12 +13,13 @@ from engine.config import EngineConfig, SamplingParams
 from engine.connector.base import KVConnectorMetadata
 from engine.connector.offloading import OffloadingConnector, may_offload
 from engine.connector.tiers.settings import DiskSetting
+from engine.connector.tiers.speeds import Line, Speeds
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.lab.rerun import Rerun, RerunError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
-from engine.trace.events import Admit, Allocate, Cache, Load, LookupExternal, Op, Store
+from engine.trace.events import Admit, Allocate, Cache, Load, LookupExternal, Medium, Op, Store
 from engine.trace.snapshot import snapshot_of
 from tests.tiny_models import FAMILIES, tiny_model, tiny_tokenizer
 from tests.unit.engine.runs import log_of, tiny_llama
@@ -69,9 +70,22 @@ def with_tiers(model: LoadedModel, config: EngineConfig, tiers: Tiers) -> Engine
     return Engine(model, config, connector=OffloadingConnector(tiers, model, config))
 
 
+class QuickTiers(Speeds):
+    """Tiers that are quicker than the smallest model, on any machine and whatever else it does."""
+
+    def opened(self, tier: Medium, line: Line | None) -> None:
+        super().opened(tier, Line(0.0, 1e-12))
+
+    def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:
+        pass
+
+    def note_placing(self, num_bytes: int, seconds: float) -> None:
+        pass
+
+
 @pytest.fixture
 def tiers() -> Tiers:
-    return Tiers(cpu_bytes=1 << 24)
+    return Tiers(cpu_bytes=1 << 24, speeds=QuickTiers())
 
 
 @pytest.mark.parametrize("name", SETTINGS)
@@ -107,10 +121,10 @@ def test_every_family_loads_the_numbers_it_stored(family: str, tiers: Tiers) -> 
 
 def test_a_run_finds_on_disk_what_an_earlier_one_left(tmp_path: Path) -> None:
     config = SETTINGS["plain"]
-    before = Tiers(disk=DiskSetting(tmp_path, 1 << 22))
+    before = Tiers(disk=DiskSetting(tmp_path, 1 << 22), speeds=QuickTiers())
     expected, _ = run(with_tiers(tiny_llama(), config, before))
     assert before.close() == 0
-    after = Tiers(disk=DiskSetting(tmp_path, 1 << 22))
+    after = Tiers(disk=DiskSetting(tmp_path, 1 << 22), speeds=QuickTiers())
     again, loaded = run(with_tiers(tiny_llama(), config, after))
     assert again == expected
     assert {op.medium for op in of(Load, loaded)} == {"disk"}
