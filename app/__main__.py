@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status as `app.cli.main` says, 130 when interrupted, 1 when it cannot load."""
     try:
         from app.cli import main as command_line
 
-        return command_line()
+        return command_line(argv)
     except KeyboardInterrupt:
         return _ended("stopped", 130)
     except MemoryError:

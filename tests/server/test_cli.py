@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.cli import main
+from app.__main__ import main
 from app.messages import SubmittedPrompt
 from app.serving import bind
 from engine.config import EngineConfig, SamplingParams
