@@ -130,7 +130,7 @@ class LoadingThread:
         )
         if model.default_sampling and self._settings.api is not None:
             said = ", ".join(f"{name} {value:g}" for name, value in model.default_sampling.items())
-            print(f"requests that leave it open are sampled with {said}, from its generation_config.json", flush=True)
+            say(f"requests that leave it open are sampled with {said}, from its generation_config.json", flush=True)
         if is_compiled and not self._settings.config_of(served.name).enforce_eager:
             self._compiled.add(model)
             served.compiled("under_way")
