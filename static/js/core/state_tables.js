@@ -39,9 +39,9 @@ export function expectEntry(state, seqId, blockId, logical) {
 }
 
 /**
- * Put a block into the table of its group. Where the table `maySkip`, what lies between its end and `logical` is
- * released: hits of a windowed group begin at the window, who comes back from the CPU store gets blocks for what is
- * kept there, and what is loaded goes where a later query sees it.
+ * Put a block into the table of its group, and return the block that it replaces. Where the table `maySkip`, entries
+ * between its end and `logical` are released: hits of a windowed group begin at the window, a sequence that returns
+ * from the CPU store gets blocks for what is kept there, and what is loaded goes where a later query sees it.
  * @param {State} state @param {Sequence} sequence @param {number} logical @param {number} blockId
  * @param {boolean} maySkip
  * @param {Budget} budget
@@ -55,7 +55,9 @@ export function setTable(state, sequence, logical, blockId, maySkip, budget) {
     while (table.length < logical) table.push(RELEASED);
   }
   expect(logical <= table.length, `logical block ${logical} would leave a hole in the table`);
+  const replaced = table[logical] ?? RELEASED;
   table[logical] = blockId;
+  return replaced === RELEASED ? null : replaced;
 }
 
 /**
