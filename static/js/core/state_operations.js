@@ -1,4 +1,4 @@
-// What each operation means for a state. Mirrors engine/trace/apply.py: same rules, same errors.
+// What each operation means for a state. Mirrors engine/trace/operations.py: same rules, same errors.
 
 import { heldBy, RELEASED } from "./groups.js";
 import { ownTables } from "./instances.js";

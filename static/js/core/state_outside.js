@@ -1,5 +1,5 @@
 // What operations on keys and values outside the pool mean for a state: in the CPU store, in tiers, at another
-// instance. Mirrors engine/trace/apply.py: same rules, same errors.
+// instance. Mirrors engine/trace/operations.py: same rules, same errors.
 
 import { loseInstance } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";

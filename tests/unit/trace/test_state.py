@@ -1,10 +1,13 @@
 """The reducer, on a run small enough to follow by hand."""
 
+from typing import get_args
+
 import pytest
 from msgspec.structs import replace
 
 from engine.trace.apply import apply
-from engine.trace.events import RELEASED, Allocate, Free, Release, Share, Write
+from engine.trace.events import RELEASED, Allocate, Free, Op, Release, Share, Write
+from engine.trace.operations import OPERATIONS
 from engine.trace.records import BatchEntry, BlockGroup, Header, StepRecord, Timing
 from engine.trace.state import State, TraceStateError, copy_state, empty_state, initial_state, memory_figures
 
@@ -12,6 +15,10 @@ from engine.trace.state import State, TraceStateError, copy_state, empty_state, 
 def replay(header: Header, records: list[StepRecord]) -> list[State]:
     state = initial_state(header)
     return [copy_state(apply(state, record)) for record in records]
+
+
+def test_every_operation_has_its_entry_in_the_reducers_table() -> None:
+    assert set(OPERATIONS) == set(get_args(Op))
 
 
 def test_prompt_waits_then_fills_two_blocks(header: Header, records: list[StepRecord]) -> None:
