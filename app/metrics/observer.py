@@ -8,9 +8,9 @@ import weakref
 from collections.abc import Callable
 
 from app.metrics.fold import Fold
-from app.metrics.requests import RequestTimes
 from app.metrics.tally import Tally
 from app.run import Run
+from engine.trace.account import RequestRow
 from engine.trace.records import Header, StepRecord
 
 SPANS = "kvtheater.spans"  # the application's extension: its RequestSpans, or None
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 class Metrics:
     """The counts of a server. They belong to the process: a reset or a closed theater takes nothing back."""
 
-    def __init__(self, finished: Callable[[RequestTimes, StepRecord], object] | None = None) -> None:
+    def __init__(self, finished: Callable[[RequestRow, StepRecord], object] | None = None) -> None:
         """`finished` is told, on the run's thread, of each request that ended and the record in which it did."""
         self._finished = finished
         self._tallies: dict[str, Tally] = {}

@@ -27,7 +27,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from app import __version__
-from app.metrics.requests import RequestTimes
+from engine.trace.account import RequestRow, time_in_queue
 from engine.trace.records import StepRecord
 
 NANO = 10**9
@@ -58,7 +58,7 @@ class RequestSpans:
         while len(self._expected) > MAX_EXPECTED:
             self._expected.popitem(last=False)
 
-    def take(self, request: RequestTimes, record: StepRecord) -> None:
+    def take(self, request: RequestRow, record: StepRecord) -> None:
         """A request that ended in this record, which was appended just now."""
         ended = record.timing.at if request.ended is None else request.ended
         began = time.time_ns() - _nano(ended)  # of the trace, since 1970
@@ -90,7 +90,7 @@ def _nano(seconds: float) -> int:
     return round(seconds * NANO)
 
 
-def _phases(request: RequestTimes, ended: float) -> Iterator[tuple[str, float, float]]:
+def _phases(request: RequestRow, ended: float) -> Iterator[tuple[str, float, float]]:
     """(name, beginning, end) of those that it came to; an aborted one's last phase ends with it."""
     if request.queued > request.arrival:
         yield "kvtheater_lane", request.arrival, request.queued
@@ -109,7 +109,7 @@ def _phases(request: RequestTimes, ended: float) -> Iterator[tuple[str, float, f
     yield "vllm_decode", request.first_token, request.last_token
 
 
-def _attributes(request: RequestTimes, ended: float) -> Iterator[tuple[str, AttributeValue]]:
+def _attributes(request: RequestRow, ended: float) -> Iterator[tuple[str, AttributeValue]]:
     yield "gen_ai.request.id", request.request_id
     yield "gen_ai.response.model", request.model_name
     yield "gen_ai.request.n", request.n
@@ -126,9 +126,9 @@ def _attributes(request: RequestTimes, ended: float) -> Iterator[tuple[str, Attr
     yield "gen_ai.latency.e2e", ended - request.arrival
     scheduled, first, last = request.scheduled, request.first_token, request.last_token
     if scheduled is not None:
-        yield "gen_ai.latency.time_in_queue", max(0.0, scheduled - request.queued)
+        yield "gen_ai.latency.time_in_queue", time_in_queue(request.queued, scheduled)
     if scheduled is not None and first is not None and last is not None:
         yield "gen_ai.latency.time_to_first_token", first - request.arrival
-        yield "gen_ai.latency.time_in_model_prefill", (request.prefilled or first) - scheduled
+        yield "gen_ai.latency.time_in_model_prefill", request.prefill_seconds(first)
         yield "gen_ai.latency.time_in_model_decode", last - first
         yield "gen_ai.latency.time_in_model_inference", last - scheduled

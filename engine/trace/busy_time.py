@@ -7,6 +7,7 @@ instance steps do not overlap, and engine time is the sum of their seconds. `sta
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import Protocol
 
 from engine.trace.events import Arrive
 from engine.trace.records import StepRecord, Timing
@@ -22,6 +23,42 @@ def moved_between(record: StepRecord) -> tuple[float, float]:
     moved = [(op.began, op.ended) for op in record.ops if isinstance(op, Arrive)]
     at = record.timing.at
     return min((began for began, _ in moved), default=at), max((ended for _, ended in moved), default=at)
+
+
+class Clock(Protocol):
+    """Clock that a log's requests are timed by; `began` and `now` are its readings of the record read last."""
+
+    began: float  # when the record's step began
+    now: float  # when the record ended
+
+    def read(self, record: StepRecord) -> None:
+        """Read the next record."""
+
+
+class EngineClock:
+    """Engine time. On several instances readings are the wall clock's, and `elapsed` maps them once all is read."""
+
+    def __init__(self, is_shared: bool) -> None:
+        self.began = self.now = 0.0
+        self._busy = BusyTime() if is_shared else None
+
+    def read(self, record: StepRecord) -> None:
+        """Read the next record."""
+        seconds = step_seconds(record.timing)
+        if self._busy is None:
+            self.began, self.now = self.now, self.now + seconds
+        else:
+            self._busy.read(record)
+            self.began, self.now = record.timing.at - seconds, record.timing.at
+
+    def elapsed(self, reading: float) -> float:
+        """Return the engine seconds before a reading."""
+        return reading if self._busy is None else self._busy.before(reading)
+
+    @property
+    def total(self) -> float:
+        """Engine seconds of all records."""
+        return self.now if self._busy is None else self._busy.total
 
 
 class BusyTime:

@@ -7,28 +7,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
-from engine.trace.busy_time import BusyTime, step_seconds
+from engine.trace.account import Account, SequenceRow, Status, time_in_queue, time_per_output_token
+from engine.trace.busy_time import EngineClock, step_seconds
 from engine.trace.events import (
-    Admit,
     Allocate,
     Arrive,
-    Await,
     BlockOp,
     Copy,
     Evict,
-    Finish,
     FinishReason,
     Fork,
     Free,
     Lookup,
-    Lost,
     Op,
     Preempt,
     Release,
@@ -37,14 +31,10 @@ from engine.trace.events import (
     Submit,
     SwapIn,
     SwapOut,
-    TransferFailed,
 )
 from engine.trace.geometry import TraceStateError, geometry, group_index
 from engine.trace.limits import UNITS_PER_SLOT, Budget, TooMuchError
-from engine.trace.parts import RequestParts
-from engine.trace.records import Header, StepRecord
-
-Status = Literal["waiting", "receiving", "running", "preempted", "finished"]
+from engine.trace.records import Header, Output, StepRecord
 
 
 class Token(Struct, frozen=True, kw_only=True):
@@ -83,9 +73,9 @@ class SequenceFigures(Struct, kw_only=True):
     @property
     def tpot(self) -> float | None:
         """Time per output token: (last token - first token) / (tokens - 1); None of fewer than two."""
-        if self.seconds is None or self.ttft is None or len(self.tokens) < 2:
+        if self.seconds is None or self.ttft is None:
             return None
-        return (self.seconds - self.ttft) / (len(self.tokens) - 1)
+        return time_per_output_token(self.ttft, self.seconds, len(self.tokens))
 
 
 class Totals(Struct, kw_only=True):
@@ -146,32 +136,16 @@ def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> i
     return most
 
 
-@dataclass(slots=True)
-class _Marks:
-    """Readings of the clock that a sequence's times lie between."""
-
-    came: float
-    admitted: float | None = None  # when the step began that admitted it first
-    first: float | None = None  # tokens
-    last: float | None = None
-
-
 class RunReading:
     """One log, read record by record from its first. Raises TraceStateError for a header that no run can have."""
 
     def __init__(self, header: Header) -> None:
-        self._members: dict[tuple[str, int], list[SequenceFigures]] = {}
-        self._by_id: dict[int, SequenceFigures] = {}
-        self._request_of: dict[int, tuple[str, int]] = {}
+        self._members: dict[tuple[str, int], list[SequenceRow]] = {}
         self._named: Counter[str] = Counter()
+        self._of: dict[int, tuple[tuple[str, int], list[int], list[Token]]] = {}  # by sequence: request, prompt, tokens
         self._operations: Counter[str] = Counter()
-        # when the record that is read began, and ended: of the clock, or on one instance of the engine
-        self._before = self._now = 0.0
-        self._began: dict[int, int] = {}  # steps of the engine when it was submitted
-        self._parts = RequestParts(header)
-        self._busy = BusyTime()  # of several instances, which compute at once
-        self._marks: dict[int, _Marks] = {}  # of each SequenceFigures, by its id()
-        self._held: dict[int, Counter[int]] = {}  # by instance: blocks that its sequences hold
+        self._clock = EngineClock(len(header.instances) > 1)
+        self._account = Account(header, self._clock)
         self._totals = Totals()
         self._series: list[Point] = []
         self._block_size, self._groups, *_ = geometry(header)
@@ -183,23 +157,39 @@ class RunReading:
     @property
     def members(self) -> dict[tuple[str, int], list[SequenceFigures]]:
         """The sequences of each request, by its id and number, with their times as far as the log was read."""
-        engine_time: Callable[[float], float] = float
-        if self._parts.is_shared:
-            engine_time, self._totals.seconds = self._busy.before, self._busy.total
-        for sequence in (one for members in self._members.values() for one in members):
-            marks = self._marks[id(sequence)]
-            came = engine_time(marks.came)
-            if marks.admitted is not None:
-                sequence.queue = max(0.0, engine_time(marks.admitted) - came)
-            if marks.first is not None and marks.last is not None:
-                sequence.ttft, sequence.seconds = engine_time(marks.first) - came, engine_time(marks.last) - came
-        return self._members
+        return {request: [self._figures(row) for row in rows] for request, rows in self._members.items()}
+
+    def _figures(self, row: SequenceRow) -> SequenceFigures:
+        _, prompt, tokens = self._of[row.seq_id]
+        request, elapsed = row.request, self._clock.elapsed
+        came = elapsed(request.queued)
+        return SequenceFigures(
+            seq_id=row.seq_id,
+            parts=row.parts,
+            prompt_token_ids=prompt,
+            tokens=tokens,
+            status=row.status,
+            finish_reason=row.finish_reason,
+            submitted_in=row.submitted_in,
+            num_cached_tokens=request.num_cached_tokens,
+            received_bytes=row.received_bytes,
+            num_preemptions=row.num_preemptions,
+            num_steps=row.num_steps,
+            computed_tokens=row.computed_tokens,
+            blocks=row.blocks,
+            blocks_peak=row.blocks_peak,
+            queue=None if request.scheduled is None else time_in_queue(came, elapsed(request.scheduled)),
+            ttft=None if row.first_token is None else elapsed(row.first_token) - came,
+            ttft_steps=row.ttft_steps,
+            seconds=None if row.last_token is None else elapsed(row.last_token) - came,
+        )
 
     def figures(self) -> RunFigures:
         """What the run took."""
         self._totals.operations = dict(sorted(self._operations.items()))
-        everyone = [sequence for members in self.members.values() for sequence in members]
-        self._totals.unfinished = sum(1 for sequence in everyone if sequence.status != "finished")
+        self._totals.seconds = self._clock.total
+        rows = [row for members in self._members.values() for row in members]
+        self._totals.unfinished = sum(1 for row in rows if row.status != "finished")
         return RunFigures(totals=self._totals, series=self._series)
 
     def read(self, record: StepRecord, num_bytes: int) -> None:
@@ -220,45 +210,24 @@ class RunReading:
             ) from error
 
     def _read(self, record: StepRecord) -> None:
-        totals, memory = self._totals, record.memory
-        seconds = step_seconds(record.timing)
-        if self._parts.is_shared:
-            self._busy.read(record)
-            self._now = record.timing.at
-            self._before = self._now - seconds
-        else:
-            self._before = totals.seconds
-            self._now = totals.seconds = totals.seconds + seconds
+        totals, memory, account = self._totals, record.memory, self._account
+        account.begin(record)
+        account.read_batch()
         totals.num_records += 1
         totals.num_steps = record.step
+        totals.computed_tokens += sum(len(entry.token_ids) for entry in record.batch)
         outputs = {(o.seq_id, o.token_id): o for o in record.outputs}
-        for entry in record.batch:
-            sequence = self._by_id[entry.seq_id]
-            sequence.num_steps += 1
-            sequence.computed_tokens += len(entry.token_ids)
-            totals.computed_tokens += len(entry.token_ids)
         for op, after in zip_longest(record.ops, record.ops[1:]):
             self._operations[str(op.__struct_config__.tag)] += 1
-            before, lost = self._parts.read(op, record.instance)
-            for seq_id in lost:
-                self._by_id[seq_id].status, self._by_id[seq_id].finish_reason = "finished", "abort"
-            if before is not None and isinstance(op, Submit):
-                self._go_on(op, before)
-            elif isinstance(op, Sample) and self._parts.is_producer(op.seq_id):
-                pass  # where the request goes on, that token is sampled anew
-            elif isinstance(op, Sample):
-                output = outputs[op.seq_id, op.token_id]
-                token = Token(
-                    token_id=op.token_id,
-                    token_bytes=output.token_bytes,
-                    logprob=output.logprob,
-                    record=record.index,
-                    step=record.step,
-                    chosen=op.sampled_token_id is not None,
-                )
-                self._sampled(op.seq_id, token)
-            elif not (isinstance(op, Allocate) and isinstance(after, Copy)):  # a copy replaces a block of the table
-                self._apply(op, record)
+            if isinstance(op, BlockOp) and not (isinstance(op, Allocate) and isinstance(after, Copy)):
+                account.hold(op)  # a copy replaces a block of the table
+            if (handler := account.handlers.get(type(op))) is not None:
+                handler(op)
+            if isinstance(op, Sample):
+                if not account.rows[op.seq_id].is_producer:
+                    self._sampled(op, outputs[op.seq_id, op.token_id], record)
+            else:
+                self._count(op)
         held = held_at_most(record, memory.blocks_held, lambda _: 1)
         bytes_held = held_at_most(record, memory.bytes_held, self._block_bytes)
         totals.blocks_peak = max(totals.blocks_peak, held)
@@ -275,108 +244,54 @@ class RunReading:
                     step=record.step,
                     bytes_held=bytes_held,
                     blocks_held=held,
-                    seconds=seconds,
+                    seconds=step_seconds(record.timing),
                 )
             )
 
-    def _sampled(self, seq_id: int, token: Token) -> None:
-        sequence = self._by_id[seq_id]
-        sequence.tokens.append(token)
+    def _sampled(self, op: Sample, output: Output, record: StepRecord) -> None:
+        self._of[op.seq_id][2].append(
+            Token(
+                token_id=op.token_id,
+                token_bytes=output.token_bytes,
+                logprob=output.logprob,
+                record=record.index,
+                step=record.step,
+                chosen=op.sampled_token_id is not None,
+            )
+        )
         self._totals.output_tokens += 1
-        steps, marks = self._began[seq_id], self._marks[id(sequence)]
-        marks.last = self._now
-        if marks.first is None:
-            marks.first, sequence.ttft_steps = self._now, token.step - steps
 
-    def _apply(self, op: Op, record: StepRecord) -> None:
-        totals = self._totals
-        if isinstance(op, BlockOp):
-            self._hold(op.seq_id, op.holds, record.instance)
-        if isinstance(op, SwapOut | SwapIn):
-            totals.swapped_bytes += op.num_bytes
+    def _count(self, op: Op) -> None:
+        totals, rows = self._totals, self._account.rows
         match op:
             case Submit():
-                request_id = self._parts.request_id(op)
-                request = (request_id, self._named[request_id])
-                self._named[request_id] += 1
+                row = rows[op.seq_id]
+                if len(row.parts) > 1:
+                    self._of[op.seq_id] = self._of[row.parts[-2]]
+                    return
+                request = row.request.request_id, self._named[row.request.request_id]
+                self._named[row.request.request_id] += 1
+                self._of[op.seq_id] = request, op.prompt_token_ids, []
+                self._members[request] = [row]
                 totals.requests += 1
-                self._enter(
-                    request,
-                    SequenceFigures(
-                        seq_id=op.seq_id,
-                        parts=[op.seq_id],
-                        prompt_token_ids=op.prompt_token_ids,
-                        submitted_in=record.index,
-                    ),
-                    record.step,
-                    _Marks(self._now),
-                )
             case Fork():
-                parent = self._by_id[op.parent_seq_id]
-                self._budget.spend(len(parent.prompt_token_ids) + UNITS_PER_SLOT * len(parent.tokens))
-                child = msgspec.structs.replace(
-                    parent,
-                    seq_id=op.seq_id,
-                    parts=[op.seq_id],
-                    tokens=list(parent.tokens),
-                    submitted_in=record.index,
-                )
-                child.num_steps = child.computed_tokens = child.num_preemptions = 0
-                child.blocks_peak = child.blocks
-                steps, marks = self._began[op.parent_seq_id], self._marks[id(parent)]
-                self._enter(self._request_of[op.parent_seq_id], child, steps, replace(marks))
+                request, prompt, tokens = self._of[op.parent_seq_id]
+                self._budget.spend(len(prompt) + UNITS_PER_SLOT * len(tokens))
+                self._of[op.seq_id] = request, prompt, list(tokens)
+                self._members[request].append(rows[op.seq_id])
             case Lookup() if op.verdict in ("hit", "miss", "too_short"):
-                if self._by_id[op.seq_id].status == "waiting":
+                if rows[op.seq_id].status == "waiting":
                     totals.asked_tokens += op.num_tokens
                     totals.hit_tokens += op.num_hit_tokens
-            case Admit():
-                sequence = self._by_id[op.seq_id]
-                marks = self._marks[id(sequence)]
-                if not op.resumed and marks.admitted is None:
-                    sequence.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
-                if marks.admitted is None:
-                    marks.admitted = self._before
-                sequence.status = "running"
-            case Lost():
-                for seq_id, blocks in self._held.pop(record.instance, Counter[int]()).items():
-                    self._by_id[seq_id].blocks -= blocks
-            case Await():
-                self._by_id[op.seq_id].status = "receiving"
             case Arrive():
-                self._by_id[op.seq_id].status = "waiting"
-                self._by_id[op.seq_id].received_bytes += op.num_bytes
                 totals.received_bytes += op.num_bytes
-            case TransferFailed():
-                self._by_id[op.seq_id].status = "waiting"
             case Copy():
                 totals.copies += 1
             case Evict():
                 totals.evictions += 1
             case Preempt():
-                self._by_id[op.seq_id].status = "preempted"
-                self._by_id[op.seq_id].num_preemptions += 1
                 totals.preemptions += 1
-            case Finish():
-                self._by_id[op.seq_id].status = "finished"
-                self._by_id[op.seq_id].finish_reason = op.reason
+            case SwapOut() | SwapIn():
+                totals.swapped_bytes += op.num_bytes
             case _:
                 pass
-
-    def _enter(self, request: tuple[str, int], sequence: SequenceFigures, step: int, marks: _Marks) -> None:
-        self._members.setdefault(request, []).append(sequence)
-        self._by_id[sequence.seq_id] = sequence
-        self._request_of[sequence.seq_id] = request
-        self._began[sequence.seq_id], self._marks[id(sequence)] = step, marks
-
-    def _go_on(self, op: Submit, before: int) -> None:
-        """The next part of a request: the same figures, from now on about this sequence."""
-        sequence = self._by_id[op.seq_id] = self._by_id[before]
-        self._request_of[op.seq_id], self._began[op.seq_id] = self._request_of[before], self._began[before]
-        sequence.parts.append(op.seq_id)
-        sequence.seq_id, sequence.status, sequence.finish_reason = op.seq_id, "waiting", None
-
-    def _hold(self, seq_id: int, blocks: int, instance: int) -> None:
-        sequence = self._by_id[seq_id]
-        self._held.setdefault(instance, Counter())[seq_id] += blocks
-        sequence.blocks += blocks
-        sequence.blocks_peak = max(sequence.blocks_peak, sequence.blocks)

@@ -31,13 +31,9 @@ class RequestParts:
         self.is_shared = len(header.instances) > 1
         self._open: dict[str, _Open] = {}
         self._of: dict[int, _Open] = {}  # by sequence that is not over
-        self._producers: set[int] = set()  # sequences
+        self._producers: set[int] = set()  # sequences that are not over, with which another instance goes on
         self.left_open: set[int] = set()  # of those that the last `lost` ended: whose request may be gone on with
         self._instances: dict[int, int] = {}  # of sequences that are not over
-
-    def is_producer(self, seq_id: int) -> bool:
-        """Whether another instance goes on with it."""
-        return seq_id in self._producers
 
     def request_id(self, op: Submit) -> str:
         """Of the request that a submission stands for."""
@@ -93,6 +89,7 @@ class RequestParts:
     def _end(self, seq_id: int, goes_on: bool) -> None:
         request = self._of.pop(seq_id)
         del self._instances[seq_id]
+        self._producers.discard(seq_id)
         request.alive.discard(seq_id)
         if not request.alive and not goes_on and self._open.get(request.request_id) is request:
             del self._open[request.request_id]

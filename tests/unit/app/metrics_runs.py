@@ -8,8 +8,8 @@ from itertools import accumulate
 from msgspec import structs
 
 from app.metrics.fold import Fold
-from app.metrics.requests import RequestTimes
 from app.metrics.tally import Tally
+from engine.trace.account import RequestRow
 from engine.trace.busy_time import step_seconds
 from engine.trace.records import Header, StepRecord
 from tests.unit.engine.runs import log_of, run
@@ -29,7 +29,7 @@ def retimed(record: StepRecord, at: float) -> StepRecord:
     return structs.replace(record, timing=structs.replace(record.timing, at=at))
 
 
-def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestTimes]]:
+def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestRow]]:
     tally = Tally(header.model.max_position)
     fold = Fold(header, tally)
     return tally, fold, [request for record in records for request in fold.take(record)]

@@ -161,7 +161,7 @@ def test_who_runs_and_waits_is_what_the_reducer_has_after_each_record(name: str)
         fold.take(record)
         assert (fold.num_running, fold.num_waiting) == (len(state.running), len(state.waiting)), record.index
         assert fold.memory == record.memory
-    assert not fold._sequences, "of what has ended nothing is kept"
+    assert not fold._account.rows, "of what has ended nothing is kept"
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -8,8 +8,8 @@ import pytest
 
 from app.metrics import names
 from app.metrics.fold import Fold
-from app.metrics.requests import RequestTimes
 from app.metrics.tally import Tally
+from engine.trace.account import RequestRow
 from engine.trace.apply import apply
 from engine.trace.events import Arrive, Lost, TransferFailed
 from engine.trace.figures import RunReading
@@ -22,7 +22,7 @@ from tests.unit.trace.two_instances import DECODE, MOVED, PREFILL, SHARED, numbe
 GOLDEN = Path(__file__).parents[2] / "golden" / "instances.kvtrace"
 
 
-def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestTimes]]:
+def folded(header: Header, records: list[StepRecord]) -> tuple[Tally, Fold, list[RequestRow]]:
     tally = Tally(header.model.max_position)
     fold = Fold(header, tally)
     return tally, fold, [request for record in records for request in fold.take(record)]
@@ -48,7 +48,7 @@ def test_what_two_instances_had_is_counted_once() -> None:
         assert (tally.histograms[metric.name].count, metric.name) == (1, metric.name)
         assert tally.histograms[metric.name].sum == pytest.approx(expected), metric.name
     assert (request.request_id, request.reasons) == ("X", ["length"])
-    assert (fold.num_running, fold.num_waiting, fold._sequences) == (0, 0, {})
+    assert (fold.num_running, fold.num_waiting, fold._account.rows) == (0, 0, {})
 
 
 @pytest.mark.parametrize(("upto", "reasons"), [(2, []), (4, ["error"])])

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from app.metrics import otlp
-from app.metrics.requests import Preempted, RequestTimes
 from app.metrics.spans import MAX_EXPECTED, RequestSpans, provider
+from engine.trace.account import Preempted, RequestRow
 from engine.trace.records import Memory, StepRecord, Timing
 from tests.unit.app.metrics_runs import folded, recorded
 
@@ -52,9 +52,9 @@ def kept() -> Kept:
     return Kept()
 
 
-def request(**fields: object) -> RequestTimes:
+def request(**fields: object) -> RequestRow:
     """Arrived at 10, queued at 10.25, scheduled at 10.5, first token at 11, last at 13."""
-    found = RequestTimes(
+    found = RequestRow(
         request_id="cmpl-1", model_name="bundled", arrival=10.0, queued=10.25, num_prompt_tokens=7, max_tokens=16,
         sampling={"n": 2, "temperature": 0.5, "top_p": 1.0, "stop": ["x"]}, scheduled=10.5, first_token=11.0,
         last_token=13.0, ended=13.0, num_cached_tokens=4, num_output_tokens=9, num_sequences=2,

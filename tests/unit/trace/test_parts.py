@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from engine.trace.account import Account
+from engine.trace.busy_time import EngineClock
 from engine.trace.events import Lost
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures
 from engine.trace.records import StepRecord
@@ -58,3 +60,16 @@ def test_what_one_instance_writes_alone_has_no_parts() -> None:
     [[request]] = reading.members.values()
     assert list(reading.members) == [("X/prefill", 0)] and len(request.tokens) == 1
     assert reading.figures().totals.seconds == 1.5
+
+
+def test_an_account_that_forgets_keeps_nothing_of_what_has_ended() -> None:
+    """A server folds its runs for weeks."""
+    account = Account(SHARED, EngineClock(is_shared=True), forgets=True)
+    for one in numbered([*PREFILL, *DECODE]):
+        account.begin(one)
+        for op in one.ops:
+            account.handlers.get(type(op), id)(op)
+    [request] = account.over
+    assert request.reasons == ["length"] and not account.rows
+    kept = [value for value in vars(account.parts).values() if isinstance(value, dict | set)]
+    assert len(kept) >= 5 and not any(kept)

@@ -1,0 +1,33 @@
+"""Clock of a live run: the wall clock, less the time in which a person kept the run from going on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.trace.busy_time import moved_between, step_seconds
+from engine.trace.records import StepRecord
+
+
+class LiveClock:
+    """`engine.trace.busy_time.Clock` for latencies that a client sees.
+
+    Args:
+        was_halted: whether a person kept the run from going on before the record that is read.
+    """
+
+    def __init__(self, was_halted: Callable[[], bool]) -> None:
+        self.began = self.now = 0.0
+        self.last = 0.0  # end of the last activity; halts are not taken off
+        self._was_halted, self._halted = was_halted, 0.0
+
+    def read(self, record: StepRecord) -> None:
+        """Read the next record; leave out the halted time before it in which nothing was done."""
+        at, seconds = record.timing.at, step_seconds(record.timing)
+        began, ended = moved_between(record)
+        done = [(began, ended)] if began < ended else []
+        for began, ended in (*done, (at - seconds, at)):
+            if self._was_halted() and began > self.last:
+                self._halted += began - self.last
+            self.last = max(self.last, ended)
+        self.now = at - self._halted
+        self.began = self.now - seconds
