@@ -370,13 +370,13 @@ class Engine:
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
             result = self._runner.execute(slices, self.capture)
             t2 = loaded + result.prepare_seconds
-            t3 = time.perf_counter()
             self._scheduler.commit(scheduled)
             is_computed, committed = True, time.perf_counter()
             self._connector.wait_for_save(transfers)
             saved = time.perf_counter()
             # 4) sample, and what follows from the new tokens
             outputs, prompt_logprobs = self._stage.take(slices, result.logits)
+            forward = self._runner.copies.seconds(*result.forward_marks)
         except Exception as error:
             self._take_back([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
             if is_computed:
@@ -390,7 +390,7 @@ class Engine:
         t4 = time.perf_counter()
         self._num_steps += 1
         if batch and all(entry.phase == "prefill" for entry in batch):
-            self._connector.note_prefill(sum(len(entry.token_ids) for entry in batch), t3 - t2)
+            self._connector.note_prefill(sum(len(entry.token_ids) for entry in batch), forward)
         copied = counter.compare(self._runner.cache_tensors(), self._runner.copied_bytes(moves)) if counter else None
         self._drop_caches()
         return self._append_record(
@@ -402,8 +402,8 @@ class Engine:
                 at=t4 - self._began,
                 schedule=t1 - t0,
                 prepare=t2 - t1,
-                forward=t3 - t2,
-                sample=t4 - t3,
+                forward=forward,
+                sample=t4 - t2 - forward,
                 transfer=(loaded - moved) + (saved - committed),
                 detokenize=self._stage.detokenize_seconds,
                 compiled=self._runner.compiled is not None,

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from engine.cache.block_groups import GroupPlan
 from engine.cache.reach import Reach, WindowPolicy
+from engine.model.host_copy import HostCopies, host_copies
 from engine.trace.events import RELEASED
 
 IntArray = npt.NDArray[np.int64]
@@ -102,9 +103,9 @@ class StepInputs(NamedTuple):
         packed: IntArray = np.empty((2 + num_groups, num_tokens), dtype=np.int64)
         return StepInputs(packed, _views(torch.from_numpy(packed)))
 
-    def on(self, device: torch.device) -> tuple[Tensor, ...]:
-        """The tensors there."""
-        return self.tensors if device.type == "cpu" else _views(torch.from_numpy(self.packed).to(device))
+    def up(self, copies: HostCopies) -> tuple[Tensor, ...]:
+        """The tensors on the device."""
+        return self.tensors if copies.on_host else _views(copies.up(self.packed))
 
 
 def _views(inputs: Tensor) -> tuple[Tensor, ...]:
@@ -210,6 +211,7 @@ class StepBatch:
         self.policy = policy
         self._table = table
         self._device = device
+        self.copies = host_copies(device)
         rows = table.rows(slices)
         starts = [piece.start for piece in slices]
         lengths = [len(piece.token_ids) for piece in slices]
@@ -239,16 +241,16 @@ class StepBatch:
                 if length > 1
             ]  # fmt: skip
             if self.decode_indices:
-                self.decode_tokens = torch.tensor([begins[index] for index in self.decode_indices], device=device)
+                self.decode_tokens = self.copies.up(np.array([begins[i] for i in self.decode_indices]))
         self._decode_lens = [starts[index] + 1 for index in self.decode_indices]
-        self.input_ids, self.position_ids, *self._slot_mappings = inputs.on(device)  # [1, T], [1, T], [T] a group
+        self.input_ids, self.position_ids, *self._slot_mappings = inputs.up(self.copies)  # [1, T], [1, T], [T] a group
 
         # Packed tokens whose logits are wanted; None = every one, in order.
         self.logit_indices: Tensor | None = None
         if num_tokens != len(slices) or not all([piece.samples or piece.all_logits for piece in slices]):
             wanted = self._wanted_logits()
             if len(wanted) != num_tokens:
-                self.logit_indices = torch.tensor(wanted, dtype=torch.int64, device=device)
+                self.logit_indices = self.copies.up(np.array(wanted, np.int64))
 
         self._reaches: dict[tuple[int, int | None], Reach] = {}
         self._decode_keys: dict[Reach, DecodeKeys] = {}
@@ -329,8 +331,8 @@ class StepBatch:
             hidden = keys > queries
             if reach.window is not None:
                 hidden |= (keys <= queries - reach.window) & (keys >= reach.sinks)
-            mask = torch.from_numpy(hidden).to(self._device)[:, None, :]
-        return DecodeKeys(torch.from_numpy(slots).to(self._device), mask, starts, first_slot, longest)
+            mask = self.copies.up(hidden)[:, None, :]
+        return DecodeKeys(self.copies.up(slots), mask, starts, first_slot, longest)
 
     def decode_tables(self, reach: Reach) -> DecodeTables:
         """Block tables and key ranges of the decoding sequences for layers that see so far."""
@@ -344,7 +346,7 @@ class StepBatch:
         assert not reach.sinks, "a range of keys cannot say what is hidden between the sinks and the window"
         starts = [reach.first_key(length - 1) for length in lens]
         block_tables = self._padded_tables(self.decode_indices, self._table.group(reach))
-        ranges = torch.from_numpy(np.array([lens, starts], dtype=np.int32)).to(self._device)
+        ranges = self.copies.up(np.array([lens, starts], dtype=np.int32))
         longest = max(length - start for length, start in zip(lens, starts, strict=True))
         return DecodeTables(block_tables, ranges[0], ranges[1], starts, longest)
 
@@ -355,7 +357,7 @@ class StepBatch:
         if tables is None:
             counts = [len(piece.token_ids) for piece in self.slices]
             lengths = [piece.start + count for piece, count in zip(self.slices, counts, strict=True)]
-            on_device = [torch.tensor(x, dtype=torch.int32).to(self._device) for x in (self.query_start_loc, lengths)]
+            on_device = [self.copies.up(np.array(x, np.int32)) for x in (self.query_start_loc, lengths)]
             block_tables = self._padded_tables(range(len(self.slices)), group)
             tables = StepTables(on_device[0], block_tables, on_device[1], max(counts), max(lengths))
             self._step_tables[group] = tables
@@ -371,7 +373,7 @@ class StepBatch:
             padded[row, : len(block_table)] = block_table
         places = self._table.place(padded, group)
         np.maximum(places, 0, out=places)
-        return torch.from_numpy(places).to(self._device)
+        return self.copies.up(places)
 
     def decode_bias(self, reach: Reach, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
         """What is added to the scores of the decoding sequences: -inf at padding; [n * Hkv, 1, L], or one zero."""
@@ -417,4 +419,4 @@ class StepBatch:
         if reach.window is not None:
             mask |= (keys <= queries - reach.window) & (keys >= reach.sinks)
         first_slot = int(slots[0]) if contiguous else None
-        return PrefillKeys(torch.from_numpy(slots).to(self._device), mask, key_start, first_slot)
+        return PrefillKeys(self.copies.up(slots), mask, key_start, first_slot)

@@ -41,7 +41,7 @@ class HostCopies:
         return time.perf_counter()
 
     def seconds(self, begin: Any, end: Any) -> float:
-        """Device time between two marks. The work before the second one must be known to be done."""
+        """Device time between two marks; waits for the second one."""
         elapsed: float = end - begin
         return elapsed
 
@@ -83,6 +83,7 @@ class CudaCopies(HostCopies):
         return event
 
     def seconds(self, begin: Any, end: Any) -> float:
+        end.synchronize()
         elapsed: float = begin.elapsed_time(end) / 1000
         return elapsed
 

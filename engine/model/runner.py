@@ -21,9 +21,10 @@ from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_sequence import SequenceContext
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
-from engine.model.capture import CaptureRecorder, CaptureRequest, Capturing
+from engine.model.capture import CaptureRecorder, CaptureRequest, Capturing, Layers
 from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
+from engine.model.host_copy import host_copies
 from engine.model.loaded import DTYPES, LoadedModel
 from engine.model.native_step import NativeStep
 from engine.model.sequence_caches import CacheKind, SequenceCaches
@@ -34,9 +35,15 @@ class ForwardResult(NamedTuple):
     """What a step computed."""
 
     logits: Tensor  # [S, V] float32 on the model's device: a row for each slice that samples, all where all are wanted
-    layers: Sequence[LayerCapture]  # empty without a capture request
+    captured: Layers  # see `layers`
     omitted: str  # what the capture's byte budget left out, "" = nothing
-    prepare_seconds: float  # packing; the rest of `execute` is the forward pass
+    prepare_seconds: float  # packing
+    forward_marks: tuple[Any, Any]  # where the forward pass begins and ends on the device (`HostCopies.seconds`)
+
+    @property
+    def layers(self) -> Sequence[LayerCapture]:
+        """Empty without a capture request; waits until the device has computed them."""
+        return self.captured()
 
 
 def default_backend(device: torch.device) -> AttentionBackend:
@@ -91,6 +98,7 @@ class ModelRunner:
         self.model = model
         self.max_model_len = max_model_len
         self.policy = policy
+        self.copies = host_copies(model.device)
         try:
             blocks = [num_blocks] * len(model.layer_shapes)
             for group in groups:
@@ -152,7 +160,8 @@ class ModelRunner:
         """
         if not slices:
             empty = torch.empty((0, self.model.facts.vocab_size), device=self.model.device)
-            return ForwardResult(empty, [], "", 0.0)
+            now = self.copies.mark()
+            return ForwardResult(empty, list, "", 0.0, (now, now))
         begin = time.perf_counter()
         with torch.inference_mode():
             batch = StepBatch(slices, self._slot_table, self.model.device, self.policy)
@@ -166,15 +175,16 @@ class ModelRunner:
                     if piece.start == 0:
                         self.sequence_caches.begin(piece.seq_id)
                 context = SequenceContext(batch, self.sequence_caches, recorder)
-            prepared = time.perf_counter()
+            prepared, began = time.perf_counter(), self.copies.mark()
             logits = self.forward(batch, context)
             if context.layers_called != self.kv_store.num_layers:
                 raise ModelError(
                     f"{self.model.facts.name} called the attention function in {context.layers_called} of "
                     f"{self.kv_store.num_layers} layers"
                 )
-            layers, omitted = recorder.finish() if recorder else ([], "")
-        return ForwardResult(logits, layers, omitted, prepared - begin)
+            captured, omitted = recorder.finish() if recorder else (list, "")
+            ended = self.copies.mark()
+        return ForwardResult(logits, captured, omitted, prepared - begin, (began, ended))
 
     def _meant(self, request: CaptureRequest) -> Capturing:
         if self._capturing is None or self._capturing.request is not request:

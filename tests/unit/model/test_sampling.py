@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
 
@@ -16,6 +15,7 @@ from engine.model.choosing import adjust, choose
 from engine.model.host_copy import CudaCopies, HostCopies
 from engine.model.native import LogitKernels, logit_kernels
 from engine.model.sampling import Sampler, SamplingRow, make_generator
+from tests.fake_cuda import FakeCuda
 
 LOGITS = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, 1.0])
 
@@ -192,31 +192,6 @@ def any_row(index: int, width: int) -> SamplingRow:
     )
     banned = frozenset(rng.sample(range(width), rng.choice([0, 2])))
     return SamplingRow(params, make_generator(index), [rng.randrange(width) for _ in range(9)], banned)
-
-
-class FakeCuda:
-    """Streams and events of a device whose work is done when it is waited for; notes what is called."""
-
-    def __init__(self) -> None:
-        self.waited = 0
-
-    def Stream(self, device: torch.device) -> FakeCuda:
-        return self
-
-    def Event(self, enable_timing: bool = False) -> FakeCuda:
-        return self
-
-    def current_stream(self, device: torch.device) -> FakeCuda:
-        return self
-
-    def stream(self, stream: FakeCuda) -> contextlib.nullcontext[None]:
-        return contextlib.nullcontext()
-
-    def wait_stream(self, stream: FakeCuda) -> None: ...
-    def record(self, stream: FakeCuda) -> None: ...
-
-    def synchronize(self) -> None:
-        self.waited += 1
 
 
 class NoWaiting(TorchDispatchMode):
