@@ -173,6 +173,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     link_mb_per_second: Annotated[float | None, Option(gt=0, control=Control(group="instances", none_as=0))] = None
     # never the compiled forward pass: equal inputs then give the same log (trace.compare)
     enforce_eager: Annotated[bool, Option()] = False
+    # on a GPU: sequences of the largest decode step that is one CUDA graph (engine/model/cuda_graphs.py); 0 = none is
+    max_cudagraph_capture_size: Annotated[int, Option(ge=0, le=1024)] = 0
     # each record says what its step copied of the cache, counted on the tensors (engine/model/copies.py)
     count_copies: Annotated[bool, Option()] = False
     # the log and its captures hold no text, no token id and nothing that these could be found from (trace/redaction.py)
@@ -232,7 +234,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         """Every field by name, for the trace's header. What adds to records or takes from them only where it is on, and
         what is about several instances only where there are several.
         """
-        optional = ("count_copies", "private", "scheduler_reserve_full_isl")  # logs that are older do not have them
+        # logs that are older do not have them
+        optional = ("count_copies", "private", "scheduler_reserve_full_isl", "max_cudagraph_capture_size")
         left_out = {name for name in optional if not getattr(self, name)}
         left_out |= set() if self.num_instances else set(OF_SEVERAL)
         return {name: value for name, value in asdict(self).items() if name not in left_out}

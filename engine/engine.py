@@ -122,6 +122,7 @@ class Engine:
             groups=groups,
             by_sequence=self.config.by_sequence,
             new_pool=new_pool,
+            max_graph_size=0 if self._is_eager else self.config.max_cudagraph_capture_size,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in groups]
@@ -206,9 +207,10 @@ class Engine:
         """
         stage = self._stage
         if not stage.requests:
-            eager = eager or self.config.enforce_eager or self.config.fault is not None
+            eager = eager or self._is_eager
             eager = eager or self.config.by_sequence is not None  # what is compiled writes to blocks
             self._runner.compiled = None if eager else self.model.compiled
+            self._runner.uses_graphs = not eager
         requests = self._accepted(specs)
         self._num_requests += len(requests)
         for request in requests:
@@ -222,6 +224,10 @@ class Engine:
             at = time.perf_counter() - self._began
             self._append_record("submit", timing=Timing(at=at, tokenize=self._intake.tokenize_seconds))
         return requests
+
+    @property
+    def _is_eager(self) -> bool:
+        return self.config.enforce_eager or self.config.fault is not None
 
     def check_requests(self, specs: Items[RequestSpec]) -> None:
         """Raises what `add_requests` would, and queues nothing."""

@@ -83,7 +83,7 @@ class _Packed:
             return
         packed = torch.empty(sum(sizes), dtype=self._dtype, device=self._tensors[0].device)
         self._shapes = [tensor.shape for tensor in self._tensors]
-        views = [part.view(shape) for part, shape in zip(packed.split(sizes), self._shapes, strict=True)]
+        views = [part.view(shape) for part, shape in zip(torch.split(packed, sizes), self._shapes, strict=True)]
         torch._foreach_copy_(views, self._tensors)
         self._sizes, self._arrival = sizes, copies.down([packed])
         self._tensors.clear()
@@ -91,7 +91,7 @@ class _Packed:
     def array(self, number: int) -> Array:
         """A tensor on the host, as soon as all of them are."""
         if not self._arrays:
-            parts = self._arrival()[0].split(self._sizes)
+            parts = torch.split(self._arrival()[0], self._sizes)
             self._arrays = [part.view(shape).numpy() for part, shape in zip(parts, self._shapes, strict=True)]
         return self._arrays[number]
 
