@@ -63,10 +63,10 @@ class LiveEngine:
         self._engine.check_requests(specs_of(prompts, sampling))
 
     def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord:
-        return self._engine.step()
+        return self._engine.step(goes_on)
 
     def rest(self) -> None:
-        """A step is over when `step` returns."""
+        self._engine.rest()
 
     def wake(self) -> None:
         """No step waits for anything."""

@@ -238,6 +238,9 @@ class Performance:
     def play(self, speed: float) -> None:
         """Step on its own from now on."""
         self.end_jobs()
+        if speed and self.mode == "running":  # it was free, and the next step may be far off
+            with self._writing():
+                self.current.engine.rest()
         self.mode, self.speed, self._next_step_at = "running", speed, time.monotonic()
         self.error = self.objection = None
 

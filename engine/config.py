@@ -175,6 +175,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     enforce_eager: Annotated[bool, Option()] = False
     # on a GPU: sequences of the largest decode step that is one CUDA graph (engine/model/cuda_graphs.py); 0 = none is
     max_cudagraph_capture_size: Annotated[int, Option(ge=0, le=1024)] = 0
+    # on a GPU: a step's record is encoded and written beside the next step's forward pass (engine/recording.py)
+    async_scheduling: Annotated[bool, Option()] = False
     # each record says what its step copied of the cache, counted on the tensors (engine/model/copies.py)
     count_copies: Annotated[bool, Option()] = False
     # the log and its captures hold no text, no token id and nothing that these could be found from (trace/redaction.py)
@@ -235,7 +237,9 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         what is about several instances only where there are several.
         """
         # logs that are older do not have them
-        optional = ("count_copies", "private", "scheduler_reserve_full_isl", "max_cudagraph_capture_size")
+        optional = (
+            "async_scheduling", "count_copies", "max_cudagraph_capture_size", "private", "scheduler_reserve_full_isl"
+        )  # fmt: skip
         left_out = {name for name in optional if not getattr(self, name)}
         left_out |= set() if self.num_instances else set(OF_SEVERAL)
         return {name: value for name, value in asdict(self).items() if name not in left_out}

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import Literal, Self, cast
 
 from msgspec.structs import replace
 
@@ -32,10 +33,11 @@ from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
-from engine.model.runner import ModelRunner
+from engine.model.runner import ForwardResult, ModelRunner
 from engine.model.served_check import check_kv_cache_dtype
 from engine.output_stage import OutputStage
 from engine.place import ALONE, Place
+from engine.recording import Recording, Records
 from engine.request import Request
 from engine.request_spec import RequestError, RequestSpec
 from engine.resolve import resolve_for
@@ -61,8 +63,6 @@ from engine.trace.records import (
 )
 from engine.trace.redaction import Redaction
 from engine.trace.snapshot import Snapshot
-
-Records = Callable[[StepRecord, Capture | None], None]
 
 
 class NothingToDo(RuntimeError):
@@ -152,7 +152,10 @@ class Engine:
         redact = Redaction() if self.config.private else None
         keep_log = keep_log and records is None
         self.log: TraceWriter | None = TraceWriter(self.header(), log_path, redact) if keep_log else None
-        self._record = self.log.append if self.log is not None else records
+        append = self.log.append if self.log is not None else records
+        self._recording = Recording(append) if append is not None else None
+        # on the CPU there is nothing beside which a record could be appended (engine/recording.py)
+        self._holds_back = self.config.async_scheduling and not self._runner.copies.on_host
 
     def __enter__(self) -> Self:
         return self
@@ -165,8 +168,20 @@ class Engine:
     def close(self) -> None:
         """Close the log, and the connector."""
         self._connector.close()
-        if self.log is not None:
-            self.log.close()
+        try:
+            self.rest()
+        finally:
+            if self.log is not None:
+                self.log.close()
+
+    def rest(self) -> None:
+        """Append the record of the last step, if it was held back (`step`).
+
+        Raises:
+            OSError: as `TraceWriter.append`.
+        """
+        if self._recording is not None:
+            self._recording.flush()
 
     def disconnect(self) -> None:
         """From now on nothing comes from outside the pool, and nothing goes there."""
@@ -341,8 +356,11 @@ class Engine:
         """Whether some request's prompt is not computed in full yet."""
         return any(not r.sequence.has_output for r in self._stage.requests.values())
 
-    def step(self) -> StepRecord:
+    def step(self, goes_on: bool = False) -> StepRecord:
         """Run one step and append its record.
+
+        `goes_on`: another step, or `rest`, follows at once. Under `async_scheduling` the record is then appended
+        beside the forward pass of that step.
 
         Raises:
             NothingToDo: no request is unfinished, or each waits for another instance.
@@ -375,6 +393,7 @@ class Engine:
             unloaded, loaded = [], time.perf_counter()
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
             result = self._runner.execute(slices, self.capture)
+            self.rest()  # beside the forward pass that was queued
             t2 = loaded + result.prepare_seconds
             self._scheduler.commit(scheduled)
             is_computed, committed = True, time.perf_counter()
@@ -416,15 +435,16 @@ class Engine:
             ),
             work=self._work.of(batch),
             cache_tensors=copied,
-            capture=Capture(
-                index=self._num_records,
-                dtype=self.capture.dtype,
-                layers=cast(list[LayerCapture], result.layers),  # whatever is read as such
-                omitted=result.omitted,
-            )
-            if self.capture and self._record is not None
+            capture=partial(self._captured, self._num_records, self.capture.dtype, result)
+            if self.capture and self._recording is not None
             else None,
+            is_last=not (goes_on and self._holds_back and self._scheduler.can_step),
         )
+
+    @staticmethod
+    def _captured(index: int, dtype: Literal["float16", "float32"], result: ForwardResult) -> Capture:
+        layers = cast(list[LayerCapture], result.layers)  # whatever is read as such
+        return Capture(index=index, dtype=dtype, layers=layers, omitted=result.omitted)
 
     def take_transfers(self) -> StepRecord | None:
         """Between two steps: note what has come from other instances, and what they have taken. None: nothing has.
@@ -478,6 +498,7 @@ class Engine:
         """
         if self.config.private:
             raise RecomputeError("this run is private: what its sequences computed is not shown")
+        self.rest()
         live = self._stage.live.get(seq_id)
         if live is not None:
             token_ids = live.sequence.token_ids
@@ -577,8 +598,9 @@ class Engine:
         timing: Timing | None = None,
         work: Work | None = None,
         cache_tensors: CacheTensors | None = None,
-        capture: Capture | None = None,
+        capture: Callable[[], Capture] | None = None,
         integrity: list[Objection] | str = "",
+        is_last: bool = True,
     ) -> StepRecord:
         record = StepRecord(
             index=self._num_records,
@@ -599,8 +621,8 @@ class Engine:
         self._ops.clear()
         self._num_records += 1
         self._cache.tick(self._num_records, self._num_steps)
-        if self._record is not None:
-            self._record(record, capture)
+        if self._recording is not None:
+            self._recording.put(record, capture, is_last)
         return record
 
     def header(self) -> Header:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -241,9 +242,12 @@ def test_of_a_device_what_is_kept_crosses_as_one_copy(monkeypatch: pytest.Monkey
     cuda, crossed = FakeCuda(), list[int]()
     copies = CudaCopies(torch.device("cpu"), cuda, pin_memory=False)
     down = copies.down
-    monkeypatch.setattr(
-        copies, "down", lambda tensors: crossed.append(sum(t.numel() for t in tensors)) or down(tensors)
-    )
+
+    def counted(tensors: Sequence[torch.Tensor]) -> Any:
+        crossed.append(sum(tensor.numel() for tensor in tensors))
+        return down(tensors)
+
+    monkeypatch.setattr(copies, "down", counted)
     for module in ("batch", "runner"):
         monkeypatch.setattr(f"engine.model.{module}.host_copies", lambda device: copies)
     monkeypatch.setattr("engine.model.capture.capture_kernel", lambda: None)
@@ -252,7 +256,9 @@ def test_of_a_device_what_is_kept_crosses_as_one_copy(monkeypatch: pytest.Monkey
     for one, other, numbers in zip(found, expected, crossed, strict=True):
         assert codec.encode(one.layers) == codec.encode(other.layers) and one.omitted == other.omitted
         [layer] = one.layers
-        exact = sum(x.size for x in (layer.q, layer.k, layer.v, layer.out)) + sum(r.weights.size for r in layer.rows)
+        assert layer.out is not None
+        arrays = [layer.q, layer.k, layer.v, layer.out, *(row.weights for row in layer.rows)]
+        exact = sum(array.size for array in arrays)
         padding = numbers - exact
         assert padding >= 0
         assert padding == 0 or len(layer.rows) > 1, "only shorter sequences that decode together are padded"

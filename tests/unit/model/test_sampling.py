@@ -194,7 +194,7 @@ def any_row(index: int, width: int) -> SamplingRow:
     return SamplingRow(params, make_generator(index), [rng.randrange(width) for _ in range(9)], banned)
 
 
-class NoWaiting(TorchDispatchMode):
+class NoWaiting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Fails at what a device would be waited for."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -244,7 +244,7 @@ def test_a_step_waits_for_the_device_once(settled: dict[int, int] | None, monkey
     for name in ("item", "numpy", "cpu", "__bool__", "__int__", "__float__"):
         monkeypatch.setattr(torch.Tensor, name, lambda tensor, name=name: pytest.fail(f"{name} waits for the device"))
     monkeypatch.setattr(copies, "up", lambda array: torch.from_numpy(array))
-    with NoWaiting():
+    with NoWaiting():  # type: ignore[no-untyped-call]
         found = Sampler(None, copies).sample(logits, [any_row(i, 130) for i in range(12)], 4, settled)
     assert cuda.waited == 1
     assert found == expected
