@@ -22,8 +22,7 @@ import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { language } from "../tell/language.js";
 import { addMoreWords, t } from "../tell/words.js";
-import { canOpen, hasFiles, isLost, isRecorded, loadCards } from "./lesson_cards.js";
-import { here, isFollowed, wayInto } from "./lesson_ways.js";
+import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, wayInto } from "./lesson_ways.js";
 import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
 

@@ -11,11 +11,10 @@ import { stemText } from "../../tell/questions.js";
 import { bytesText, secondsText, t } from "../../tell/words.js";
 import { After } from "./after.js";
 import { Ask } from "./ask.js";
-import { Clock } from "./clock.js";
 import { Histogram } from "./histogram.js";
 import { Lost, People } from "./people.js";
 import { PollSteps } from "./poll_steps.js";
-import { answerText, questionText } from "./said.js";
+import { answerText, Clock, questionText } from "./said.js";
 import { Counted } from "./wall.js";
 
 /** @typedef {import("../../state/lessons.js").Item} Item */

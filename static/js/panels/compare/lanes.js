@@ -1,9 +1,9 @@
 // The tokens of both runs, request by request: what both chose once, then each one's own future, place by place.
 
 import { useState } from "../../../vendor/preact/hooks.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { placeClass } from "../../runs/columns.js";
 import { labelsOf, placesShown } from "../../runs/tokens.js";
 import { grouped, langOf, t } from "../../tell/words.js";

@@ -3,18 +3,16 @@
 
 import { useState } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
-import { exportOpen } from "../../control/export_side.js";
+import { exportOpen } from "../../control/models.js";
 import { html } from "../../kit/html.js";
-import { withInput, withValue } from "../../kit/inputs.js";
+import { Typed, withInput, withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
-import { Typed } from "../../kit/typed.js";
 import { runAddress } from "../../net/commands.js";
 import { embeddedTrace, hasTrace } from "../../state/embedded.js";
 import { log, numRecords, toast, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";
 import { panelOf, panels } from "./regions.js";
-import { sharply } from "./sharp.js";
-import { pngOf, save, sheetOf } from "./sheet.js";
+import { pngOf, save, sharply, sheetOf } from "./sheet.js";
 import { MOST, zipOfRecords } from "./steps.js";
 
 const making = signal(false);

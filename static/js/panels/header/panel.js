@@ -1,8 +1,8 @@
 // The top line: which model, which connection, which language and theme, a link to this very step.
 
 import { batch, computed } from "../../../vendor/signals/signals.js";
-import { exportOpen, modelsOpen, toggleExport, toggleModels } from "../../control/export_side.js";
 import { helpOpen } from "../../control/keyboard.js";
+import { exportOpen, modelsOpen, toggleExport, toggleModels } from "../../control/models.js";
 import { toggle } from "../../control/room.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";

@@ -6,8 +6,7 @@ import { jumpTo, play, playing, stepRecord, stop } from "../../control/playback.
 import { useAnswer } from "../../kit/answer.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { withValue } from "../../kit/inputs.js";
-import { Typed } from "../../kit/typed.js";
+import { Typed, withValue } from "../../kit/inputs.js";
 import { command } from "../../net/commands.js";
 import { ATTACHED } from "../../net/followed_run.js";
 import {

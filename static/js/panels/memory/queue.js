@@ -2,6 +2,7 @@
 // One for each block group.
 
 import { instanceName } from "../../core/instances.js";
+import { walkRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
@@ -9,7 +10,6 @@ import { hovered, log, select, state } from "../../state/store.js";
 import { groupName, groupTitle, shortKeys } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { cachedNow, queuesNow } from "./pool_scene.js";
-import { walkRow } from "./walk_row.js";
 
 const SHORTEST = 3; // fewer neighbours stay single
 

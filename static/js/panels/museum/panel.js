@@ -1,9 +1,9 @@
 // The fault museum: exhibits, and the chosen one as two runs in lockstep, a healthy one and one with the fault. Drawn
 // from the two logs; the fault is the engine's.
 
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { LaneChoice } from "../../runs/choice.js";
 import { LaneNames, TokenColumns } from "../../runs/columns.js";
 import { Nothing, useLanes } from "../../runs/room.js";
