@@ -79,12 +79,13 @@ class Sampler:
             return []
         count = min(num_logprobs, logits.shape[1])
         others = [at for at, row in enumerate(rows) if not row.takes_the_best]
-        with torch.inference_mode():
-            if self.kernels is None:
+        if self.kernels is None:
+            with torch.inference_mode():
                 return self._sample(logits.contiguous(), rows, others, count, settled or {})
-            total, best, top = self._figures(logits, count)
-            if not settled and not others:
-                return list(map(Sampled, *best, *top))
+        total, best, top = self._figures(logits, count)
+        if not settled and not others:
+            return list(map(Sampled, *best, *top))
+        with torch.inference_mode():
             own, _ = best
             if others:
                 for at, token in zip(others, self._chosen(logits, rows, others).tolist(), strict=True):
