@@ -17,12 +17,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from msgspec import inspect
 
-from app import answers, api_answers, messages
-from app.bench_runs import RunStatus
+from app.bench.runs import RunStatus
+from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassTold, Mine
 from app.classroom.events import CLASS_EVENTS
-from app.classroom.told import ClassDesk, ClassLeft, ClassPressed, ClassTold, Mine
-from app.events import EVENTS
-from app.jobs import Performed
+from app.server import api_answers
+from app.server.events import EVENTS
+from app.session import answers, messages
+from app.session.jobs import Performed
 from app.transport.clients import Ack, Answer
 from engine.bench.record import Record as BenchRecord
 from engine.trace.compare import Comparison

@@ -19,7 +19,7 @@ from app.classroom.codes import Pass
 from app.classroom.refusing import refusal
 from app.classroom.seats import Seat
 
-# what a request's environment says of who asks: app/security.py writes it
+# what a request's environment says of who asks: app/server/security.py writes it
 OWNER = "kvtheater.owner"  # bool
 PASS = "kvtheater.pass"  # Pass | None
 ADDRESS = "kvtheater.address"  # str

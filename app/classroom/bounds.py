@@ -6,13 +6,13 @@ import functools
 import threading
 from collections.abc import Callable
 
-from app import messages
 from app.classroom.access import Access
 from app.classroom.codes import Pass
 from app.classroom.refusing import refusal
-from app.errors import AppError
-from app.pool_bytes import pool_bytes
-from app.theater import Theater
+from app.ground.errors import AppError
+from app.models.pool_bytes import pool_bytes
+from app.session import messages
+from app.session.session import Theater
 from engine.config import ConfigError, EngineConfig, SamplingParams
 
 MOST_PROMPTS = 8  # at once

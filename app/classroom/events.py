@@ -7,10 +7,9 @@ import datetime
 from collections.abc import Callable
 from typing import Any
 
-from app.answers import Nothing
-from app.broadcast import Emit
 from app.classroom import messages
 from app.classroom.access import Access
+from app.classroom.answers import ClassEntered, ClassLeft, ClassOpened, ClassPressed, Mine, Presenting
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.doors import door, origins
@@ -20,13 +19,14 @@ from app.classroom.refusing import refusal
 from app.classroom.results import results_of
 from app.classroom.seats import Seat
 from app.classroom.store import LONGEST, Store
-from app.classroom.told import ClassEntered, ClassLeft, ClassOpened, ClassPressed, Mine, Presenting
-from app.errors import AppError
+from app.ground.errors import AppError
+from app.ground.settings import ServerSettings
 from app.lessons.lesson import Ask, LessonError
 from app.lessons.rooms import LessonRooms
 from app.lessons.words import worded
-from app.settings import ServerSettings
-from app.theaters import Theaters
+from app.session.answers import Nothing
+from app.session.broadcast import Emit
+from app.session.session_manager import Theaters
 from app.transport.clients import Ack
 
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app import routing
-from app.api_answers import KeptClassesAnswer
 from app.classroom.access import OWNER
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
@@ -20,10 +18,12 @@ from app.classroom.record_page import class_page
 from app.classroom.results import ClassResults, results_of
 from app.classroom.store import Store
 from app.classroom.tables import answers_csv, questions_csv
-from app.errors import AppError
-from app.onefile import TooLarge, export_page
-from app.routing import Route, json_answer
-from app.theaters import Theaters
+from app.ground import routing
+from app.ground.errors import AppError
+from app.ground.routing import Route, json_answer
+from app.page.onefile import TooLarge, export_page
+from app.server.api_answers import KeptClassesAnswer
+from app.session.session_manager import Theaters
 
 SECRET = "X-KVTheater-Class"
 _TABLES: dict[str, Callable[[ClassResults, str], bytes]] = {"answers": answers_csv, "questions": questions_csv}

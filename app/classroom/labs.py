@@ -3,7 +3,8 @@
     class_lab --> queue --first--> a theater of one's own --left or idle, and somebody waits--> the next
 
 The class's run never waits for more than one step of them all, nor do they take more than a sixth of the time beside
-it: `app/turns.py`. How many there may be is therefore a question of memory, and of what such a run is still good for.
+it: `app/session/engine_lock.py`. How many there may be is therefore a question of memory, and of what such a run is
+still good for.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from contextlib import ExitStack
 
 from msgspec import structs
 
-from app.broadcast import Emit
 from app.classroom.access import Access
+from app.classroom.answers import LabsWhy
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.codes import Pass
 from app.classroom.refusing import refusal
-from app.classroom.told import LabsWhy
-from app.closing import Closing
-from app.errors import AppError
-from app.pool_bytes import pool_bytes
-from app.run import OpenLog
-from app.settings import MIB, ServerSettings
-from app.theater import Theater
-from app.theaters import Theaters
-from app.turns import LABS_SHARE
+from app.ground.errors import AppError
+from app.ground.settings import MIB, ServerSettings
+from app.models.pool_bytes import pool_bytes
+from app.session.broadcast import Emit
+from app.session.closing import Closing
+from app.session.engine_lock import LABS_SHARE
+from app.session.run import OpenLog
+from app.session.session import Theater
+from app.session.session_manager import Theaters
 
 MOST_LABS = 64  # of one server: each has two threads and a file
 MEMORY_SHARE = 0.5  # of the memory that is free before the first: the rest is the class's, and its captures'

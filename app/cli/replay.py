@@ -32,9 +32,9 @@ def run(arguments: argparse.Namespace) -> int:
     files = _files(arguments.paths)
     settings = server_settings(arguments, recorded_lessons=arguments.lessons)
     with bound_socket(arguments) as bound:
-        from app.models import Models
-        from app.served import Served
-        from app.server import create_app
+        from app.models.registry import Models
+        from app.models.served import Served
+        from app.server.application import create_app
 
         try:
             app = create_app(Models(Served(None)), settings, files)

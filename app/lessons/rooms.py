@@ -8,10 +8,8 @@ from contextlib import ExitStack
 
 from msgspec import structs
 
-from app.closing import Closing
-from app.engine_face import OwnTiers
-from app.errors import AppError
-from app.fork import Fork
+from app.ground.errors import AppError
+from app.lessons.answers import Card
 from app.lessons.catalogue import Catalogue, card
 from app.lessons.course import Course, Given
 from app.lessons.lesson import REVIEW, Ask, Lesson, LessonError, Sandbox, Work
@@ -21,12 +19,14 @@ from app.lessons.review import review
 from app.lessons.stage import NO_TIERS, LessonPrompt
 from app.lessons.takeaway import lesson_page
 from app.lessons.tiers import LessonTiers, TierSizes
-from app.lessons.told import Card
 from app.lessons.transcript import record
-from app.models import Models, served_name
-from app.onefile import TooLarge
-from app.theater import Theater
-from app.theaters import Theaters
+from app.models.engine_face import OwnTiers
+from app.models.registry import Models, served_name
+from app.page.onefile import TooLarge
+from app.session.closing import Closing
+from app.session.fork import Fork
+from app.session.session import Theater
+from app.session.session_manager import Theaters
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
 from engine.trace.log import TraceReader

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from app.lessons.transcript import Recorded, cards
-from app.onefile import MAX_LOG_BYTES, TooLarge, page_with
+from app.page.onefile import MAX_LOG_BYTES, TooLarge, page_with
 
 LESSON = "embedded-lesson"  # the element of what static/js/state/embedded.js reads; runs: -<language>-<run> after it
 

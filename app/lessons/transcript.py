@@ -16,17 +16,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from app.engine_face import BuildEngine
 from app.lessons.allocator.exercise import Done
+from app.lessons.answers import Card, Told, ToldAsk, ToldWork
 from app.lessons.course import TRIES, Course
 from app.lessons.lesson import Ask, Kind, Lesson, LessonError
 from app.lessons.parse import settings_of
 from app.lessons.questions.rules import Evidence
 from app.lessons.stage import EngineStage
 from app.lessons.telling import told
-from app.lessons.told import Card, Told, ToldAsk, ToldWork
 from app.lessons.words import question_texts
-from app.onefile import trace_bytes
+from app.models.engine_face import BuildEngine
+from app.page.onefile import trace_bytes
 
 FORMAT = 1
 SUFFIX = ".json"

@@ -11,13 +11,16 @@ import flask
 from flask import Request, Response
 from werkzeug.exceptions import HTTPException
 
-from app import __version__, routing
-from app.engine_face import ServedModel
+from app import __version__
+from app.ground import routing
+from app.ground.malloc_trim import TRIM
+from app.ground.routing import Route, json_answer
 from app.metrics.observer import SPANS
-from app.models import Models
-from app.openai import asked as asking
+from app.models.engine_face import ServedModel
+from app.models.registry import Models
+from app.models.served import Served
+from app.openai import request as asking
 from app.openai.answering import Answering
-from app.openai.asked import Asked
 from app.openai.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, read
 from app.openai.call import Call
 from app.openai.engine import AsyncEngine
@@ -25,14 +28,12 @@ from app.openai.errors import ApiError, api_error, of_http
 from app.openai.held import Held, bytes_of
 from app.openai.keys import ApiKeys, Policy
 from app.openai.paths import MOST_BYTES, THEATER
-from app.openai.theaters import ApiTheaters
-from app.routing import Route, json_answer
-from app.security import bearer
-from app.served import Served
-from app.theater import Theater
+from app.openai.request import Asked
+from app.openai.sessions import ApiTheaters
+from app.server.security import bearer
+from app.session.session import Theater
 from app.transport.access_log import tell
 from app.transport.workers import ARRIVED
-from app.trimming import TRIM
 
 BYTES_OF_BYTE = 8  # of memory for each of a body, about, while it is looked at
 MOST_TOKENS = 1 << 20  # in one request to detokenize

@@ -14,17 +14,17 @@ from flask import Request, Response
 from msgspec import Meta
 from werkzeug.exceptions import ClientDisconnected
 
-from app import routing
-from app.api_answers import RecordingsAnswer
-from app.closing import Closing
-from app.errors import AppError
-from app.messages import Message, RecordingName, Tags, parse
+from app.ground import routing
+from app.ground.errors import AppError
+from app.ground.routing import Route, json_answer
+from app.ground.settings import MIB, ServerSettings
 from app.recordings.entry import Entry
 from app.recordings.exports import FORMATS, SUFFIXES, export, unavailable
 from app.recordings.shelf import SUFFIX
-from app.routing import Route, json_answer
-from app.settings import MIB, ServerSettings
-from app.theaters import Theaters
+from app.server.api_answers import RecordingsAnswer
+from app.session.closing import Closing
+from app.session.messages import Message, RecordingName, Tags, parse
+from app.session.session_manager import Theaters
 from engine.trace.codec import TraceFormatError
 from engine.trace.export import ExportError
 

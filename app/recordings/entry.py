@@ -7,8 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from app.recordings.index import Ended
-from app.recordings.summary import Summary
 from app.scenes.told import Translated
+from app.session.summary import Summary
 
 Source = Literal["library", "shipped", "file"]
 

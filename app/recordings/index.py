@@ -14,7 +14,7 @@ from typing import Any, Literal, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from app.recordings.summary import Summary
+from app.session.summary import Summary
 
 Ended = Literal[
     "stopped",  # on request

@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.answers import JoinedRecording
-from app.broadcast import Emit
-from app.closing import Closing
-from app.plain import plain
+from app.ground.plain import plain
 from app.recordings.library import Library
-from app.run import OpenLog
-from app.showing import Showing
+from app.session.answers import JoinedRecording
+from app.session.broadcast import Emit
+from app.session.closing import Closing
+from app.session.log_session import Showing
+from app.session.run import OpenLog
 
 MAX_OPEN = 16  # recordings open without viewers; beyond that the one unused for longest is closed
 PREFIX = "rec-"

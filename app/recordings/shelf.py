@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Struct
 
 from app.recordings.entry import Entry, Source
-from app.recordings.summary import Summary, summarize
 from app.scenes.told import Translated
+from app.session.summary import Summary, summarize
 from engine.trace.codec import TraceFormatError
 
 SUFFIX = ".kvtrace"

@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from app.closing import Closing
-from app.performance import Performance
+from app.session.closing import Closing
+from app.session.engine_loop import Performance
 from tests.server.conftest import Client, wait_for
 
 TINY = [1e-10, 5e-324, 1e-300, 1e-4]

@@ -14,13 +14,13 @@ import sys
 import time
 from itertools import pairwise
 
-from app.live_model import load
-from app.messages import SubmittedPrompt
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.settings import ServerSettings
-from app.theater import Theater
+from app.ground.settings import ServerSettings
+from app.models.live_model import load
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.session.messages import SubmittedPrompt
+from app.session.session import Theater
 from engine.config import EngineConfig, SamplingParams
 
 PROMPT = SubmittedPrompt(text="春江潮水连海平，海上明月共潮生。")

@@ -18,13 +18,13 @@ import pytest
 import requests
 import torch
 
-from app.bench_runs import BenchRuns
-from app.models import Models
-from app.paths import static_dir
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.bench.runs import BenchRuns
+from app.ground.paths import static_dir
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.bench.record import RESULTS
 from engine.trace import codec
 from engine.trace.records import Header
@@ -39,7 +39,7 @@ def preloaded() -> Iterator[None]:
     """The benchmark's process is forked from one that has its imports, which is there before anybody waits for it."""
     run_preloaded([sys.executable, "-c", ""])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.bench_runs.subprocess", SimpleNamespace(Popen=PreloadedPopen, PIPE=subprocess.PIPE))
+        patch.setattr("app.bench.runs.subprocess", SimpleNamespace(Popen=PreloadedPopen, PIPE=subprocess.PIPE))
         yield
 
 
@@ -193,7 +193,7 @@ def test_a_run_is_followed_and_watched_and_leaves_a_record(make_server, tmp_path
 
 
 def test_a_run_of_the_same_second_as_another_has_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr("app.bench_runs.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
+    monkeypatch.setattr("app.bench.runs.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
     monkeypatch.setattr("sys.executable", shutil.which("true"))
     other = tmp_path / "bench" / "20260101T000000Z-guard"
     other.mkdir(parents=True)

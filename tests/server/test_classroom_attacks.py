@@ -17,9 +17,9 @@ import pytest
 from app.classroom import admission
 from app.classroom.bounds import MOST_OF_ONE
 from app.classroom.classroom import Classroom
-from app.errors import AppError
-from app.theater import Theater
-from app.transport.limits import Limits
+from app.ground.errors import AppError
+from app.ground.limits import Limits
+from app.session.session import Theater
 from tests.server.classes import OWNER, TOKEN, Member, Room
 from tests.server.conftest import Server, wait_for
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import requests
 
-from app.live_model import LiveModel
-from app.models import Models
+from app.ground.settings import ServerSettings
+from app.models.live_model import LiveModel
+from app.models.registry import Models
+from app.models.served import Served
 from app.openai.settings import ApiSettings
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
-from app.theater import Theater
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.session.session import Theater
 from engine.config import EngineConfig
 from engine.model.loader import load_model
 from engine.trace.check import check

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import requests
 
-from app.errors import RETRY_AFTER
-from app.events import EVENTS
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.errors import RETRY_AFTER
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.events import EVENTS
+from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.model.stages import IN_WORDS, STAGES
 from tests.conftest import ROOT
@@ -225,9 +225,9 @@ def load(name, dtype, device, settings, telling, tiers=None, workers_of=None):
         return Opened()
     raise {"fail": ValueError, "break": RuntimeError}[what](why)
 
-live_model = types.ModuleType("app.live_model")
+live_model = types.ModuleType("app.models.live_model")
 live_model.load = load
-sys.modules["app.live_model"] = live_model
+sys.modules["app.models.live_model"] = live_model
 raise SystemExit(main(["serve", "--port", "0", *sys.argv[1:]]))
 """
 

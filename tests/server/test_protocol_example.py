@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from app.classroom.events import CLASS_EVENTS
-from app.events import EVENTS
+from app.server.events import EVENTS
 
 PROTOCOL = Path(__file__).parents[2] / "app" / "PROTOCOL.md"
 

@@ -13,12 +13,12 @@ import pytest
 import requests
 from msgspec.structs import replace
 
-from app.closing import Closing
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.session.closing import Closing
 from engine.trace import codec
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, LayerCapture, StepRecord

@@ -11,13 +11,14 @@ import pytest
 from flask import Request, Response
 from werkzeug.test import EnvironBuilder
 
-from app import api, api_models, bench_page, events
-from app.errors import AppError
-from app.messages import Message
-from app.models import Models
+from app.bench import page as bench_page
+from app.ground.errors import AppError
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
 from app.recordings import endpoints
-from app.served import Served
-from app.settings import ServerSettings
+from app.server import api, api_models, events
+from app.session.messages import Message
 from engine.trace import codec
 from engine.trace.records import Memory, StepRecord, Timing
 from tests.server.fake import FakeModel

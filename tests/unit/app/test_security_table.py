@@ -11,13 +11,13 @@ import pytest
 import app
 from app.classroom import admission, bounds
 from app.classroom.events import CLASS_EVENTS
-from app.events import EVENTS, READS
+from app.ground.limits import MIB, Limits
+from app.ground.routing import Route
+from app.ground.settings import ServerSettings
 from app.openai.bodies import MOST_LISTS, MOST_VALUES
 from app.openai.held import MOST, MOST_OF_ONE
 from app.openai.paths import MOST_BYTES
-from app.routing import Route
-from app.settings import ServerSettings
-from app.transport.limits import MIB, Limits
+from app.server.events import EVENTS, READS
 from engine.config import MAX_BIASES, MAX_STOP_CHARACTERS, MAX_STOP_TOKENS, MAX_STOPS
 from engine.connector.link import MAX_READ_SECONDS
 from engine.request_spec import MAX_TOKEN_CHARACTERS

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.turns import LABS_SHARE, Turns
+from app.session.engine_lock import LABS_SHARE, Turns
 
 
 def test_turns_come_in_the_order_of_asking():
