@@ -8,14 +8,13 @@ from urllib.parse import urlencode
 import flask
 from flask import Request, Response
 
-from app.bench.records import BenchRecords
+from app.bench.records import BenchAnswer, BenchRecords
 from app.bench.runs import BenchRuns
 from app.ground import routing
 from app.ground.errors import AppError
 from app.ground.routing import Route, json_answer
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
-from app.server.api_answers import BenchAnswer
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 

@@ -6,7 +6,7 @@ import logging
 import re
 import threading
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 import msgspec
 from msgspec import Struct
@@ -170,3 +170,12 @@ def _card(scenario: Scenario) -> ScenarioCard:
 
 def _unknown(record_id: str) -> AppError:
     return AppError("not_found", f"there is no benchmark record {record_id[:60]!r} here")
+
+
+class BenchAnswer(TypedDict):
+    """/api/bench."""
+
+    scenarios: list[ScenarioCard]
+    records: list[Listed]
+    can_run: bool
+    keeps_records: bool

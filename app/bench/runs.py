@@ -54,6 +54,8 @@ class RunStatus(Struct, frozen=True, kw_only=True):
 class BenchRuns:
     """At most one run. Every method may be called from any thread."""
 
+    what = "this run belongs to a benchmark"
+
     def __init__(self, data_dir: Path | None, emit: Emit, live: bool) -> None:
         """data_dir None: records are kept as long as the server runs. live: there is a model here to be measured."""
         self._temporary = tempfile.TemporaryDirectory(prefix="kvtheater-bench-") if data_dir is None else None
@@ -74,13 +76,16 @@ class BenchRuns:
         self._followers.add(sid)
         return self.status
 
-    def forget(self, sid: str) -> None:
+    def forget_viewer(self, sid: str) -> None:
         """A client is gone. The run goes on."""
         self._followers.discard(sid)
         if watch := self._watch:
             watch.leave(sid)
 
-    def watch(self, theater_id: str) -> BenchWatch:
+    def owns(self, theater_id: str) -> bool:
+        return theater_id.startswith(PREFIX)
+
+    def get(self, theater_id: str) -> BenchWatch:
         """The run on stage, opened at the first request for it.
 
         Raises:
@@ -136,7 +141,7 @@ class BenchRuns:
                 self._change(msgspec.structs.replace(self.status, state="stopping"))
         return self.status
 
-    def close(self) -> None:
+    def close(self, why: Closing) -> None:
         """The server ends, and the run with it."""
         with self._lock:
             self._closed = True

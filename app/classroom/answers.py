@@ -153,3 +153,23 @@ class ClassLeft(TypedDict):
     """The `class_left` event, to who was sent away."""
 
     id: str
+
+
+class KeptClass(TypedDict):
+    """A class that is kept until a date."""
+
+    id: str
+    title: str
+    names: Literal["optional", "none"]
+    began: float  # seconds since 1970
+    ended: float | None  # None: it was kept while it went on
+    until: str  # the last day, as in 2027-01-31
+    students: int
+    questions: int
+
+
+class KeptClassesAnswer(TypedDict):
+    """/api/classes."""
+
+    classes: list[KeptClass]
+    can_keep: bool

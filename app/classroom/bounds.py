@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 
 from app.classroom.access import Access
-from app.classroom.codes import Pass
 from app.classroom.refusing import refusal
+from app.ground.callers import Pass
 from app.ground.errors import AppError
 from app.models.pool_bytes import pool_bytes
 from app.session import messages

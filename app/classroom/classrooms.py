@@ -11,8 +11,9 @@ from typing import Any
 
 from app.classroom.answers import Names
 from app.classroom.classroom import Classroom
-from app.classroom.codes import BURST, RATE, Allowance, Pass, Passes, as_code
+from app.classroom.codes import BURST, RATE, Allowance, Passes, as_code
 from app.classroom.refusing import refusal
+from app.ground.callers import Pass
 from app.session.broadcast import Emit
 
 MOST_CLASSES = 64  # of one server

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app.classroom.access import OWNER
+from app.classroom.answers import KeptClassesAnswer
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.record_page import class_page
@@ -19,10 +19,10 @@ from app.classroom.results import ClassResults, results_of
 from app.classroom.store import Store
 from app.classroom.tables import answers_csv, questions_csv
 from app.ground import routing
+from app.ground.callers import OWNER
 from app.ground.errors import AppError
 from app.ground.routing import Route, json_answer
 from app.page.onefile import TooLarge, export_page
-from app.server.api_answers import KeptClassesAnswer
 from app.session.session_manager import Theaters
 
 SECRET = "X-KVTheater-Class"

@@ -21,8 +21,8 @@ from app.classroom.access import Access
 from app.classroom.answers import LabsWhy
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
-from app.classroom.codes import Pass
 from app.classroom.refusing import refusal
+from app.ground.callers import Pass
 from app.ground.errors import AppError
 from app.ground.settings import MIB, ServerSettings
 from app.models.pool_bytes import pool_bytes

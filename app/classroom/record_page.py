@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader
 
-from app.classroom.result_words import words_in
 from app.classroom.results import ClassResults, QuestionResult
-from app.classroom.tables import counted
+from app.classroom.tables import counted, words_in
 from app.ground.paths import templates_dir
 
 _POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')

@@ -32,7 +32,7 @@ def add_parsers(actions: Any) -> None:
 
 def run_export(arguments: argparse.Namespace) -> int:
     """Write one HTML file."""
-    from app.lessons.takeaway import lesson_page
+    from app.lessons.transcript import lesson_page
     from app.page.onefile import TooLarge
 
     lesson = _found(arguments.lesson)

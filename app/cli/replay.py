@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
         except ValueError as error:  # of the recorded lessons
             raise UserError(str(error)) from error
         # named in the address, the first one opens even where a browser remembers another visit
-        first = app.extensions["kvtheater"].library.first_shown()
+        first = app.extensions["kvtheater.library"].first_shown()
         view = {"recording": first, **({"detail": "library"} if len(files) > 1 else {})} if first else {}
         if arguments.lessons is not None and not files:
             view = {"distance": "learn"}

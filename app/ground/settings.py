@@ -9,10 +9,33 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from app.ground.limits import Limits
-from app.openai.settings import ApiSettings
 from engine.config import EngineConfig
 
 MIB = 1024 * 1024
+ANONYMOUS = "anonymous"
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What one client may do."""
+
+    name: str
+    max_waiting: int = 256  # requests that wait for the engine; the next is refused (429)
+    max_tokens: int | None = None  # of an answer
+    deadline: float | None = None  # seconds from a request's arrival to the end of its answer
+
+
+class ApiSettings(Struct, frozen=True, kw_only=True):
+    """`keys`: what the client with a key may do, by the key's SHA-256; without any, everybody may ask."""
+
+    keys: dict[str, Policy] = {}
+    default: Policy = Policy(name=ANONYMOUS)  # of who has no key, where none is needed
+    max_waiting: int = 1024  # requests that wait for one engine, of all clients
+    is_private: bool = False  # no text and no token id of a request gets to the page, a log or a record
+
+    @property
+    def clients(self) -> list[str]:
+        """Those that have a name here."""
+        return [policy.name for policy in self.keys.values()]
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):

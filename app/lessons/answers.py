@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from msgspec import Struct
 
@@ -123,3 +123,47 @@ class Card(Struct, frozen=True, kw_only=True):
     num_questions: int
     refused: str | None  # why it cannot be played here; None: it can
     recorded: bool = False  # whether its runs are recordings
+
+
+class LessonFault(TypedDict):
+    """A file in the folder of lessons that is none, and why."""
+
+    file: str
+    line: int
+    sentence: str
+
+
+class LessonsAnswer(TypedDict):
+    """/api/lessons."""
+
+    lessons: list[Card]
+    faults: list[LessonFault]
+
+
+class LessonState(TypedDict):
+    """A lesson as far as the learner has come: its items from `first` on."""
+
+    theater: str
+    first: int
+    items: list[Told]
+    progress: Progress
+
+
+class LessonOpened(LessonState):
+    lesson: str
+    language: str
+    kind: Kind
+    title: str
+    minutes: int
+    words: dict[str, str]  # of its questions
+
+
+class LessonRetold(LessonOpened):
+    """The same of a recorded one, with records of the run that is shown. `num_records`: how far it is shown."""
+
+    run: int
+    num_records: int
+    header: bytes
+    first_record: int
+    records: list[bytes]
+    captures: list[bytes | None]

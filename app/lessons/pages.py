@@ -9,8 +9,8 @@ from flask import Request, Response
 
 from app.ground import routing
 from app.ground.routing import Route, json_answer
+from app.lessons.answers import LessonsAnswer
 from app.lessons.rooms import LessonRooms
-from app.server.api_answers import LessonsAnswer
 
 
 class Here(NamedTuple):

@@ -17,14 +17,13 @@ from app.lessons.parse import model_of, settings_of
 from app.lessons.recorded import RecordedLessons
 from app.lessons.review import review
 from app.lessons.stage import NO_TIERS, LessonPrompt
-from app.lessons.takeaway import lesson_page
 from app.lessons.tiers import LessonTiers, TierSizes
-from app.lessons.transcript import record
+from app.lessons.transcript import lesson_page, record
 from app.models.engine_face import OwnTiers
 from app.models.registry import Models, served_name
 from app.page.onefile import TooLarge
 from app.session.closing import Closing
-from app.session.fork import Fork
+from app.session.jobs import Fork
 from app.session.session import Theater
 from app.session.session_manager import Theaters
 from engine.config import EngineConfig, SamplingParams

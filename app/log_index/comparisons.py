@@ -6,17 +6,25 @@ import threading
 import time
 from collections import OrderedDict
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypedDict
 
 from app.ground.errors import AppError
 from app.ground.plain import plain
-from app.recordings.playback import Playback
-from app.server.api_answers import ComparedRun
-from app.session.session import Theater
+from app.session.answers import Status
 from app.session.session_manager import Theaters
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import compare
 from engine.trace.state import TraceStateError
+
+
+class ComparedRun(TypedDict):
+    """One of the two runs of /api/compare; the rest of that answer is `engine.trace.compare.Comparison`."""
+
+    theater: str
+    epoch: int
+    num_records: int
+    status: Status
+
 
 KEPT = 8  # comparisons
 MAX_RECORDS = 20_000  # of a log
@@ -66,6 +74,5 @@ class Comparisons:
             for name, each, run, length in zip((a, b), watched, runs, lengths, strict=True)
         ]
         for each in watched:
-            if isinstance(each, Theater | Playback):
-                each.last_used = time.monotonic()  # a run that is compared is still in use
+            each.last_used = time.monotonic()  # a run that is compared is still in use
         return {"runs": about, **found}

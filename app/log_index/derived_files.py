@@ -27,6 +27,8 @@ from app.session.run import OpenLog
 from engine.host import child_environment
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.made_file import MadeFileError
+from engine.trace.query.kept import DATA, SUFFIX, KeptTables
+from engine.trace.survey.survey import Survey
 
 IDLE = 600.0  # seconds after which nobody looks at a run that goes on any more
 LOOK = 1.0  # seconds between two looks at whether it does
@@ -223,3 +225,54 @@ class MadeFiles(ABC, Generic[T]):
             if time.time() - path.stat().st_mtime > 86_400:
                 path.unlink(missing_ok=True)
         drop_unused(self._folder, self.suffix, self.data_suffix, set(self._making))
+
+
+class Surveys(MadeFiles[Survey]):
+    """The surveys of a server."""
+
+    program = "engine.trace.survey.make"
+    suffix, data_suffix = ".survey", ".rows"
+    follows = True
+    failed = "the log cannot be surveyed"
+
+    def open(self, index: Path, log: TraceReader, known: Survey | None) -> Survey:
+        """Raises MadeFileError."""
+        return Survey(index, log, known)
+
+    def is_of(self, made: Survey, log: TraceReader) -> bool:
+        """Whether it is of this log."""
+        return made.is_of(log)
+
+    def is_whole(self, made: Survey, log: TraceReader) -> bool:
+        """Whether it knows all of it, or all that can be known."""
+        index = made.index
+        return index.is_done and (bool(index.problem) or index.num_records == len(log))
+
+
+SHARE = 10  # of a run that goes on they are made anew at most so often that it takes one part of the time
+LEAST = 60.0  # seconds
+
+
+class LogTables(MadeFiles[KeptTables]):
+    """Those of a server."""
+
+    program = "engine.trace.query.make"
+    suffix, data_suffix = SUFFIX, DATA
+    follows = False
+    failed = "no tables can be made of the log"
+
+    def open(self, index: Path, log: TraceReader, known: KeptTables | None) -> KeptTables:
+        """Raises MadeFileError."""
+        return KeptTables(index, log)
+
+    def is_of(self, made: KeptTables, log: TraceReader) -> bool:
+        """Whether they are of this log."""
+        return made.is_of(log)
+
+    def is_whole(self, made: KeptTables, log: TraceReader) -> bool:
+        """Whether they have all of it, or of a run that goes on, were made not long ago."""
+        index = made.index
+        if index.problem or index.num_records == len(log):
+            return True
+        age = time.monotonic() - made.opened
+        return isinstance(log, TraceWriter) and age < max(LEAST, SHARE * index.seconds)

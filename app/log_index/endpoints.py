@@ -12,7 +12,7 @@ from msgspec import Meta
 from app.ground import routing
 from app.ground.errors import AppError
 from app.ground.routing import Route, json_answer
-from app.log_index.surveys import Surveys
+from app.log_index.derived_files import Surveys
 from app.session.run import OpenLog, read_batch
 from app.session.session_manager import Theaters
 from engine.trace.geometry import geometry

@@ -7,7 +7,7 @@ import time
 from typing import Any, NamedTuple, TypedDict
 
 from app.ground.errors import AppError
-from app.log_index.tables import LogTables
+from app.log_index.derived_files import LogTables
 from app.session.run import OpenLog
 from engine.trace.codec import TraceFormatError
 from engine.trace.made_file import MadeFileError

@@ -16,8 +16,7 @@ from typing import Protocol
 from app.ground.errors import AppError, one_sentence
 from app.ground.settings import MIB
 from app.models.engine_face import ServedModel
-from app.models.served import Served
-from app.session.answers import ModelStatus
+from app.models.served import ModelStatus, Served
 from engine.model.naming import model_name
 from engine.model.shipped import SHIPPED
 

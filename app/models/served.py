@@ -5,12 +5,30 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal, TypedDict
 
 from app.ground.errors import AppError
 from app.models.engine_face import ServedModel
-from app.session.answers import CompiledState, ModelPlace, ModelState, ModelStatus
 from engine.model.stages import IN_WORDS, STAGES, Stage
 from engine.trace.records import ModelFacts
+
+ModelState = Literal["none", "unloaded", "loading", "ready", "failed"]
+ModelPlace = Literal["first", "named", "at_hand"]
+CompiledState = Literal["off", "under_way", "done", "failed"]
+
+
+class ModelStatus(TypedDict):
+    """The `model` event: how far one of the server's models is. Said to who connects, and at every change."""
+
+    name: str
+    state: ModelState  # none: this server shows recordings only; unloaded: it comes when it is asked for
+    stage: Stage | None  # what is done while it is loading; at what it failed
+    stages: list[Stage]  # all, in their order
+    seconds: float  # since loading began, until it was over
+    compiled: CompiledState  # done: runs that begin now are computed by the compiled forward pass
+    error: str  # why it failed, or why it was not compiled: one sentence, or nothing
+    place: ModelPlace  # first: what runs that name none are on; named when the server was started; or one that ships
+    bytes: int  # that its weights take now
 
 
 class Served:

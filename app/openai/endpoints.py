@@ -13,8 +13,10 @@ from werkzeug.exceptions import HTTPException
 
 from app import __version__
 from app.ground import routing
+from app.ground.callers import bearer
 from app.ground.malloc_trim import TRIM
 from app.ground.routing import Route, json_answer
+from app.ground.settings import Policy
 from app.metrics.observer import SPANS
 from app.models.engine_face import ServedModel
 from app.models.registry import Models
@@ -26,11 +28,10 @@ from app.openai.call import Call
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError, api_error, of_http
 from app.openai.held import Held, bytes_of
-from app.openai.keys import ApiKeys, Policy
+from app.openai.keys import ApiKeys
 from app.openai.paths import MOST_BYTES, THEATER
 from app.openai.request import Asked
 from app.openai.sessions import ApiTheaters
-from app.server.security import bearer
 from app.session.session import Theater
 from app.transport.access_log import tell
 from app.transport.workers import ARRIVED

@@ -22,11 +22,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app.ground.errors import AppError
+from app.ground.settings import Policy
 from app.models.engine_face import EngineLike
 from app.openai.call import Call, Choice, Part
 from app.openai.errors import ApiError, of_refusal
 from app.openai.fair_queue import Full, Lanes
-from app.openai.keys import Policy
 from app.openai.streams import Streams
 from app.session.answers import ApiStatus
 from engine.cluster.router import RejectedError

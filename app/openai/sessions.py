@@ -8,12 +8,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from app.ground.errors import AppError
-from app.ground.settings import ServerSettings
+from app.ground.settings import ApiSettings, ServerSettings
 from app.models.engine_face import ServedModel
 from app.models.registry import Models
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError
-from app.openai.settings import ApiSettings
 from app.session.closing import Closing
 from app.session.session import Theater
 from app.session.session_manager import Theaters

@@ -17,12 +17,11 @@ from msgspec.structs import replace
 from app.ground.errors import AppError
 from app.ground.paths import static_dir
 from app.ground.settings import ServerSettings
-from app.recordings.entry import Entry
 from app.recordings.index import Row
 from app.recordings.repair import UPLOAD_SUFFIX, Finding
 from app.recordings.room import Room
 from app.recordings.rows import Rows
-from app.recordings.shelf import SUFFIX, Shelf, file_stamp, traces_in
+from app.recordings.shelf import SUFFIX, Entry, Shelf, file_stamp, traces_in
 from app.session.recorder import Recorder
 from app.session.run import Run
 from app.session.summary import Summary, summarize, summary_of

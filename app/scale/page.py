@@ -6,6 +6,7 @@ address, and all numbers of its answer are computed here.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,13 +14,21 @@ import flask
 from flask import Request, Response
 
 from app.ground import routing
-from app.ground.routing import Route
+from app.ground.routing import Route, json_answer
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
-from app.scale.paper import papers_figures
 from app.scale.placement import placement, tried_route
 from app.scale.queues import queues
 from app.scale.size import own_presets, size, size_of_config
+from engine.simulate.distserve import paper
+
+_computing = threading.Lock()  # some seconds of one core, once, whoever asks first
+
+
+def papers_figures(here: object, request: Request) -> Response:
+    """All four; they depend on nothing that is asked."""
+    with _computing:
+        return json_answer(paper())
 
 
 class Here(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import flask
 import msgspec
 from flask import Request, Response
+from msgspec import Struct
 
 from app import __version__
 from app.ground import routing
@@ -15,13 +16,12 @@ from app.ground.errors import AppError
 from app.ground.plain import to_json
 from app.ground.routing import Route, json_answer
 from app.log_index.comparisons import Comparisons
+from app.log_index.derived_files import LogTables
 from app.log_index.questions import LogQuestions, kept
-from app.log_index.tables import LogTables
 from app.log_index.what_if import WhatIfs
 from app.models.registry import Models
 from app.page.onefile import TooLarge, export_page
 from app.server.api_answers import HealthAnswer, ListedTheater, TheatersAnswer
-from app.server.layer_bytes import layer_bytes
 from app.session.run import OpenLog
 from app.session.session_manager import Theaters
 from engine.trace import codec
@@ -254,3 +254,26 @@ def _of_run(response: Response, run: OpenLog) -> Response:
     response.headers["X-Epoch"] = str(run.epoch)
     response.headers["Cache-Control"] = "no-store"
     return response
+
+
+class _Layers(Struct):
+    layers: list[msgspec.Raw]
+
+
+class _Which(Struct):
+    layer: int
+
+
+_layers = msgspec.msgpack.Decoder(_Layers)
+_which = msgspec.msgpack.Decoder(_Which)
+
+
+def layer_bytes(capture: bytes, layer: int) -> bytes | None:
+    """A layer's arrays as they lie in the encoded `capture`; None when it has none of that layer.
+
+    Three times as fast as decoding the capture and encoding the layer again, which gives the same bytes.
+
+    Raises:
+        msgspec.MsgspecError: it is no capture.
+    """
+    return next((bytes(raw) for raw in _layers.decode(capture).layers if _which.decode(raw).layer == layer), None)

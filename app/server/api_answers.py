@@ -5,18 +5,15 @@ The page's types come from these (`python -m tools.wire_types`). PROTOCOL.md say
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from msgspec import Meta
 
-from app.bench.records import Listed, ScenarioCard
-from app.lessons.answers import Card
-from app.recordings.entry import Entry
-from app.recordings.repair import Finding
+from app.models.served import ModelStatus
 from app.scenes.museum import Exhibit
 from app.scenes.presets import Preset
 from app.scenes.told import Translated, TranslatedList
-from app.session.answers import ModelStatus, Status
+from app.session.answers import Status
 from app.session.summary import Summary
 from engine.config import EngineConfig, SamplingParams
 from engine.options.payload import OptionsPayload
@@ -94,66 +91,3 @@ class TheatersAnswer(TypedDict):
     """/api/theaters."""
 
     theaters: list[ListedTheater]
-
-
-class RecordingsAnswer(TypedDict):
-    """/api/recordings."""
-
-    recordings: list[Entry]
-    findings: list[Finding]
-    can_keep: bool
-    max_bytes: int
-    exports: dict[str, str | None]  # format -> the package that it lacks here
-
-
-class ComparedRun(TypedDict):
-    """One of the two runs of /api/compare; the rest of that answer is `engine.trace.compare.Comparison`."""
-
-    theater: str
-    epoch: int
-    num_records: int
-    status: Status
-
-
-class LessonFault(TypedDict):
-    """A file in the folder of lessons that is none, and why."""
-
-    file: str
-    line: int
-    sentence: str
-
-
-class LessonsAnswer(TypedDict):
-    """/api/lessons."""
-
-    lessons: list[Card]
-    faults: list[LessonFault]
-
-
-class BenchAnswer(TypedDict):
-    """/api/bench."""
-
-    scenarios: list[ScenarioCard]
-    records: list[Listed]
-    can_run: bool
-    keeps_records: bool
-
-
-class KeptClass(TypedDict):
-    """A class that is kept until a date."""
-
-    id: str
-    title: str
-    names: Literal["optional", "none"]
-    began: float  # seconds since 1970
-    ended: float | None  # None: it was kept while it went on
-    until: str  # the last day, as in 2027-01-31
-    students: int
-    questions: int
-
-
-class KeptClassesAnswer(TypedDict):
-    """/api/classes."""
-
-    classes: list[KeptClass]
-    can_keep: bool

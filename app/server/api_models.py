@@ -21,7 +21,7 @@ from app.scenes.museum import EXHIBITS
 from app.scenes.presets import PRESETS
 from app.scenes.told import told
 from app.server.api_answers import ListedModel, ModelAnswer, ModelsAnswer
-from app.session.attached import ATTACHED
+from app.session.log_session import ATTACHED
 from app.session.session_manager import Theaters
 from engine.config import SamplingParams
 from engine.options.payload import options_payload
@@ -63,7 +63,7 @@ def _model_facts(here: Here, model: ServedModel | None) -> Response:
         "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
         "machine": model.machine if model else None,
         "api": here.api.of_model(None).theater.theater_id if model and here.api else None,
-        "attached": ATTACHED if here.theaters.attached else None,
+        "attached": ATTACHED if here.theaters.shows(ATTACHED) else None,
         "limits": {
             "max_theaters": here.settings.max_theaters,
             "max_prompts": here.settings.max_prompts,

@@ -28,8 +28,7 @@ from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
 from app.log_index import endpoints as survey_api
-from app.log_index.surveys import Surveys
-from app.log_index.tables import LogTables
+from app.log_index.derived_files import LogTables, Surveys
 from app.metrics import endpoint as metrics_endpoint
 from app.metrics.http import HttpRequests
 from app.metrics.lanes import LaneRequests
@@ -44,14 +43,14 @@ from app.page import modules as page_modules
 from app.page import sheets as page_sheets
 from app.recordings import endpoints
 from app.recordings.library import open_library
+from app.recordings.playback import Playbacks
 from app.relay.relays import Relays
 from app.scale import page as scale_page
 from app.scale import roofline as scale_roofline
 from app.server import api, api_models, events, pages
 from app.server.first_use import prepare_types
-from app.server.refusing import refused_body
-from app.server.security import Guard, recognizer
-from app.session.attached import AttachedWatch
+from app.server.security import Guard, recognizer, refused_body
+from app.session.log_session import AttachedWatch
 from app.session.session_manager import Theaters
 from app.transport.access_log import AccessLog
 from app.transport.connection import Noting
@@ -95,8 +94,14 @@ def create_app(
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
     metrics = Metrics(spans.take if spans else None)
     app.extensions[SPANS] = spans
-    theaters = Theaters(models, settings, emit, library, runs, metrics.observe)
-    theaters.attached = AttachedWatch(attachment, emit) if attachment is not None else None
+    theaters = Theaters(models, settings, emit, metrics.observe)
+    playbacks = Playbacks(library, emit)
+    theaters.show(runs)
+    if attachment is not None:
+        theaters.show(AttachedWatch(attachment, emit))
+    theaters.show(playbacks)
+    theaters.on_close(library.close)
+    app.extensions["kvtheater.library"] = library
     app.extensions["kvtheater"] = theaters
     app.extensions["kvtheater.transport"] = transport
     lessons = LessonRooms(theaters, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
@@ -109,7 +114,7 @@ def create_app(
     app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close, store.stop)  # before the theaters
     events.register(
         transport.clients,
-        events.Events(theaters, emit, models, settings, lessons, classrooms, access),
+        events.Events(theaters, emit, models, settings, lessons, classrooms, access, library, runs),
         ClassEvents(access, classrooms, theaters, lessons, labs, store, settings, emit),
         access,
         theaters,
@@ -118,7 +123,7 @@ def create_app(
     app.register_blueprint(classroom_pages.blueprint(classrooms))
     app.register_blueprint(exports.blueprint(classrooms, store, theaters))
     app.register_blueprint(pages.blueprint(settings.config_of(models.first.name), models.first))
-    app.register_blueprint(endpoints.blueprint(theaters, settings))
+    app.register_blueprint(endpoints.blueprint(library, playbacks, settings))
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(scale_roofline.blueprint(theaters, models, settings.data_dir, settings.presets))
     app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))

@@ -13,15 +13,19 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
+from app.bench.runs import BenchRuns
 from app.classroom import bounds
-from app.classroom.access import ADDRESS, OWNER, PASS, Access, Person, guest
+from app.classroom.access import Access
 from app.classroom.classrooms import Classrooms
 from app.classroom.events import CLASS_EVENTS, ClassEvents
 from app.classroom.refusing import refusal
+from app.ground.callers import ADDRESS, OWNER, PASS, Person, guest
 from app.ground.errors import AppError, one_sentence, refusal_of
 from app.ground.limits import Limits
 from app.ground.plain import plain
 from app.ground.settings import MIB, ServerSettings
+from app.lessons import messages as lesson_messages
+from app.lessons.answers import LessonOpened, LessonRetold, LessonState
 from app.lessons.lesson import LessonError
 from app.lessons.retold import way
 from app.lessons.rooms import LessonRoom, LessonRooms
@@ -30,11 +34,11 @@ from app.lessons.words import question_texts
 from app.models.engine_face import OwnTiers, ServedModel
 from app.models.registry import Models
 from app.page.words import languages
+from app.recordings.library import Library
 from app.session import answers, messages
 from app.session.broadcast import Emit
 from app.session.closing import Closing
-from app.session.fork import Fork, change_of, config_of
-from app.session.jobs import Performed
+from app.session.jobs import Fork, Performed, change_of, config_of
 from app.session.messages import parse, parse_config, parse_sampling
 from app.session.run import OpenLog, Run, read_batch
 from app.session.session import Theater
@@ -65,7 +69,10 @@ class Events:
         lessons: LessonRooms,
         classrooms: Classrooms,
         access: Access,
+        library: Library,
+        runs: BenchRuns,
     ) -> None:
+        self._library, self._runs = library, runs
         self._theaters, self._emit, self._models, self._settings = theaters, emit, models, settings
         self._lessons, self._classrooms, self._access = lessons, classrooms, access
         self._reads = threading.BoundedSemaphore(READS)
@@ -161,7 +168,7 @@ class Events:
 
     def record(self, sid: str, message: messages.Record) -> answers.StatusAnswer:
         self._access.own(sid)
-        library = self._theaters.library
+        library = self._library
         return {
             "status": self._theater(sid, message).record(lambda run: library.record(run, message.name, message.tags))
         }
@@ -226,7 +233,7 @@ class Events:
             token_ids = model.encode(seen)
             return {"token_ids": token_ids, "token_bytes": [model.token_bytes(i) for i in token_ids], "text": seen}
 
-    def lesson_open(self, sid: str, message: messages.LessonOpen) -> answers.LessonOpened:
+    def lesson_open(self, sid: str, message: lesson_messages.LessonOpen) -> LessonOpened:
         self._access.own(sid)
         known = self._lessons.known(message.theater, message.lesson, message.language)
         room = known or self._lessons.open(
@@ -239,12 +246,12 @@ class Events:
         )
         return _lesson_opened(room, message.language, 0)
 
-    def lesson_look(self, sid: str, message: messages.LessonLook) -> answers.LessonOpened:
+    def lesson_look(self, sid: str, message: lesson_messages.LessonLook) -> LessonOpened:
         """A lesson as far as its class has come."""
         self._access.watch(sid, message.theater)
         return _lesson_opened(self._lessons.find(message.theater), message.language, message.since)
 
-    def lesson_go(self, sid: str, message: messages.LessonGo) -> answers.LessonState:
+    def lesson_go(self, sid: str, message: lesson_messages.LessonGo) -> LessonState:
         """Carry out what the learner stands before, and go on to what stands next."""
         self._access.drive(sid, message.theater)
         room = self._lessons.find(message.theater)
@@ -257,7 +264,7 @@ class Events:
             self._classrooms.lesson_is_at(message.theater, room.course.at)
         return _lesson_state(room, message.item)
 
-    def lesson_answer(self, sid: str, message: messages.LessonAnswer) -> answers.LessonState:
+    def lesson_answer(self, sid: str, message: lesson_messages.LessonAnswer) -> LessonState:
         self._access.drive(sid, message.theater)
         room = self._lessons.find(message.theater)
         with room.lock, _of_lesson():
@@ -271,7 +278,7 @@ class Events:
             self._classrooms.lesson_is_at(message.theater, room.course.at)
         return _lesson_state(room, message.item)
 
-    def lesson_retell(self, sid: str, message: messages.LessonRetell) -> answers.LessonRetold:
+    def lesson_retell(self, sid: str, message: lesson_messages.LessonRetell) -> LessonRetold:
         self._access.own(sid)
         lessons = self._lessons.recorded
         transcript = lessons.get(message.lesson, message.language)
@@ -299,18 +306,18 @@ class Events:
 
     def bench_follow(self, sid: str, message: messages.Message) -> Ack:
         self._access.own(sid)
-        return {"status": structs.asdict(self._theaters.runs.follow(sid))}
+        return {"status": structs.asdict(self._runs.follow(sid))}
 
     def bench_run(self, sid: str, message: messages.BenchRun) -> Ack:
         self._access.own(sid)
-        status = self._theaters.runs.start(message.scenario, message.rounds, message.quiet_seconds)
+        status = self._runs.start(message.scenario, message.rounds, message.quiet_seconds)
         return {"status": structs.asdict(status)}
 
     def bench_stop(self, sid: str, message: messages.Message) -> Ack:
         self._access.own(sid)
-        return {"status": structs.asdict(self._theaters.runs.stop())}
+        return {"status": structs.asdict(self._runs.stop())}
 
-    def _check_not_asked(self, message: messages.LessonGo | messages.LessonAnswer) -> None:
+    def _check_not_asked(self, message: lesson_messages.LessonGo | lesson_messages.LessonAnswer) -> None:
         """What a class is asked is answered by showing it to all.
 
         Raises:
@@ -377,11 +384,11 @@ EVENTS: dict[str, tuple[type[Any], Callable[[Events, str, Any], Given]]] = {
     "fork": (messages.Fork, Events.fork),
     "read": (messages.Read, Events.read),
     "tokenize": (messages.Tokenize, Events.tokenize),
-    "lesson_open": (messages.LessonOpen, Events.lesson_open),
-    "lesson_look": (messages.LessonLook, Events.lesson_look),
-    "lesson_go": (messages.LessonGo, Events.lesson_go),
-    "lesson_answer": (messages.LessonAnswer, Events.lesson_answer),
-    "lesson_retell": (messages.LessonRetell, Events.lesson_retell),
+    "lesson_open": (lesson_messages.LessonOpen, Events.lesson_open),
+    "lesson_look": (lesson_messages.LessonLook, Events.lesson_look),
+    "lesson_go": (lesson_messages.LessonGo, Events.lesson_go),
+    "lesson_answer": (lesson_messages.LessonAnswer, Events.lesson_answer),
+    "lesson_retell": (lesson_messages.LessonRetell, Events.lesson_retell),
     "bench_follow": (messages.Message, Events.bench_follow),
     "bench_run": (messages.BenchRun, Events.bench_run),
     "bench_stop": (messages.Message, Events.bench_stop),
@@ -481,7 +488,7 @@ def _unknown(_: str, arguments: tuple[Any, ...]) -> Ack:
     return _failed("", AppError("bad_request", f"there is no event {str(event)[:60]!r}"))
 
 
-def _lesson_opened(room: LessonRoom, wanted: str, since: int) -> answers.LessonOpened:
+def _lesson_opened(room: LessonRoom, wanted: str, since: int) -> LessonOpened:
     """A lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
     lesson, language = room.course.lesson, room.course.language
     return {
@@ -495,7 +502,7 @@ def _lesson_opened(room: LessonRoom, wanted: str, since: int) -> answers.LessonO
     }
 
 
-def _lesson_state(room: LessonRoom, first: int) -> answers.LessonState:
+def _lesson_state(room: LessonRoom, first: int) -> LessonState:
     course = room.course
     return {
         "theater": room.theater.theater_id,

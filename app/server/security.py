@@ -13,29 +13,38 @@ Stands in front of everything, pages, HTTP endpoints and sockets alike:
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Container, Iterable
+import json
+from collections.abc import Callable, Container, Iterable, Mapping
 from http.cookies import CookieError, SimpleCookie
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
-from app.classroom.access import ADDRESS, OWNER, PASS, Person, Shown
-from app.classroom.codes import Pass
-from app.ground.errors import AppError
+from app.ground.callers import (
+    ADDRESS,
+    COOKIE,
+    DOOR_ICON,
+    DOOR_SHEETS,
+    JOIN,
+    OWNER,
+    PASS,
+    PASS_COOKIE,
+    SHOWN,
+    Environ,
+    Pass,
+    Person,
+    Shown,
+    address_of,
+    bearer,
+)
+from app.ground.errors import HTTP_STATUS, AppError
 from app.ground.settings import is_loopback
+from app.openai.errors import of_refusal
 from app.openai.keys import digest
-from app.openai.paths import ALIVE, is_for_keys
-from app.server.refusing import refused
+from app.openai.paths import ALIVE, is_api, is_for_keys
 
-Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 
-COOKIE = "kvtheater_token"
-PASS_COOKIE = "kvtheater_class"
-SHOWN = "kvtheater.shown"  # in a request's environment: what was shown, a Shown
-JOIN = "/j/"
-DOOR_ICON = "/static/icon.svg"
-DOOR_SHEETS = ("/static/css/tokens.css", "/static/css/join.css")
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
 GUEST_FOLDERS = ("/static/", "/vendor/", "/words/")
 FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # asked with the token in the address, they answer at once
@@ -176,13 +185,6 @@ def _asked_from_here(environ: Environ) -> bool:
     return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and (path in PAGES or _is_door(path))
 
 
-def address_of(environ: Environ) -> str:
-    """The address of who asks. A proxy on this machine is believed when it says for whom it does."""
-    peer = str(environ.get("REMOTE_ADDR", ""))
-    named = str(environ.get("HTTP_X_FORWARDED_FOR", "")).rpartition(",")[2].strip()
-    return named[:64] if named and is_loopback(peer) else peer
-
-
 def _host_name(host: str) -> str:
     """The Host header without its port."""
     try:
@@ -231,15 +233,24 @@ def _cookie(environ: Environ, name: str) -> str:
     return found.value if found else ""
 
 
-def bearer(environ: Environ) -> str:
-    """The key or token that a program sends; "": none."""
-    scheme, _, value = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
-    if scheme.lower() != "bearer":
-        return ""
-    return str(value.strip()).encode("latin-1", "replace").decode("utf-8", "replace")  # as WSGI has a header's bytes
-
-
 def _answer_error(error: AppError, start: StartResponse, path: str) -> list[bytes]:
     status, headers, body = refused(error, path)
     start(status, headers)
     return [body]
+
+
+def refused(error: AppError, path: str) -> tuple[str, list[tuple[str, str]], bytes]:
+    """Status line, headers and body: as OpenAI has them where the path is the API's."""
+    if is_api(path):
+        found = of_refusal(error)
+        return found.status_line, found.headers(), found.body()
+    body = json.dumps(error.as_map()).encode()
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    return f"{HTTP_STATUS[error.code]} {error.code}", headers, body
+
+
+def refused_body(
+    environ: Mapping[str, Any], code: Literal["busy", "too_slow"], message: str
+) -> tuple[str, list[tuple[str, str]], bytes]:
+    """The same for a request whose body is not taken, as the transport asks for it."""
+    return refused(AppError(code, message), str(environ.get("PATH_INFO", "")))

@@ -7,9 +7,8 @@ from typing import Any
 
 from flask import Flask, Response, request
 
-from app.classroom.access import ADDRESS, Person, Shown, guest
-from app.classroom.codes import Pass
 from app.ground import routing
+from app.ground.callers import ADDRESS, SHOWN, Pass, Person, Shown, guest
 from app.ground.errors import AppError
 from app.ground.limits import Limits
 from app.ground.paths import static_dir
@@ -22,8 +21,7 @@ from app.page import sheets as page_sheets
 from app.relay.link import Link
 from app.relay.proxy import METHODS, Proxy
 from app.server.first_use import prepare_types
-from app.server.refusing import refused_body
-from app.server.security import SHOWN, Guard
+from app.server.security import Guard, refused_body
 from app.transport.packets import Relayed
 from app.transport.server import Transport
 

@@ -9,12 +9,17 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Meta
 
-from app.lessons.answers import Progress, Told
-from app.lessons.lesson import Kind
-from app.recordings.index import Ended
 from app.session.closing import Cause
-from engine.model.stages import Stage
 from engine.trace.records import Objection
+
+Ended = Literal[
+    "stopped",  # on request
+    "reset",  # the theater was reset
+    "closed",  # the theater or its server was closed
+    "write_failed",  # the disk was full, or gone: `ended_detail` says what
+    "interrupted",  # the server was killed while recording
+    "imported",  # the file was uploaded, or found in the folder
+]
 
 # What is said of a run
 
@@ -67,25 +72,7 @@ class Status(TypedDict):
     api: ApiStatus | None  # None: it takes no requests of the API
 
 
-ModelState = Literal["none", "unloaded", "loading", "ready", "failed"]
-ModelPlace = Literal["first", "named", "at_hand"]
-CompiledState = Literal["off", "under_way", "done", "failed"]
-
 # Events that no client asked for
-
-
-class ModelStatus(TypedDict):
-    """The `model` event: how far one of the server's models is. Said to who connects, and at every change."""
-
-    name: str
-    state: ModelState  # none: this server shows recordings only; unloaded: it comes when it is asked for
-    stage: Stage | None  # what is done while it is loading; at what it failed
-    stages: list[Stage]  # all, in their order
-    seconds: float  # since loading began, until it was over
-    compiled: CompiledState  # done: runs that begin now are computed by the compiled forward pass
-    error: str  # why it failed, or why it was not compiled: one sentence, or nothing
-    place: ModelPlace  # first: what runs that name none are on; named when the server was started; or one that ships
-    bytes: int  # that its weights take now
 
 
 class Records(TypedDict):
@@ -198,35 +185,6 @@ class Forked(TypedDict):
     num_records: int
     status: Status
     source: ForkSource
-
-
-class LessonState(TypedDict):
-    """A lesson as far as the learner has come: its items from `first` on."""
-
-    theater: str
-    first: int
-    items: list[Told]
-    progress: Progress
-
-
-class LessonOpened(LessonState):
-    lesson: str
-    language: str
-    kind: Kind
-    title: str
-    minutes: int
-    words: dict[str, str]  # of its questions
-
-
-class LessonRetold(LessonOpened):
-    """The same of a recorded one, with records of the run that is shown. `num_records`: how far it is shown."""
-
-    run: int
-    num_records: int
-    header: bytes
-    first_record: int
-    records: list[bytes]
-    captures: list[bytes | None]
 
 
 class RecordRange(TypedDict):

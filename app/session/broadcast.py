@@ -20,10 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from app.ground.errors import AppError
-from app.log_index.surveys import is_large
 from app.session.answers import Closed, Large, Records, Reset, Status
 from app.session.closing import Closing
-from app.session.run import OpenLog, read_batch
+from app.session.run import OpenLog, is_large, read_batch
 
 MAX_RECORDS = 256  # in a batch
 MAX_BYTES = 1024 * 1024  # of records in a batch

@@ -14,8 +14,7 @@ from app.ground.settings import MIB, ServerSettings
 from app.models.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike
 from app.models.registry import Lease
 from app.session.engine_lock import LabTurns, Turns
-from app.session.fork import Fork, ForkJob
-from app.session.jobs import StepJob
+from app.session.jobs import Fork, ForkJob, StepJob
 from app.session.run import Run
 from app.session.source import Source
 from engine.config import EngineConfig, SamplingParams

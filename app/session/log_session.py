@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from typing import TYPE_CHECKING, Protocol
 
-from app.log_index.surveys import is_large
-from app.session.answers import Joined, Status
-from app.session.broadcast import Broadcast, Emit
+from app.session.broadcast import Emit
 from app.session.closing import Closing
 from app.session.run import OpenLog
+from engine.trace.log import TraceWriter
+
+if TYPE_CHECKING:
+    from engine.attach.attachment import Attachment
+
+from collections.abc import Callable
+
+from app.session.answers import Joined, Status
+from app.session.broadcast import Broadcast
+from app.session.run import is_large
 
 
 class Showing:
@@ -17,6 +26,7 @@ class Showing:
     def __init__(self, theater_id: str, run: OpenLog, emit: Emit) -> None:
         self.theater_id = theater_id
         self.run = run
+        self.last_used = time.monotonic()
         self._broadcast = Broadcast(theater_id, emit, self.status)
         self._broadcast.follow(run)
 
@@ -90,3 +100,63 @@ class Showing:
         """Tell the viewers. Reads under way go on to their end."""
         self._broadcast.close(why)
         self.run.retire()
+
+
+class LogSessions(Protocol):
+    """Log sessions of one kind, under ids of their own."""
+
+    what: str  # completes "...: it can be looked at, not changed"
+
+    def owns(self, theater_id: str) -> bool:
+        """Whether the id is of this kind, open or not."""
+
+    def get(self, theater_id: str) -> Showing:
+        """Return the session, opened if it is not.
+
+        Raises:
+            AppError: `unknown_theater`, `not_found`; `refused` when a file cannot be read.
+        """
+
+    def forget_viewer(self, sid: str) -> object:
+        """A client is gone."""
+
+    def close(self, why: Closing) -> None:
+        """Close all of them and tell their viewers."""
+
+
+ATTACHED = "attached"  # its id: there is one a server
+
+
+class AttachedWatch(Showing):
+    """The log of an attachment and its viewers. The watched server does not notice either. The only one of its kind."""
+
+    what = "this is a server that is watched"
+
+    def __init__(self, attachment: Attachment, emit: Emit) -> None:
+        self._attachment = attachment
+        super().__init__(ATTACHED, OpenLog(0, attachment.log), emit)
+        attachment.log.subscribe(lambda record: self.wake())
+        attachment.observed.on_next(self._turn)
+
+    def _turn(self, log: TraceWriter) -> None:
+        """The log had become long: the next one has begun."""
+        log.subscribe(lambda record: self.wake())
+        self.turn_to(OpenLog(self.run.epoch + 1, log))
+
+    def owns(self, theater_id: str) -> bool:
+        return theater_id == ATTACHED
+
+    def get(self, theater_id: str) -> AttachedWatch:
+        return self
+
+    def forget_viewer(self, sid: str) -> None:
+        self.leave(sid)
+
+    @property
+    def error(self) -> str | None:
+        return self._attachment.error
+
+    def close(self, why: Closing) -> None:
+        """Listen no more, and tell the viewers. Reads under way go on to their end."""
+        self._attachment.close()
+        super().close(why)

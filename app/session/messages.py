@@ -9,7 +9,6 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from app.ground.errors import AppError
-from app.lessons.allocator.bench import Deed
 from engine.config import EngineConfig, SamplingParams
 from engine.options.check import out_of_range
 from engine.trace import codec
@@ -19,7 +18,6 @@ Name = Annotated[str, Meta(min_length=1, max_length=64)]
 ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
 Index = Annotated[int, Meta(ge=0, le=2**53)]
 Choice = Annotated[list[Index], Meta(max_length=4096)]
-Given = Index | Annotated[list[Deed], Meta(max_length=256)] | None  # an option, a list of operations; None: not sure
 RecordingName = Annotated[str, Meta(max_length=200)]
 Tags = Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(max_length=32)]
 MIN_SPEED = 0.01  # steps a second; slower is stepping by hand
@@ -156,53 +154,6 @@ class Read(OfTheater, frozen=True, kw_only=True):
     first: Index = field(name="from")
     to: Index
     captures: bool = False
-
-
-class Earlier(Struct, frozen=True, kw_only=True):
-    """A question of an earlier lesson."""
-
-    lesson: Name
-    item: Index
-
-
-class LessonOpen(Message, frozen=True, kw_only=True):
-    """Begin a lesson, or go on with it: on the theater that has it, or on a new one as far as the learner had come."""
-
-    lesson: Name
-    language: Annotated[str, Meta(max_length=20)]
-    theater: Name | None = None
-    at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item that the learner stood at; -1: the beginning
-    answers: Annotated[dict[str, list[Given]], Meta(max_length=1000)] = {}  # by item, as they were given
-    changes: dict[str, Any] = {}  # settings that the learner has changed
-    again: Annotated[list[Earlier], Meta(max_length=8)] = []  # questions that were not answered right
-
-
-class LessonLook(OfTheater, frozen=True, kw_only=True):
-    """A lesson that somebody else drives."""
-
-    language: Annotated[str, Meta(max_length=20)]
-    since: Index = 0  # the first item that is told
-
-
-class LessonGo(OfTheater, frozen=True, kw_only=True):
-    item: Index  # that the learner stands before
-
-
-class LessonAnswer(OfTheater, frozen=True, kw_only=True):
-    item: Index
-    given: Given
-
-
-class LessonRetell(Message, frozen=True, kw_only=True):
-    """A recorded lesson as far as the learner has come: the server remembers nothing of the way."""
-
-    lesson: Name
-    language: Annotated[str, Meta(max_length=20)]
-    at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item to go on to, as far as the questions on the way allow
-    answers: Annotated[dict[str, list[Given]], Meta(max_length=1000)] = {}  # by item, as they were given
-    since: Index = 0  # the first item that is told
-    run: Index | None = None  # of which the page has records
-    first: Index = 0  # how many
 
 
 class Tokenize(Message, frozen=True, kw_only=True):

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from app.recordings.index import Ended
-from app.session.answers import RecordingStatus
+from app.session.answers import Ended, RecordingStatus
 from app.session.run import Run
 
 logger = logging.getLogger(__name__)

@@ -19,20 +19,17 @@ from msgspec import structs
 
 from app.ground.errors import AppError, one_sentence
 from app.ground.settings import ServerSettings
-from app.log_index.surveys import is_large
 from app.models.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike, ServedModel
 from app.models.registry import Models
-from app.recordings.index import Ended
-from app.session.answers import Joined, Status
+from app.session.answers import Ended, Joined, Status
 from app.session.broadcast import Broadcast, Emit
 from app.session.closing import Closing
 from app.session.command_queue import CommandQueue
 from app.session.engine_lock import LabTurns, Turns
 from app.session.engine_loop import Performance
-from app.session.fork import Fork, ForkJob
-from app.session.jobs import Performed, StepJob
+from app.session.jobs import Fork, ForkJob, Performed, StepJob
 from app.session.recorder import Recorder
-from app.session.run import Run
+from app.session.run import Run, is_large
 from app.session.source import Source
 from engine.config import EngineConfig, SamplingParams
 

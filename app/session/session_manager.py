@@ -8,19 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.bench.runs import BenchRuns
-from app.bench.watch import PREFIX as BENCHMARK
 from app.ground.errors import AppError
 from app.ground.settings import ServerSettings
 from app.models.engine_face import OwnTiers, ServedModel
 from app.models.registry import Models
-from app.recordings.library import Library
-from app.recordings.playback import PREFIX, Playbacks
-from app.session.attached import ATTACHED, AttachedWatch
 from app.session.broadcast import Emit
 from app.session.closing import SENTENCES, Closing
 from app.session.engine_lock import LabTurns, Turns
-from app.session.log_session import Showing
+from app.session.log_session import LogSessions, Showing
 from app.session.run import Run
 from app.session.session import Theater
 from engine.config import EngineConfig
@@ -39,16 +34,12 @@ class Theaters:
         models: Models,
         settings: ServerSettings,
         emit: Emit,
-        library: Library,
-        runs: BenchRuns,
         observe: Callable[[Run], object] = lambda run: None,
     ) -> None:
         """`observe` is called with each run of each theater, on its thread, before the run's first record."""
         self._models, self._settings, self._emit = models, settings, emit
-        self.library, self.playbacks = library, Playbacks(library, emit)
-        self.runs = runs
         self._observe = observe
-        self.attached: AttachedWatch | None = None  # the server that is watched
+        self._logs: list[LogSessions] = []
         self._ends: list[Callable[[], None]] = []  # of what stands beside the theaters
         self.turns = Turns()  # of all that computes here
         self._theaters: dict[str, Theater] = {}
@@ -146,12 +137,8 @@ class Theaters:
             AppError: `unknown_theater`; `refused` when it is a recording, which takes no commands.
         """
         theater = self._theaters.get(theater_id)
-        if theater is None and theater_id.startswith(PREFIX):
-            raise AppError("refused", "this is a recording: it can be looked at, not changed")
-        if theater is None and theater_id == ATTACHED and self.attached is not None:
-            raise AppError("refused", "this is a server that is watched: it can be looked at, not changed")
-        if theater is None and theater_id.startswith(BENCHMARK):
-            raise AppError("refused", "this run belongs to a benchmark: it can be looked at, not changed")
+        if theater is None and (logs := self._logs_of(theater_id)):
+            raise AppError("refused", f"{logs.what}: it can be looked at, not changed")
         if theater is None:
             raise AppError("unknown_theater", f"there is no theater {theater_id[:40]!r}; it may have been closed")
         return theater
@@ -162,13 +149,19 @@ class Theaters:
         Raises:
             AppError: `unknown_theater`, `not_found`; `refused` when the recording's file cannot be read.
         """
-        if theater_id.startswith(PREFIX) and theater_id not in self._theaters:
-            return self.playbacks.get(theater_id)
-        if theater_id == ATTACHED and self.attached is not None:
-            return self.attached
-        if theater_id.startswith(BENCHMARK) and theater_id not in self._theaters:
-            return self.runs.watch(theater_id)
-        return self.get(theater_id)
+        logs = None if theater_id in self._theaters else self._logs_of(theater_id)
+        return logs.get(theater_id) if logs else self.get(theater_id)
+
+    def show(self, logs: LogSessions) -> None:
+        """Serve these sessions beside the live ones; they are closed with them."""
+        self._logs.append(logs)
+
+    def shows(self, theater_id: str) -> bool:
+        """Whether the id belongs to a log session, open or not."""
+        return self._logs_of(theater_id) is not None
+
+    def _logs_of(self, theater_id: str) -> LogSessions | None:
+        return next((logs for logs in self._logs if logs.owns(theater_id)), None)
 
     def all(self) -> list[Theater]:
         """Every theater, oldest first."""
@@ -198,10 +191,8 @@ class Theaters:
         """A client is gone."""
         for theater in self.all():
             theater.leave(sid)
-        self.playbacks.forget_viewer(sid)
-        self.runs.forget(sid)
-        if self.attached is not None:
-            self.attached.leave(sid)
+        for logs in self._logs:
+            logs.forget_viewer(sid)
 
     @property
     def num_viewers(self) -> int:
@@ -223,11 +214,8 @@ class Theaters:
         end = time.monotonic() + CLOSE_SECONDS
         left = sum(not theater.has_closed(max(0.0, end - time.monotonic())) for theater in theaters)
         self._janitor.join()
-        self.runs.close()
-        if self.attached is not None:
-            self.attached.close(Closing("shutdown"))
-        self.playbacks.close()
-        self.library.close()
+        for logs in self._logs:
+            logs.close(Closing("shutdown"))
         for close in self._ends:
             close()
         return left

@@ -12,12 +12,11 @@ from typing import Any
 import requests
 from openai import OpenAI
 
-from app.ground.settings import ServerSettings
+from app.ground.settings import ApiSettings, ServerSettings
 from app.models.live_model import load
 from app.models.registry import Models
 from app.models.served import Served
 from app.openai.sessions import Served as ServedTheater
-from app.openai.settings import ApiSettings
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 import requests
 
-from app.ground.settings import ServerSettings
+from app.ground.settings import ApiSettings, Policy, ServerSettings
 from app.models.registry import Models
 from app.models.served import Served
-from app.openai.keys import Policy, digest
-from app.openai.settings import ApiSettings
+from app.openai.keys import digest
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from app.transport import access_log

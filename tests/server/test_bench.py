@@ -25,6 +25,7 @@ from app.models.registry import Models
 from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
+from app.session.closing import Closing
 from engine.bench.record import RESULTS
 from engine.trace import codec
 from engine.trace.records import Header
@@ -199,7 +200,7 @@ def test_a_run_of_the_same_second_as_another_has_a_folder_of_its_own(tmp_path, m
     other.mkdir(parents=True)
     runs = BenchRuns(tmp_path, lambda *_: None, live=True)
     assert runs.start("guard", rounds=1, quiet_seconds=0).state == "running"
-    runs.close()
+    runs.close(Closing("shutdown"))
     assert runs.status.state == "failed" and list((tmp_path / "bench").iterdir()) == [other]
 
 
@@ -219,7 +220,7 @@ def test_a_server_that_ends_takes_its_run_with_it(tmp_path):
     server = Server(data_dir=tmp_path)
     client, heard = follow(server)
     client.do("bench_run", scenario="guard", quiet_seconds=0)
-    process = server.theaters.runs._process
+    process = server.theaters._logs_of("bench-")._process
     assert process is not None and heard
     server.close()
     assert process.poll() is not None

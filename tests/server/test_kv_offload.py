@@ -11,11 +11,10 @@ import requests
 import socketio
 
 from app.cli import main
-from app.ground.settings import ServerSettings
+from app.ground.settings import ApiSettings, ServerSettings
 from app.models.live_model import LiveModel
 from app.models.registry import Models
 from app.models.served import Served
-from app.openai.settings import ApiSettings
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig

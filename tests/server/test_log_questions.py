@@ -10,8 +10,8 @@ import requests
 
 import app.log_index.questions
 from app.ground.errors import AppError
+from app.log_index.derived_files import LogTables
 from app.log_index.questions import LogQuestions, kept
-from app.log_index.tables import LogTables
 from app.session.run import OpenLog
 from engine.trace.log import TraceReader
 from tests.browser.recording import GOLDEN

@@ -15,11 +15,10 @@ import pytest
 import requests
 
 from app.cli.loading_thread import LoadingThread
-from app.ground.settings import MIB, ServerSettings
+from app.ground.settings import MIB, ApiSettings, ServerSettings
 from app.models.live_model import LiveModel
 from app.models.registry import Models
 from app.models.served import Served
-from app.openai.settings import ApiSettings
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig

@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from app.cli import main
 from app.ground.errors import AppError
 from app.ground.limits import Limits
-from app.openai.keys import ANONYMOUS, Policy, digest, read_keys
-from app.openai.settings import ApiSettings
+from app.ground.settings import ANONYMOUS, ApiSettings, Policy
+from app.openai.keys import digest, read_keys
 from app.session.closing import Closing
 from engine.trace.check import check
 from engine.trace.events import Submit

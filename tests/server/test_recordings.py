@@ -286,7 +286,7 @@ def test_many_recordings_can_be_opened_one_after_another(server, client, recorde
     ids = [requests.post(f"{server.url}/api/recordings", data=content).json()["id"] for _ in range(20)]
     for recording_id in ids:
         assert requests.get(f"{server.url}/api/theaters/{recording_id}/records/10").status_code == 200
-    assert len(server.theaters.playbacks._open) <= 16
+    assert len(server.theaters._logs_of("rec-")._open) <= 16
 
 
 def test_the_recording_of_a_fast_run_delays_nothing(server, client, theater, tmp_path):

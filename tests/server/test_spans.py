@@ -15,10 +15,9 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from app.cli.observing import request_spans
 from app.cli.options import UserError
-from app.ground.settings import ServerSettings
+from app.ground.settings import ApiSettings, ServerSettings
 from app.models.registry import Models
 from app.models.served import Served
-from app.openai.settings import ApiSettings
 from app.server.application import create_app
 from app.server.listener import Listener, bind
 from tests.server.fake import FakeModel

@@ -91,7 +91,7 @@ def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, messa
 
 
 def test_without_a_model():
-    theaters: Any = SimpleNamespace(all=list, attached=None)
+    theaters: Any = SimpleNamespace(all=list, shows=lambda theater_id: False)
     without, live = [
         api_models.Here(theaters, Models(Served(model)), ServerSettings(), None) for model in (None, FakeModel())
     ]
@@ -104,8 +104,8 @@ def test_without_a_model():
 
 
 def test_an_upload_that_is_too_large_is_refused_before_it_is_read():
-    theaters: Any = SimpleNamespace(library=None)
-    room = endpoints.Here(theaters, ServerSettings(max_recording_bytes=10))
+    nothing: Any = None
+    room = endpoints.Here(nothing, nothing, ServerSettings(max_recording_bytes=10))
     with pytest.raises(AppError, match="this server takes recordings of up to 0 MiB"):
         endpoints.upload(room, asked("/", method="POST", data=b"x" * 11))
 

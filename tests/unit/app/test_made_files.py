@@ -11,7 +11,7 @@ import pytest
 import app.log_index.derived_files
 from app.ground.errors import AppError
 from app.ground.paths import static_dir
-from app.log_index.surveys import Surveys
+from app.log_index.derived_files import Surveys
 from app.session.run import OpenLog
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.made_file import MadeFileError
