@@ -20,13 +20,12 @@ from msgspec import inspect
 from app.bench.records import BenchAnswer
 from app.bench.runs import RunStatus
 from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassTold, KeptClassesAnswer, Mine
-from app.classroom.events import CLASS_EVENTS
 from app.lessons.answers import LessonsAnswer
 from app.log_index.comparisons import ComparedRun
 from app.models.served import ModelStatus
 from app.recordings.endpoints import RecordingsAnswer
 from app.server import api_answers
-from app.server.events import EVENTS
+from app.server.dispatch import ALL_EVENTS
 from app.session import answers, messages
 from app.session.jobs import Performed
 from app.transport.clients import Ack, Answer
@@ -166,8 +165,8 @@ def wire_types() -> str:
     """The text of wire.d.ts."""
     wire = Module({**_of_trace(), "RunStatus": "./bench.js", "BenchAnswer": "./bench.js"})
     events = [
-        f"  {name}: {{ asked: {wire.type_of(asked)}; answer: {_answer(wire, name, handle)} }};\n"
-        for name, (asked, handle) in {**EVENTS, **CLASS_EVENTS}.items()
+        f"  {name}: {{ asked: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"
+        for name, event in ALL_EVENTS.items()
     ]
     told = {
         "records": answers.Records,

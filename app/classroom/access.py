@@ -121,6 +121,18 @@ class Access:
             raise refusal("forbidden", "class.presenter")
         return found
 
+    def classroom(self, class_id: str) -> Classroom:
+        """Return the class.
+
+        Raises:
+            AppError: `not_found`.
+        """
+        return self._classrooms.get(class_id)
+
+    def find_classroom(self, class_id: str) -> Classroom | None:
+        """Return the class; None when it is not in memory."""
+        return next((one for one in self._classrooms.all() if one.id == class_id), None)
+
     def lab(self, theater_id: str, of: Pass | None) -> None:
         """Give a run to a follower; None: it is nobody's."""
         with self._lock:

@@ -47,8 +47,9 @@ from app.recordings.playback import Playbacks
 from app.relay.relays import Relays
 from app.scale import page as scale_page
 from app.scale import roofline as scale_roofline
-from app.server import api, api_models, events, pages
+from app.server import api, api_models, dispatch, events, pages
 from app.server.first_use import prepare_types
+from app.server.lesson_events import LessonEvents
 from app.server.security import Guard, recognizer, refused_body
 from app.session.log_session import AttachedWatch
 from app.session.session_manager import Theaters
@@ -112,9 +113,10 @@ def create_app(
     store = Store(settings.data_dir, settings.class_store)
     app.extensions["kvtheater.labs"] = labs
     app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close, store.stop)  # before the theaters
-    events.register(
+    dispatch.register(
         transport.clients,
-        events.Events(theaters, emit, models, settings, lessons, classrooms, access, library, runs),
+        events.Events(theaters, emit, models, settings, access, library, runs),
+        LessonEvents(lessons, classrooms),
         ClassEvents(access, classrooms, theaters, lessons, labs, store, settings, emit),
         access,
         theaters,

@@ -18,6 +18,7 @@ from app.models.registry import Models
 from app.models.served import Served
 from app.server.application import create_app
 from app.server.events import EVENTS
+from app.server.lesson_events import LESSON_EVENTS
 from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.model.stages import IN_WORDS, STAGES
@@ -123,7 +124,7 @@ def test_what_needs_one_says_when_to_ask_again(early: Early) -> None:
 
 
 def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
-    assert set(EVENTS) == {*NEEDS_MODEL, *NEEDS_RUN, *NEEDS_NEITHER}
+    assert {*EVENTS, *LESSON_EVENTS} == {*NEEDS_MODEL, *NEEDS_RUN, *NEEDS_NEITHER}
     for event, fields in NEEDS_MODEL.items():
         assert early.viewer.refused(event, **fields)["code"] == "loading", event
     for event, fields in NEEDS_RUN.items():

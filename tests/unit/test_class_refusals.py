@@ -12,7 +12,9 @@ from app.ground.errors import AppError
 from app.page.words import languages
 from tests.conftest import ROOT
 
-CODE = "\n".join(path.read_text("utf-8") for path in [*ROOT.glob("app/classroom/*.py"), ROOT / "app/server/events.py"])
+CODE = "\n".join(
+    path.read_text("utf-8") for path in [*ROOT.glob("app/classroom/*.py"), *ROOT.glob("app/server/*events.py")]
+)
 
 
 def fields(text: str) -> set[str]:

@@ -18,6 +18,7 @@ from app.models.registry import Models
 from app.models.served import Served
 from app.recordings import endpoints
 from app.server import api, api_models, events
+from app.server.lesson_events import LESSON_EVENTS
 from app.session.messages import Message
 from engine.trace import codec
 from engine.trace.records import Memory, StepRecord, Timing
@@ -118,5 +119,5 @@ def test_the_list_of_benchmarks():
 
 
 def test_every_event_has_a_message_and_a_method_of_its_name():
-    for name, (kind, handle) in events.EVENTS.items():
-        assert issubclass(kind, Message) and handle.__name__ == name
+    for name, event in (events.EVENTS | LESSON_EVENTS).items():
+        assert issubclass(event.message, Message) and event.handle.__name__ == name
