@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from app.bench.watch import PREFIX, BenchWatch, latest_trace
+from app.bench.watch import PREFIX, BenchSession, latest_trace
 from app.bench.worker import TRACES, Order
 from app.ground.errors import AppError
 from app.session.broadcast import Emit
@@ -66,7 +66,7 @@ class BenchRuns:
         self._process: subprocess.Popen[bytes] | None = None
         self._thread: threading.Thread | None = None
         self._running: Path | None = None  # the folder of the run
-        self._watch: BenchWatch | None = None
+        self._watch: BenchSession | None = None
         self._lock = threading.Lock()
         self._closed = False
         self.status = RunStatus()
@@ -85,7 +85,7 @@ class BenchRuns:
     def owns(self, theater_id: str) -> bool:
         return theater_id.startswith(PREFIX)
 
-    def get(self, theater_id: str) -> BenchWatch:
+    def get(self, theater_id: str) -> BenchSession:
         """The run on stage, opened at the first request for it.
 
         Raises:
@@ -96,7 +96,7 @@ class BenchRuns:
                 first = latest_trace(self._running / TRACES)
                 if self._watch is None and first is not None:
                     with contextlib.suppress(TraceFormatError, OSError):  # its header is not written yet
-                        self._watch = BenchWatch(theater_id, first, self._emit)
+                        self._watch = BenchSession(theater_id, first, self._emit)
                 if self._watch is not None:
                     return self._watch
         raise AppError("unknown_theater", "there is no such benchmark to watch: it is over, or has not begun yet")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from app.session.broadcast import Emit
 from app.session.closing import Closing
-from app.session.log_session import Showing
+from app.session.log_session import LogSession
 from app.session.run import OpenLog
 from engine.trace import codec
 from engine.trace.codec import TraceFormatError
@@ -45,7 +45,7 @@ class GrowingTrace(TraceReader):
         return self._next > before
 
 
-class BenchWatch(Showing):
+class BenchSession(LogSession):
     """The newest trace of a folder, as a theater that takes no commands.
 
     The next one is its next epoch.

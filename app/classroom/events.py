@@ -25,7 +25,7 @@ from app.lessons.rooms import LessonRooms
 from app.lessons.words import worded
 from app.session.answers import Nothing
 from app.session.broadcast import Emit
-from app.session.session_manager import Theaters
+from app.session.session_manager import SessionManager
 
 
 class ClassEvents:
@@ -35,7 +35,7 @@ class ClassEvents:
         self,
         access: Access,
         classrooms: Classrooms,
-        theaters: Theaters,
+        theaters: SessionManager,
         lessons: LessonRooms,
         labs: Labs,
         store: Store,

@@ -23,7 +23,7 @@ from app.ground.callers import OWNER
 from app.ground.errors import AppError
 from app.ground.routing import Route, json_answer
 from app.page.onefile import TooLarge, export_page
-from app.session.session_manager import Theaters
+from app.session.session_manager import SessionManager
 
 SECRET = "X-KVTheater-Class"
 _TABLES: dict[str, Callable[[ClassResults, str], bytes]] = {"answers": answers_csv, "questions": questions_csv}
@@ -34,7 +34,7 @@ class Here(NamedTuple):
 
     classrooms: Classrooms
     store: Store
-    theaters: Theaters
+    theaters: SessionManager
 
 
 def table(here: Here, request: Request, class_id: str, name: str) -> Response:
@@ -80,7 +80,7 @@ ROUTES = [
 ]
 
 
-def blueprint(classrooms: Classrooms, store: Store, theaters: Theaters) -> flask.Blueprint:
+def blueprint(classrooms: Classrooms, store: Store, theaters: SessionManager) -> flask.Blueprint:
     """What came of classes."""
     return routing.blueprint("class_results", "/api", Here(classrooms, store, theaters), ROUTES)
 

@@ -30,8 +30,8 @@ from app.session.broadcast import Emit
 from app.session.closing import Closing
 from app.session.engine_lock import LABS_SHARE
 from app.session.run import OpenLog
-from app.session.session import Theater
-from app.session.session_manager import Theaters
+from app.session.session import Session
+from app.session.session_manager import SessionManager
 
 MOST_LABS = 64  # of one server: each has two threads and a file
 MEMORY_SHARE = 0.5  # of the memory that is free before the first: the rest is the class's, and its captures'
@@ -90,7 +90,7 @@ class Labs:
     """The labs of all classes of a server."""
 
     def __init__(
-        self, theaters: Theaters, classrooms: Classrooms, access: Access, send: Emit, settings: ServerSettings
+        self, theaters: SessionManager, classrooms: Classrooms, access: Access, send: Emit, settings: ServerSettings
     ) -> None:
         self._theaters, self._classrooms, self._access, self._send = theaters, classrooms, access, send
         self._settings = structs.replace(settings, max_log_bytes=min(LOG_BYTES, settings.max_log_bytes))
@@ -233,7 +233,7 @@ class Labs:
         if failure is not None:
             raise failure
 
-    def _make(self, found: Classroom, key: str, source: Theater) -> None:
+    def _make(self, found: Classroom, key: str, source: Session) -> None:
         theater = self._theaters.create_lab(source.config, found.title, source.model_name, self._settings)
         theater.most_pool_bytes = pool_bytes(source.config, source.model.facts)
         with self._lock:
@@ -244,7 +244,7 @@ class Labs:
 
     def _end(self, found: Classroom, keys: list[str], why: Closing) -> None:
         """Close the labs of these seats, and let those of them that wait go."""
-        ending: list[Theater] = []
+        ending: list[Session] = []
         for key in keys:
             with self._lock:
                 theater_id = found.labs.drop(key)
@@ -284,7 +284,7 @@ class Labs:
             found.labs.most, found.labs.why = most, why
             found.news(everybody=False)
 
-    def _measured(self, found: Classroom, source: Theater) -> float | None:
+    def _measured(self, found: Classroom, source: Session) -> float | None:
         """Seconds of a step: of the class's run, else of a lab, else as before."""
         labs = (self._theater(theater_id) for _, theater_id in found.labs.runs())
         for theater in (source, *(lab for lab in labs if lab is not None)):
@@ -298,11 +298,11 @@ class Labs:
                 return seconds
         return found.labs.why["step_seconds"]
 
-    def _stage(self, found: Classroom) -> Theater | None:
+    def _stage(self, found: Classroom) -> Session | None:
         """The live run on stage."""
         return self._theater(found.theater or "")
 
-    def _theater(self, theater_id: str) -> Theater | None:
+    def _theater(self, theater_id: str) -> Session | None:
         try:
             return self._theaters.get(theater_id)
         except AppError:

@@ -24,8 +24,8 @@ from app.models.registry import Models, served_name
 from app.page.onefile import TooLarge
 from app.session.closing import Closing
 from app.session.jobs import Fork
-from app.session.session import Theater
-from app.session.session_manager import Theaters
+from app.session.session import Session
+from app.session.session_manager import SessionManager
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
 from engine.trace.log import TraceReader
@@ -36,7 +36,7 @@ ROOFS_WAIT = 5.0  # seconds that opening a lesson may wait until nothing is comp
 class TheaterStage:
     """A lesson's run on a theater: nothing that it does is shown by itself."""
 
-    def __init__(self, theater: Theater) -> None:
+    def __init__(self, theater: Session) -> None:
         self._theater = theater
         self._earlier = ExitStack()  # keeps the logs of earlier runs open
         self._tiers = LessonTiers()
@@ -85,7 +85,7 @@ class LessonRoom:
     """One learner's lesson."""
 
     def __init__(
-        self, lesson: Lesson, language: str, theater: Theater, changes: dict[str, object], again: dict[str, Ask]
+        self, lesson: Lesson, language: str, theater: Session, changes: dict[str, object], again: dict[str, Ask]
     ) -> None:
         self.theater = theater
         self.stage = TheaterStage(theater)
@@ -107,7 +107,9 @@ class LessonRoom:
 class LessonRooms:
     """The lessons under way, by theater."""
 
-    def __init__(self, theaters: Theaters, catalogue: Catalogue, recorded: RecordedLessons, models: Models) -> None:
+    def __init__(
+        self, theaters: SessionManager, catalogue: Catalogue, recorded: RecordedLessons, models: Models
+    ) -> None:
         self.catalogue, self.recorded = catalogue, recorded
         self._theaters, self._models = theaters, models
         self._rooms: dict[str, LessonRoom] = {}

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 from app.ground.errors import AppError
 from app.ground.plain import plain
 from app.session.answers import Status
-from app.session.session_manager import Theaters
+from app.session.session_manager import SessionManager
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import compare
 from engine.trace.state import TraceStateError
@@ -35,7 +35,7 @@ Key = tuple[Any, ...]
 class Comparisons:
     """Compares what is on stage."""
 
-    def __init__(self, theaters: Theaters) -> None:
+    def __init__(self, theaters: SessionManager) -> None:
         self._theaters = theaters
         self._kept: OrderedDict[Key, dict[str, Any]] = OrderedDict()
         self._lock = threading.Lock()

@@ -37,7 +37,7 @@ MOST_READ = 4  # of a kind that are held in memory
 T = TypeVar("T")
 
 
-class MadeFiles(ABC, Generic[T]):
+class DerivedFiles(ABC, Generic[T]):
     """Those of one kind, each an index and the data that it is of. Every method may be called from any thread."""
 
     program: ClassVar[str]  # called with the log and the index to write, it says how far it is in lines of JSON
@@ -227,7 +227,7 @@ class MadeFiles(ABC, Generic[T]):
         drop_unused(self._folder, self.suffix, self.data_suffix, set(self._making))
 
 
-class Surveys(MadeFiles[Survey]):
+class LogIndexes(DerivedFiles[Survey]):
     """The surveys of a server."""
 
     program = "engine.trace.survey.make"
@@ -253,7 +253,7 @@ SHARE = 10  # of a run that goes on they are made anew at most so often that it 
 LEAST = 60.0  # seconds
 
 
-class LogTables(MadeFiles[KeptTables]):
+class LogTables(DerivedFiles[KeptTables]):
     """Those of a server."""
 
     program = "engine.trace.query.make"

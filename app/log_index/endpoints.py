@@ -12,9 +12,9 @@ from msgspec import Meta
 from app.ground import routing
 from app.ground.errors import AppError
 from app.ground.routing import Route, json_answer
-from app.log_index.derived_files import Surveys
+from app.log_index.derived_files import LogIndexes
 from app.session.run import OpenLog, read_batch
-from app.session.session_manager import Theaters
+from app.session.session_manager import SessionManager
 from engine.trace.geometry import geometry
 from engine.trace.made_file import MadeFileError
 from engine.trace.observing import UNSAID
@@ -79,8 +79,8 @@ class AskedPrompt(msgspec.Struct, kw_only=True):
 class Here(NamedTuple):
     """What the endpoints use."""
 
-    theaters: Theaters
-    surveys: Surveys
+    theaters: SessionManager
+    surveys: LogIndexes
 
 
 def overview(here: Here, request: Request, theater_id: str) -> Response:
@@ -247,7 +247,7 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: Theaters, surveys: Surveys) -> flask.Blueprint:
+def blueprint(theaters: SessionManager, surveys: LogIndexes) -> flask.Blueprint:
     """The endpoints under /api/theaters/<theater_id>/survey."""
     return routing.blueprint("survey", "/api/theaters", Here(theaters, surveys), ROUTES)
 

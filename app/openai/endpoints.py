@@ -31,8 +31,8 @@ from app.openai.held import Held, bytes_of
 from app.openai.keys import ApiKeys
 from app.openai.paths import MOST_BYTES, THEATER
 from app.openai.request import Asked
-from app.openai.sessions import ApiTheaters
-from app.session.session import Theater
+from app.openai.sessions import ApiSessions
+from app.session.session import Session
 from app.transport.access_log import tell
 from app.transport.workers import ARRIVED
 
@@ -43,7 +43,7 @@ MOST_TOKENS = 1 << 20  # in one request to detokenize
 class Here(NamedTuple):
     """What the endpoints use."""
 
-    theaters: ApiTheaters
+    theaters: ApiSessions
     models: Models
     keys: ApiKeys
     held: Held
@@ -154,7 +154,7 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: ApiTheaters, models: Models, keys: ApiKeys) -> flask.Blueprint:
+def blueprint(theaters: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blueprint:
     """The API's addresses."""
     return routing.blueprint("openai", "", Here(theaters, models, keys, Held(), int(time.time())), ROUTES)
 
@@ -203,7 +203,7 @@ def _begun(
     request: Request,
     policy: Policy,
     asked: Asked,
-    where: tuple[Theater, AsyncEngine],
+    where: tuple[Session, AsyncEngine],
     found: ServedModel,
     over: Callable[[], None],
 ) -> Response:

@@ -14,8 +14,8 @@ from app.models.registry import Models
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError
 from app.session.closing import Closing
-from app.session.session import Theater
-from app.session.session_manager import Theaters
+from app.session.session import Session
+from app.session.session_manager import SessionManager
 from app.transport.hub import Hub
 from engine.config import ConfigError, EngineConfig
 from engine.resolve import resolve_for
@@ -27,15 +27,15 @@ NAME = "API"
 class Served(NamedTuple):
     """Where a request goes."""
 
-    theater: Theater
+    theater: Session
     engine: AsyncEngine
 
 
-class ApiTheaters:
+class ApiSessions:
     """One theater a model, made when it is first asked for. Every method may be called from any thread."""
 
     def __init__(
-        self, theaters: Theaters, models: Models, settings: ServerSettings, api: ApiSettings, hub: Hub
+        self, theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSettings, hub: Hub
     ) -> None:
         self._theaters, self._models, self._hub = theaters, models, hub
         self._settings, self._api = settings, api
@@ -123,7 +123,7 @@ class ApiTheaters:
             served = self._named[theater_id] = self._serve(theater)
             return served
 
-    def _serve(self, theater: Theater) -> Served:
+    def _serve(self, theater: Session) -> Served:
         engine = AsyncEngine(self._hub.call, theater.look, self._api.max_waiting)
         theater.serve(engine)
         return Served(theater, engine)

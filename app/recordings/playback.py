@@ -11,14 +11,14 @@ from app.recordings.library import Library
 from app.session.answers import JoinedRecording
 from app.session.broadcast import Emit
 from app.session.closing import Closing
-from app.session.log_session import Showing
+from app.session.log_session import LogSession
 from app.session.run import OpenLog
 
 MAX_OPEN = 16  # recordings open without viewers; beyond that the one unused for longest is closed
 PREFIX = "rec-"
 
 
-class Playback(Showing):
+class Playback(LogSession):
     """One open recording and its viewers. Its epoch is always 0."""
 
     def __init__(self, recording_id: str, library: Library, emit: Emit) -> None:

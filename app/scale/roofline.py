@@ -19,7 +19,7 @@ from app.scale.errors import MeasuredOn, measured_on
 from app.scale.request import Asked, known_of, refusal, refused
 from app.scale.size import own_presets
 from app.scale.steps import Choice, Served, Subject, answer, published, served_in
-from app.session.session_manager import Theaters
+from app.session.session_manager import SessionManager
 from engine.accounting.presets import DTYPE, GpuPreset, ModelPreset
 from engine.accounting.roofline_steps import Roof
 from engine.accounting.shape import ModelShape
@@ -36,7 +36,7 @@ class Here(NamedTuple):
     own models and GPUs lie.
     """
 
-    theaters: Theaters
+    theaters: SessionManager
     models: Models
     results: Path
     data_dir: Path | None = None
@@ -124,7 +124,7 @@ ROUTES = [Route("GET", "/roofline", roofline)]
 
 
 def blueprint(
-    theaters: Theaters, models: Models, data_dir: Path | None = None, presets: Path | None = None
+    theaters: SessionManager, models: Models, data_dir: Path | None = None, presets: Path | None = None
 ) -> flask.Blueprint:
     """/api/scale/roofline."""
     here = Here(theaters, models, RESULTS, data_dir, presets)

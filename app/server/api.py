@@ -23,7 +23,7 @@ from app.models.registry import Models
 from app.page.onefile import TooLarge, export_page
 from app.server.api_answers import HealthAnswer, ListedTheater, TheatersAnswer
 from app.session.run import OpenLog
-from app.session.session_manager import Theaters
+from app.session.session_manager import SessionManager
 from engine.trace import codec
 from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
@@ -37,7 +37,7 @@ CHUNK = 1 << 18  # bytes of a download at a time
 class Here(NamedTuple):
     """What the endpoints use."""
 
-    theaters: Theaters
+    theaters: SessionManager
     models: Models
     comparisons: Comparisons
     questions: LogQuestions
@@ -202,7 +202,7 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: Theaters, models: Models, tables: LogTables) -> flask.Blueprint:
+def blueprint(theaters: SessionManager, models: Models, tables: LogTables) -> flask.Blueprint:
     """The endpoints under /api."""
     what_ifs = WhatIfs()
     theaters.on_close(what_ifs.close)

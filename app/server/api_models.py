@@ -15,14 +15,14 @@ from app.ground.routing import Route, json_answer
 from app.ground.settings import ServerSettings
 from app.models.engine_face import ServedModel
 from app.models.registry import Models
-from app.openai.sessions import ApiTheaters
+from app.openai.sessions import ApiSessions
 from app.page.options import page_tables
 from app.scenes.museum import EXHIBITS
 from app.scenes.presets import PRESETS
 from app.scenes.told import told
 from app.server.api_answers import ListedModel, ModelAnswer, ModelsAnswer
 from app.session.log_session import ATTACHED
-from app.session.session_manager import Theaters
+from app.session.session_manager import SessionManager
 from engine.config import SamplingParams
 from engine.options.payload import options_payload
 
@@ -30,10 +30,10 @@ from engine.options.payload import options_payload
 class Here(NamedTuple):
     """What the endpoints use."""
 
-    theaters: Theaters
+    theaters: SessionManager
     models: Models
     settings: ServerSettings
-    api: ApiTheaters | None  # None: OpenAI's clients are not answered
+    api: ApiSessions | None  # None: OpenAI's clients are not answered
 
 
 def model_facts(here: Here, request: Request) -> Response:
@@ -119,7 +119,7 @@ ROUTES = [
 
 
 def blueprint(
-    theaters: Theaters, models: Models, settings: ServerSettings, api: ApiTheaters | None = None
+    theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSessions | None = None
 ) -> flask.Blueprint:
     """What a server computes with, under /api."""
     return routing.blueprint("models", "/api", Here(theaters, models, settings, api), ROUTES)

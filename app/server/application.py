@@ -28,7 +28,7 @@ from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
 from app.lessons.rooms import LessonRooms
 from app.log_index import endpoints as survey_api
-from app.log_index.derived_files import LogTables, Surveys
+from app.log_index.derived_files import LogIndexes, LogTables
 from app.metrics import endpoint as metrics_endpoint
 from app.metrics.http import HttpRequests
 from app.metrics.lanes import LaneRequests
@@ -37,7 +37,7 @@ from app.models.registry import Models
 from app.openai import endpoints as openai
 from app.openai.keys import ApiKeys
 from app.openai.paths import is_api
-from app.openai.sessions import ApiTheaters
+from app.openai.sessions import ApiSessions
 from app.page import assets, words
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
@@ -51,8 +51,8 @@ from app.server import api, api_models, dispatch, events, pages
 from app.server.first_use import prepare_types
 from app.server.lesson_events import LessonEvents
 from app.server.security import Guard, recognizer, refused_body
-from app.session.log_session import AttachedWatch
-from app.session.session_manager import Theaters
+from app.session.log_session import AttachedSession
+from app.session.session_manager import SessionManager
 from app.transport.access_log import AccessLog
 from app.transport.connection import Noting
 from app.transport.server import Transport
@@ -95,11 +95,11 @@ def create_app(
     runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
     metrics = Metrics(spans.take if spans else None)
     app.extensions[SPANS] = spans
-    theaters = Theaters(models, settings, emit, metrics.observe)
+    theaters = SessionManager(models, settings, emit, metrics.observe)
     playbacks = Playbacks(library, emit)
     theaters.show(runs)
     if attachment is not None:
-        theaters.show(AttachedWatch(attachment, emit))
+        theaters.show(AttachedSession(attachment, emit))
     theaters.show(playbacks)
     theaters.on_close(library.close)
     app.extensions["kvtheater.library"] = library
@@ -131,12 +131,12 @@ def create_app(
     app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
-    answering = ApiTheaters(theaters, models, settings, settings.api, transport.hub) if settings.api else None
+    answering = ApiSessions(theaters, models, settings, settings.api, transport.hub) if settings.api else None
     if answering is not None and settings.api is not None:
         app.extensions["kvtheater.api"] = answering
         app.register_blueprint(openai.blueprint(answering, models, ApiKeys(settings.api.keys, settings.api.default)))
     app.register_blueprint(api_models.blueprint(theaters, models, settings, answering))
-    surveys = Surveys(settings.data_dir)
+    surveys = LogIndexes(settings.data_dir)
     theaters.on_close(surveys.close)
     app.register_blueprint(survey_api.blueprint(theaters, surveys))
     tables = LogTables(settings.data_dir)

@@ -18,7 +18,7 @@ from app.server.events import EVENTS, READ_BYTES, Events
 from app.server.lesson_events import LESSON_EVENTS, LessonEvents
 from app.session.jobs import Performed
 from app.session.messages import OfTheater, parse
-from app.session.session_manager import Theaters
+from app.session.session_manager import SessionManager
 from app.transport.clients import Ack, Answer, Clients
 
 ALL_EVENTS: dict[str, Event] = {**EVENTS, **LESSON_EVENTS, **CLASS_EVENTS}
@@ -29,7 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 def register(
-    clients: Clients, events: Events, lessons: LessonEvents, of_class: ClassEvents, access: Access, theaters: Theaters
+    clients: Clients,
+    events: Events,
+    lessons: LessonEvents,
+    of_class: ClassEvents,
+    access: Access,
+    theaters: SessionManager,
 ) -> None:
     """Put the handlers on the socket."""
     commands = bounds.Commands(access)

@@ -24,8 +24,8 @@ from app.session.closing import Closing
 from app.session.jobs import Fork, Performed, change_of, config_of
 from app.session.messages import parse_config, parse_sampling
 from app.session.run import OpenLog, Run, read_batch
-from app.session.session import Theater
-from app.session.session_manager import Theaters
+from app.session.session import Session
+from app.session.session_manager import SessionManager
 from app.transport.clients import Ack, Answer
 from engine.lab.change import ConfigChange
 from engine.trace import codec
@@ -43,7 +43,7 @@ class Events:
 
     def __init__(
         self,
-        theaters: Theaters,
+        theaters: SessionManager,
         emit: Emit,
         models: Models,
         settings: ServerSettings,
@@ -159,7 +159,7 @@ class Events:
         with ExitStack() as undo:
             lease = undo.enter_context(self._models.lease(model))
             text = self._seen(wish.text, lease.model) if isinstance(wish, messages.ForkRequest) else None
-            config = source.config if isinstance(source, Theater) else config_of(source.run.log)
+            config = source.config if isinstance(source, Session) else config_of(source.run.log)
             change = change_of(wish, text, config)
             fork = Fork(message.theater, source.run, message.at, change, message.follow)
             undo.callback(fork.close)
@@ -216,7 +216,7 @@ class Events:
     def bench_stop(self, sid: str, message: messages.Message) -> Ack:
         return {"status": structs.asdict(self._runs.stop())}
 
-    def _theater(self, message: messages.OfTheater) -> Theater:
+    def _theater(self, message: messages.OfTheater) -> Session:
         """Return the run that a message commands."""
         theater = self._theaters.get(message.theater)
         if theater.in_lesson:

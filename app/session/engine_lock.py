@@ -49,7 +49,7 @@ class Line:
                 self._taken = False
 
 
-class Turns(Line):
+class EngineLock(Line):
     """Theaters that run at once take turns, one step each.
 
     A step uses all cores, so two steps at once would slow each other down and make the recorded times meaningless. With
@@ -59,7 +59,7 @@ class Turns(Line):
     def __init__(self) -> None:
         super().__init__()
         self._last = -RECENT  # when somebody who is no lab last asked for a turn or gave one back
-        self.labs = LabTurns(self)
+        self.labs = LabLock(self)
 
     def __enter__(self) -> None:
         self._last = time.monotonic()
@@ -77,14 +77,14 @@ class Turns(Line):
         return time.monotonic() - self._last < RECENT
 
 
-class LabTurns:
+class LabLock:
     """The turns of labs: they stand in a line of their own, and its first one alone stands in everybody's.
 
     So a class's step waits for one lab's at most, however many there are and however fast they run; and after a lab's
     turn there is a pause that leaves labs together no more than `LABS_SHARE` of the time, while others compute too.
     """
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: EngineLock) -> None:
         self._turns = turns
         self._line = Line()
         self._began = self._next = 0.0  # of who has the turn; when labs may go on

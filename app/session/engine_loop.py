@@ -13,7 +13,7 @@ from app.ground.errors import AppError, one_sentence, refusal_of
 from app.ground.settings import MIB, ServerSettings
 from app.models.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike
 from app.models.registry import Lease
-from app.session.engine_lock import LabTurns, Turns
+from app.session.engine_lock import EngineLock, LabLock
 from app.session.jobs import Fork, ForkJob, StepJob
 from app.session.run import Run
 from app.session.source import Source
@@ -32,13 +32,13 @@ class _Later(NamedTuple):
     sampling: SamplingParams
 
 
-class Performance:
+class EngineLoop:
     """An engine at work. Methods and changes belong to the engine thread; other threads may read the attributes."""
 
     def __init__(
         self,
         settings: ServerSettings,
-        turns: Turns | LabTurns,
+        turns: EngineLock | LabLock,
         changed: Callable[[], None],
         began: Callable[[Run], None],
     ) -> None:

@@ -20,7 +20,7 @@ from app.session.broadcast import Broadcast
 from app.session.run import is_large
 
 
-class Showing:
+class LogSession:
     """A log that others write, or wrote, and its viewers."""
 
     def __init__(self, theater_id: str, run: OpenLog, emit: Emit) -> None:
@@ -110,7 +110,7 @@ class LogSessions(Protocol):
     def owns(self, theater_id: str) -> bool:
         """Whether the id is of this kind, open or not."""
 
-    def get(self, theater_id: str) -> Showing:
+    def get(self, theater_id: str) -> LogSession:
         """Return the session, opened if it is not.
 
         Raises:
@@ -127,7 +127,7 @@ class LogSessions(Protocol):
 ATTACHED = "attached"  # its id: there is one a server
 
 
-class AttachedWatch(Showing):
+class AttachedSession(LogSession):
     """The log of an attachment and its viewers. The watched server does not notice either. The only one of its kind."""
 
     what = "this is a server that is watched"
@@ -146,7 +146,7 @@ class AttachedWatch(Showing):
     def owns(self, theater_id: str) -> bool:
         return theater_id == ATTACHED
 
-    def get(self, theater_id: str) -> AttachedWatch:
+    def get(self, theater_id: str) -> AttachedSession:
         return self
 
     def forget_viewer(self, sid: str) -> None:

@@ -25,8 +25,8 @@ from app.session.answers import Ended, Joined, Status
 from app.session.broadcast import Broadcast, Emit
 from app.session.closing import Closing
 from app.session.command_queue import CommandQueue
-from app.session.engine_lock import LabTurns, Turns
-from app.session.engine_loop import Performance
+from app.session.engine_lock import EngineLock, LabLock
+from app.session.engine_loop import EngineLoop
 from app.session.jobs import Fork, ForkJob, Performed, StepJob
 from app.session.recorder import Recorder
 from app.session.run import Run, is_large
@@ -37,7 +37,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class Theater:
+class Session:
     """One live run and its viewers.
 
     Raises (every command):
@@ -52,9 +52,9 @@ class Theater:
         model: str | None,
         models: Models,
         settings: ServerSettings,
-        turns: Turns | LabTurns,
+        turns: EngineLock | LabLock,
         emit: Emit,
-        failed: Callable[[Theater], object],
+        failed: Callable[[Session], object],
         observe: Callable[[Run], object],
         own: OwnTiers | None = None,
     ) -> None:
@@ -66,7 +66,7 @@ class Theater:
         self.name = name
         self.last_used = time.monotonic()
         self.in_lesson = False  # a lesson drives it, and takes no other commands than its own
-        self.is_lab = isinstance(turns, LabTurns)
+        self.is_lab = isinstance(turns, LabLock)
         self.is_api = False  # it was made to answer OpenAI's clients
         self.most_pool_bytes: int | None = None  # of a lab: what settings it may take
         self._max_count = settings.max_count
@@ -76,7 +76,7 @@ class Theater:
         self._commands = CommandQueue()
         self._broadcast = Broadcast(theater_id, emit, self.status)
         self._recorder: Recorder | None = None  # the last one; it may have ended
-        self._performance = Performance(
+        self._loop = EngineLoop(
             settings,
             turns,
             changed=self._broadcast.wake,
@@ -95,17 +95,17 @@ class Theater:
     @property
     def run(self) -> Run:
         """The present run."""
-        return self._performance.current
+        return self._loop.current
 
     @property
     def config(self) -> EngineConfig:
         """The settings as they were asked for."""
-        return self._performance.config
+        return self._loop.config
 
     @property
     def model_name(self) -> str:
         """Of the model that the present run is on."""
-        return self._performance.model
+        return self._loop.model
 
     @property
     def model(self) -> ServedModel:
@@ -128,12 +128,12 @@ class Theater:
     @property
     def is_idle(self) -> bool:
         """It has no viewer, and nothing is under way."""
-        return not self.num_viewers and not self._performance.at_work
+        return not self.num_viewers and not self._loop.at_work
 
     @property
     def is_working(self) -> bool:
         """Something is under way."""
-        return self._performance.at_work
+        return self._loop.at_work
 
     @property
     def is_closed(self) -> bool:
@@ -142,30 +142,30 @@ class Theater:
 
     def status(self) -> Status:
         """What it is doing, as the `status` event says it."""
-        performance, run = self._performance, self.run
+        loop, run = self._loop, self.run
         held_back = run.is_held_back  # what a step behind the curtain came to is nobody's business yet
-        objection = None if held_back else performance.objection
+        objection = None if held_back else loop.objection
         return {
             "theater": self.theater_id,
             "epoch": run.epoch,
-            "mode": performance.mode,
-            "speed": performance.speed,
+            "mode": loop.mode,
+            "speed": loop.speed,
             "num_records": len(run.log),
-            "unfinished": run.shown_unfinished() if held_back else performance.unfinished,
-            "coming": [] if held_back else performance.coming(),
+            "unfinished": run.shown_unfinished() if held_back else loop.unfinished,
+            "coming": [] if held_back else loop.coming(),
             "viewers": self.num_viewers,
-            "error": None if held_back else performance.error,
+            "error": None if held_back else loop.error,
             "objection": structs.asdict(objection) if objection else None,
-            "notice": performance.notice,
-            "fork": performance.fork.status() if performance.fork else None,
+            "notice": loop.notice,
+            "fork": loop.fork.status() if loop.fork else None,
             "recording": self._recorder.status() if self._recorder else None,
-            "api": performance.source.status() if performance.source else None,
+            "api": loop.source.status() if loop.source else None,
         }
 
     @property
     def computes(self) -> bool:
         """Whether it takes steps by itself now."""
-        return self._performance.mode == "running" and self._performance.unfinished > 0
+        return self._loop.mode == "running" and self._loop.unfinished > 0
 
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool, windows: bool = False
@@ -211,11 +211,11 @@ class Theater:
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
         """All prompts or none. Returns the requests and the number of records."""
-        return self._ask(lambda: self._performance.submit(prompts, sampling))
+        return self._ask(lambda: self._loop.submit(prompts, sampling))
 
     def follow(self, fork: Fork) -> ForkJob:
         """Begin to play another run's log to this one. Its `forked` says when the change is made, or why not."""
-        return self._ask(lambda: self._performance.add_fork(fork))
+        return self._ask(lambda: self._loop.add_fork(fork))
 
     def step(self, count: int, expect: int | None) -> Future[Performed]:
         """Up to `count` steps, none if the log has grown past `expect`. The future is answered when they are over."""
@@ -227,36 +227,36 @@ class Theater:
 
     def play(self, speed: float) -> Status:
         """Step on its own, `speed` steps a second (0 = as fast as it goes), until paused. Returns the status."""
-        self._ask(lambda: self._performance.play(speed))
+        self._ask(lambda: self._loop.play(speed))
         return self.status()
 
     def pause(self) -> Status:
         """Step no more, after the step under way. Returns the status."""
-        self._ask(self._performance.pause)
+        self._ask(self._loop.pause)
         return self.status()
 
     def abort(self, request_id: str) -> int:
         """End a request. Returns the number of records."""
-        return self._ask(lambda: self._performance.abort(request_id))
+        return self._ask(lambda: self._loop.abort(request_id))
 
     def lose_instance(self, index: int) -> None:
         """An instance of the run ends, as a process does that is killed, and begins anew."""
-        self._ask(lambda: self._performance.lose_instance(index))
+        self._ask(lambda: self._loop.lose_instance(index))
 
     def serve(self, source: Source) -> None:
         """Take the requests of `source` from now on."""
-        self._ask(lambda: self._performance.serve(source))
+        self._ask(lambda: self._loop.serve(source))
 
     @property
     def source(self) -> Source | None:
         """What sends it requests besides the page."""
-        return self._performance.source
+        return self._loop.source
 
     def look(self) -> None:
         """Have the engine thread look at its source, from any thread, without waiting for it."""
         self.last_used = time.monotonic()
         self._commands.wake()
-        self._performance.wake()
+        self._loop.wake()
 
     def reset(self, config: EngineConfig | None = None, model: str | None = None, own: OwnTiers | None = None) -> Run:
         """A new log from the beginning, with other settings, on another model or with other tiers if given; if these
@@ -270,20 +270,20 @@ class Theater:
     def _begin(self, config: EngineConfig | None, model: str | None) -> Run:
         lease = self._models.lease(model)  # here, while the engine's thread does what others ask of it
         try:
-            return self._ask(lambda: self._performance.begin(config or self._performance.config, lease, self._own))
+            return self._ask(lambda: self._loop.begin(config or self._loop.config, lease, self._own))
         except BaseException:
             lease.close()
             raise
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
         """What captures keep first."""
-        self._ask(lambda: self._performance.focus(layers, heads))
+        self._ask(lambda: self._loop.focus(layers, heads))
 
     def recompute(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> tuple[int, RecomputedLike]:
         """A layer of a sequence, or all (None), computed again without the cache, between two steps; and its epoch."""
-        return self._ask(lambda: self._performance.recompute(seq_id, layer, heads, num_tokens))
+        return self._ask(lambda: self._loop.recompute(seq_id, layer, heads, num_tokens))
 
     def record(self, begin: Callable[[Run], Recorder]) -> Status:
         """Record the run, from its beginning and until it is over. Returns the status."""
@@ -322,7 +322,7 @@ class Theater:
         return self._commands.ask(do)
 
     def _ask_steps(self, job: StepJob) -> Future[Performed]:
-        self._ask(lambda: self._performance.add_job(job))
+        self._ask(lambda: self._loop.add_job(job))
         return job.future
 
     def _began(self, run: Run) -> None:
@@ -338,7 +338,7 @@ class Theater:
     def _work(self) -> None:
         """The engine thread. When it fails it closes the theater: no other thread would answer the commands."""
         with ExitStack() as ending:  # each of these, even if another one fails
-            ending.callback(self._performance.end)
+            ending.callback(self._loop.end)
             ending.callback(self._end_recording, "closed", "the theater was closed")
             ending.callback(self._tell_source)
             ending.callback(self._commands.end)
@@ -348,7 +348,7 @@ class Theater:
                 logger.exception("theater %s", self.theater_id)
                 self.close(Closing("mistake", one_sentence(error)))
                 ending.callback(self._failed, self)
-            self._performance.end_jobs(self._commands.gone)
+            self._loop.end_jobs(self._commands.gone)
 
     def _tell_source(self) -> None:
         """Whoever waits for an answer is told that there will be none."""
@@ -358,16 +358,16 @@ class Theater:
     def _begin_anew(self) -> None:
         """The log of a run that clients feed has become long: the next one begins, and with it an empty cache."""
         lease = self._models.lease(self.model_name)
-        self._performance.begin(self._performance.config, lease, self._own)
-        self._performance.notice = "the log had become long: this run began anew, with an empty cache"
+        self._loop.begin(self._loop.config, lease, self._own)
+        self._loop.notice = "the log had become long: this run began anew, with an empty cache"
 
     def _perform(self) -> None:
         """Commands and steps, until it is closed."""
         while not self._commands.closed:
-            self._performance.tend(is_watched=self.num_viewers > 0)
-            if self._performance.source and self._performance.is_long and not self._performance.unfinished:
+            self._loop.tend(is_watched=self.num_viewers > 0)
+            if self._loop.source and self._loop.is_long and not self._loop.unfinished:
                 self._begin_anew()
-            if self._commands.carry_out_next(self._performance.seconds_to_next_step()):
+            if self._commands.carry_out_next(self._loop.seconds_to_next_step()):
                 self._broadcast.wake()  # the status may be another one
             else:
-                self._performance.advance()
+                self._loop.advance()

@@ -14,19 +14,19 @@ from app.models.engine_face import OwnTiers, ServedModel
 from app.models.registry import Models
 from app.session.broadcast import Emit
 from app.session.closing import SENTENCES, Closing
-from app.session.engine_lock import LabTurns, Turns
-from app.session.log_session import LogSessions, Showing
+from app.session.engine_lock import EngineLock, LabLock
+from app.session.log_session import LogSession, LogSessions
 from app.session.run import Run
-from app.session.session import Theater
+from app.session.session import Session
 from engine.config import EngineConfig
 from engine.trace.records import Machine
 
 CLOSE_SECONDS = 5.0  # for the steps that are under way when the server ends
 logger = logging.getLogger(__name__)
-Watched = Theater | Showing
+Watched = Session | LogSession
 
 
-class Theaters:
+class SessionManager:
     """The theaters by id, and the recordings that are open."""
 
     def __init__(
@@ -41,15 +41,15 @@ class Theaters:
         self._observe = observe
         self._logs: list[LogSessions] = []
         self._ends: list[Callable[[], None]] = []  # of what stands beside the theaters
-        self.turns = Turns()  # of all that computes here
-        self._theaters: dict[str, Theater] = {}
+        self.turns = EngineLock()  # of all that computes here
+        self._theaters: dict[str, Session] = {}
         self._being_built = 0
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._janitor = threading.Thread(target=self._watch, name="janitor", daemon=True)
         self._janitor.start()
 
-    def create(self, config: EngineConfig, name: str, model: str | None = None, own: OwnTiers | None = None) -> Theater:
+    def create(self, config: EngineConfig, name: str, model: str | None = None, own: OwnTiers | None = None) -> Session:
         """A new theater, on the model of that name (None: the server's first). `own`: what its runs keep outside their
         pools instead of what the server does.
 
@@ -60,7 +60,7 @@ class Theaters:
         with self._models.lease(model):  # before another theater has to make room
             return self._create(config, name, model, own)
 
-    def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Theater:
+    def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Session:
         """A run of a follower: it is not counted among the theaters, whose bound is for owners, and its steps stand
         behind all others'. Who makes it has a bound of its own.
 
@@ -72,7 +72,7 @@ class Theaters:
                 raise AppError("refused", SENTENCES["shutdown"])
             return self._build(config, name, model, settings, self.turns.labs)
 
-    def create_api(self, config: EngineConfig, name: str, model: str) -> Theater:
+    def create_api(self, config: EngineConfig, name: str, model: str) -> Session:
         """A run that answers OpenAI's clients: not counted either, and it makes room for nobody.
 
         Raises:
@@ -85,7 +85,7 @@ class Theaters:
             theater.is_api = True
             return theater
 
-    def _create(self, config: EngineConfig, name: str, model: str | None, own: OwnTiers | None) -> Theater:
+    def _create(self, config: EngineConfig, name: str, model: str | None, own: OwnTiers | None) -> Session:
         limit = self._settings.max_theaters
         with self._lock:
             if self._closed.is_set():
@@ -112,11 +112,11 @@ class Theaters:
         name: str,
         model: str | None,
         settings: ServerSettings,
-        turns: Turns | LabTurns,
+        turns: EngineLock | LabLock,
         own: OwnTiers | None = None,
-    ) -> Theater:
+    ) -> Session:
         theater_id = secrets.token_urlsafe(9)
-        theater = Theater(
+        theater = Session(
             theater_id, name, config, model, self._models, settings, turns, self._emit, self._take_out, self._observe,
             own,
         )  # fmt: skip
@@ -130,7 +130,7 @@ class Theaters:
         """Theaters against the limit. The caller holds the lock."""
         return sum(theater.is_counted for theater in self._theaters.values()) + self._being_built
 
-    def get(self, theater_id: str) -> Theater:
+    def get(self, theater_id: str) -> Session:
         """The theater.
 
         Raises:
@@ -163,7 +163,7 @@ class Theaters:
     def _logs_of(self, theater_id: str) -> LogSessions | None:
         return next((logs for logs in self._logs if logs.owns(theater_id)), None)
 
-    def all(self) -> list[Theater]:
+    def all(self) -> list[Session]:
         """Every theater, oldest first."""
         with self._lock:
             return list(self._theaters.values())
@@ -232,7 +232,7 @@ class Theaters:
             if not keeps and theater.is_idle and time.monotonic() - theater.last_used >= limit:
                 self.remove(theater, Closing("unused"))
 
-    def _reclaim(self) -> Theater | None:
+    def _reclaim(self) -> Session | None:
         """Take out the theater without viewers for longest, if long enough. The caller holds the lock."""
         before = time.monotonic() - self._settings.reclaim_seconds
         idle = [t for t in self._theaters.values() if t.is_counted and t.is_idle and t.last_used <= before]
@@ -240,12 +240,12 @@ class Theaters:
             return None
         return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)
 
-    def remove(self, theater: Theater, why: Closing) -> None:
+    def remove(self, theater: Session, why: Closing) -> None:
         """Close a theater; its viewers are told the reason."""
         if self._take_out(theater):
             theater.close(why)
 
-    def _take_out(self, theater: Theater) -> bool:
+    def _take_out(self, theater: Session) -> bool:
         """Free its place for another theater. Returns whether it had one."""
         with self._lock:
             return self._theaters.pop(theater.theater_id, None) is not None

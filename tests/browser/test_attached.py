@@ -127,7 +127,7 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         expect(page.locator("#large-prefixes .branches")).to_be_visible()
         complain({"in windows": violations(page)})
         with monkeypatch.context() as meanwhile:  # as of a survey that turned out to be damaged
-            meanwhile.setattr(app.log_index.derived_files.Surveys, "find", not_yet)
+            meanwhile.setattr(app.log_index.derived_files.LogIndexes, "find", not_yet)
             page.locator("#attached-prompt").fill("0 1 2 3")
             expect(page.locator("#region-large [role=status]").first).to_contain_text("being read for the first time")
             expect(page.locator(".attached-problem")).to_have_count(0)

@@ -17,7 +17,7 @@ from app.models.registry import Models
 from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
-from app.session.session import Theater
+from app.session.session import Session
 from engine.config import EngineConfig
 from engine.model.loader import load_model
 from engine.trace.check import check
@@ -37,8 +37,8 @@ class Serving:
         self.url = f"http://127.0.0.1:{self._listener.port}"
 
     @property
-    def theaters(self) -> list[Theater]:
-        found: list[Theater] = self.app.extensions["kvtheater"].all()
+    def theaters(self) -> list[Session]:
+        found: list[Session] = self.app.extensions["kvtheater"].all()
         return found
 
     def post(self, **body: Any) -> requests.Response:

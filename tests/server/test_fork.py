@@ -281,7 +281,7 @@ def test_a_fork_that_is_paused_before_it_came_to_the_change_is_none(server, clie
 
         from app.session.command_queue import _Command
 
-        return _Command(fork._performance.pause, Future())
+        return _Command(fork._loop.pause, Future())
 
     monkeypatch.setattr(Rerun, "advance", paused_at_three)
     error = client.refused("fork", theater=theater, at=8, change=None)
