@@ -69,7 +69,7 @@ def _frame(log: TraceReader) -> str:
     """The trace's page as a frame; a sentence where it cannot be made."""
     if hidden := hidden_by("app"):
         return f"<p>{html.escape(hidden)}</p>"
-    from app.onefile import TooLarge, export_page  # the page's files, and only when something is shown
+    from app.page.onefile import TooLarge, export_page  # the page's files, and only when something is shown
 
     try:
         page = export_page(log).decode()

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from app.metrics.fold import Fold
 from app.metrics.requests import RequestTimes
 from app.metrics.tally import Tally
-from app.run import Run
+from app.session.run import Run
 from engine.trace.records import Header, StepRecord
 
 SPANS = "kvtheater.spans"  # the application's extension: its RequestSpans, or None

@@ -105,11 +105,11 @@ def test_no_serious_violation_and_a_thumb_reaches_it(open_page: OpenPage, width:
 # Each line on its standard input lets one more model be read.
 SERVE = """
 import sys
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.ground.settings import ServerSettings
 from engine.config import EngineConfig
 from tests.server.fake import FakeModel
 class Opener:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import numpy as np
 
-from app.engine_face import OwnTiers
+from app.models.engine_face import OwnTiers
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.resolve import resolve
 from engine.trace.apply import apply

@@ -1198,14 +1198,14 @@ export interface Events {
   fork: { asked: ForkMessage; answer: Forked };
   read: { asked: ReadMessage; answer: RecordRange };
   tokenize: { asked: Tokenize; answer: Tokenized };
+  bench_follow: { asked: Message; answer: { status: RunStatus } };
+  bench_run: { asked: BenchRun; answer: { status: RunStatus } };
+  bench_stop: { asked: Message; answer: { status: RunStatus } };
   lesson_open: { asked: LessonOpen; answer: LessonOpened };
   lesson_look: { asked: LessonLookMessage; answer: LessonOpened };
   lesson_go: { asked: LessonGoMessage; answer: LessonState };
   lesson_answer: { asked: LessonAnswerMessage; answer: LessonState };
   lesson_retell: { asked: LessonRetell; answer: LessonRetold };
-  bench_follow: { asked: Message; answer: { status: RunStatus } };
-  bench_run: { asked: BenchRun; answer: { status: RunStatus } };
-  bench_stop: { asked: Message; answer: { status: RunStatus } };
   class_open: { asked: ClassOpen; answer: ClassOpened };
   class_present: { asked: ClassPresent; answer: Presenting };
   class_end: { asked: OfClass; answer: Nothing };

@@ -114,7 +114,7 @@ export const TABLE = {
 const values = inputs(TABLE);
 
 /**
- * As `engine/simulate/placement.py` and `app/scale_placement.py` have it.
+ * As `engine/simulate/placement.py` and `app/scale/placement.py` have it.
  *
  * @typedef {"prefill" | "decode" | "mixed"} Kind
  * @typedef {{

@@ -109,7 +109,7 @@ const config = {
 };
 
 /**
- * As `app/scale_size.py` has it.
+ * As `app/scale/size.py` has it.
  *
  * @typedef {import("../../number.js").Derived} Derived
  * @typedef {{id: string, name: string}} Choice
