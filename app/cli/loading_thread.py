@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -96,8 +95,7 @@ class LoadingThread:
             return given
         from app import live_model
 
-        found = live_model.memory(self._arguments.device)
-        return sys.maxsize if found is None else found // 2
+        return live_model.memory(self._arguments.device) // 2
 
     def _load(self, stop: threading.Event) -> None:
         try:
