@@ -25,7 +25,7 @@ class Room(NamedTuple):
     total: int
 
 
-class OutOfMemory(ModelError):
+class OutOfMemory(ModelError, MemoryError):
     """There was no memory for what was to be done; the message has the sizes and says what to change."""
 
 
