@@ -15,6 +15,7 @@ from app.errors import one_sentence
 from app.models import served_name
 from app.served import Served
 from app.settings import ServerSettings
+from engine.config import EngineConfig
 from engine.garbage import what_stays
 from engine.model.compiler_process import begin_early
 
@@ -126,6 +127,9 @@ class LoadingThread:
             f"{model.facts.name} is ready on {model.machine.device} after {seconds:.1f} s, {model.compared()}",
             flush=True,
         )
+        config = self._settings.config_of(served.name)
+        if not model.device.has_own_memory and config.gpu_memory_utilization != EngineConfig().gpu_memory_utilization:
+            say("gpu_memory_utilization is of a GPU's memory: here the pool follows from the model", flush=True)
         if model.default_sampling and self._settings.api is not None:
             said = ", ".join(f"{name} {value:g}" for name, value in model.default_sampling.items())
             say(f"requests that leave it open are sampled with {said}, from its generation_config.json", flush=True)

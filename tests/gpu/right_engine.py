@@ -13,6 +13,8 @@ from engine.connector.offloading import OffloadingConnector
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
+from engine.model.device import ALLOCATOR, size
+from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import SHIPPED
@@ -48,6 +50,8 @@ def checks(run: Run) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "tokens while captured", lambda: _equal(model, expected, capture=CaptureRequest())
     yield "blocks to CPU memory and back", lambda: _tiers(model, expected)
     yield "blocks bit by bit", lambda: _round_trip(model)
+    yield "a pool by the device's memory", lambda: _pool_by_memory(model, expected)
+    yield "a pool that does not fit", lambda: _too_large(model)
 
 
 def outputs(
@@ -107,6 +111,29 @@ def _tiers(model: LoadedModel, expected: Outputs) -> str:
         return "tokens equal"
     finally:
         tiers.close()
+
+
+def _pool_by_memory(model: LoadedModel, expected: Outputs) -> str:
+    if not ALLOCATOR.has_own_memory(model.device):
+        raise Skipped("on a CPU the pool follows from the model")
+    config = EngineConfig(enforce_eager=True, gpu_memory_utilization=0.5)
+    with Engine(model, config, keep_log=False) as engine:
+        room, num_blocks = ALLOCATOR.room(model.device), engine.config.num_blocks
+        if room.free < 0.45 * room.total:
+            raise AssertionError(f"half of the memory was to stay free, {size(room.free)} of {size(room.total)} are")
+    said = _compared(outputs(model, config), expected)
+    return f"{num_blocks} blocks, {size(room.free)} of {size(room.total)} stay free, {said}"
+
+
+def _too_large(model: LoadedModel) -> str:
+    """A sentence, and the next engine works."""
+    if not ALLOCATOR.has_own_memory(model.device):
+        raise Skipped("a CPU hands out memory that it does not have")
+    try:
+        Engine(model, EngineConfig(block_size=1024, num_blocks=1 << 14, kv_cache_dtype="float32"), keep_log=False)
+    except ModelError as error:
+        return f"refused: {error}"
+    return f"it fits: {size(ALLOCATOR.room(model.device).free)} are left"
 
 
 def _round_trip(model: LoadedModel) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.options.table import table_of
 
+GRAPHS = {"max_cudagraph_capture_size": 256}  # the largest batch that is measured
+BESIDE = {"async_scheduling": True}
 VARIANTS: dict[str, dict[str, Any]] = {
-    "CUDA graphs": {"cuda_graphs": True},
-    "sampling on the device": {"device_sampling": True},
-    "asynchronous scheduling": {"async_scheduling": True},
-    "all of them": {"cuda_graphs": True, "device_sampling": True, "async_scheduling": True},
+    "CUDA graphs": GRAPHS,
+    "asynchronous scheduling": BESIDE,
+    "all of them": {**GRAPHS, **BESIDE},
 }
 
 
