@@ -121,7 +121,7 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
             told.add(name)
             run.add(f"variant {name}", "skipped", missing)
     output = 4 if run.tiny else OUTPUT
-    prompt = max(1, piece.keys - output // 2)  # so many keys are seen in the middle of the run
+    prompt = piece.keys - output  # the last step sees so many keys
     cases = [
         Case(
             value=batch,
@@ -152,6 +152,7 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
         baselines=[name for name in ("eager", *PEERS) if name in ids],
         headlines=[],
         rounds=piece.rounds,
+        measure=[*base.measure, "itl_p50"],  # without what a run does once, as capturing graphs
     )
 
 
@@ -173,7 +174,7 @@ def said(point: Point) -> str:
         parts.append(f"{1e3 * step.median:.2f} ms a step")
     if share := figures.get("bandwidth_share"):
         parts.append(f"{100 * share.median:.0f} % of copy")
-    tokens = figures.get("tpot_p50")
+    tokens = figures.get("itl_p50")
     if tokens is not None:
         parts.append(f"{1e3 * tokens.median:.2f} ms a token")
         parts += [f"×{1 / ratio.median:.2f} {name}" for name, ratio in tokens.ratios.items() if ratio.median]
