@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.lab.watch import watch_generate as _watch_generate
 from engine.trace.log import TraceReader
 from kvtheater._own import hidden_by
 
@@ -60,7 +59,9 @@ def watch_generate(
     Raises:
         WatchError: another attention than sdpa and eager, another cache than DynamicCache, beams, or nothing generated.
     """
-    with _watch_generate(model, tokenizer, path, **options):
+    from engine.lab.watch import watch_generate as watch  # brings torch, which opened traces do without
+
+    with watch(model, tokenizer, path, **options):
         yield WatchedRun(Path(path))
 
 

@@ -39,6 +39,7 @@ IN_TYPESCRIPT = {
     "bytes": "Uint8Array",
     "bool": "boolean",
     "float": "number",
+    "seconds": "number",
     "int": "number",
     "whole": "number",  # one beyond 2^53 is read as the nearest
     "null": "null",
@@ -119,6 +120,8 @@ def _type(found: inspect.Type, structs: dict[str, list[dict[str, Any]]]) -> Any:
             return found.cls.__name__
         case inspect.IntType():
             return "int" if found.le is not None else "whole"  # a seed may have 64 bits
+        case inspect.FloatType(le=float()):
+            return "seconds"
         case inspect.ListType():
             return {"list": _type(found.item_type, structs)}
         case inspect.DictType():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import Any
 
 import msgpack
@@ -12,6 +13,7 @@ from socketio.msgpack_packet import MsgPackPacket
 from socketio.packet import ACK, EVENT
 
 NAMESPACE = "/"
+CONTROL = re.compile(r"[1-6](probe)?")  # packets of Engine.IO itself; those of Socket.IO are binary
 MAX_THINGS = 50_000  # lists, maps and their entries in one message; a focus on everything has a few thousand
 _NO_EVENTS = ("connect", "disconnect")  # what the library calls handlers for: no client may
 RELAYED = "relayed"  # the name under which an event comes to who does not carry it out
@@ -71,6 +73,17 @@ class Shared(EnginePacket):  # type: ignore[misc]
 
     def encode(self, b64: bool = False) -> str | bytes:
         return "b" + base64.b64encode(self.data).decode() if b64 else self.data
+
+
+def is_polled(packet: str) -> bool:
+    """Return whether Engine.IO can read a polling client's `packet`; its own reader raises where it cannot."""
+    if not packet.startswith("b"):
+        return CONTROL.fullmatch(packet) is not None
+    try:
+        base64.b64decode(packet[1:], validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def packed_event(event: str, data: Any, number: int | None) -> bytes:

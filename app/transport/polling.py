@@ -10,6 +10,7 @@ import gevent
 
 from app.transport.connection import CONNECTION
 from app.transport.limits import Limits
+from app.transport.packets import is_polled
 
 PATH = "/socket.io"
 BETWEEN = b"\x1e"  # packets of a payload
@@ -33,10 +34,17 @@ class Polling:
         except TimeoutError:
             return _refused(environ, start_response, "408 Request Timeout")
         # a form is JSONP, which no client of ours speaks
-        if body.startswith(b"d=") or body.count(BETWEEN) >= self._limits.packets:
+        if body.startswith(b"d=") or body.count(BETWEEN) >= self._limits.packets or not _is_payload(body):
             return _refused(environ, start_response, "400 Bad Request")
         environ["wsgi.input"] = io.BytesIO(body)
         return self._app(environ, start_response)
+
+
+def _is_payload(body: bytes) -> bool:
+    try:
+        return not body or all(map(is_polled, body.decode().split(BETWEEN.decode())))
+    except UnicodeDecodeError:
+        return False
 
 
 def _refused(environ: dict[str, Any], start_response: Callable[..., Any], status: str) -> list[bytes]:

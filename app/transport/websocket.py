@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import socket
 import time
 from collections import deque
@@ -11,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import gevent
-from engineio.packet import Packet
 from gevent.lock import Semaphore
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Message, Ping, TextMessage
@@ -20,9 +18,9 @@ from wsproto.utilities import ProtocolError, generate_accept_token
 
 from app.transport.connection import CONNECTION, HttpConnection
 from app.transport.pace import READ_SECONDS, SLICE, Pace, TooMany
+from app.transport.packets import CONTROL
 
 READ_BYTES = 16 * 1024
-_TEXT = re.compile(r"[1-6](probe)?")  # packets of Engine.IO itself; those of Socket.IO are binary
 _last: tuple[bytes, bytes] = (b"", b"")  # a message and its frame: a batch goes to all viewers one after the other
 
 
@@ -79,13 +77,7 @@ class WebSocket:
             self.end()
             return None
         gevent.sleep(0)  # a client that sends without end must not keep the others waiting
-        message = self._messages.popleft()
-        if isinstance(message, str) and not _is_packet(message):
-            with contextlib.suppress(OSError, ProtocolError):
-                self._write(self._protocol.send(CloseConnection(code=CloseReason.PROTOCOL_ERROR)))
-            self.end()
-            return None
-        return message
+        return self._messages.popleft()
 
     def send(self, message: str | bytes) -> None:
         """Raises OSError: it cannot be sent, or did not move for too long."""
@@ -146,7 +138,7 @@ class WebSocket:
         if not is_text:
             return found
         text = found.decode()
-        if not _TEXT.fullmatch(text):
+        if not CONTROL.fullmatch(text):
             raise ValueError("no packet of Engine.IO")
         return text
 
@@ -161,12 +153,3 @@ class WebSocket:
             while rest:
                 with gevent.Timeout(self._stall, TimeoutError("the client takes nothing")):
                     rest = rest[self._socket.send(rest) :]
-
-
-def _is_packet(text: str) -> bool:
-    """Whether Engine.IO can read it; its own reader of web sockets lets the error of one that it cannot through."""
-    try:
-        Packet(encoded_packet=text)
-    except (ValueError, RecursionError):  # empty, no type, no base64; JSON that is nested too deeply
-        return False
-    return True

@@ -93,17 +93,21 @@ def apply(state: State, record: StepRecord, budget: Budget = UNBOUNDED) -> State
     if state.finished_kept is not None and len(state.finished) > state.finished_kept:
         _forget(state, len(state.finished) - state.finished_kept)
     is_one, position = len(state.own_groups) == 1, -1
+    owed: Copy | None = None
     try:
         for op in record.ops:
             position += 1
             if not is_one:
                 expect_own(state, record.instance, op)
+            if owed is not None or type(op) is Copy:
+                expect(op == owed, "a copy follows the allocation that takes its source's place, and nothing else does")
             if type(op) is Write:  # what a log has most of
                 _apply_write(state, op, budget)
             elif type(op) is Sample:
                 _apply_sample(state.sequences[op.seq_id], op, outputs)
             else:
-                _apply_op(state, record, op, budget)
+                owed = _apply_op(state, record, op, budget)
+        expect(owed is None, "it takes another block's place, and no copy follows")
     except (LookupError, ValueError, ArithmeticError) as error:
         name = op.__struct_config__.tag
         why = _missing(error.args[0]) if isinstance(error, KeyError) else str(error)
@@ -138,7 +142,8 @@ def _check_entry(state: State, index: int, entry: BatchEntry) -> None:
         )
 
 
-def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
+def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> Copy | None:
+    """Fold one operation. Return the copy that has to follow an allocation in the place of a shared block."""
     seq_id, index = getattr(op, "seq_id", None), record.index
     if seq_id is not None and seq_id not in state.sequences and not isinstance(op, Submit | Fork):
         raise KeyError(seq_id)
@@ -164,7 +169,9 @@ def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
             block.num_hits, block.last_hit_in = 0, None
             sequence = state.sequences[op.seq_id]
             has_gaps = bool(sequence.cpu_block_table) or op.reason in ("load", "receive")
-            set_table(sequence, group, op.logical, op.block_id, has_gaps, budget)
+            shared = set_table(sequence, group, op.logical, op.block_id, has_gaps, budget)
+            if shared is not None:
+                return Copy(seq_id=op.seq_id, logical=op.logical, src=shared, dst=op.block_id)
         case Cache():
             block_of(state, op.block_id).block_hash = op.block_hash
         case Evict():
@@ -181,7 +188,8 @@ def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
             block.ref_count += 1
             block.num_hits += 1
             block.last_hit_in = index
-            set_table(state.sequences[op.seq_id], group, op.logical, op.block_id, True, budget)
+            before = set_table(state.sequences[op.seq_id], group, op.logical, op.block_id, True, budget)
+            expect(before is None, f"block {before} is at logical block {op.logical} already")
         case Submit():
             _new(state, op.seq_id)
             num_tokens, num_texts = len(op.prompt_token_ids), len(op.prompt_token_bytes)
@@ -220,6 +228,9 @@ def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
             requeue(state, op.block_ids, budget)
         case Fork():
             parent = state.sequences[op.parent_seq_id]
+            expect(
+                parent.status == "running", f"sequence {op.parent_seq_id} is {parent.status}, and a running one forks"
+            )
             _new(state, op.seq_id)
             budget.spend(2 * len(parent.token_ids) + sum(map(len, parent.block_tables)))
             child = copy_sequence(parent)
@@ -342,6 +353,7 @@ def _apply_op(state: State, record: StepRecord, op: Op, budget: Budget) -> None:
                 check_fragmented(state, op.needed, op.available, op.num_free, budget)
         case _:
             pass
+    return None
 
 
 def _apply_write(state: State, op: Write, budget: Budget) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
-from engine.trace.limits import Int
+from engine.trace.limits import Int, Seconds
 
 FinishReason = Literal["stop", "length", "abort", "dropped"]  # dropped: a beam that others beat
 DeferReason = Literal["max_num_seqs", "token_budget", "no_free_blocks", "fragmented", "step_preempted"]
@@ -83,7 +83,7 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
     cache_salt: str | None = None
     sampling: dict[str, Setting] = {}
     client: str | None = None  # who sent it, where several share an engine
-    waited: float = (
+    waited: Seconds = (
         0.0  # seconds since it came to the server: read, tokenized, among its client's requests; a clock reading
     )
     transfer: str | None = None  # the name under which its keys and values move between instances
@@ -422,8 +422,8 @@ class Arrive(_Op, frozen=True, kw_only=True, tag="arrive"):
     num_tokens: Int  # as awaited
     num_bytes: Int  # moved; 0: nothing was, which is worth a look
     link: str  # what they moved over
-    began: float  # seconds since the trace began; clock readings, as `timing.at`
-    ended: float
+    began: Seconds  # seconds since the trace began; clock readings, as `timing.at`
+    ended: Seconds
 
 
 class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):

@@ -11,6 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 MAX_WHOLE = (1 << 53) - 1  # JavaScript has whole numbers up to here
+MAX_SECONDS = 9e9  # 285 years, which count in nanoseconds up to 2^63
 MAX_LAYERS = 1 << 12
 MAX_HEADS = 1 << 12
 MAX_DIMENSIONS = 1 << 16  # of a head's vectors
@@ -24,6 +25,7 @@ UNITS_PER_BYTE = 16  # added for each byte of its records
 UNITS_PER_SLOT = 8  # a slot that is filled or copied; a token or a table entry that is copied counts 1
 
 Int = Annotated[int, Meta(ge=-MAX_WHOLE, le=MAX_WHOLE)]  # what every whole number of a trace is, but seeds
+Seconds = Annotated[float, Meta(ge=-MAX_SECONDS, le=MAX_SECONDS)]  # a duration, or a clock reading; finite
 
 
 class TooMuchError(ValueError):

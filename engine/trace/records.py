@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 
 from engine.trace.events import Medium, Op
-from engine.trace.limits import Int
+from engine.trace.limits import Int, Seconds
 
 FORMAT = "kvtrace"
 VERSION = 1
@@ -227,14 +227,14 @@ class PromptLogprob(Struct, frozen=True, gc=False, kw_only=True):
 class Timing(Struct, frozen=True, gc=False, kw_only=True):
     """Clock readings, seconds; the only part of a record that differs between two runs of the same inputs."""
 
-    at: float  # end of the step, since the trace began
-    schedule: float = 0.0
-    prepare: float = 0.0
-    forward: float = 0.0
-    sample: float = 0.0
-    transfer: float = 0.0  # of `prepare` and `sample`: content that moved between the pool and what is outside it
-    tokenize: float = 0.0  # a submission: of texts into token ids, before it was made
-    detokenize: float = 0.0  # of `sample`: of the chosen ids into text, with the look for stop strings
+    at: Seconds  # end of the step, since the trace began
+    schedule: Seconds = 0.0
+    prepare: Seconds = 0.0
+    forward: Seconds = 0.0
+    sample: Seconds = 0.0
+    transfer: Seconds = 0.0  # of `prepare` and `sample`: content that moved between the pool and what is outside it
+    tokenize: Seconds = 0.0  # a submission: of texts into token ids, before it was made
+    detokenize: Seconds = 0.0  # of `sample`: of the chosen ids into text, with the look for stop strings
     compiled: bool = False  # the forward pass ran as machine code: whether that is ready in time is the clock's too
 
 
@@ -343,7 +343,7 @@ class Seen(Struct, frozen=True, gc=False, kw_only=True):
     """What a record of a watched server was made of: one message of its events, or one look at its metrics."""
 
     sequence: Int | None = None  # the message's number; None: no message
-    published: float | None = None  # the server's clock, seconds since 1970
+    published: Seconds | None = None  # the server's clock, seconds since 1970
     replayed: bool = False  # it had not come by itself, and was asked for
     num_unmatched: Int = 0  # contents said to be removed of which nothing was known
     num_unread: Int = 0  # events of kinds that this program does not know

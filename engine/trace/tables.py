@@ -40,8 +40,10 @@ def entry_of(state: State, seq_id: int, block_id: int, logical: int) -> list[int
     return table
 
 
-def set_table(sequence: Sequence, group: int, logical: int, block_id: int, may_skip: bool, budget: Budget) -> None:
-    """Append at the end of a group's table, or replace in place (copy-on-write).
+def set_table(
+    sequence: Sequence, group: int, logical: int, block_id: int, may_skip: bool, budget: Budget
+) -> int | None:
+    """Append to a group's table, or replace an entry. Return the block that was replaced, None without any.
 
     `may_skip`: what is between its end and `logical` is RELEASED. A hit under a window begins at what its queries see;
     a sequence that comes back from the CPU store gets blocks for what is kept there.
@@ -55,7 +57,9 @@ def set_table(sequence: Sequence, group: int, logical: int, block_id: int, may_s
         table += [RELEASED] * (logical - len(table))
     if logical > len(table):
         raise ValueError(f"logical block {logical} would leave a hole in the table")
+    replaced = table[logical] if logical < len(table) else RELEASED
     table[logical : logical + 1] = [block_id]
+    return None if replaced == RELEASED else replaced
 
 
 def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:

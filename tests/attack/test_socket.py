@@ -305,3 +305,15 @@ def test_text_that_is_no_packet_ends_the_connection_without_a_stack_trace(
         assert guest.sock is not None and ended(guest.sock), text
         guest.close()
     is_well(server)
+
+
+def test_a_payload_that_is_none_is_refused_without_a_stack_trace(attacked: Callable[..., AttackedServer]) -> None:
+    """By polling, from a session that has been told its id."""
+    server = attacked()
+    address = f"{server.url}/socket.io/?EIO=4&transport=polling"
+    sid = json.loads(requests.get(address, timeout=10).text[1:])["sid"]
+    for body in (b"\x1e", b"b!", b"b1", b"x", b"4[1", b"\xff", "\u0665".encode(), b"3\x1e", b"4" + b"[" * 100_000):
+        assert requests.post(f"{address}&sid={sid}", data=body, timeout=10).status_code == 400, body
+    for body in (b"4", b"4probe", b"bAAAA", b"3"):
+        assert requests.post(f"{address}&sid={sid}", data=body, timeout=10).status_code in (200, 400), body
+    is_well(server)

@@ -277,6 +277,8 @@ def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
             f" settings.lesson.value = {lesson}; settings.distance.value = '{distance}' }})"
         )
         still(page)
+    for page in (wall, follower):
+        expect(page.locator("#app > :first-child:not(.class-bar, .class-strip)")).to_be_visible()
     if distance == "learn":
         expect(wall.locator(".question")).not_to_have_count(0)
     for page in (wall, follower):

@@ -119,6 +119,7 @@ def _again(
     return made
 
 
+HELD_SMALL: Ops = [submit(), admit(), on_block("allocate", 0)]
 LARGE = {"block_size": MANY, "num_blocks": 4}
 HELD: Ops = [submit(0, MANY), admit(), on_block("allocate", 0)]
 POOL = 1 << 18
@@ -265,6 +266,17 @@ TRACES: dict[str, Hostile] = {
         "its batch has positions",
     ),
     "the same sequence twice": Hostile(lambda: _one(submit(), submit()), "exists already"),
+    "a block in another's place": Hostile(lambda: _one(*HELD_SMALL, on_block("allocate", 1)), "no copy follows"),
+    "a shared block in another's place": Hostile(
+        lambda: _one(*HELD_SMALL, on_block("share", 0, revived=False)), "is at logical block 0 already"
+    ),
+    "a copy of a block that keeps its place": Hostile(
+        lambda: _one(*HELD_SMALL, fork(0, 1), {"type": "copy", "seq_id": 0, "logical": 0, "src": 0, "dst": 0}),
+        "a copy follows the allocation",
+    ),
+    "a fork of what waits": Hostile(lambda: _one(submit(), fork(0, 1)), "a running one forks"),
+    "a duration without end": Hostile(lambda: _one(timing={"at": float("inf")}), "timing.at"),
+    "a time of no day": Hostile(lambda: _one(timing={"at": 0.0, "forward": float("nan")}), "timing.forward"),
     "a place that the queue has not": Hostile(lambda: _one(submit(queue_position=5)), "no position 5"),
     "an unknown operation": Hostile(lambda: _one({"type": "explode"}), "not a valid StepRecord"),
     "a group with more to say": Hostile(

@@ -1,5 +1,6 @@
 // What a trace may ask of a reader: the limits of engine/trace/limits.py, which FORMAT.md names.
 
+export const MAX_SECONDS = 9e9; // 285 years, which count in nanoseconds up to 2^63
 export const MAX_LAYERS = 1 << 12;
 export const MAX_HEADS = 1 << 12;
 export const MAX_DIMENSIONS = 1 << 16; // of a head's vectors

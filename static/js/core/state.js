@@ -16,8 +16,11 @@ export { TraceStateError };
  * @typedef {import("./state_parts.js").Sequence} Sequence
  * @typedef {import("./state_parts.js").Block} Block
  * @typedef {import("./trace.js").StepRecord} StepRecord
+ * @typedef {Extract<import("./trace.js").Op, {type: "copy"}>} Copy
  */
 
+/** @type {("seq_id" | "logical" | "src" | "dst")[]} */
+const COPY = ["seq_id", "logical", "src", "dst"];
 const UNBOUNDED = new Budget(false);
 
 /**
@@ -86,13 +89,21 @@ export function apply(state, record, observe = null, budget = UNBOUNDED) {
   if (instance < 0 || instance >= count)
     throw new TraceStateError(`record ${record.index} is of instance ${instance}, and there is none`);
   forget(state);
-  (record.ops ?? []).forEach((op, position) => {
+  /** @type {Copy | null} */
+  let owed = null;
+  (record.ops ?? []).forEach((op, position, ops) => {
     try {
       if (count > 1) expectOwn(state, instance, op);
       const seq = "seq_id" in op ? (op.seq_id ?? null) : null;
       if (seq !== null && !BEGINS.has(op.type)) expect(state.sequences.has(seq), `there is no sequence ${seq}`);
+      if (owed || op.type === "copy")
+        expect(
+          op.type === "copy" && owed !== null && COPY.every((name) => op[name] === owed?.[name]),
+          "a copy follows the allocation that takes its source's place, and nothing else does",
+        );
       const change = /** @type {any} the entry for the type that `op` has */ (OPERATIONS[op.type]);
-      change(state, op, record.index, outputs, budget, instance);
+      owed = change(state, op, record.index, outputs, budget, instance) ?? null;
+      if (position === ops.length - 1) expect(!owed, "it takes another block's place, and no copy follows");
       observe?.(op, state);
     } catch (error) {
       throw new TraceStateError(

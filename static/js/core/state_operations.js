@@ -123,7 +123,8 @@ export const OPERATIONS = {
     block.last_hit_in = null;
     const sequence = sequenceOf(state, op.seq_id);
     const maySkip = sequence.cpu_block_table.length > 0 || op.reason === "load" || op.reason === "receive";
-    setTable(state, sequence, op.logical, op.block_id, maySkip, budget);
+    const src = setTable(state, sequence, op.logical, op.block_id, maySkip, budget);
+    return src === null ? null : { type: "copy", seq_id: op.seq_id, logical: op.logical, src, dst: op.block_id };
   },
 
   evict(state, op) {
@@ -140,11 +141,13 @@ export const OPERATIONS = {
     block.ref_count += 1;
     block.num_hits += 1;
     block.last_hit_in = index;
-    setTable(state, sequenceOf(state, op.seq_id), op.logical, op.block_id, true, budget);
+    const replaced = setTable(state, sequenceOf(state, op.seq_id), op.logical, op.block_id, true, budget);
+    expect(replaced === null, `block ${replaced} is at logical block ${op.logical} already`);
   },
 
   fork(state, op, index, _outputs, budget) {
     const parent = sequenceOf(state, op.parent_seq_id);
+    expect(parent.status === "running", `sequence ${op.parent_seq_id} is ${parent.status}, and a running one forks`);
     expectNew(state, op.seq_id);
     budget.spend(2 * parent.token_ids.length + parent.block_tables.reduce((sum, table) => sum + table.length, 0));
     const child = copySequence(parent);

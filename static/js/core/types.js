@@ -1,6 +1,7 @@
 // Whether a decoded value is what a trace may have there: the same types as Python's reader, from the same table
 // (schema.js).
 
+import { MAX_SECONDS } from "./limits.js";
 import { NdArray } from "./ndarray.js";
 import { STRUCTS } from "./schema.js";
 
@@ -28,6 +29,8 @@ const SCALARS = {
   bool: (value) => (typeof value === "boolean" ? null : "true or false"),
   null: (value) => (value === null ? null : "nil"),
   float: (value) => (typeof value === "number" ? null : "a number"),
+  seconds: (value) =>
+    typeof value === "number" && Math.abs(value) <= MAX_SECONDS ? null : "a number of seconds that a clock shows",
   int: (value) => (Number.isSafeInteger(value) ? null : "a whole number up to 2^53 - 1"),
   whole: (value) => (Number.isInteger(value) ? null : "a whole number"),
   array: (value) => (value instanceof NdArray ? null : "an array"),

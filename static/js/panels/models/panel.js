@@ -2,11 +2,10 @@
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
-import { modelsOpen } from "../../control/export_side.js";
-import { awaited, chooseModel, refused } from "../../control/models.js";
+import { awaited, chooseModel, modelsOpen, refused } from "../../control/models.js";
 import { html } from "../../kit/html.js";
 import { Side } from "../../kit/side.js";
-import { complain } from "../../net/complain.js";
+import { complain } from "../../net/trouble.js";
 import { models, own } from "../../state/store.js";
 import { bytesText, countText, grouped, t } from "../../tell/words.js";
 import { Device } from "./device.js";

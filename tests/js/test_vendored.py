@@ -1,22 +1,13 @@
-"""The page's own unit tests, run by node; the vendored files are as they were fetched."""
+"""The vendored files are as they were fetched. The page's own unit tests: `python -m tests.js`."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import pytest
-
-from tests.js.__main__ import FILES, run
 from tools import vendor
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.mark.parametrize("file", FILES)
-def test_javascript_units(file: str) -> None:
-    done = run([file], "--test-isolation=none", capture=True)  # in the process that is there for it
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_vendored_files_are_as_they_were_fetched() -> None:
