@@ -9,7 +9,7 @@ import { withValue } from "../../kit/inputs.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
 import { noneText, onlyRule, RequestChoices } from "../../kit/request_choices.js";
-import { nextOrder, orderOf } from "../../kit/table_columns.js";
+import { orderOf, SortHead, Space } from "../../kit/table.js";
 import { overview, place as placeNow, sequences } from "../../net/surveyed.js";
 import { settings } from "../../state/settings.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
@@ -175,19 +175,10 @@ const noneHere = (count) => (count ? t("large.none.here", { n: grouped(count), c
 /** Whether it waits, runs or is preempted now. @param {SequenceRow} one @param {number} at */
 const isThere = (one, at) => one.submitted_in <= at && (one.finished_in < 0 || one.finished_in > at);
 
-/** The rows that are not in the document. @param {{rows: number, high: number}} props */
-const Space = ({ rows, high }) =>
-  rows > 0 ? html`<tr aria-hidden="true"><td style=${{ height: `${rows * high}px` }}></td></tr>` : null;
-
 /** @param {Column} props */
-function Head({ name, width }) {
-  const { column, down } = orderOf(settings.sort.value, NAMES);
-  const order = column === name ? (down ? "descending" : "ascending") : "none";
-  return html`<th scope="col" aria-sort=${order} data-column=${name}
-    style=${{ width: name === "request" ? "auto" : `${width}px` }}><button title=${t(`large.column.${name}.why`)}
-      onClick=${() => (settings.sort.value = nextOrder(settings.sort.value, name, LETTERED.has(name)))}
-      >${t(`large.column.${name}`)}${{ none: "", ascending: " ▴", descending: " ▾" }[order]}</button></th>`;
-}
+const Head = ({ name, width }) =>
+  html`<${SortHead} ...${{ name, names: NAMES, lettered: LETTERED }} width=${name === "request" ? null : width}
+    text=${t(`large.column.${name}`)} about=${{ title: t(`large.column.${name}.why`) }} />`;
 
 /**
  * @param {{

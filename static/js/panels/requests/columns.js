@@ -2,7 +2,7 @@
 
 import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { fitting, widthOf } from "../../kit/table_columns.js";
+import { fitting, widthOf } from "../../kit/table.js";
 import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 
 /**

@@ -1,5 +1,8 @@
 // Tables of more columns than have room, in an order that a setting names: which columns stand there, and by which the
-// rows are sorted.
+// rows are sorted; and its parts: sortable heads, and the space of rows that are not in the document.
+
+import { settings } from "../state/settings.js";
+import { html } from "./html.js";
 
 /**
  * @template {string} N
@@ -48,3 +51,24 @@ export function nextOrder(text, name, lettered = false) {
   const ways = lettered ? [name, `-${name}`] : [`-${name}`, name];
   return [...ways, null][(ways.indexOf(text ?? "") + 1) % 3];
 }
+
+/**
+ * The head of a column, which a press sorts by.
+ *
+ * @param {{name: string, width: number | null, names: readonly string[], lettered: ReadonlySet<string>, text: string,
+ *   about: object}} props `width`: px, null: what is left; `names`: of all columns; `about`: attributes that explain it
+ */
+export function SortHead({ name, width, names, lettered, text, about }) {
+  const { column, down } = orderOf(settings.sort.value, names);
+  const order = column === name ? (down ? "descending" : "ascending") : "none";
+  return html`<th scope="col" aria-sort=${order} data-column=${name}
+    style=${{ width: width === null ? "auto" : `${width}px` }}><button ...${about}
+      onClick=${() => (settings.sort.value = nextOrder(settings.sort.value, name, lettered.has(name)))}
+      >${text}<span class="sort-order" aria-hidden="true">${
+        { none: "", ascending: " ▴", descending: " ▾" }[order]
+      }</span></button></th>`;
+}
+
+/** The rows that are not in the document. @param {{rows: number, high: number}} props */
+export const Space = ({ rows, high }) =>
+  rows > 0 ? html`<tr aria-hidden="true"><td style=${{ height: `${rows * high}px` }}></td></tr>` : null;
