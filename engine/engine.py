@@ -25,12 +25,14 @@ from engine.cache.kv_plane import NewPool, zeros
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector, Received
 from engine.connector.link import TransferError
+from engine.device_pool import with_pool
 from engine.header import header_of
 from engine.intake import Intake
 from engine.load import Load as EngineLoad
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
+from engine.model.device import out_of_memory
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.runner import ForwardResult, ModelRunner
@@ -63,6 +65,8 @@ from engine.trace.records import (
 )
 from engine.trace.redaction import Redaction
 from engine.trace.snapshot import Snapshot
+
+FEWER_TOKENS = "use a smaller max_num_batched_tokens or num_blocks, or a lower gpu_memory_utilization"
 
 
 class NothingToDo(RuntimeError):
@@ -104,7 +108,7 @@ class Engine:
         self.model = model
         if config.num_instances:
             raise ConfigError("an engine is one instance; several are a cluster (engine/cluster)")
-        resolved = resolve_for(config, model.facts)
+        resolved = resolve_for(with_pool(config, model), model.facts)
         groups = place.plans(resolved.groups)
         self.config = resolved.config
         self.capture = capture
@@ -182,6 +186,10 @@ class Engine:
         """
         if self._recording is not None:
             self._recording.flush()
+
+    def release(self) -> None:
+        """Free the pool's tensors: the engine computes nothing any more. Its log stays open."""
+        self._runner.kv_store.release()
 
     def disconnect(self) -> None:
         """From now on nothing comes from outside the pool, and nothing goes there."""
@@ -366,7 +374,8 @@ class Engine:
             NothingToDo: no request is unfinished, or each waits for another instance.
             NoProgressError: many steps brought no sequence any further. Every request is aborted, but for those that
                 have awaited blocks of another instance and can begin anew.
-            Exception: the step failed (out of memory, say). The requests of its batch are aborted, and whatever else
+            OutOfMemory: there was no memory for it; the message has the sizes and what to change.
+            Exception: the step failed, as it did there too. The requests of its batch are aborted, and whatever else
                 relied on what it promised is undone (`_take_back`); the engine and its log stay sound.
         """
         if not self._scheduler.can_step:
@@ -409,6 +418,8 @@ class Engine:
                 self._append_record("step", batch=batch, work=self._work.of(batch))
             else:
                 self._append_record("abort")
+            if lack := out_of_memory(error, self.model.device, "the step", FEWER_TOKENS):
+                raise lack from error
             raise
         if self.config.strategy == "none":
             self._scheduler.discard([s for s in self._scheduler.running if s.num_computed_tokens])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from app.ground.errors import one_sentence
 from app.ground.settings import ServerSettings
 from app.models.registry import served_name
 from app.models.served import Served
+from engine.config import EngineConfig
 from engine.garbage import what_stays
 from engine.model.compiler_process import begin_early
 
@@ -96,8 +96,7 @@ class LoadingThread:
             return given
         from app.models import live_model
 
-        found = live_model.memory(self._arguments.device)
-        return sys.maxsize if found is None else found // 2
+        return live_model.memory(self._arguments.device) // 2
 
     def _load(self, stop: threading.Event) -> None:
         try:
@@ -128,6 +127,9 @@ class LoadingThread:
             f"{model.facts.name} is ready on {model.machine.device} after {seconds:.1f} s, {model.compared()}",
             flush=True,
         )
+        config = self._settings.config_of(served.name)
+        if not model.device.has_own_memory and config.gpu_memory_utilization != EngineConfig().gpu_memory_utilization:
+            say("gpu_memory_utilization is of a GPU's memory: here the pool follows from the model", flush=True)
         if model.default_sampling and self._settings.api is not None:
             said = ", ".join(f"{name} {value:g}" for name, value in model.default_sampling.items())
             say(f"requests that leave it open are sampled with {said}, from its generation_config.json", flush=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
+from engine.model.device_facts import DeviceFacts
 from engine.model.errors import TemplateSettingError as TemplateSettingError
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
@@ -152,6 +153,13 @@ class ServedModel(Protocol):
     @property
     def free_bytes(self) -> int:
         """Of the memory that pools on its device are taken from."""
+
+    @property
+    def device(self) -> DeviceFacts:
+        """What is known of the device now: its memory, and what a driver says."""
+
+    def with_pool(self, config: EngineConfig) -> EngineConfig:
+        """The settings with the pool that the device has room for, where they leave it open."""
 
     @property
     def build(self) -> BuildEngine: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from engine.connector.tiers.tiers import Tiers
 from engine.lab.change import Change
 from engine.lab.faults import make_cluster, make_engine
 from engine.lab.rerun import Rerun
+from engine.model import device as devices
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.options.check import over_served_max
@@ -103,7 +104,10 @@ class LiveEngine:
     def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
         return Rerun(self._engine, source, at, change, follow)
 
-    def let_go(self) -> None: ...  # nothing of one engine waits
+    def let_go(self) -> None:
+        """Nothing waits; a GPU's memory is given back now, not when the last reader of the log is gone."""
+        if devices.ALLOCATOR.has_own_memory(self._engine.model.device):
+            self._engine.release()
 
     def close(self) -> None:
         self._engine.close()
@@ -133,7 +137,7 @@ def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -
 
 def engine_builder(
     model: LoadedModel,
-    max_pool_bytes: int,
+    max_pool_bytes: int | Callable[[], int],
     is_small: bool = False,
     tiers: Tiers | None = None,
     workers: Workers | None = None,
@@ -144,7 +148,11 @@ def engine_builder(
     """
 
     def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
-        check_limits(model.facts, config, max_pool_bytes)
+        check_limits(model.facts, config, max_pool_bytes if isinstance(max_pool_bytes, int) else max_pool_bytes())
+        if devices.ALLOCATOR.has_own_memory(
+            model.device
+        ):  # one of several runs: an open pool is not all that a GPU has
+            config = resolve_for(config, model.facts).config
         if config.num_instances and config.instances != "thread":
             if workers is None:
                 raise ConfigError("this server starts no processes for a run; choose instances of one thread")

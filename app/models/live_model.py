@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import psutil
-
 from app.ground.settings import ServerSettings
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import check_limits, engine_builder
+from app.models.pool_bytes import pool_bytes
 from engine.accounting.memory import kv_bytes_per_token
 from engine.cluster.messages import Source
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
 from engine.connector.tiers.tiers import Tiers
-from engine.machine import free_device_bytes, machine_facts, measure_roofs, memory_bytes
+from engine.device_pool import with_pool
+from engine.machine import machine_facts, measure_roofs
+from engine.model import device as devices
 from engine.model.compiled import Compilation, compile_in_background
+from engine.model.device_facts import DeviceFacts
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model, resolve_device
 from engine.model.shipped import SHIPPED
@@ -46,9 +48,9 @@ class LiveModel:
         )
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.num_bytes: int = weight_bytes(model.module)
-        self.build: BuildEngine = engine_builder(model, settings.max_pool_bytes, tiers=tiers, workers=workers)
-        self.build_small: BuildEngine = engine_builder(model, settings.max_pool_bytes, is_small=True)
         self._max_pool_bytes = settings.max_pool_bytes
+        self.build: BuildEngine = engine_builder(model, lambda: self._max_pool_bytes, tiers=tiers, workers=workers)
+        self.build_small: BuildEngine = engine_builder(model, lambda: self._max_pool_bytes, is_small=True)
         self._compilation: Compilation | None = None
 
     def compared(self) -> str:
@@ -80,8 +82,19 @@ class LiveModel:
     @property
     def free_bytes(self) -> int:
         """Of the device's memory, or the machine's."""
-        on_device = free_device_bytes(self._model.device)
-        return int(psutil.virtual_memory().available) if on_device is None else on_device
+        return devices.ALLOCATOR.room(self._model.device).free
+
+    @property
+    def device(self) -> DeviceFacts:
+        """What is known of the device now."""
+        return devices.device_facts(self._model.device)
+
+    def with_pool(self, config: EngineConfig) -> EngineConfig:
+        """The settings with the pool that the device has room for, where they leave it open (`engine.device_pool`)."""
+        found = with_pool(config, self._model)
+        if found is not config:  # what the server's own settings take is not refused
+            self._max_pool_bytes = max(self._max_pool_bytes, pool_bytes(found, self.facts))
+        return found
 
     def measured_machine(self) -> Machine:
         """Measures the roofs at the first call."""
@@ -150,10 +163,10 @@ def weigh(name_or_path: str, dtype: str, device: str) -> int:
     return bytes_to_come(name_or_path, dtype, device)
 
 
-def memory(device: str) -> int | None:
-    """Bytes of memory of the device; None where the system does not say.
+def memory(device: str) -> int:
+    """Bytes of memory of the device.
 
     Raises:
         ModelError: there is no such device.
     """
-    return memory_bytes(resolve_device(device))
+    return devices.ALLOCATOR.room(resolve_device(device)).total

@@ -68,7 +68,9 @@ class ApiSessions:
             known = self._models.find(name).name
             served = self._own.get(known)
             if served is None or served.theater.is_closed:
-                theater = self._theaters.create_api(self._config(known), NAME, known)
+                with self._models.lease(known, wait=0) as lease:
+                    config = lease.model.with_pool(self._config(known))
+                theater = self._theaters.create_api(config, NAME, known)
                 served = self._own[known] = self._serve(theater)
             return served
 

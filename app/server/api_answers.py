@@ -16,6 +16,7 @@ from app.scenes.told import Translated, TranslatedList
 from app.session.answers import Status
 from app.session.summary import Summary
 from engine.config import EngineConfig, SamplingParams
+from engine.model.device_facts import DeviceFacts
 from engine.options.payload import OptionsPayload
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
 
@@ -67,12 +68,22 @@ class ListedModel(TypedDict):
     kv_bytes_per_token: int | None
 
 
+class DeviceMemory(TypedDict):
+    """What lies on the device that the models compute on, at this moment."""
+
+    facts: DeviceFacts
+    weights_bytes: int  # of all models that are loaded
+    pools_bytes: int  # of the runs whose keys and values lie in blocks
+    logs_bytes: int  # of the runs' logs with their captures, in files
+
+
 class ModelsAnswer(TypedDict):
     """/api/models."""
 
     models: list[ListedModel]  # the first one first; empty where only recordings are shown
     bytes: int  # of the weights of all
     max_bytes: int  # of those that may be loaded at once
+    device: DeviceMemory | None  # None: no model is there
 
 
 class ListedTheater(TypedDict):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 import flask
 from flask import Request, Response
+from msgspec.structs import replace
 
 from app import __version__
 from app.ground import routing
@@ -14,13 +15,14 @@ from app.ground.errors import AppError
 from app.ground.routing import Route, json_answer
 from app.ground.settings import ServerSettings
 from app.models.engine_face import ServedModel
+from app.models.pool_bytes import pool_bytes
 from app.models.registry import Models
 from app.openai.sessions import ApiSessions
 from app.page.options import page_tables
 from app.scenes.museum import EXHIBITS
 from app.scenes.presets import PRESETS
 from app.scenes.told import told
-from app.server.api_answers import ListedModel, ModelAnswer, ModelsAnswer
+from app.server.api_answers import DeviceMemory, ListedModel, ModelAnswer, ModelsAnswer
 from app.session.log_session import ATTACHED
 from app.session.session_manager import SessionManager
 from engine.config import SamplingParams
@@ -91,8 +93,26 @@ def models(here: Here, request: Request) -> Response:
         "models": listed,
         "bytes": here.models.num_bytes,
         "max_bytes": here.models.most_bytes,
+        "device": _device(here) if here.models.is_live and here.models.first.is_there else None,
     }
     return json_answer(answer)
+
+
+def _device(here: Here) -> DeviceMemory:
+    """What lies on the device. Blocks in CPU memory that runs swap to are not among the pools' bytes."""
+    pools = logs = 0
+    for theater in here.theaters.all():
+        with suppress(AppError):  # it is closing
+            run = theater.run
+            logs += run.whole.num_bytes
+            if run.config.by_sequence is None:
+                pools += pool_bytes(replace(run.config, preemption_mode="recompute"), theater.model.facts)
+    return {
+        "facts": here.models.first.model.device,
+        "weights_bytes": here.models.num_bytes,
+        "pools_bytes": pools,
+        "logs_bytes": logs,
+    }
 
 
 def let_go(here: Here, request: Request, name: str) -> Response:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 from app.ground.errors import AppError, one_sentence, refusal_of
 from app.ground.settings import MIB, ServerSettings
 from app.models.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike
+from app.models.pool_bytes import pool_bytes
 from app.models.registry import Lease
 from app.session.engine_lock import EngineLock, LabLock
 from app.session.jobs import Fork, ForkJob, StepJob
@@ -86,11 +87,20 @@ class EngineLoop:
     def begin(self, config: EngineConfig, lease: Lease, own: OwnTiers | None = None) -> Run:
         """A new log from the beginning, which takes `lease` over. `own`: as `BuildEngine` takes it.
 
-        ValueError: the configuration cannot work, and the old log goes on.
+        ValueError: the configuration cannot work, and the old log goes on, unless its pool had to make room.
         """
-        with self._turns:
-            engine = lease.model.build(config, None, own)
-        old, run = self.run, Run(self._next_epoch, engine, lease)
+        old, model = self.run, lease.model
+        gives_up = old is not None and pool_bytes(config, model.facts) > model.free_bytes
+        try:
+            with self._turns:
+                if gives_up:
+                    self.current.engine.let_go()  # both pools at once have no room
+                engine = model.build(config, None, own)
+        except BaseException:
+            if gives_up:  # its pool is gone
+                self._over = AppError("refused", "this run gave its memory up for one that could not begin: reset it")
+            raise
+        run = Run(self._next_epoch, engine, lease)
         if self._focus != (None, None):
             engine.focus(*self._focus)
 

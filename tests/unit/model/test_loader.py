@@ -92,7 +92,10 @@ def test_a_model_without_such_layers_is_not_served_as_if_it_had_them() -> None:
 @pytest.mark.parametrize("family", sorted(REFUSED))
 def test_families_without_the_attention_interface(family: str, tmp_path: Path) -> None:
     """Refused by their class alone: the folder holds no weights."""
-    tiny_model(family).config.save_pretrained(tmp_path)
+    module = tiny_model(family)
+    if module._supports_attention_backend:  # as GPT-J from transformers 5.24 on
+        pytest.skip(f"{type(module).__name__} of this transformers follows the attention interface")
+    module.config.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="attention interface") as error:
         load_model(str(tmp_path), device="cpu")
     assert "ForCausalLM" in one_sentence(error)

@@ -1,5 +1,6 @@
 // KV memory in numbers: used, reserved, wasted, cached, free; both usage figures; paged against reserved in one piece.
 
+import { modelsOpen, toggleModels } from "../../control/export_side.js";
 import { counterfactual } from "../../core/counterfactual.js";
 import { bytesIfAllKept, capacityBytes, figuresByGroup, hasSiblings } from "../../core/groups.js";
 import { kvTerms } from "../../core/metrics.js";
@@ -12,7 +13,7 @@ import { lazy } from "../../kit/lazy.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { isAsked } from "../../state/lessons.js";
-import { log, record, select, selected, state } from "../../state/store.js";
+import { connection, log, ownIsShown, record, select, selected, state } from "../../state/store.js";
 import { layersText } from "../../tell/groups.js";
 import { bytesText, grouped, percentText, t } from "../../tell/words.js";
 
@@ -118,6 +119,12 @@ export function Figures() {
     </dl>
     <${Asked} rule=${PER_TOKEN}><${Formula} header=${header} /><//>
     ${isShared({ header }) ? null : html`<${AsModel} tokens=${m.tokens_held} perToken=${perToken} />`}
+    ${
+      connection.value === "live" && ownIsShown.value
+        ? html`<button class="figure-bytes device-link" id="btn-device" aria-expanded=${modelsOpen.value}
+          onClick=${toggleModels}>${t("memory.device")}</button>`
+        : null
+    }
   </section>`;
 }
 
