@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints clean
+.PHONY: run test checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints oldest gpu clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -71,6 +71,20 @@ fast:
 # all but the browser's once more for each other processor that this one can play (tests/processors.py): some minutes each
 processors: $(VENV)/.test
 	$(BIN)/python -m tests.processors --numprocesses 2 $(ARGS)
+
+# the oldest torch and transformers that pyproject.toml allows, in an environment of their own
+$(VENV)/oldest/.test: $(VENV)/.python pyproject.toml constraints.txt tools/install.py
+	@$(PYTHON) -m venv $(VENV)/oldest
+	@$(VENV)/oldest/bin/python tools/install.py --oldest test
+	@touch $@
+
+# all but the browser's on them; before each release
+oldest: $(VENV)/oldest/.test
+	$(VENV)/oldest/bin/python -m pytest --numprocesses 2 --ignore tests/browser $(ARGS)
+
+# everything that only a GPU can tell, in a few minutes; ARGS="--device cpu --tiny" tries the script without one
+gpu: $(VENV)/.test
+	$(BIN)/python -m tests.gpu $(ARGS)
 
 browser: $(VENV)/.test
 	@sh tools/get_chromium.sh $(BIN)

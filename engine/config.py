@@ -103,6 +103,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             control=Control(group="cache", initial=48),
         ),
     ] = None
+    # share of a GPU's memory for weights and pool, where num_blocks is None (engine/device_pool.py); unused on a CPU
+    gpu_memory_utilization: Annotated[float, Option(gt=0, le=1)] = 0.9
     # tokens, prompt and output; None = what the model and the pool can hold
     max_model_len: Annotated[int | None, Option()] = None
     # sequences running at once
@@ -173,6 +175,10 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     link_mb_per_second: Annotated[float | None, Option(gt=0, control=Control(group="instances", none_as=0))] = None
     # never the compiled forward pass: equal inputs then give the same log (trace.compare)
     enforce_eager: Annotated[bool, Option()] = False
+    # on a GPU: sequences of the largest decode step that is one CUDA graph (engine/model/cuda_graphs.py); 0 = none is
+    max_cudagraph_capture_size: Annotated[int, Option(ge=0, le=1024)] = 0
+    # on a GPU: a step's record is encoded and written beside the next step's forward pass (engine/recording.py)
+    async_scheduling: Annotated[bool, Option()] = False
     # each record says what its step copied of the cache, counted on the tensors (engine/model/copies.py)
     count_copies: Annotated[bool, Option()] = False
     # the log and its captures hold no text, no token id and nothing that these could be found from (trace/redaction.py)
@@ -230,10 +236,13 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
         """Every field by name, for the trace's header. What adds to records or takes from them only where it is on, and
-        what is about several instances only where there are several.
+        what is about several instances only where there are several; not what `num_blocks` came from.
         """
-        optional = ("count_copies", "private", "scheduler_reserve_full_isl")  # logs that are older do not have them
-        left_out = {name for name in optional if not getattr(self, name)}
+        # logs that are older do not have them
+        optional = (
+            "async_scheduling", "count_copies", "max_cudagraph_capture_size", "private", "scheduler_reserve_full_isl"
+        )  # fmt: skip
+        left_out = {name for name in optional if not getattr(self, name)} | {"gpu_memory_utilization"}
         left_out |= set() if self.num_instances else set(OF_SEVERAL)
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 

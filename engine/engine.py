@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Items
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, cast
+from typing import Literal, Self, cast
 
 from msgspec.structs import replace
 
@@ -24,18 +25,21 @@ from engine.cache.kv_plane import NewPool, zeros
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector, Received
 from engine.connector.link import TransferError
+from engine.device_pool import with_pool
 from engine.header import header_of
 from engine.intake import Intake
 from engine.load import Load as EngineLoad
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
+from engine.model.device import out_of_memory
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
-from engine.model.runner import ModelRunner
+from engine.model.runner import ForwardResult, ModelRunner
 from engine.model.served_check import check_kv_cache_dtype
 from engine.output_stage import OutputStage
 from engine.place import ALONE, Place
+from engine.recording import Recording, Records
 from engine.request import Request
 from engine.request_spec import RequestError, RequestSpec
 from engine.resolve import resolve_for
@@ -62,7 +66,7 @@ from engine.trace.records import (
 from engine.trace.redaction import Redaction
 from engine.trace.snapshot import Snapshot
 
-Records = Callable[[StepRecord, Capture | None], None]
+FEWER_TOKENS = "use a smaller max_num_batched_tokens or num_blocks, or a lower gpu_memory_utilization"
 
 
 class NothingToDo(RuntimeError):
@@ -104,7 +108,7 @@ class Engine:
         self.model = model
         if config.num_instances:
             raise ConfigError("an engine is one instance; several are a cluster (engine/cluster)")
-        resolved = resolve_for(config, model.facts)
+        resolved = resolve_for(with_pool(config, model), model.facts)
         groups = place.plans(resolved.groups)
         self.config = resolved.config
         self.capture = capture
@@ -122,6 +126,7 @@ class Engine:
             groups=groups,
             by_sequence=self.config.by_sequence,
             new_pool=new_pool,
+            max_graph_size=0 if self._is_eager else self.config.max_cudagraph_capture_size,
         )
         self._kv_bytes_per_token = self._runner.kv_store.bytes_per_token
         bytes_of_groups = [self._runner.kv_store.bytes_per_token_of(group.layers) for group in groups]
@@ -151,7 +156,10 @@ class Engine:
         redact = Redaction() if self.config.private else None
         keep_log = keep_log and records is None
         self.log: TraceWriter | None = TraceWriter(self.header(), log_path, redact) if keep_log else None
-        self._record = self.log.append if self.log is not None else records
+        append = self.log.append if self.log is not None else records
+        self._recording = Recording(append) if append is not None else None
+        # on the CPU there is nothing beside which a record could be appended (engine/recording.py)
+        self._holds_back = self.config.async_scheduling and not self._runner.copies.on_host
 
     def __enter__(self) -> Self:
         return self
@@ -164,8 +172,24 @@ class Engine:
     def close(self) -> None:
         """Close the log, and the connector."""
         self._connector.close()
-        if self.log is not None:
-            self.log.close()
+        try:
+            self.rest()
+        finally:
+            if self.log is not None:
+                self.log.close()
+
+    def rest(self) -> None:
+        """Append the record of the last step, if it was held back (`step`).
+
+        Raises:
+            OSError: as `TraceWriter.append`.
+        """
+        if self._recording is not None:
+            self._recording.flush()
+
+    def release(self) -> None:
+        """Free the pool's tensors: the engine computes nothing any more. Its log stays open."""
+        self._runner.kv_store.release()
 
     def disconnect(self) -> None:
         """From now on nothing comes from outside the pool, and nothing goes there."""
@@ -206,9 +230,10 @@ class Engine:
         """
         stage = self._stage
         if not stage.requests:
-            eager = eager or self.config.enforce_eager or self.config.fault is not None
+            eager = eager or self._is_eager
             eager = eager or self.config.by_sequence is not None  # what is compiled writes to blocks
             self._runner.compiled = None if eager else self.model.compiled
+            self._runner.uses_graphs = not eager
         requests = self._accepted(specs)
         self._num_requests += len(requests)
         for request in requests:
@@ -222,6 +247,10 @@ class Engine:
             at = time.perf_counter() - self._began
             self._append_record("submit", timing=Timing(at=at, tokenize=self._intake.tokenize_seconds))
         return requests
+
+    @property
+    def _is_eager(self) -> bool:
+        return self.config.enforce_eager or self.config.fault is not None
 
     def check_requests(self, specs: Items[RequestSpec]) -> None:
         """Raises what `add_requests` would, and queues nothing."""
@@ -335,14 +364,18 @@ class Engine:
         """Whether some request's prompt is not computed in full yet."""
         return any(not r.sequence.has_output for r in self._stage.requests.values())
 
-    def step(self) -> StepRecord:
+    def step(self, goes_on: bool = False) -> StepRecord:
         """Run one step and append its record.
+
+        `goes_on`: another step, or `rest`, follows at once. Under `async_scheduling` the record is then appended
+        beside the forward pass of that step.
 
         Raises:
             NothingToDo: no request is unfinished, or each waits for another instance.
             NoProgressError: many steps brought no sequence any further. Every request is aborted, but for those that
                 have awaited blocks of another instance and can begin anew.
-            Exception: the step failed (out of memory, say). The requests of its batch are aborted, and whatever else
+            OutOfMemory: there was no memory for it; the message has the sizes and what to change.
+            Exception: the step failed, as it did there too. The requests of its batch are aborted, and whatever else
                 relied on what it promised is undone (`_take_back`); the engine and its log stay sound.
         """
         if not self._scheduler.can_step:
@@ -369,14 +402,15 @@ class Engine:
             unloaded, loaded = [], time.perf_counter()
             # 3) forward: every layer writes K and V to the slots, then attends over the blocks
             result = self._runner.execute(slices, self.capture)
+            self.rest()  # beside the forward pass that was queued
             t2 = loaded + result.prepare_seconds
-            t3 = time.perf_counter()
             self._scheduler.commit(scheduled)
             is_computed, committed = True, time.perf_counter()
             self._connector.wait_for_save(transfers)
             saved = time.perf_counter()
             # 4) sample, and what follows from the new tokens
             outputs, prompt_logprobs = self._stage.take(slices, result.logits)
+            forward = self._runner.copies.seconds(*result.forward_marks)
         except Exception as error:
             self._take_back([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
             if is_computed:
@@ -384,13 +418,15 @@ class Engine:
                 self._append_record("step", batch=batch, work=self._work.of(batch))
             else:
                 self._append_record("abort")
+            if lack := out_of_memory(error, self.model.device, "the step", FEWER_TOKENS):
+                raise lack from error
             raise
         if self.config.strategy == "none":
             self._scheduler.discard([s for s in self._scheduler.running if s.num_computed_tokens])
         t4 = time.perf_counter()
         self._num_steps += 1
         if batch and all(entry.phase == "prefill" for entry in batch):
-            self._connector.note_prefill(sum(len(entry.token_ids) for entry in batch), t3 - t2)
+            self._connector.note_prefill(sum(len(entry.token_ids) for entry in batch), forward)
         copied = counter.compare(self._runner.cache_tensors(), self._runner.copied_bytes(moves)) if counter else None
         self._drop_caches()
         return self._append_record(
@@ -402,23 +438,24 @@ class Engine:
                 at=t4 - self._began,
                 schedule=t1 - t0,
                 prepare=t2 - t1,
-                forward=t3 - t2,
-                sample=t4 - t3,
+                forward=forward,
+                sample=t4 - t2 - forward,
                 transfer=(loaded - moved) + (saved - committed),
                 detokenize=self._stage.detokenize_seconds,
                 compiled=self._runner.compiled is not None,
             ),
             work=self._work.of(batch),
             cache_tensors=copied,
-            capture=Capture(
-                index=self._num_records,
-                dtype=self.capture.dtype,
-                layers=cast(list[LayerCapture], result.layers),  # whatever is read as such
-                omitted=result.omitted,
-            )
-            if self.capture and self._record is not None
+            capture=partial(self._captured, self._num_records, self.capture.dtype, result)
+            if self.capture and self._recording is not None
             else None,
+            is_last=not (goes_on and self._holds_back and self._scheduler.can_step),
         )
+
+    @staticmethod
+    def _captured(index: int, dtype: Literal["float16", "float32"], result: ForwardResult) -> Capture:
+        layers = cast(list[LayerCapture], result.layers)  # whatever is read as such
+        return Capture(index=index, dtype=dtype, layers=layers, omitted=result.omitted)
 
     def take_transfers(self) -> StepRecord | None:
         """Between two steps: note what has come from other instances, and what they have taken. None: nothing has.
@@ -472,6 +509,7 @@ class Engine:
         """
         if self.config.private:
             raise RecomputeError("this run is private: what its sequences computed is not shown")
+        self.rest()
         live = self._stage.live.get(seq_id)
         if live is not None:
             token_ids = live.sequence.token_ids
@@ -571,8 +609,9 @@ class Engine:
         timing: Timing | None = None,
         work: Work | None = None,
         cache_tensors: CacheTensors | None = None,
-        capture: Capture | None = None,
+        capture: Callable[[], Capture] | None = None,
         integrity: list[Objection] | str = "",
+        is_last: bool = True,
     ) -> StepRecord:
         record = StepRecord(
             index=self._num_records,
@@ -593,8 +632,8 @@ class Engine:
         self._ops.clear()
         self._num_records += 1
         self._cache.tick(self._num_records, self._num_steps)
-        if self._record is not None:
-            self._record(record, capture)
+        if self._recording is not None:
+            self._recording.put(record, capture, is_last)
         return record
 
     def header(self) -> Header:

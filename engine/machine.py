@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import threading
 import time
@@ -14,6 +13,7 @@ import torch
 
 from engine.accounting.roofline import copy_traffic, matmul_flops, rate
 from engine.host import processor_name
+from engine.model import device as devices
 from engine.trace.records import Machine, Roofs
 
 RUNS = 5  # timed runs of each kind
@@ -28,27 +28,12 @@ _measuring = threading.Lock()
 def machine_facts(device: torch.device, dtype: torch.dtype | None = None) -> Machine:
     """Facts about this machine; nothing that identifies its user. With the roofs for `dtype` if they were measured."""
     return Machine(
-        device=torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        device=devices.ALLOCATOR.name(device),
         processor=processor_name(),
         num_threads=torch.get_num_threads(),
         versions={"python": platform.python_version(), **_versions("torch", "transformers", "numpy")},
         roofs=_roofs.get((str(device), dtype)) if dtype else None,
     )
-
-
-def memory_bytes(device: torch.device | None = None) -> int | None:
-    """Of the whole device: a GPU's memory, or the machine's; None where the system does not say."""
-    if device is not None and device.type == "cuda":
-        return int(torch.cuda.get_device_properties(device).total_memory)
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
-
-
-def free_device_bytes(device: torch.device) -> int | None:
-    """Of a GPU's memory; None where the device computes in the machine's own."""
-    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else None
 
 
 def measure_roofs(device: torch.device, dtype: torch.dtype) -> Roofs:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from torch import Tensor
 
 from engine.beam_search import Beam, Choice, Offer
@@ -64,6 +65,9 @@ class OutputStage:
         request = self.request_of(self.live[seq_id])
         return request.num_prompt_logprobs > 0 and start < request.num_prompt_tokens - 1
 
+    def _up(self, rows: list[int]) -> Tensor:
+        return self.sampler.copies.up(np.array(rows, np.int64))
+
     def request_of(self, completion: Completion) -> Request:
         """The unfinished request that a sequence belongs to."""
         return self.requests[completion.sequence.request_id]
@@ -89,7 +93,7 @@ class OutputStage:
                 chosen += samples
                 rows += [row] * len(samples)
         if rows != list(range(logits.shape[0])):
-            logits = logits[rows]
+            logits = logits[self._up(rows)]
         settled = {i: c.chosen.pop(at) for i, c in enumerate(chosen) if (at := len(c.sequence.token_ids)) in c.chosen}
         most = max([self._num_alternatives(c) for c in chosen], default=0)
         sampled = self.sampler.sample(logits, [c.row() for c in chosen], most, settled)
@@ -199,7 +203,7 @@ class OutputStage:
             if piece.all_logits:
                 found += self._score_prompt(piece, logits[at : at + count])
             at += count
-        return logits[left], found
+        return logits[self._up(left)], found
 
     def _score_prompt(self, piece: SequenceSlice, logits: Tensor) -> list[PromptLogprob]:
         """Score prompt tokens. logits [T, V]: row i, of position piece.start + i, scores the token after it."""

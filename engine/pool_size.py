@@ -1,4 +1,6 @@
-"""How large a pool of blocks is when nobody says: large enough for the model's context, small enough to be drawn."""
+"""How large a pool of blocks is when nobody says: large enough for the model's context, small enough to be drawn; on a
+GPU what a share of its memory leaves (engine/device_pool.py).
+"""
 
 from __future__ import annotations
 
@@ -28,3 +30,10 @@ def default_num_blocks(block_size: int, max_model_len: int, most_slots: int | No
     """
     blocks = min(max(-(-max_model_len // block_size), USUAL), DRAWN)
     return blocks if most_slots is None else max(min(blocks, most_slots // block_size), FEWEST)
+
+
+def num_blocks_that_fit(free: int, total: int, utilization: float, peak: int, bytes_per_block: int) -> int:
+    """Blocks for which a device has room: `utilization` of its `total` bytes, without what is taken already and what a
+    step takes at its peak. Never less than 0.
+    """
+    return max(0, int(utilization * total) - (total - free) - peak) // bytes_per_block

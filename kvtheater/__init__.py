@@ -7,57 +7,83 @@
         while engine.has_unfinished():
             print(engine.step().ops)
 
-A few names and their types; what they are is in `engine`. In a notebook an opened trace and a watched run
+A few names and their types; what they are is in `engine`. Each is imported when it is used first, since torch and
+transformers take seconds: opened traces need neither. In a notebook an opened trace and a watched run
 show themselves. Only these names are promised to stay.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from kvtheater._own import require_own_packages
 
 require_own_packages()  # before anything below imports one of them
 
-# ruff: noqa: E402
-from engine import __version__
-from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.engine import Engine, NothingToDo
-from engine.lab.watch import WatchError
-from engine.model.capture import CaptureRequest
-from engine.model.errors import ModelError
-from engine.model.loaded import LoadedModel
-from engine.model.loader import from_module, load_model
-from engine.model.shipped import shipped_model
-from engine.request import Request
-from engine.request_spec import RequestError, RequestSpec
-from engine.trace.codec import TraceFormatError
-from engine.trace.log import TraceReader
-from engine.trace.records import Capture, Header, StepRecord
-from engine.trace.state import State
-from kvtheater.notebook import Trace, WatchedRun, open_trace, watch_generate
+if TYPE_CHECKING:
+    from engine import __version__ as __version__
+    from engine.config import ConfigError as ConfigError
+    from engine.config import EngineConfig as EngineConfig
+    from engine.config import SamplingParams as SamplingParams
+    from engine.engine import Engine as Engine
+    from engine.engine import NothingToDo as NothingToDo
+    from engine.lab.watch import WatchError as WatchError
+    from engine.model.capture import CaptureRequest as CaptureRequest
+    from engine.model.errors import ModelError as ModelError
+    from engine.model.loaded import LoadedModel as LoadedModel
+    from engine.model.loader import from_module as from_module
+    from engine.model.loader import load_model as load_model
+    from engine.model.shipped import shipped_model as shipped_model
+    from engine.request import Request as Request
+    from engine.request_spec import RequestError as RequestError
+    from engine.request_spec import RequestSpec as RequestSpec
+    from engine.trace.codec import TraceFormatError as TraceFormatError
+    from engine.trace.log import TraceReader as TraceReader
+    from engine.trace.records import Capture as Capture
+    from engine.trace.records import Header as Header
+    from engine.trace.records import StepRecord as StepRecord
+    from engine.trace.state import State as State
+    from kvtheater.notebook import (
+        Trace as Trace,
+    )
+    from kvtheater.notebook import (
+        WatchedRun as WatchedRun,
+    )
+    from kvtheater.notebook import (
+        open_trace as open_trace,
+    )
+    from kvtheater.notebook import (
+        watch_generate as watch_generate,
+    )
 
-__all__ = [
-    "Capture",
-    "CaptureRequest",
-    "ConfigError",
-    "Engine",
-    "EngineConfig",
-    "Header",
-    "LoadedModel",
-    "ModelError",
-    "NothingToDo",
-    "Request",
-    "RequestError",
-    "RequestSpec",
-    "SamplingParams",
-    "State",
-    "StepRecord",
-    "Trace",
-    "TraceFormatError",
-    "TraceReader",
-    "WatchError",
-    "WatchedRun",
-    "__version__",
-    "from_module",
-    "load_model",
-    "open_trace",
-    "shipped_model",
-    "watch_generate",
-]
+NAMES = {
+    "engine": "__version__",
+    "engine.config": "ConfigError EngineConfig SamplingParams",
+    "engine.engine": "Engine NothingToDo",
+    "engine.lab.watch": "WatchError",
+    "engine.model.capture": "CaptureRequest",
+    "engine.model.errors": "ModelError",
+    "engine.model.loaded": "LoadedModel",
+    "engine.model.loader": "from_module load_model",
+    "engine.model.shipped": "shipped_model",
+    "engine.request": "Request",
+    "engine.request_spec": "RequestError RequestSpec",
+    "engine.trace.codec": "TraceFormatError",
+    "engine.trace.log": "TraceReader",
+    "engine.trace.records": "Capture Header StepRecord",
+    "engine.trace.state": "State",
+    "kvtheater.notebook": "Trace WatchedRun open_trace watch_generate",
+}
+HOMES = {name: module for module, names in NAMES.items() for name in names.split()}
+__all__ = sorted(HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module 'kvtheater' has no attribute {name!r}")
+    return getattr(import_module(HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.lab.watch import watch_generate as _watch_generate
 from engine.trace.log import TraceReader
 from kvtheater._own import hidden_by
 
@@ -60,7 +59,9 @@ def watch_generate(
     Raises:
         WatchError: another attention than sdpa and eager, another cache than DynamicCache, beams, or nothing generated.
     """
-    with _watch_generate(model, tokenizer, path, **options):
+    from engine.lab.watch import watch_generate as watch  # brings torch, which opened traces do without
+
+    with watch(model, tokenizer, path, **options):
         yield WatchedRun(Path(path))
 
 
@@ -68,7 +69,7 @@ def _frame(log: TraceReader) -> str:
     """The trace's page as a frame; a sentence where it cannot be made."""
     if hidden := hidden_by("app"):
         return f"<p>{html.escape(hidden)}</p>"
-    from app.onefile import TooLarge, export_page  # the page's files, and only when something is shown
+    from app.page.onefile import TooLarge, export_page  # the page's files, and only when something is shown
 
     try:
         page = export_page(log).decode()

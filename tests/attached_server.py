@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.attach.attachment import Attaching, Attachment
 from tests.unit.attach.publisher import Publisher, message, removed, stored
 

@@ -69,6 +69,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
         ("axk1", "axk2", "deepseek_v3", "deepseek_v32", "glm4_moe_lite", "glm_moe_dsa", "minicpm3", "youtu"), LATENT
     ),
     "cohere_compass_text": {
+        "head_dim": 128,  # its rotations are of 44 pairs by height and width, and 20 by time
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         "rope_parameters": {
             kind: {"rope_type": "default", "rope_theta": 10000.0} for kind in ("sliding_attention", "full_attention")

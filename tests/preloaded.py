@@ -34,7 +34,7 @@ from execnet.gateway_base import Popen2IO
 
 PYTHON = sys.executable
 ROOT = Path(__file__).resolve().parent.parent
-IMPORTS = ("app.cli", "app.server", "app.live_engine", "engine.cluster.worker", "tests.server.fake")
+IMPORTS = ("app.cli", "app.server.application", "app.models.live_engine", "engine.cluster.worker", "tests.server.fake")
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 ABOVE = 200  # where file descriptors are out of the way of those that they become
 MOST_FDS = 32

@@ -1,4 +1,6 @@
-"""Install KV Theater into this interpreter's environment: `python tools/install.py [EXTRA ...]`.
+"""Install KV Theater into this interpreter's environment: `python tools/install.py [--oldest] [EXTRA ...]`.
+
+`--oldest` installs the oldest torch and transformers that pyproject.toml allows, and everything else as usual.
 
 On Linux the default build of torch brings NVIDIA's CUDA libraries. uv knows PyTorch's other builds, so it installs
 torch first, in the build that fits this machine (`--torch-backend auto`: CPU only where there is no GPU). pip keeps
@@ -10,10 +12,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
+OLDEST = ("torch", "transformers")
+# packages whose pins fit other versions of those
+THEIR_OWN = ("triton", "setuptools", "tokenizers", "huggingface-hub", "hf-xet")
+OF_THEIR_TIME = "numpy<2.4\n"  # the interpreter of Triton 3.6, which tests run kernels in, knows no later one
 # Sums of the wheels that pip downloads for constraints.txt on x86-64, without an extra; Python 3.11.
 DOWNLOADED = "0.3 GB with torch for the CPU, 2.8 GB with torch for CUDA"
 
@@ -28,33 +36,44 @@ def has_own_packages() -> bool:
     return "find-links" in listed
 
 
-def pinned_torch() -> str:
-    """Return the requirement of torch in constraints.txt, such as `torch==2.13.0`."""
-    found = re.search(r"^torch==[\w.]+", CONSTRAINTS.read_text(encoding="utf-8"), re.MULTILINE)
-    assert found, "constraints.txt has no line for torch: python -m tools.constraints"
-    return found.group()
+def oldest() -> str:
+    """Return constraints.txt with the lower bounds that pyproject.toml gives torch and transformers as their pins."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    bounds = dict(re.findall(r"^([\w-]+)>=([\d.]+)", "\n".join(declared), re.MULTILINE))
+    kept = re.sub(
+        rf"^({'|'.join((*OLDEST, *THEIR_OWN, 'numpy'))})==.*\n", "", CONSTRAINTS.read_text(encoding="utf-8"), flags=re.M
+    )
+    return kept + "".join(f"{name}=={bounds[name]}\n" for name in OLDEST) + OF_THEIR_TIME
 
 
-def install_torch() -> None:
+def install_torch(constraints: Path) -> None:
     """Install the build of torch that fits this machine's GPU, or the CPU build.
 
     Prints a sentence when it fails; pip then installs the default build.
     """
-    subprocess.run(pip("install", "--quiet", "--constraint", str(CONSTRAINTS), "uv"), check=True)
+    pinned = re.search(r"^torch==[\w.]+", constraints.read_text(encoding="utf-8"), re.MULTILINE)
+    assert pinned, "constraints.txt has no line for torch: python -m tools.constraints"
+    subprocess.run(pip("install", "--quiet", "--constraint", str(constraints), "uv"), check=True)
     uv = [sys.executable, "-m", "uv", "pip", "install", "--python", sys.executable, "--torch-backend", "auto"]
-    if subprocess.run([*uv, pinned_torch()], check=False).returncode:
+    if subprocess.run([*uv, pinned.group()], check=False).returncode:
         print("PyTorch's own index did not answer: pip installs the default build, which brings CUDA", flush=True)
 
 
-def main(extras: list[str]) -> int:
+def main(arguments: list[str]) -> int:
+    extras = [name for name in arguments if name != "--oldest"]
     print(f"installing KV Theater: downloads {DOWNLOADED}", flush=True)
-    if sys.platform == "linux" and not has_own_packages():
-        install_torch()
-    what = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
-    # make compiles what is imported; pip would compile all twelve thousand modules, one after another
-    flags = ["--no-compile"] if "test" in extras else []
-    command = pip("install", *flags, "--constraint", str(CONSTRAINTS), "--editable", what)
-    return subprocess.run(command, check=False).returncode
+    with tempfile.TemporaryDirectory(prefix="kvtheater-") as folder:
+        constraints = CONSTRAINTS
+        if "--oldest" in arguments:
+            constraints = Path(folder) / "oldest.txt"
+            constraints.write_text(oldest(), encoding="utf-8")
+        if sys.platform == "linux" and not has_own_packages():
+            install_torch(constraints)
+        what = f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT)
+        # make compiles what is imported; pip would compile all twelve thousand modules, one after another
+        flags = ["--no-compile"] if "test" in extras else []
+        command = pip("install", *flags, "--constraint", str(constraints), "--editable", what)
+        return subprocess.run(command, check=False).returncode
 
 
 if __name__ == "__main__":

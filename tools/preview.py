@@ -16,7 +16,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from app.site.export import PICTURE, write_page
 
 SIZE = (1200, 630)

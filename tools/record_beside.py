@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from app.recordings.shelf import SUFFIX, Card
 from engine.config import EngineConfig
 from engine.lab.beside import BesideRequest, ours, settled, theirs

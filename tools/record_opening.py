@@ -16,7 +16,7 @@ import re
 import sys
 from pathlib import Path
 
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from app.recordings.shelf import SUFFIX
 from app.site.runs import IN_FAN, Future, fan, play, record_future
 from engine.config import EngineConfig, SamplingParams

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from app.recordings.shelf import SUFFIX, Card
 from app.scenes.told import Translated
 from app.site.runs import play

@@ -17,12 +17,17 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from msgspec import inspect
 
-from app import answers, api_answers, messages
-from app.bench_runs import RunStatus
-from app.classroom.events import CLASS_EVENTS
-from app.classroom.told import ClassDesk, ClassLeft, ClassPressed, ClassTold, Mine
-from app.events import EVENTS
-from app.jobs import Performed
+from app.bench.records import BenchAnswer
+from app.bench.runs import RunStatus
+from app.classroom.answers import ClassDesk, ClassLeft, ClassPressed, ClassTold, KeptClassesAnswer, Mine
+from app.lessons.answers import LessonsAnswer
+from app.log_index.comparisons import ComparedRun
+from app.models.served import ModelStatus
+from app.recordings.endpoints import RecordingsAnswer
+from app.server import api_answers
+from app.server.dispatch import ALL_EVENTS
+from app.session import answers, messages
+from app.session.jobs import Performed
 from app.transport.clients import Ack, Answer
 from engine.bench.record import Record as BenchRecord
 from engine.trace.compare import Comparison
@@ -151,7 +156,7 @@ def bench_types() -> str:
 
 def _bench() -> Module:
     bench = Module(_of_trace())
-    for kind in (BenchRecord, RunStatus, api_answers.BenchAnswer):
+    for kind in (BenchRecord, RunStatus, BenchAnswer):
         bench.type_of(kind)
     return bench
 
@@ -160,8 +165,8 @@ def wire_types() -> str:
     """The text of wire.d.ts."""
     wire = Module({**_of_trace(), "RunStatus": "./bench.js", "BenchAnswer": "./bench.js"})
     events = [
-        f"  {name}: {{ asked: {wire.type_of(asked)}; answer: {_answer(wire, name, handle)} }};\n"
-        for name, (asked, handle) in {**EVENTS, **CLASS_EVENTS}.items()
+        f"  {name}: {{ asked: {wire.type_of(event.message)}; answer: {_answer(wire, name, event.handle)} }};\n"
+        for name, event in ALL_EVENTS.items()
     ]
     told = {
         "records": answers.Records,
@@ -169,7 +174,7 @@ def wire_types() -> str:
         "reset": answers.Reset,
         "large": answers.Large,
         "closed": answers.Closed,
-        "model": answers.ModelStatus,
+        "model": ModelStatus,
         "bench_progress": RunStatus,
         "class": ClassTold,
         "class_desk": ClassDesk,
@@ -182,11 +187,11 @@ def wire_types() -> str:
         "/api/models": wire.type_of(api_answers.ModelsAnswer),
         "/api/machine": wire.type_of(Machine),
         "/api/theaters": wire.type_of(api_answers.TheatersAnswer),
-        "/api/recordings": wire.type_of(api_answers.RecordingsAnswer),
-        "/api/compare": f"{wire.type_of(Comparison)} & {{ runs: {wire.type_of(api_answers.ComparedRun)}[] }}",
-        "/api/lessons": wire.type_of(api_answers.LessonsAnswer),
-        "/api/classes": wire.type_of(api_answers.KeptClassesAnswer),
-        "/api/bench": wire.type_of(api_answers.BenchAnswer),
+        "/api/recordings": wire.type_of(RecordingsAnswer),
+        "/api/compare": f"{wire.type_of(Comparison)} & {{ runs: {wire.type_of(ComparedRun)}[] }}",
+        "/api/lessons": wire.type_of(LessonsAnswer),
+        "/api/classes": wire.type_of(KeptClassesAnswer),
+        "/api/bench": wire.type_of(BenchAnswer),
     }
     more = [
         "/** The socket's events: what a client asks, and what is acknowledged when it is done. */\n",

@@ -1,7 +1,8 @@
 """The training configuration: one TOML file, read into a plain dictionary of sections.
 
 The sections are `tokenizer`, `data`, `model`, `train` and `evaluate`; `bundled.toml` documents each key. The section
-`siblings` says what smaller models for comparison change, and how many KV heads each of them has.
+`siblings` says what smaller models for comparison change, and how many KV heads each of them has; `variants` what a run
+of another size changes.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 Section = dict[str, Any]
 Config = dict[str, Section]
 
-SECTIONS = ("tokenizer", "data", "model", "train", "evaluate", "siblings")
+SECTIONS = ("tokenizer", "data", "model", "train", "evaluate", "siblings", "variants")
 
 
-def load_config(path: Path, sibling: str | None = None) -> Config:
-    """Read the TOML file at `path`, for the sibling of that name if one is given.
+def load_config(path: Path, sibling: str | None = None, variant: str | None = None) -> Config:
+    """Read the TOML file at `path`, for the sibling of that name if one is given, and with the changes of a variant.
 
-    Raises `ValueError` that names a section that is missing, or the siblings there are.
+    Raises `ValueError` that names a section that is missing, or the siblings or variants there are.
     """
     with path.open("rb") as file:
         config: Config = tomllib.load(file)
@@ -33,4 +34,18 @@ def load_config(path: Path, sibling: str | None = None) -> Config:
         for section in ("model", "train"):
             config[section] |= siblings[section]
         config["model"]["kv_heads"] = siblings["kv_heads"][sibling]
+    variants = config.pop("variants")
+    if variant is not None:
+        if variant not in variants:
+            raise ValueError(f"no variant is named {variant}: there are {', '.join(variants)}")
+        _change(config, variants[variant])
     return config
+
+
+def _change(settings: Section, changes: Section) -> None:
+    """Replace values of `settings`, at any depth."""
+    for name, value in changes.items():
+        if isinstance(value, dict):
+            _change(settings[name], value)
+        else:
+            settings[name] = value

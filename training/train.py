@@ -1,7 +1,7 @@
 """Train the bundled model.
 
     python -m training.train --corpus FOLDER --config training/bundled.toml --out DIR [--export DIR]
-                             [--max-minutes M] [--steps N] [--resume]
+                             [--max-minutes M] [--steps N] [--resume] [--variant NAME] [--packed FILE]
 
 The step count is fixed after a short calibration, so that the run takes about `max_minutes`; it is printed and saved.
 Data order, initialisation and schedule depend on the seed and the step count alone: a run repeated with `--steps N` is
@@ -28,10 +28,11 @@ from transformers import LlamaForCausalLM
 from engine.model.compiler_cache import use_own_cache
 from training.checkpoint import PROGRESS, Progress, load_checkpoint, save_checkpoint
 from training.config import Config, Section, load_config
-from training.corpus import END_OF_TEXT, Corpus, read_split
+from training.corpus import END_OF_TEXT, read_split
 from training.data import Batch, Documents, batches, encode_corpus, mix, token_id
 from training.model import batch_loss, build_model, export_model, to_device
 from training.optimizer import Optimizer, schedule
+from training.packed import PackedRows, read_packed
 from training.record import save_record
 
 WARM_STEPS = 2  # steps before the calibration counts: compilation and first touches
@@ -45,7 +46,7 @@ class Phase:
     row_tokens: int
     batch_rows: int  # rows a step
     micro_rows: int  # rows a forward pass
-    documents: Documents
+    documents: Documents | PackedRows
 
     @property
     def step_tokens(self) -> int:
@@ -53,17 +54,11 @@ class Phase:
         return self.batch_rows * self.row_tokens
 
 
-def read_phases(settings: Section, corpus: Corpus, tokenizer: Tokenizer) -> list[Phase]:
-    """The short and the long phase of the configuration's `[train]`, with their documents."""
+def read_phases(settings: Section, documents: Callable[[int], Documents | PackedRows]) -> list[Phase]:
+    """The short and the long phase of the configuration's `[train]`; `documents` gives those for rows of a length."""
     short, long = settings, settings["long"]
     return [
-        Phase(
-            share,
-            part["row_tokens"],
-            part["batch_rows"],
-            part["micro_rows"],
-            encode_corpus(corpus, tokenizer, part["row_tokens"]),
-        )
+        Phase(share, part["row_tokens"], part["batch_rows"], part["micro_rows"], documents(part["row_tokens"]))
         for share, part in ((1 - long["share"], short), (long["share"], long))
     ]
 
@@ -84,10 +79,13 @@ class Trainer:
         self.compiled: set[torch.Size] = set()
         self.pool = ThreadPoolExecutor(self.settings["workers"] if device.type == "cpu" else 1)
         use_own_cache()
-        self.loss: Callable[..., torch.Tensor] = torch.compile(batch_loss, dynamic=False)
+        compiles = self.settings["compile"]
+        self.loss: Callable[..., torch.Tensor] = torch.compile(batch_loss, dynamic=False) if compiles else batch_loss
 
     def batches(self, phase: Phase, steps: int, skip: int = 0) -> Iterator[Batch]:
         """The batches of `phase` in a run of `steps` steps in all, without the first `skip`."""
+        if isinstance(phase.documents, PackedRows):
+            return phase.documents.batches(phase.batch_rows, self.settings["seed"], skip, self.device)
         tokens = round(steps * phase.share) * phase.step_tokens
         stream = mix(phase.documents, self.data, tokens, self.settings["seed"], phase.share)
         found = batches(stream, phase.row_tokens, phase.batch_rows, self.end)
@@ -205,10 +203,10 @@ def run(trainer: Trainer, progress: Progress, budget: float | None, out: Path, e
     export()
 
 
-def main() -> None:
-    """Read the arguments and train."""
+def main(arguments: list[str] | None = None) -> None:
+    """Read the arguments (None: of the command line) and train."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
+    parser.add_argument("--corpus", type=Path, help="folder with the corpora")
     parser.add_argument("--config", type=Path, required=True)
     parser.add_argument("--sibling", metavar="NAME", help="the sibling of that name in place of the bundled model")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints and the log")
@@ -219,8 +217,12 @@ def main() -> None:
         "--steps", type=int, help="in place of the configuration's steps; the clock counts only with --max-minutes"
     )
     parser.add_argument("--resume", action="store_true", help="go on from the checkpoint in OUT")
-    args = parser.parse_args()
-    config = load_config(args.config, args.sibling)
+    parser.add_argument("--variant", metavar="NAME", help="a variant of the configuration")
+    parser.add_argument("--packed", type=Path, metavar="FILE", help="rows of training.pack in place of the corpora")
+    args = parser.parse_args(arguments)
+    if (args.corpus is None) == (args.packed is None):
+        parser.error("give --corpus or --packed")
+    config = load_config(args.config, args.sibling, args.variant)
     settings = config["train"]
     max_minutes = args.max_minutes if args.max_minutes is not None else settings["max_minutes"]
     steps = args.steps if args.steps is not None else settings["steps"]
@@ -232,9 +234,14 @@ def main() -> None:
     torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     tokenizer = Tokenizer.from_file(str(args.tokenizer / "tokenizer.json"))
-    print("reading and encoding the corpus …", flush=True)
-    corpus = read_split(args.corpus, config["data"])
-    trainer = Trainer(config, read_phases(settings, corpus, tokenizer), tokenizer, device)
+    if args.packed:
+        packed = read_packed(args.packed)
+        phases = read_phases(settings, lambda length: packed[length].to(device))
+    else:
+        print("reading and encoding the corpus …", flush=True)
+        corpus = read_split(args.corpus, config["data"])
+        phases = read_phases(settings, lambda length: encode_corpus(corpus, tokenizer, length))
+    trainer = Trainer(config, phases, tokenizer, device)
     parameters = sum(p.numel() for p in trainer.parameters)
     print(f"{parameters:,} parameters on {device}", flush=True)
     save_record(args.out, parameters, device)

@@ -8,45 +8,12 @@ stage is commanded by who drives the class, and by nobody else, owner or not.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-from msgspec import Struct
 
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
-from app.classroom.codes import Pass
 from app.classroom.refusing import refusal
 from app.classroom.seats import Seat
-
-# what a request's environment says of who asks: app/security.py writes it
-OWNER = "kvtheater.owner"  # bool
-PASS = "kvtheater.pass"  # Pass | None
-ADDRESS = "kvtheater.address"  # str
-
-
-def guest(environ: Mapping[str, Any]) -> Pass | None:
-    """Whose connection a request begins, if a guest's: such a one has so many (`Limits.sessions_of_one`)."""
-    found: Pass | None = environ.get(PASS)
-    return None if environ.get(OWNER) else found
-
-
-class Shown(Struct, array_like=True, frozen=True):
-    """What a browser shows of who it is: whatever may be the server's token, and a pass to a class."""
-
-    tokens: tuple[str, ...]
-    ticket: str
-
-
-class Person(NamedTuple):
-    """Who is at the other end of a connection."""
-
-    is_owner: bool
-    seat: Pass | None
-    address: str = ""
-
-
-NOBODY = Person(is_owner=False, seat=None)
+from app.ground.callers import NOBODY, Pass, Person
 
 
 class Access:
@@ -153,6 +120,18 @@ class Access:
         if sid not in found.presenters:
             raise refusal("forbidden", "class.presenter")
         return found
+
+    def classroom(self, class_id: str) -> Classroom:
+        """Return the class.
+
+        Raises:
+            AppError: `not_found`.
+        """
+        return self._classrooms.get(class_id)
+
+    def find_classroom(self, class_id: str) -> Classroom | None:
+        """Return the class; None when it is not in memory."""
+        return next((one for one in self._classrooms.all() if one.id == class_id), None)
 
     def lab(self, theater_id: str, of: Pass | None) -> None:
         """Give a run to a follower; None: it is nobody's."""

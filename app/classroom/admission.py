@@ -13,10 +13,10 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
+from app.classroom.answers import OriginTold
 from app.classroom.refusing import refusal
 from app.classroom.seats import Seat
-from app.classroom.told import OriginTold
-from app.errors import AppError
+from app.ground.errors import AppError
 
 MAX_SEATS = 1200
 MAX_UNCONFIRMED = 300  # of one address

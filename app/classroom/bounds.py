@@ -6,13 +6,13 @@ import functools
 import threading
 from collections.abc import Callable
 
-from app import messages
 from app.classroom.access import Access
-from app.classroom.codes import Pass
 from app.classroom.refusing import refusal
-from app.errors import AppError
-from app.pool_bytes import pool_bytes
-from app.theater import Theater
+from app.ground.callers import Pass
+from app.ground.errors import AppError
+from app.models.pool_bytes import pool_bytes
+from app.session import messages
+from app.session.session import Session
 from engine.config import ConfigError, EngineConfig, SamplingParams
 
 MOST_PROMPTS = 8  # at once
@@ -74,7 +74,7 @@ def check_submit(message: messages.Submit, sampling: SamplingParams) -> None:
         raise refusal("refused", "lab.sequences", n=MOST_SEQUENCES)
 
 
-def check_model(theater: Theater, model: str | None) -> None:
+def check_model(theater: Session, model: str | None) -> None:
     """A guest's run is on the class's model, whatever others there are.
 
     Raises:
@@ -84,7 +84,7 @@ def check_model(theater: Theater, model: str | None) -> None:
         raise refusal("refused", "lab.model")
 
 
-def check_configure(theater: Theater, config: EngineConfig) -> None:
+def check_configure(theater: Session, config: EngineConfig) -> None:
     """A guest's run takes no more than the class's.
 
     Raises:

@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Mapping
 
 from app.classroom import admission
+from app.classroom.answers import ClassDesk, ClassTold, LessonAt, Mine, Names, SeatTold, Wish
 from app.classroom.codes import Secret, new_code
 from app.classroom.lab_places import LabPlaces
 from app.classroom.polls import Answer, Kind, LessonQuestion, Phase, Poll
 from app.classroom.refusing import refusal
 from app.classroom.seats import Seat, checked_name, invented_name
-from app.classroom.told import ClassDesk, ClassTold, LessonAt, Mine, Names, SeatTold, Wish
-from app.errors import AppError
-from app.plain import plain
+from app.ground.errors import AppError
+from app.ground.plain import plain
 
 MOST_POLLS = 200
 MOST_MARKS = 5000  # of "lost here": beyond it the oldest go

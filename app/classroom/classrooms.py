@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from app.broadcast import Emit
+from app.classroom.answers import Names
 from app.classroom.classroom import Classroom
-from app.classroom.codes import BURST, RATE, Allowance, Pass, Passes, as_code
+from app.classroom.codes import BURST, RATE, Allowance, Passes, as_code
 from app.classroom.refusing import refusal
-from app.classroom.told import Names
+from app.ground.callers import Pass
+from app.session.broadcast import Emit
 
 MOST_CLASSES = 64  # of one server
 EMPTY = 600.0  # seconds without anybody after which a class makes room for another

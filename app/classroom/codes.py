@@ -13,7 +13,8 @@ import hmac
 import secrets
 import threading
 import time
-from typing import NamedTuple
+
+from app.ground.callers import Pass
 
 LETTERS = "23456789abcdefghjkmnpqrstwxyz"  # none that are read as another: 0 o, 1 i l, u v
 LENGTH = 6
@@ -58,13 +59,6 @@ class Allowance:
         now = time.monotonic()
         self._left = min(self._burst, self._left + self._rate * (now - self._at))
         self._at = now
-
-
-class Pass(NamedTuple):
-    """What a follower's browser shows: which seat of which class it has."""
-
-    class_id: str
-    seat: str
 
 
 class Passes:

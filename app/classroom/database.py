@@ -16,9 +16,9 @@ import sqlalchemy as sql
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from app.api_answers import KeptClass
+from app.classroom.answers import KeptClass
 from app.classroom.results import ClassResults, QuestionResult
-from app.errors import AppError, one_sentence
+from app.ground.errors import AppError, one_sentence
 
 _meta = sql.MetaData()
 _classes = sql.Table(

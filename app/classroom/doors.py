@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import psutil
 import segno
 
-from app.classroom.told import Door
-from app.settings import is_loopback
+from app.classroom.answers import Door
+from app.ground.settings import is_loopback
 
 _VIRTUAL = ("docker", "br-", "veth", "virbr", "vmnet", "vboxnet", "utun", "tun", "tap", "zt", "tailscale", "wg")
 _ANYWHERE = ("0.0.0.0", "::", "")

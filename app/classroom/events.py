@@ -1,16 +1,13 @@
-"""The socket's events of a class: check who asks, do it, say what became of it."""
+"""Events of the socket about a class, and what answers them."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-from collections.abc import Callable
-from typing import Any
 
-from app.answers import Nothing
-from app.broadcast import Emit
-from app.classroom import messages
+from app.classroom import messages, rights
 from app.classroom.access import Access
+from app.classroom.answers import ClassEntered, ClassLeft, ClassOpened, ClassPressed, Mine, Presenting
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.doors import door, origins
@@ -18,16 +15,17 @@ from app.classroom.labs import Labs
 from app.classroom.polls import LessonQuestion
 from app.classroom.refusing import refusal
 from app.classroom.results import results_of
+from app.classroom.rights import Event
 from app.classroom.seats import Seat
 from app.classroom.store import LONGEST, Store
-from app.classroom.told import ClassEntered, ClassLeft, ClassOpened, ClassPressed, Mine, Presenting
-from app.errors import AppError
+from app.ground.errors import AppError
+from app.ground.settings import ServerSettings
 from app.lessons.lesson import Ask, LessonError
 from app.lessons.rooms import LessonRooms
 from app.lessons.words import worded
-from app.settings import ServerSettings
-from app.theaters import Theaters
-from app.transport.clients import Ack
+from app.session.answers import Nothing
+from app.session.broadcast import Emit
+from app.session.session_manager import SessionManager
 
 
 class ClassEvents:
@@ -37,7 +35,7 @@ class ClassEvents:
         self,
         access: Access,
         classrooms: Classrooms,
-        theaters: Theaters,
+        theaters: SessionManager,
         lessons: LessonRooms,
         labs: Labs,
         store: Store,
@@ -52,25 +50,19 @@ class ClassEvents:
     # The presenter
 
     def open(self, sid: str, message: messages.ClassOpen) -> ClassOpened:
-        self._access.own(sid)
         found = self._classrooms.open(message.title.strip(), message.names)
         found.present(sid)
         return {"secret": found.secret.tell(), "presenting": self._presenting(found, message.origin)}
 
     def present(self, sid: str, message: messages.ClassPresent) -> Presenting:
-        self._access.own(sid)
         found = self._classrooms.get(message.id)
         if found.is_over or not found.secret.fits(message.secret):
             raise refusal("forbidden", "class.not_presenter")
         found.present(sid)
         return self._presenting(found, message.origin)
 
-    def end(self, sid: str, message: messages.OfClass) -> Nothing:
+    def end(self, sid: str, message: messages.OfClass, found: Classroom) -> Nothing:
         """By its presenter; one whose presenter is away, and may have lost the secret, by any owner of the server."""
-        found = self._classrooms.get(message.id)
-        if found.presenters:
-            self._access.presents(sid, message.id)
-        self._access.own(sid)
         self._labs.end(found)
         found.end()
         self._leave(found, [sid for sid in found.sids() if not self._access.person(sid).is_owner])
@@ -78,9 +70,8 @@ class ClassEvents:
             self._store.keep(results_of(found), datetime.date.fromisoformat(found.kept_until))
         return {}
 
-    def keep(self, sid: str, message: messages.ClassKeep) -> Nothing:
+    def keep(self, sid: str, message: messages.ClassKeep, found: Classroom) -> Nothing:
         """As it is now; again at the end, or when it is asked again."""
-        found = self._access.presents(sid, message.id)
         today = datetime.date.today()
         if not today <= message.until <= today + LONGEST:
             raise refusal("bad_request", "class.until", n=LONGEST.days // 366)
@@ -88,21 +79,14 @@ class ClassEvents:
         found.kept(message.until.isoformat())
         return {}
 
-    def unkeep(self, sid: str, message: messages.OfClass) -> Nothing:
+    def unkeep(self, sid: str, message: messages.OfClass, found: Classroom | None) -> Nothing:
         """Delete what is kept: the presenter while the class is here, else whoever owns the server."""
-        self._access.own(sid)
-        found = next((one for one in self._classrooms.all() if one.id == message.id), None)
-        if found is not None and not found.is_over:
-            self._access.presents(sid, message.id)
         self._store.delete(message.id)
         if found is not None:
             found.kept(None)
         return {}
 
-    def cast(self, sid: str, message: messages.ClassCast) -> Nothing:
-        found = self._classrooms.get(message.id)
-        if not found.may_drive(sid):
-            raise refusal("forbidden", "drive.class")
+    def cast(self, sid: str, message: messages.ClassCast, found: Classroom) -> Nothing:
         if message.theater is not None:
             self._theaters.watch(message.theater)  # there is one
             other = self._classrooms.of_theater(message.theater)
@@ -115,25 +99,22 @@ class ClassEvents:
                 found.lesson_is_at(message.theater, self._lessons.find(message.theater).course.at)
         return {}
 
-    def hold(self, sid: str, message: messages.ClassHold) -> Nothing:
-        self._access.presents(sid, message.id).hold(message.held)
+    def hold(self, sid: str, message: messages.ClassHold, found: Classroom) -> Nothing:
+        found.hold(message.held)
         return {}
 
-    def hand(self, sid: str, message: messages.ClassHand) -> Nothing:
-        found = self._access.presents(sid, message.id)
+    def hand(self, sid: str, message: messages.ClassHand, found: Classroom) -> Nothing:
         found.hand(message.seat)
         if message.seat is not None:
             self._tell_seat(found, message.seat)
         return {}
 
-    def remote(self, sid: str, message: messages.ClassRemote) -> Nothing:
-        found = self._access.presents(sid, message.id)
+    def remote(self, sid: str, message: messages.ClassRemote, found: Classroom) -> Nothing:
         found.allow_remote(message.seat, message.allowed)
         self._tell_seat(found, message.seat)
         return {}
 
-    def send_away(self, sid: str, message: messages.ClassSendAway) -> Nothing:
-        found = self._access.presents(sid, message.id)
+    def send_away(self, sid: str, message: messages.ClassSendAway, found: Classroom) -> Nothing:
         gone = found.send_away(message.seat)
         left: ClassLeft = {"id": found.id}
         self._emit("class_left", left, gone)
@@ -142,16 +123,15 @@ class ClassEvents:
         self._leave(found, gone)
         return {}
 
-    def doors(self, sid: str, message: messages.ClassDoors) -> Nothing:
-        self._access.presents(sid, message.id).open_doors(message.open)
+    def doors(self, sid: str, message: messages.ClassDoors, found: Classroom) -> Nothing:
+        found.open_doors(message.open)
         return {}
 
-    def labs(self, sid: str, message: messages.ClassLabs) -> Nothing:
-        self._labs.switch(self._access.presents(sid, message.id), message.open)
+    def labs(self, sid: str, message: messages.ClassLabs, found: Classroom) -> Nothing:
+        self._labs.switch(found, message.open)
         return {}
 
-    def ask(self, sid: str, message: messages.ClassAsk) -> Nothing:
-        found = self._access.presents(sid, message.id)
+    def ask(self, sid: str, message: messages.ClassAsk, found: Classroom) -> Nothing:
         text, options = message.text.strip(), [option.strip() for option in message.options]
         if message.kind == "lesson":
             found.ask("lesson", "", [], self._asked(found), message.seconds)
@@ -164,9 +144,8 @@ class ClassEvents:
         found.ask(message.kind, text, options if message.kind == "choice" else [], None, message.seconds)
         return {}
 
-    def poll(self, sid: str, message: messages.ClassPoll) -> Nothing:
+    def poll(self, sid: str, message: messages.ClassPoll, found: Classroom) -> Nothing:
         """To the next phase. What is shown of a lesson's question is what the lesson says, which goes on with that."""
-        found = self._access.presents(sid, message.id)
         poll = found.poll
         right = message.right
         if message.to == "shown" and poll is not None and poll.number == message.poll and poll.lesson:
@@ -176,48 +155,37 @@ class ClassEvents:
         found.poll_goes(message.poll, message.to, right)
         return {}
 
-    def clock(self, sid: str, message: messages.ClassClock) -> Nothing:
-        self._access.presents(sid, message.id).clock(message.poll, message.seconds)
+    def clock(self, sid: str, message: messages.ClassClock, found: Classroom) -> Nothing:
+        found.clock(message.poll, message.seconds)
         return {}
 
     # Followers
 
-    def enter(self, sid: str, message: messages.ClassEnter) -> ClassEntered:
-        found, key = self._access.pass_of(sid)
+    def enter(self, sid: str, message: messages.ClassEnter, found: Classroom, key: str) -> ClassEntered:
         seat = found.enter(key, sid, message.language, self._access.person(sid).address)
         return {"told": found.told(), "mine": found.mine(seat)}
 
-    def rename(self, sid: str, message: messages.ClassRename) -> Mine:
-        found, seat = self._access.seat(sid)
+    def rename(self, sid: str, message: messages.ClassRename, found: Classroom, seat: Seat) -> Mine:
         found.rename(seat, message.name)
         return self._mine(sid, found, seat)
 
-    def answer(self, sid: str, message: messages.ClassAnswer) -> Mine:
-        found, seat = self._access.seat(sid)
+    def answer(self, sid: str, message: messages.ClassAnswer, found: Classroom, seat: Seat) -> Mine:
         found.answer(seat, message.poll, message.round, message.given)
         return self._mine(sid, found, seat)
 
-    def lost(self, sid: str, message: messages.ClassLost) -> Mine:
-        found, seat = self._access.seat(sid)
+    def lost(self, sid: str, message: messages.ClassLost, found: Classroom, seat: Seat) -> Mine:
         found.lost(seat, message.lost, self._newest(found))
         return self._mine(sid, found, seat)
 
-    def wish(self, sid: str, message: messages.ClassWish) -> Mine:
-        found, seat = self._access.seat(sid)
+    def wish(self, sid: str, message: messages.ClassWish, found: Classroom, seat: Seat) -> Mine:
         found.wish(seat, message.wish)
         return found.mine(seat)
 
-    def lab(self, sid: str, message: messages.ClassLab) -> Mine:
-        found, seat = self._access.seat(sid)
+    def lab(self, sid: str, message: messages.ClassLab, found: Classroom, seat: Seat) -> Mine:
         (self._labs.open if message.open else self._labs.close)(found, seat.key)
         return found.mine(seat)
 
-    def press(self, sid: str, message: messages.ClassPress) -> Nothing:
-        found = self._classrooms.get(message.id)
-        if sid not in found.presenters:
-            attended, seat = self._access.seat(sid)
-            if attended is not found or not seat.is_remote:
-                raise refusal("forbidden", "drive.no_remote")
+    def press(self, sid: str, message: messages.ClassPress, found: Classroom) -> Nothing:
         pressed: ClassPressed = {"id": found.id, "key": message.key}
         self._emit("class_pressed", pressed, found.driver_sids())
         return {}
@@ -284,27 +252,27 @@ class ClassEvents:
         return -1
 
 
-CLASS_EVENTS: dict[str, tuple[type[Any], Callable[[ClassEvents, str, Any], Ack]]] = {
-    "class_open": (messages.ClassOpen, ClassEvents.open),
-    "class_present": (messages.ClassPresent, ClassEvents.present),
-    "class_end": (messages.OfClass, ClassEvents.end),
-    "class_cast": (messages.ClassCast, ClassEvents.cast),
-    "class_hold": (messages.ClassHold, ClassEvents.hold),
-    "class_hand": (messages.ClassHand, ClassEvents.hand),
-    "class_remote": (messages.ClassRemote, ClassEvents.remote),
-    "class_send_away": (messages.ClassSendAway, ClassEvents.send_away),
-    "class_keep": (messages.ClassKeep, ClassEvents.keep),
-    "class_unkeep": (messages.OfClass, ClassEvents.unkeep),
-    "class_doors": (messages.ClassDoors, ClassEvents.doors),
-    "class_labs": (messages.ClassLabs, ClassEvents.labs),
-    "class_ask": (messages.ClassAsk, ClassEvents.ask),
-    "class_poll": (messages.ClassPoll, ClassEvents.poll),
-    "class_clock": (messages.ClassClock, ClassEvents.clock),
-    "class_enter": (messages.ClassEnter, ClassEvents.enter),
-    "class_rename": (messages.ClassRename, ClassEvents.rename),
-    "class_answer": (messages.ClassAnswer, ClassEvents.answer),
-    "class_lost": (messages.ClassLost, ClassEvents.lost),
-    "class_wish": (messages.ClassWish, ClassEvents.wish),
-    "class_lab": (messages.ClassLab, ClassEvents.lab),
-    "class_press": (messages.ClassPress, ClassEvents.press),
+CLASS_EVENTS: dict[str, Event] = {
+    "class_open": Event(messages.ClassOpen, rights.owner, ClassEvents.open),
+    "class_present": Event(messages.ClassPresent, rights.owner, ClassEvents.present),
+    "class_end": Event(messages.OfClass, rights.presenter_or_heir, ClassEvents.end),
+    "class_cast": Event(messages.ClassCast, rights.class_driver, ClassEvents.cast),
+    "class_hold": Event(messages.ClassHold, rights.presenter, ClassEvents.hold),
+    "class_hand": Event(messages.ClassHand, rights.presenter, ClassEvents.hand),
+    "class_remote": Event(messages.ClassRemote, rights.presenter, ClassEvents.remote),
+    "class_send_away": Event(messages.ClassSendAway, rights.presenter, ClassEvents.send_away),
+    "class_keep": Event(messages.ClassKeep, rights.presenter, ClassEvents.keep),
+    "class_unkeep": Event(messages.OfClass, rights.presenter_or_keeper, ClassEvents.unkeep),
+    "class_doors": Event(messages.ClassDoors, rights.presenter, ClassEvents.doors),
+    "class_labs": Event(messages.ClassLabs, rights.presenter, ClassEvents.labs),
+    "class_ask": Event(messages.ClassAsk, rights.presenter, ClassEvents.ask),
+    "class_poll": Event(messages.ClassPoll, rights.presenter, ClassEvents.poll),
+    "class_clock": Event(messages.ClassClock, rights.presenter, ClassEvents.clock),
+    "class_enter": Event(messages.ClassEnter, rights.pass_holder, ClassEvents.enter),
+    "class_rename": Event(messages.ClassRename, rights.follower, ClassEvents.rename),
+    "class_answer": Event(messages.ClassAnswer, rights.follower, ClassEvents.answer),
+    "class_lost": Event(messages.ClassLost, rights.follower, ClassEvents.lost),
+    "class_wish": Event(messages.ClassWish, rights.follower, ClassEvents.wish),
+    "class_lab": Event(messages.ClassLab, rights.follower, ClassEvents.lab),
+    "class_press": Event(messages.ClassPress, rights.remote, ClassEvents.press),
 }

@@ -11,19 +11,19 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app import routing
-from app.api_answers import KeptClassesAnswer
-from app.classroom.access import OWNER
+from app.classroom.answers import KeptClassesAnswer
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
 from app.classroom.record_page import class_page
 from app.classroom.results import ClassResults, results_of
 from app.classroom.store import Store
 from app.classroom.tables import answers_csv, questions_csv
-from app.errors import AppError
-from app.onefile import TooLarge, export_page
-from app.routing import Route, json_answer
-from app.theaters import Theaters
+from app.ground import routing
+from app.ground.callers import OWNER
+from app.ground.errors import AppError
+from app.ground.routing import Route, json_answer
+from app.page.onefile import TooLarge, export_page
+from app.session.session_manager import SessionManager
 
 SECRET = "X-KVTheater-Class"
 _TABLES: dict[str, Callable[[ClassResults, str], bytes]] = {"answers": answers_csv, "questions": questions_csv}
@@ -34,7 +34,7 @@ class Here(NamedTuple):
 
     classrooms: Classrooms
     store: Store
-    theaters: Theaters
+    theaters: SessionManager
 
 
 def table(here: Here, request: Request, class_id: str, name: str) -> Response:
@@ -80,7 +80,7 @@ ROUTES = [
 ]
 
 
-def blueprint(classrooms: Classrooms, store: Store, theaters: Theaters) -> flask.Blueprint:
+def blueprint(classrooms: Classrooms, store: Store, theaters: SessionManager) -> flask.Blueprint:
     """What came of classes."""
     return routing.blueprint("class_results", "/api", Here(classrooms, store, theaters), ROUTES)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.classroom.told import LabsWhy
+from app.classroom.answers import LabsWhy
 
 
 class LabPlaces:

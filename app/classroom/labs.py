@@ -3,7 +3,8 @@
     class_lab --> queue --first--> a theater of one's own --left or idle, and somebody waits--> the next
 
 The class's run never waits for more than one step of them all, nor do they take more than a sixth of the time beside
-it: `app/turns.py`. How many there may be is therefore a question of memory, and of what such a run is still good for.
+it: `app/session/engine_lock.py`. How many there may be is therefore a question of memory, and of what such a run is
+still good for.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from contextlib import ExitStack
 
 from msgspec import structs
 
-from app.broadcast import Emit
 from app.classroom.access import Access
+from app.classroom.answers import LabsWhy
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
-from app.classroom.codes import Pass
 from app.classroom.refusing import refusal
-from app.classroom.told import LabsWhy
-from app.closing import Closing
-from app.errors import AppError
-from app.pool_bytes import pool_bytes
-from app.run import OpenLog
-from app.settings import MIB, ServerSettings
-from app.theater import Theater
-from app.theaters import Theaters
-from app.turns import LABS_SHARE
+from app.ground.callers import Pass
+from app.ground.errors import AppError
+from app.ground.settings import MIB, ServerSettings
+from app.models.pool_bytes import pool_bytes
+from app.session.broadcast import Emit
+from app.session.closing import Closing
+from app.session.engine_lock import LABS_SHARE
+from app.session.run import OpenLog
+from app.session.session import Session
+from app.session.session_manager import SessionManager
 
 MOST_LABS = 64  # of one server: each has two threads and a file
 MEMORY_SHARE = 0.5  # of the memory that is free before the first: the rest is the class's, and its captures'
@@ -89,7 +90,7 @@ class Labs:
     """The labs of all classes of a server."""
 
     def __init__(
-        self, theaters: Theaters, classrooms: Classrooms, access: Access, send: Emit, settings: ServerSettings
+        self, theaters: SessionManager, classrooms: Classrooms, access: Access, send: Emit, settings: ServerSettings
     ) -> None:
         self._theaters, self._classrooms, self._access, self._send = theaters, classrooms, access, send
         self._settings = structs.replace(settings, max_log_bytes=min(LOG_BYTES, settings.max_log_bytes))
@@ -232,7 +233,7 @@ class Labs:
         if failure is not None:
             raise failure
 
-    def _make(self, found: Classroom, key: str, source: Theater) -> None:
+    def _make(self, found: Classroom, key: str, source: Session) -> None:
         theater = self._theaters.create_lab(source.config, found.title, source.model_name, self._settings)
         theater.most_pool_bytes = pool_bytes(source.config, source.model.facts)
         with self._lock:
@@ -243,7 +244,7 @@ class Labs:
 
     def _end(self, found: Classroom, keys: list[str], why: Closing) -> None:
         """Close the labs of these seats, and let those of them that wait go."""
-        ending: list[Theater] = []
+        ending: list[Session] = []
         for key in keys:
             with self._lock:
                 theater_id = found.labs.drop(key)
@@ -283,7 +284,7 @@ class Labs:
             found.labs.most, found.labs.why = most, why
             found.news(everybody=False)
 
-    def _measured(self, found: Classroom, source: Theater) -> float | None:
+    def _measured(self, found: Classroom, source: Session) -> float | None:
         """Seconds of a step: of the class's run, else of a lab, else as before."""
         labs = (self._theater(theater_id) for _, theater_id in found.labs.runs())
         for theater in (source, *(lab for lab in labs if lab is not None)):
@@ -297,11 +298,11 @@ class Labs:
                 return seconds
         return found.labs.why["step_seconds"]
 
-    def _stage(self, found: Classroom) -> Theater | None:
+    def _stage(self, found: Classroom) -> Session | None:
         """The live run on stage."""
         return self._theater(found.theater or "")
 
-    def _theater(self, theater_id: str) -> Theater | None:
+    def _theater(self, theater_id: str) -> Session | None:
         try:
             return self._theaters.get(theater_id)
         except AppError:

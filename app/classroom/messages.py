@@ -7,9 +7,9 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from app.classroom.answers import Names, Press, Wish
 from app.classroom.polls import Answer, Kind, Phase
-from app.classroom.told import Names, Press, Wish
-from app.messages import Index, Message, Name
+from app.session.messages import Index, Message, Name
 
 Title = Annotated[str, Meta(max_length=120)]
 Question = Annotated[str, Meta(max_length=500)]

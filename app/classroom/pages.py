@@ -9,11 +9,11 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app import routing
 from app.classroom.classrooms import Classrooms
-from app.errors import HTTP_STATUS, AppError
-from app.routing import Route
-from app.security import DOOR_ICON, DOOR_SHEETS, PASS_COOKIE, address_of
+from app.ground import routing
+from app.ground.callers import DOOR_ICON, DOOR_SHEETS, PASS_COOKIE, address_of
+from app.ground.errors import HTTP_STATUS, AppError
+from app.ground.routing import Route
 
 DAY = 24 * 3600  # seconds for which a browser keeps its seat
 _WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "door.json").read_text(encoding="utf-8"))

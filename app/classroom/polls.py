@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 from app.classroom.refusing import refusal
-from app.errors import AppError
+from app.ground.errors import AppError
 
 Kind = Literal["choice", "number", "slot", "token", "lesson"]
 Phase = Literal["open", "talk", "again", "closed", "shown"]

@@ -1,7 +1,7 @@
 """A class as one HTML page: what was asked and answered, and below it the run that was on the wall.
 
-The questions need no script and no server. The run is the page of `app/onefile.py`, whole, in a frame: what is inside a
-frame keeps to the rules of what is around it, so both have the run's policy.
+The questions need no script and no server. The run is the page of `app/page/onefile.py`, whole, in a frame: what is
+inside a frame keeps to the rules of what is around it, so both have the run's policy.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import NamedTuple
 
 from jinja2 import Environment, FileSystemLoader
 
-from app.classroom.result_words import words_in
 from app.classroom.results import ClassResults, QuestionResult
-from app.classroom.tables import counted
-from app.paths import templates_dir
+from app.classroom.tables import counted, words_in
+from app.ground.paths import templates_dir
 
 _POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 _NONCE = re.compile(r"'nonce-([0-9a-f]+)'")

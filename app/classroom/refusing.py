@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from app.errors import AppError, Code
+from app.ground.errors import AppError, Code
 
 TEXTS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "refusals.json").read_text(encoding="utf-8"))
 

@@ -9,9 +9,9 @@ import random
 
 from msgspec import Struct
 
+from app.classroom.answers import Names
 from app.classroom.classroom import Classroom
 from app.classroom.polls import Answer, Kind
-from app.classroom.told import Names
 
 
 class QuestionResult(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ import time
 import unicodedata
 from pathlib import Path
 
+from app.classroom.answers import Wish
 from app.classroom.refusing import refusal
-from app.classroom.told import Wish
 
 LONGEST_NAME = 24  # characters
 LOST_EVERY = 10.0  # seconds between two marks of one seat

@@ -8,10 +8,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app.api_answers import KeptClass
+from app.classroom.answers import KeptClass
 from app.classroom.refusing import refusal
 from app.classroom.results import ClassResults
-from app.errors import one_sentence
+from app.ground.errors import one_sentence
 
 if TYPE_CHECKING:
     from app.classroom.database import Database

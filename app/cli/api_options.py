@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from app.cli.options import UserError
-from app.openai.keys import ANONYMOUS, Policy, digest, read_keys
-from app.openai.settings import ApiSettings
+from app.ground.settings import ANONYMOUS, ApiSettings, Policy
+from app.openai.keys import digest, read_keys
 
 KEY_VARIABLE = "KVTHEATER_API_KEY"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.cli.listening import add_server_options, bound_socket, serve_until_stopped, server_settings
 from app.cli.options import UserError, add_command
-from app.settings import MIB
+from app.ground.settings import MIB
 
 
 def add_parser(commands: Any) -> None:
@@ -65,9 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     asked = _asked(arguments)
     settings = server_settings(arguments)
     with bound_socket(arguments) as bound:
-        from app.models import Models
-        from app.served import Served
-        from app.server import create_app
+        from app.models.registry import Models
+        from app.models.served import Served
+        from app.server.application import create_app
 
         try:
             attachment = Attachment(asked, arguments.record)

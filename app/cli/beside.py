@@ -36,18 +36,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--out", "-o", type=Path, required=True, metavar="DIR", help=f"for {OURS} and {THEIRS}")
     parser.add_argument("--model", default="bundled", help="folder or hub name (default: the bundled model)")
-    parser.add_argument(
-        "--gpu-memory-utilization",
-        type=float,
-        default=0.5,
-        metavar="X",
-        help="that vLLM may take (default: %(default)s)",
-    )
     parser.add_argument("--force", action="store_true", help="overwrite the traces in --out")
     parser.add_argument("--json", action="store_true", help="what came of it as JSON")
     add_model_options(parser)
     add_engine_options(parser)
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, gpu_memory_utilization=0.5)  # two engines may share a GPU
 
 
 def run(arguments: argparse.Namespace) -> int:

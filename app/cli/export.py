@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _export_site(arguments)
     if arguments.file is None:
         raise UserError("name the recording to export, or a folder with --site")
-    from app.onefile import TooLarge, export_page
+    from app.page.onefile import TooLarge, export_page
 
     path: Path = arguments.file
     output: Path = arguments.output or path.with_suffix(".html")

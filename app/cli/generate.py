@@ -19,9 +19,9 @@ from app.cli.options import (
     sampling_params,
 )
 from app.cli.terminal import say
-from app.engine_face import EngineLike
-from app.messages import SubmittedPrompt
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
+from app.models.engine_face import EngineLike
+from app.session.messages import SubmittedPrompt
 from engine.trace.events import Fork, Rank
 from engine.trace.records import StepRecord
 

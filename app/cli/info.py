@@ -10,8 +10,8 @@ from app import __version__
 from app.cli.loading import load
 from app.cli.options import add_command, add_model_options
 from app.cli.terminal import say
-from app.plain import to_json
-from app.settings import ServerSettings
+from app.ground.plain import to_json
+from app.ground.settings import ServerSettings
 from engine.trace.records import ModelFacts
 
 

@@ -133,11 +133,11 @@ def run_new(arguments: argparse.Namespace) -> int:
 
 
 def _check_one(path: Path) -> int:
+    from app.ground.settings import ServerSettings
     from app.lessons.check import check, seen_otherwise
     from app.lessons.pace import minutes, minutes_more
     from app.lessons.parse import read_lesson
-    from app.live_engine import engine_builder
-    from app.settings import ServerSettings
+    from app.models.live_engine import engine_builder
     from engine.machine import measure_roofs
     from engine.model.errors import ModelError
     from engine.model.loader import load_model

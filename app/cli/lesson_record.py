@@ -32,8 +32,8 @@ def add_parsers(actions: Any) -> None:
 
 def run_export(arguments: argparse.Namespace) -> int:
     """Write one HTML file."""
-    from app.lessons.takeaway import lesson_page
-    from app.onefile import TooLarge
+    from app.lessons.transcript import lesson_page
+    from app.page.onefile import TooLarge
 
     lesson = _found(arguments.lesson)
     output: Path = arguments.out or Path(f"{lesson.id}.html")

@@ -17,13 +17,13 @@ from urllib.parse import urlencode
 
 from app.cli.options import UserError
 from app.cli.terminal import say
-from app.paths import data_dir
-from app.settings import MIB, ServerSettings, is_loopback
+from app.ground.paths import data_dir
+from app.ground.settings import MIB, ServerSettings, is_loopback
 
 if TYPE_CHECKING:
     from flask import Flask
 
-    from app.serving import Listener
+    from app.server.listener import Listener
 
 
 def add_server_options(parser: argparse.ArgumentParser, default_host: str | None = "127.0.0.1") -> Any:
@@ -97,7 +97,7 @@ def _data_dir(given: Path | None) -> Path:
 @contextlib.contextmanager
 def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
     """The bound socket, before anything slow: a taken port is reported at once."""
-    from app.serving import PortError, bind
+    from app.server.listener import PortError, bind
 
     try:
         bound = bind(arguments.host, arguments.port)
@@ -136,7 +136,7 @@ def serve_until_stopped(
     `answering` is called when the port answers, with what ends serving when it is set. Returns whether somebody asked
     for the end. `is_class`: the address is the teacher's, on this machine.
     """
-    from app.serving import Listener
+    from app.server.listener import Listener
 
     stop, asked = threading.Event(), threading.Event()
     listener = Listener(app, bound)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from app.cli.options import UserError
 from app.cli.terminal import say
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
 from engine.model.stages import IN_WORDS, Stage
 
 if TYPE_CHECKING:
-    from app.live_model import LiveModel
+    from app.models.live_model import LiveModel
     from engine.cluster.messages import Source
     from engine.cluster.worker_process import Workers
     from engine.connector.tiers.tiers import Tiers
@@ -50,7 +50,7 @@ def load(
     if not is_local and _may_be_of_the_hub(name):  # at once: without a network the hub takes half a minute to fail
         _say(f"{name} is not a folder here; asking the Hugging Face hub")
     tell("torch")
-    from app import live_model
+    from app.models import live_model
 
     try:
         return live_model.load(name, dtype, device, settings, tell, tiers, workers_of)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -12,15 +11,16 @@ from typing import TYPE_CHECKING
 from app.cli.loading import load
 from app.cli.options import UserError
 from app.cli.terminal import say
-from app.errors import one_sentence
-from app.models import served_name
-from app.served import Served
-from app.settings import ServerSettings
+from app.ground.errors import one_sentence
+from app.ground.settings import ServerSettings
+from app.models.registry import served_name
+from app.models.served import Served
+from engine.config import EngineConfig
 from engine.garbage import what_stays
 from engine.model.compiler_process import begin_early
 
 if TYPE_CHECKING:
-    from app.live_model import LiveModel
+    from app.models.live_model import LiveModel
     from engine.cluster.messages import Source
     from engine.cluster.worker_process import Workers
     from engine.connector.tiers.tiers import Tiers
@@ -67,11 +67,11 @@ class LoadingThread:
         opened = self._thread is not None and self._thread.is_alive()
         return opened or self._under_way > 0 or any(model.is_compiling for model in self._compiled)
 
-    # As `app.models.Opener`: of other models than the first
+    # As `app.models.registry.Opener`: of other models than the first
 
     def weigh(self, name: str) -> int:
         """Bytes that its weights will take."""
-        from app import live_model  # the first model is there: torch has been imported
+        from app.models import live_model
 
         return live_model.weigh(self._sources.get(name, name), self._arguments.dtype, self._arguments.device)
 
@@ -94,10 +94,9 @@ class LoadingThread:
         """Bytes that the weights of all models may take."""
         if (given := self._settings.max_model_bytes) is not None:
             return given
-        from app import live_model
+        from app.models import live_model
 
-        found = live_model.memory(self._arguments.device)
-        return sys.maxsize if found is None else found // 2
+        return live_model.memory(self._arguments.device) // 2
 
     def _load(self, stop: threading.Event) -> None:
         try:
@@ -128,6 +127,9 @@ class LoadingThread:
             f"{model.facts.name} is ready on {model.machine.device} after {seconds:.1f} s, {model.compared()}",
             flush=True,
         )
+        config = self._settings.config_of(served.name)
+        if not model.device.has_own_memory and config.gpu_memory_utilization != EngineConfig().gpu_memory_utilization:
+            say("gpu_memory_utilization is of a GPU's memory: here the pool follows from the model", flush=True)
         if model.default_sampling and self._settings.api is not None:
             said = ", ".join(f"{name} {value:g}" for name, value in model.default_sampling.items())
             say(f"requests that leave it open are sampled with {said}, from its generation_config.json", flush=True)

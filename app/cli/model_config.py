@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from app.cli.options import UserError
-from app.errors import AppError
-from app.messages import parse_config
+from app.ground.errors import AppError
+from app.session.messages import parse_config
 from engine.config import OF_SEVERAL, EngineConfig
 from engine.options.check import did_you_mean, meant_by, out_of_range
 from engine.options.table import table_of

@@ -37,7 +37,7 @@ def access_log(arguments: argparse.Namespace) -> contextlib.AbstractContextManag
     """
     if arguments.access_log is None:
         return contextlib.nullcontext()
-    from app.security import JOIN
+    from app.ground.callers import JOIN
     from app.transport.access_log import AccessLog
 
     try:

@@ -32,16 +32,16 @@ def run(arguments: argparse.Namespace) -> int:
     files = _files(arguments.paths)
     settings = server_settings(arguments, recorded_lessons=arguments.lessons)
     with bound_socket(arguments) as bound:
-        from app.models import Models
-        from app.served import Served
-        from app.server import create_app
+        from app.models.registry import Models
+        from app.models.served import Served
+        from app.server.application import create_app
 
         try:
             app = create_app(Models(Served(None)), settings, files)
         except ValueError as error:  # of the recorded lessons
             raise UserError(str(error)) from error
         # named in the address, the first one opens even where a browser remembers another visit
-        first = app.extensions["kvtheater"].library.first_shown()
+        first = app.extensions["kvtheater.library"].first_shown()
         view = {"recording": first, **({"detail": "library"} if len(files) > 1 else {})} if first else {}
         if arguments.lessons is not None and not files:
             view = {"distance": "learn"}

@@ -17,9 +17,9 @@ from app.cli.model_config import add_model_config_option, model_configs
 from app.cli.observing import access_log, add_observing_options, request_spans
 from app.cli.options import UserError, add_command, add_engine_options, add_model_options
 from app.cli.size import check_presets
-from app.models import Models, served_name
-from app.served import Served
-from app.settings import MIB, ServerSettings
+from app.ground.settings import MIB, ServerSettings
+from app.models.registry import Models, served_name
+from app.models.served import Served
 from engine.model.shipped import BUNDLED, SHIPPED
 
 
@@ -155,7 +155,7 @@ def run(arguments: argparse.Namespace) -> int:
         served = Served.loading(first)
         loading = LoadingThread(arguments, settings, served, tiers, workers_of)
         loading.compile_early()
-        from app.server import create_app
+        from app.server.application import create_app
 
         at_hand = [name for name in SHIPPED if name not in (first, *others)]
         named = [Served.unloaded(name, "named") for name in others]

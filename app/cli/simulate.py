@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from app.cli.options import UserError, add_command, add_engine_options, engine_config
 from app.cli.simulate_sweep import add_sweep_options, sweep
 from app.cli.terminal import say
-from app.plain import to_json
-from app.scale_size import own_presets
+from app.ground.plain import to_json
+from app.scale.size import own_presets
 from engine.accounting.presets import presets
 from engine.bench.errors import BenchError
 from engine.bench.request_files import read_requests

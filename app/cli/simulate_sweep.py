@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from app.cli.options import UserError
 from app.cli.terminal import say
-from app.plain import to_json
+from app.ground.plain import to_json
 from engine.trace.telling.words import seconds_text
 
 MOST_POINTS = 10_000

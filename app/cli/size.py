@@ -10,9 +10,9 @@ from typing import Any
 
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say
-from app.plain import to_json
-from app.scale_size import AUTO, KV_DTYPES, answer, own_presets
-from app.words import scale_words_of
+from app.ground.plain import to_json
+from app.page.words import scale_words_of
+from app.scale.size import AUTO, KV_DTYPES, answer, own_presets
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.kv_shape import Architecture

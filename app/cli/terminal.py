@@ -8,7 +8,7 @@ import re
 import sys
 from typing import Any, TextIO
 
-from app.plain import to_json
+from app.ground.plain import to_json
 
 # JSON escapes the control characters below 32 itself
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")

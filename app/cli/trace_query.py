@@ -10,8 +10,8 @@ from typing import Any
 from app.cli.options import UserError, add_command
 from app.cli.reading import open_trace
 from app.cli.terminal import say, say_json
-from app.made_folder import drop_unused, folder_in, name_of
-from app.paths import data_dir
+from app.ground.paths import data_dir
+from app.log_index.cache_dir import drop_unused, folder_in, name_of
 from engine.trace.log import TraceReader
 from engine.trace.made_file import MadeFileError
 from engine.trace.query.database import MOST_ROWS, Answer, LogDatabase, QueryError

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.server is not None and not arguments.server.startswith("http://"):
         raise UserError(f"--server {arguments.server} is no address: http://HOST:PORT is one")
     with bound_socket(arguments) as bound:
-        from app.relay.worker import create_worker
+        from app.server.worker import create_worker
 
         stop = threading.Event()
         why: list[str] = []

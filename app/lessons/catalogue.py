@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+from app.ground.paths import static_dir
+from app.lessons.answers import Card
 from app.lessons.lesson import Ask, Lesson, LessonError, Work
 from app.lessons.parse import read_lesson
-from app.lessons.told import Card
-from app.paths import static_dir
 
 SUFFIX = ".md"
 

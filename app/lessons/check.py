@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.engine_face import BuildEngine
 from app.lessons.course import Course
 from app.lessons.figures import figure_of
 from app.lessons.lesson import Lesson, LessonError, Text
@@ -14,6 +13,7 @@ from app.lessons.parse import settings_of
 from app.lessons.race import race_faults
 from app.lessons.scene import Undecided
 from app.lessons.stage import EngineStage
+from app.models.engine_face import BuildEngine
 from engine.model.shipped import as_seen
 
 

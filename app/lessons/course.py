@@ -16,13 +16,13 @@ from msgspec import Struct
 from app.lessons.allocator.bench import Deed
 from app.lessons.allocator.exercise import Exercise, exercise
 from app.lessons.allocator.grading import Graded, grade
+from app.lessons.answers import Moment, Progress
 from app.lessons.lesson import Ask, Do, Item, Lesson, LessonError, Sandbox, Work
 from app.lessons.questions import ask
 from app.lessons.questions.rules import Question
 from app.lessons.runs import Runs
 from app.lessons.scene import Scene, Undecided, shown
 from app.lessons.stage import Stage
-from app.lessons.told import Moment, Progress
 from engine.trace.log import TraceReader
 
 NO_STEP = ("restart", "fork", "race")  # actions that compute nothing of the present run

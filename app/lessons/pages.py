@@ -7,10 +7,10 @@ from typing import NamedTuple
 import flask
 from flask import Request, Response
 
-from app import routing
-from app.api_answers import LessonsAnswer
+from app.ground import routing
+from app.ground.routing import Route, json_answer
+from app.lessons.answers import LessonsAnswer
 from app.lessons.rooms import LessonRooms
-from app.routing import Route, json_answer
 
 
 class Here(NamedTuple):

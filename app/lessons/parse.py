@@ -54,7 +54,7 @@ from app.lessons.lesson import (
 from app.lessons.markup import check_markup
 from app.lessons.questions import check_arguments
 from app.lessons.tiers import TIERS, tiers_of
-from app.words import languages
+from app.page.words import languages
 from engine.config import EngineConfig, SamplingParams
 from engine.toml_text import toml_tables
 from engine.trace.events import Op

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.engine_face import BuildEngine
+from app.lessons.answers import ToldRace
 from app.lessons.lesson import Action, Do, Lesson, LessonError
 from app.lessons.parse import settings_of
 from app.lessons.stage import EngineStage, LessonPrompt
-from app.lessons.told import ToldRace
+from app.models.engine_face import BuildEngine
 from engine.config import Strategy
 
 # by set, the strategies of its lanes, as static/js/panels/race/model.js has them; those of "models" differ in the model

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from app.errors import AppError
+from app.ground.errors import AppError
+from app.lessons.answers import Card
 from app.lessons.lesson import LessonError
 from app.lessons.retold import Way
-from app.lessons.told import Card
 from app.lessons.transcript import SUFFIX, Transcript, cards, read_transcript, run_name
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from app.ground.settings import ServerSettings
 from app.lessons.lesson import Lesson
 from app.lessons.transcript import Recorded, record
-from app.live_engine import engine_builder
-from app.settings import ServerSettings
+from app.models.live_engine import engine_builder
 from engine.machine import measure_roofs
 from engine.model.loader import load_model
 

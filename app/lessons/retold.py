@@ -12,8 +12,8 @@ from msgspec import Struct, structs
 
 from app.lessons.allocator.bench import Deed
 from app.lessons.allocator.grading import compare
+from app.lessons.answers import Moment, Progress, Told, ToldAsk, ToldDo, ToldSandbox, ToldWork, told_list
 from app.lessons.course import Given
-from app.lessons.told import Moment, Progress, Told, ToldAsk, ToldDo, ToldSandbox, ToldWork, told_list
 from app.lessons.transcript import Transcript
 
 Answers = Mapping[str, list[Given]]  # by item, as they were given; None: not sure

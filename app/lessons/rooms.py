@@ -8,10 +8,8 @@ from contextlib import ExitStack
 
 from msgspec import structs
 
-from app.closing import Closing
-from app.engine_face import OwnTiers
-from app.errors import AppError
-from app.fork import Fork
+from app.ground.errors import AppError
+from app.lessons.answers import Card
 from app.lessons.catalogue import Catalogue, card
 from app.lessons.course import Course, Given
 from app.lessons.lesson import REVIEW, Ask, Lesson, LessonError, Sandbox, Work
@@ -19,14 +17,15 @@ from app.lessons.parse import model_of, settings_of
 from app.lessons.recorded import RecordedLessons
 from app.lessons.review import review
 from app.lessons.stage import NO_TIERS, LessonPrompt
-from app.lessons.takeaway import lesson_page
 from app.lessons.tiers import LessonTiers, TierSizes
-from app.lessons.told import Card
-from app.lessons.transcript import record
-from app.models import Models, served_name
-from app.onefile import TooLarge
-from app.theater import Theater
-from app.theaters import Theaters
+from app.lessons.transcript import lesson_page, record
+from app.models.engine_face import OwnTiers
+from app.models.registry import Models, served_name
+from app.page.onefile import TooLarge
+from app.session.closing import Closing
+from app.session.jobs import Fork
+from app.session.session import Session
+from app.session.session_manager import SessionManager
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
 from engine.trace.log import TraceReader
@@ -37,7 +36,7 @@ ROOFS_WAIT = 5.0  # seconds that opening a lesson may wait until nothing is comp
 class TheaterStage:
     """A lesson's run on a theater: nothing that it does is shown by itself."""
 
-    def __init__(self, theater: Theater) -> None:
+    def __init__(self, theater: Session) -> None:
         self._theater = theater
         self._earlier = ExitStack()  # keeps the logs of earlier runs open
         self._tiers = LessonTiers()
@@ -86,7 +85,7 @@ class LessonRoom:
     """One learner's lesson."""
 
     def __init__(
-        self, lesson: Lesson, language: str, theater: Theater, changes: dict[str, object], again: dict[str, Ask]
+        self, lesson: Lesson, language: str, theater: Session, changes: dict[str, object], again: dict[str, Ask]
     ) -> None:
         self.theater = theater
         self.stage = TheaterStage(theater)
@@ -108,7 +107,9 @@ class LessonRoom:
 class LessonRooms:
     """The lessons under way, by theater."""
 
-    def __init__(self, theaters: Theaters, catalogue: Catalogue, recorded: RecordedLessons, models: Models) -> None:
+    def __init__(
+        self, theaters: SessionManager, catalogue: Catalogue, recorded: RecordedLessons, models: Models
+    ) -> None:
         self.catalogue, self.recorded = catalogue, recorded
         self._theaters, self._models = theaters, models
         self._rooms: dict[str, LessonRoom] = {}

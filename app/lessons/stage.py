@@ -8,8 +8,8 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from app.engine_face import BuildEngine, EngineLike
 from app.lessons.tiers import LessonTiers, TierSizes
+from app.models.engine_face import BuildEngine, EngineLike
 from engine.config import EngineConfig, SamplingParams
 from engine.lab.change import Change
 from engine.model.shipped import as_seen
@@ -19,7 +19,7 @@ NO_TIERS = TierSizes()
 
 
 class LessonPrompt(Struct, frozen=True, kw_only=True):
-    """One prompt of a lesson, as `app.engine_face.Prompt` has it."""
+    """One prompt of a lesson, as `app.models.engine_face.Prompt` has it."""
 
     text: str
     request_id: str | None = None

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from app.lessons.allocator.bench import Deed
-from app.lessons.course import Answered, Course
-from app.lessons.figures import figure_of
-from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
-from app.lessons.markup import OPEN, Node, said, tree
-from app.lessons.numbers import in_digits, significant
-from app.lessons.race import told_race
-from app.lessons.scene import Undecided
-from app.lessons.told import (
+from app.lessons.answers import (
     Told,
     ToldAsk,
     ToldDo,
@@ -22,6 +15,13 @@ from app.lessons.told import (
     ToldWork,
     told_list,
 )
+from app.lessons.course import Answered, Course
+from app.lessons.figures import figure_of
+from app.lessons.lesson import Ask, Do, Item, Sandbox, Show, Text, Work
+from app.lessons.markup import OPEN, Node, said, tree
+from app.lessons.numbers import in_digits, significant
+from app.lessons.race import told_race
+from app.lessons.scene import Undecided
 
 
 def told(course: Course, since: int = 0) -> list[Told]:

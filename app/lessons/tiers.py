@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from app.engine_face import OwnTiers
+from app.models.engine_face import OwnTiers
 from engine.connector.tiers.settings import DiskSetting, parse_size
 from engine.connector.tiers.tiers import Tiers
 

@@ -16,17 +16,17 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
-from app.engine_face import BuildEngine
 from app.lessons.allocator.exercise import Done
+from app.lessons.answers import Card, Told, ToldAsk, ToldWork
 from app.lessons.course import TRIES, Course
 from app.lessons.lesson import Ask, Kind, Lesson, LessonError
 from app.lessons.parse import settings_of
 from app.lessons.questions.rules import Evidence
 from app.lessons.stage import EngineStage
 from app.lessons.telling import told
-from app.lessons.told import Card, Told, ToldAsk, ToldWork
 from app.lessons.words import question_texts
-from app.onefile import trace_bytes
+from app.models.engine_face import BuildEngine
+from app.page.onefile import MAX_LOG_BYTES, TooLarge, page_with, trace_bytes
 
 FORMAT = 1
 SUFFIX = ".json"
@@ -191,3 +191,22 @@ def _words(lesson: Lesson, language: str) -> Iterator[tuple[str, str]]:
         room, _, rest = key.partition(".")
         if room != "question" or rest.partition(".")[0] in rules or "." not in rest:
             yield key, text
+
+
+LESSON = "embedded-lesson"  # the element of what static/js/state/embedded.js reads; runs: -<language>-<run> after it
+
+
+def lesson_page(recorded: list[Recorded]) -> bytes:
+    """The page with a lesson in one or more languages.
+
+    Raises:
+        TooLarge: its runs have more than MAX_LOG_BYTES together.
+    """
+    if (size := sum(len(run) for one in recorded for run in one.runs)) > MAX_LOG_BYTES:
+        raise TooLarge(f"the lesson's runs have {size >> 20} MiB, and a page holds at most {MAX_LOG_BYTES >> 20}")
+    transcripts = [one.transcript for one in recorded]
+    (card,) = cards(transcripts)
+    inside = {LESSON: msgspec.json.encode({"card": card, "transcripts": {one.language: one for one in transcripts}})}
+    for one in recorded:
+        inside |= {f"{LESSON}-{one.transcript.language}-{k}": run for k, run in enumerate(one.runs)}
+    return page_with(next(iter(card.title.values())), inside)

@@ -10,10 +10,10 @@ from prometheus_client.openmetrics.exposition import ALLOWUTF8, UNDERSCORES
 from prometheus_client.openmetrics.exposition import generate_latest as generate_open_metrics
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from app import routing
+from app.ground import routing
+from app.ground.routing import Route
 from app.metrics.exposition import registry_of
 from app.metrics.observer import Metrics
-from app.routing import Route
 
 OPEN_METRICS = "application/openmetrics-text"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from app.metrics.fold import Fold
 from app.metrics.tally import Tally
-from app.run import Run
+from app.session.run import Run
 from engine.trace.account import RequestRow
 from engine.trace.records import Header, StepRecord
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from app.openai import told
+from app.openai import response as told
 from app.openai.call import Call
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from gevent.event import Event
 
-from app.openai.asked import Asked, Prompt
 from app.openai.errors import ApiError
+from app.openai.request import Asked, Prompt
 from engine.trace.records import Output, PromptLogprob
 
 

@@ -11,28 +11,30 @@ import flask
 from flask import Request, Response
 from werkzeug.exceptions import HTTPException
 
-from app import __version__, routing
-from app.engine_face import ServedModel
+from app import __version__
+from app.ground import routing
+from app.ground.callers import bearer
+from app.ground.malloc_trim import TRIM
+from app.ground.routing import Route, json_answer
+from app.ground.settings import Policy
 from app.metrics.observer import SPANS
-from app.models import Models
-from app.openai import asked as asking
+from app.models.engine_face import ServedModel
+from app.models.registry import Models
+from app.models.served import Served
+from app.openai import request as asking
 from app.openai.answering import Answering
-from app.openai.asked import Asked
 from app.openai.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, read
 from app.openai.call import Call
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError, api_error, of_http
 from app.openai.held import Held, bytes_of
-from app.openai.keys import ApiKeys, Policy
+from app.openai.keys import ApiKeys
 from app.openai.paths import MOST_BYTES, THEATER
-from app.openai.theaters import ApiTheaters
-from app.routing import Route, json_answer
-from app.security import bearer
-from app.served import Served
-from app.theater import Theater
+from app.openai.request import Asked
+from app.openai.sessions import ApiSessions
+from app.session.session import Session
 from app.transport.access_log import tell
 from app.transport.workers import ARRIVED
-from app.trimming import TRIM
 
 BYTES_OF_BYTE = 8  # of memory for each of a body, about, while it is looked at
 MOST_TOKENS = 1 << 20  # in one request to detokenize
@@ -41,7 +43,7 @@ MOST_TOKENS = 1 << 20  # in one request to detokenize
 class Here(NamedTuple):
     """What the endpoints use."""
 
-    theaters: ApiTheaters
+    theaters: ApiSessions
     models: Models
     keys: ApiKeys
     held: Held
@@ -152,7 +154,7 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: ApiTheaters, models: Models, keys: ApiKeys) -> flask.Blueprint:
+def blueprint(theaters: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blueprint:
     """The API's addresses."""
     return routing.blueprint("openai", "", Here(theaters, models, keys, Held(), int(time.time())), ROUTES)
 
@@ -201,7 +203,7 @@ def _begun(
     request: Request,
     policy: Policy,
     asked: Asked,
-    where: tuple[Theater, AsyncEngine],
+    where: tuple[Session, AsyncEngine],
     found: ServedModel,
     over: Callable[[], None],
 ) -> Response:

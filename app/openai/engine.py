@@ -21,14 +21,14 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.answers import ApiStatus
-from app.engine_face import EngineLike
-from app.errors import AppError
+from app.ground.errors import AppError
+from app.ground.settings import Policy
+from app.models.engine_face import EngineLike
 from app.openai.call import Call, Choice, Part
 from app.openai.errors import ApiError, of_refusal
-from app.openai.keys import Policy
-from app.openai.lanes import Full, Lanes
+from app.openai.fair_queue import Full, Lanes
 from app.openai.streams import Streams
+from app.session.answers import ApiStatus
 from engine.cluster.router import RejectedError
 from engine.config import SamplingParams
 from engine.request_spec import RequestError
@@ -50,7 +50,7 @@ HEARD = frozenset((Submit, Fork, Admit, Finish, Rank, Lost))  # operations that 
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One prompt, as `app.engine_face.Prompt` has it."""
+    """One prompt, as `app.models.engine_face.Prompt` has it."""
 
     text: list[int]
     request_id: str
@@ -62,7 +62,7 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 
 class AsyncEngine:
-    """Implements `app.source.Source` for one theater."""
+    """Implements `app.session.source.Source` for one theater."""
 
     def __init__(
         self, call_hub: Callable[[Callable[[], None]], None], wake: Callable[[], None], most_waiting: int

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from werkzeug.exceptions import HTTPException
 
-from app.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
+from app.ground.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
 from app.openai.paths import MOST_BYTES
 
 TYPES = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from app.openai.asked import Asked
+from app.ground.malloc_trim import TRIM
 from app.openai.errors import ApiError
-from app.trimming import TRIM
+from app.openai.request import Asked
 
 MIB = 1024 * 1024
 MOST_OF_ONE = 128 * MIB  # of one client's requests

@@ -15,19 +15,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from app.ground.settings import Policy
 from app.openai.errors import ApiError
 from engine.toml_text import toml_tables
-
-ANONYMOUS = "anonymous"
-
-
-class Policy(Struct, frozen=True, kw_only=True):
-    """What one client may do."""
-
-    name: str
-    max_waiting: int = 256  # requests that wait for the engine; the next is refused (429)
-    max_tokens: int | None = None  # of an answer
-    deadline: float | None = None  # seconds from a request's arrival to the end of its answer
 
 
 class _Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import IO, Annotated, Any, NamedTuple
+from typing import IO, Annotated, Any, NamedTuple, TypedDict
 from urllib.parse import quote
 
 import flask
@@ -14,19 +14,30 @@ from flask import Request, Response
 from msgspec import Meta
 from werkzeug.exceptions import ClientDisconnected
 
-from app import routing
-from app.api_answers import RecordingsAnswer
-from app.closing import Closing
-from app.errors import AppError
-from app.messages import Message, RecordingName, Tags, parse
-from app.recordings.entry import Entry
+from app.ground import routing
+from app.ground.errors import AppError
+from app.ground.routing import Route, json_answer
+from app.ground.settings import MIB, ServerSettings
 from app.recordings.exports import FORMATS, SUFFIXES, export, unavailable
-from app.recordings.shelf import SUFFIX
-from app.routing import Route, json_answer
-from app.settings import MIB, ServerSettings
-from app.theaters import Theaters
+from app.recordings.library import Library
+from app.recordings.playback import Playbacks
+from app.recordings.repair import Finding
+from app.recordings.shelf import SUFFIX, Entry
+from app.session.closing import Closing
+from app.session.messages import Message, RecordingName, Tags, parse
 from engine.trace.codec import TraceFormatError
 from engine.trace.export import ExportError
+
+
+class RecordingsAnswer(TypedDict):
+    """/api/recordings."""
+
+    recordings: list[Entry]
+    findings: list[Finding]
+    can_keep: bool
+    max_bytes: int
+    exports: dict[str, str | None]  # format -> the package that it lacks here
+
 
 CHUNK = 1 << 20  # bytes of an upload at a time
 
@@ -42,16 +53,17 @@ class Change(Message, frozen=True, kw_only=True):
 class Here(NamedTuple):
     """What the endpoints use."""
 
-    theaters: Theaters
+    library: Library
+    playbacks: Playbacks
     settings: ServerSettings
 
 
 def index(here: Here, request: Request) -> Response:
     """The recordings, and what the library can keep and export."""
     answer: RecordingsAnswer = {
-        "recordings": here.theaters.library.entries(),
-        "findings": here.theaters.library.findings,
-        "can_keep": here.theaters.library.can_keep,
+        "recordings": here.library.entries(),
+        "findings": here.library.findings,
+        "can_keep": here.library.can_keep,
         "max_bytes": here.settings.max_recording_bytes,
         "exports": {to: unavailable().get(to) for to in FORMATS},
     }
@@ -60,7 +72,7 @@ def index(here: Here, request: Request) -> Response:
 
 def one(here: Here, request: Request, recording_id: str) -> Response:
     """One recording."""
-    return json_answer(here.theaters.library.entry(recording_id))
+    return json_answer(here.library.entry(recording_id))
 
 
 def upload(here: Here, request: Request) -> Response:
@@ -72,10 +84,10 @@ def upload(here: Here, request: Request) -> Response:
     if size > here.settings.max_recording_bytes:
         raise AppError("refused", _too_large(size, here.settings.max_recording_bytes))
     name, tags = _name_and_tags(request)
-    with here.theaters.library.incoming(size) as file:
+    with here.library.incoming(size) as file:
         _receive(request, file, size)
         try:
-            entry = here.theaters.library.take(Path(file.name), name, tags)
+            entry = here.library.take(Path(file.name), name, tags)
         except TraceFormatError as error:
             raise AppError("bad_request", f"this is no recording: {error}") from error
     response = json_answer(entry)
@@ -91,21 +103,21 @@ def change(here: Here, request: Request, recording_id: str) -> Response:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise AppError("bad_request", f"the body is no JSON: {str(error)[:200]}") from error
     wanted = parse(given, Change)
-    return json_answer(here.theaters.library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
+    return json_answer(here.library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
 
 
 def delete(here: Here, request: Request, recording_id: str) -> Response:
     """Delete a recording."""
-    here.theaters.library.delete(recording_id)
-    here.theaters.playbacks.drop(recording_id, Closing("deleted"))
+    here.library.delete(recording_id)
+    here.playbacks.drop(recording_id, Closing("deleted"))
     return json_answer({"deleted": recording_id})
 
 
 def download(here: Here, request: Request, recording_id: str) -> Response:
     """The file; ranges of it are answered as such."""
-    entry = here.theaters.library.entry(recording_id)
+    entry = here.library.entry(recording_id)
     response = flask.send_file(
-        here.theaters.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
+        here.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
     )
     response.headers["Content-Disposition"] = _attachment(entry, SUFFIX)
     response.headers["Cache-Control"] = "no-cache"
@@ -114,12 +126,12 @@ def download(here: Here, request: Request, recording_id: str) -> Response:
 
 def export_for(here: Here, request: Request, recording_id: str, to: str) -> Response:
     """What `kvtheater trace export` writes, as one file; a recording that is still growing as far as it is."""
-    entry = here.theaters.library.entry(recording_id)
+    entry = here.library.entry(recording_id)
     wanted = next((one for one in FORMATS if one == to), None)
     if wanted is None:
         raise AppError("not_found", f"there is no export to {to[:40]!r}; known are {', '.join(FORMATS)}")
     try:
-        made = export(here.theaters.library.path(recording_id), wanted)
+        made = export(here.library.path(recording_id), wanted)
     except ExportError as error:
         raise AppError("refused", str(error)) from error
     except TraceFormatError as error:
@@ -142,9 +154,9 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: Theaters, settings: ServerSettings) -> flask.Blueprint:
+def blueprint(library: Library, playbacks: Playbacks, settings: ServerSettings) -> flask.Blueprint:
     """The endpoints under /api/recordings."""
-    return routing.blueprint("recordings", "/api/recordings", Here(theaters, settings), ROUTES)
+    return routing.blueprint("recordings", "/api/recordings", Here(library, playbacks, settings), ROUTES)
 
 
 def _receive(request: Request, file: IO[bytes], size: int) -> None:

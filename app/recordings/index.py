@@ -9,21 +9,13 @@ import os
 import sqlite3
 import threading
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
-from app.recordings.summary import Summary
-
-Ended = Literal[
-    "stopped",  # on request
-    "reset",  # the theater was reset
-    "closed",  # the theater or its server was closed
-    "write_failed",  # the disk was full, or gone: `ended_detail` says what
-    "interrupted",  # the server was killed while recording
-    "imported",  # the file was uploaded, or found in the folder
-]
+from app.session.answers import Ended
+from app.session.summary import Summary
 
 LOCK_SECONDS = 2.0  # for which another program's lock is waited for
 

@@ -14,18 +14,17 @@ from typing import IO
 
 from msgspec.structs import replace
 
-from app.errors import AppError
-from app.paths import static_dir
-from app.recordings.entry import Entry
+from app.ground.errors import AppError
+from app.ground.paths import static_dir
+from app.ground.settings import ServerSettings
 from app.recordings.index import Row
-from app.recordings.recorder import Recorder
 from app.recordings.repair import UPLOAD_SUFFIX, Finding
 from app.recordings.room import Room
 from app.recordings.rows import Rows
-from app.recordings.shelf import SUFFIX, Shelf, file_stamp, traces_in
-from app.recordings.summary import Summary, summarize, summary_of
-from app.run import Run
-from app.settings import ServerSettings
+from app.recordings.shelf import SUFFIX, Entry, Shelf, file_stamp, traces_in
+from app.session.recorder import Recorder
+from app.session.run import Run
+from app.session.summary import Summary, summarize, summary_of
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 from engine.trace.state import TraceStateError, initial_state

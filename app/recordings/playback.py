@@ -6,24 +6,23 @@ import threading
 import time
 from collections.abc import Callable
 
-from app.answers import JoinedRecording
-from app.broadcast import Emit
-from app.closing import Closing
-from app.plain import plain
+from app.ground.plain import plain
 from app.recordings.library import Library
-from app.run import OpenLog
-from app.showing import Showing
+from app.session.answers import JoinedRecording
+from app.session.broadcast import Emit
+from app.session.closing import Closing
+from app.session.log_session import LogSession
+from app.session.run import OpenLog
 
 MAX_OPEN = 16  # recordings open without viewers; beyond that the one unused for longest is closed
 PREFIX = "rec-"
 
 
-class Playback(Showing):
+class Playback(LogSession):
     """One open recording and its viewers. Its epoch is always 0."""
 
     def __init__(self, recording_id: str, library: Library, emit: Emit) -> None:
         """Raises AppError: there is no such recording, or it cannot be opened."""
-        self.last_used = time.monotonic()
         self._library = library
         reader = library.open(recording_id)
         self._num_bytes = reader.num_bytes
@@ -56,10 +55,15 @@ class Playback(Showing):
 class Playbacks:
     """The recordings that are open, by id."""
 
+    what = "this is a recording"
+
     def __init__(self, library: Library, emit: Emit) -> None:
         self._library, self._emit = library, emit
         self._open: dict[str, Playback] = {}
         self._lock = threading.Lock()
+
+    def owns(self, theater_id: str) -> bool:
+        return theater_id.startswith(PREFIX)
 
     def get(self, recording_id: str) -> Playback:
         """The recording, opened when it is not.
@@ -89,9 +93,9 @@ class Playbacks:
         if found:
             found.close(why)
 
-    def close(self) -> None:
+    def close(self, why: Closing) -> None:
         for recording_id in list(self._open):
-            self.drop(recording_id, Closing("shutdown"))
+            self.drop(recording_id, why)
 
     def _opened(self, recording_id: str) -> Playback:
         unused = sorted((p for p in self._open.values() if not p.num_viewers), key=lambda p: p.last_used)

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from app.recordings.index import Index, Row
 from app.recordings.shelf import file_stamp, readable, recording_id, traces_in
-from app.recordings.summary import summarize, summary_of
+from app.session.summary import summarize, summary_of
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 

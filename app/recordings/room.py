@@ -7,10 +7,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from app.errors import AppError
+from app.ground.errors import AppError
+from app.ground.settings import MIB
 from app.recordings.repair import UPLOAD_SUFFIX
 from app.recordings.shelf import SUFFIX
-from app.settings import MIB
 
 AHEAD = 16 * MIB  # bytes that a growing recording claims at once: not at each record is the folder looked through
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from app.errors import one_sentence
+from app.ground.errors import one_sentence
 from app.recordings.index import Index, Row
 from app.recordings.repair import Finding, open_index, repair
 

@@ -13,8 +13,8 @@ import gevent
 from gevent.event import AsyncResult
 
 from app import __version__
-from app.classroom.access import Shown
-from app.errors import AppError
+from app.ground.callers import Shown
+from app.ground.errors import AppError
 from app.relay import wire
 from app.relay.bus import Bus, server_channel, without_password, worker_channel
 from app.relay.relays import BEAT, FLUSH_SECONDS, SILENCE

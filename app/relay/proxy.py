@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 from flask import Request, Response
 from werkzeug.exceptions import HTTPException
 
+from app.ground.callers import address_of
 from app.openai.errors import of_http
 from app.openai.paths import MOST_BYTES
 from app.relay.link import away
 from app.relay.streamed import OWN, PIECE, Streamed
-from app.security import address_of
 from app.transport.connection import CONNECTION
 
 SILENCE = 120.0  # seconds in which something of an answer comes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 import gevent
 
 from app import __version__
-from app.classroom.access import ADDRESS, OWNER, PASS, Person, Shown
+from app.ground.callers import ADDRESS, OWNER, PASS, Person, Shown
 from app.relay import wire
 from app.relay.bus import Bus, server_channel, without_password, worker_channel
 from app.transport.clients import Acknowledged, Clients, Sent, Slowest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from app.classroom.access import Shown
+from app.ground.callers import Shown
 
 # A worker says
 

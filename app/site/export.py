@@ -19,22 +19,22 @@ from urllib.parse import urljoin
 
 import msgspec
 
-from app import assets
+from app.ground.paths import static_dir
+from app.ground.settings import ServerSettings
 from app.lessons.catalogue import Catalogue
 from app.lessons.lesson import Lesson
 from app.lessons.recording import recorded_by
 from app.lessons.transcript import cards, write_recorded
-from app.models import Models
-from app.page_sheets import SHEETS
-from app.paths import static_dir
-from app.plotly_asset import script_path
+from app.models.registry import Models
+from app.models.served import Served
+from app.page import assets
+from app.page.plotly import script_path
+from app.page.sheets import SHEETS
+from app.page.words import languages
 from app.recordings.shelf import SUFFIX, recording_id, traces_in
-from app.served import Served
-from app.server import create_app
-from app.settings import ServerSettings
+from app.server.application import create_app
 from app.site.first import with_first, write_beginning, write_modules
 from app.site.runs import Future, record_exhibits, record_futures, record_races
-from app.words import languages
 from engine.model.loaded import LoadedModel
 from engine.model.shipped import SHIPPED
 

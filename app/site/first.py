@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from app import assets
-from app.joined import JOINED, beside, in_order, joined
-from app.onefile import trace_bytes
-from app.paths import static_dir
+from app.ground.paths import static_dir
+from app.page import assets
+from app.page.joined import JOINED, beside, in_order, joined
+from app.page.onefile import trace_bytes
 from engine.trace.log import TraceReader
 
 AHEAD = "js/onefile/ahead.js"

@@ -17,9 +17,9 @@ from flask import Flask
 from flask_socketio import SocketIO
 from socketio import Manager
 
+from app.ground.limits import Limits
 from app.transport.hub import Hub, Workers
 from app.transport.intake import Client, Intake
-from app.transport.limits import Limits
 from app.transport.outbox import Ledger, Outbox
 from app.transport.packets import NAMESPACE, RELAYED, Message, Shared, packed_ack, packed_event
 from app.transport.polling import Polling

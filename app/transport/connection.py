@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Protocol
 import gevent
 from gevent.pywsgi import WSGIHandler
 
+from app.ground.limits import Limits
 from app.transport.access_log import ACCESS
-from app.transport.limits import Limits
 
 CONNECTION = "kvtheater.connection"  # in a request's environment: its HttpConnection
 SEND_BUFFER = 256 * 1024  # bytes that the system keeps for a client that does not read

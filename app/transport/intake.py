@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.transport.limits import Limits
+from app.ground.limits import Limits
 from app.transport.outbox import Outbox
 
 

@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from gevent.queue import JoinableQueue
 
-from app.transport.limits import Limits
+from app.ground.limits import Limits
 from app.transport.pace import Pace, Shared
 
 

@@ -6,7 +6,7 @@ import time
 
 import gevent
 
-from app.transport.limits import Limits
+from app.ground.limits import Limits
 
 SLICE = 0.002  # seconds of processor time after which a client lets the others have their turn
 READ_SECONDS = 20e-6  # of processor time that reading from a socket takes, about: it is not measured

@@ -8,8 +8,8 @@ from typing import Any
 
 import gevent
 
+from app.ground.limits import Limits
 from app.transport.connection import CONNECTION
-from app.transport.limits import Limits
 from app.transport.packets import is_polled
 
 PATH = "/socket.io"

@@ -16,10 +16,10 @@ from gevent.pool import Pool
 from gevent.pywsgi import WSGIServer
 from gevent.socket import socket as GreenSocket
 
+from app.ground.limits import Limits
 from app.transport.clients import Clients
 from app.transport.connection import HttpConnection, Noting, WaitingHeads
 from app.transport.hub import Hub, Workers
-from app.transport.limits import Limits
 from app.transport.packets import Message
 from app.transport.workers import OnWorkers, Refuse
 

@@ -11,10 +11,10 @@ import gevent
 from gevent.lock import Semaphore
 from werkzeug.exceptions import ClientDisconnected, RequestTimeout
 
+from app.ground.limits import MIB, Limits
 from app.transport.connection import CONNECTION
 from app.transport.hub import Hub, Workers
 from app.transport.late import LateAnswer, watch
-from app.transport.limits import MIB, Limits
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]

@@ -90,7 +90,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
                 timeline.submitted(request.request_id, request.seq_id, asks[i].at if timed else now, asks[i].late)
         if engine.has_unfinished():
             asked = time.perf_counter()
-            record = engine.step()
+            record = engine.step(goes_on=True)
             done = time.perf_counter()
             now = done - began
             timeline.add(record, now)
@@ -101,6 +101,7 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
             now = time.perf_counter() - began
         if cancelled():
             raise Cancelled
+    engine.rest()
     served = [request for request in requests if request is not None]
     return Measurement(
         seconds=now,

@@ -16,7 +16,8 @@ from engine import __version__
 from engine.bench.record import Environment
 from engine.bench.scenario import Scenario
 from engine.bench.text import Text
-from engine.machine import machine_facts, measure_roofs, memory_bytes
+from engine.machine import machine_facts, measure_roofs
+from engine.model import device as devices
 
 ROOT = Path(__file__).parents[2]
 NO_GPU = Text(
@@ -58,7 +59,7 @@ def environment(
         system=f"{platform.system()} {platform.machine()}",
         machine=replace(machine, versions={"kvtheater": __version__, **machine.versions}),
         num_cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory_bytes=memory_bytes(),
+        memory_bytes=devices.ALLOCATOR.room(torch.device("cpu")).total,
         seed=seed,
         quiet=quiet,
         busy_cpus=busy_cpus,

@@ -5,6 +5,7 @@ A peer gets weights of its own from the same folder: the engine's module has ano
 
 from __future__ import annotations
 
+import copy
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from engine.model.shipped import BUNDLED, shipped_model
 TINY = "tiny-llama"
 SMALL = "llama-135m-random"
 QWEN = "qwen3-0.6b-random"
+LLAMA_8B = "llama-8b-random"
 SEED = 0
 
 
@@ -60,12 +62,14 @@ class Models:
 
     def transformers_model(self, name: str, dtype: str) -> Any:
         """A fresh transformers model with the same weights, on the device that the engine uses by default."""
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        source = self.source(name)
-        with _without_progress_bars():
-            module = AutoModelForCausalLM.from_pretrained(
-                source, dtype=getattr(torch, dtype), use_safetensors=True, trust_remote_code=False
-            )
+        device, kind = "cuda" if torch.cuda.is_available() else "cpu", getattr(torch, dtype)
+        if name in MADE:
+            module = _with_random_weights(*MADE[name], device).to(kind)
+        else:
+            with _without_progress_bars():
+                module = AutoModelForCausalLM.from_pretrained(
+                    self.source(name), dtype=kind, use_safetensors=True, trust_remote_code=False
+                )
         return module.eval().requires_grad_(False).to(device)
 
     def source(self, name: str) -> str:
@@ -115,14 +119,13 @@ def _without_progress_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _with_random_weights(config: Any, dtype: torch.dtype) -> Any:
-    """A model of seeded random weights, the same at every call."""
-    state = torch.random.get_rng_state()
-    torch.manual_seed(SEED)
-    try:
-        return AutoModelForCausalLM.from_config(config, dtype=dtype)
-    finally:
-        torch.random.set_rng_state(state)
+def _with_random_weights(config: Any, dtype: torch.dtype, device: str = "cpu") -> Any:
+    """A model of seeded random weights, the same at every call; they are drawn on `device`: on a CPU those of a large
+    model take minutes.
+    """
+    with torch.random.fork_rng(), torch.device(device):
+        torch.manual_seed(SEED)
+        return AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=dtype)
 
 
 # name -> its shape, and what its weights are kept in
@@ -178,6 +181,24 @@ MADE: dict[str, tuple[Any, torch.dtype]] = {
             bos_token_id=151643,
             eos_token_id=151645,
             pad_token_id=151643,
+        ),
+        torch.bfloat16,
+    ),
+    # the shape of meta-llama/Llama-3.1-8B, after its config.json
+    LLAMA_8B: (
+        transformers.LlamaConfig(
+            vocab_size=128256,
+            hidden_size=4096,
+            intermediate_size=14336,
+            num_hidden_layers=32,
+            num_attention_heads=32,
+            num_key_value_heads=8,
+            max_position_embeddings=131072,
+            rope_parameters={"rope_type": "default", "rope_theta": 500_000.0},
+            tie_word_embeddings=False,
+            bos_token_id=128000,
+            eos_token_id=128001,
+            pad_token_id=128001,
         ),
         torch.bfloat16,
     ),

@@ -70,6 +70,12 @@ class KVStore:
         planes = [plane for layer in layers for plane in (self.keys[layer], self.values[layer])]
         return [pool for plane in planes for pool in plane.pools]
 
+    def release(self) -> None:
+        """Free the memory of every tensor, whoever still refers to them; nothing can be read any more."""
+        for pool in self.pools(range(self.num_layers)):
+            if pool.untyped_storage().resizable():
+                pool.untyped_storage().resize_(0)
+
     def num_slots(self, layer: int) -> int:
         """Slots of one layer's pool."""
         return self.num_blocks[layer] * self.block_size

@@ -44,6 +44,9 @@ class Recorder(Protocol):
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
         """q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] of the packed tokens."""
 
+    def wants(self, layer: int) -> bool:
+        """Whether it is to be shown that layer, with its weights."""
+
     def addresses(self) -> int | None:
         """Where C finds where it writes each layer itself, in place of `record` (`DecodeCapture.addresses`); None: it
         does not.
@@ -75,11 +78,12 @@ class StepContext:
         self.layers_called += 1
         slot_mapping = self.batch.slot_mapping(self.batch.reach(call.layer, call.sliding_window))
         self.store.write(call.layer, slot_mapping, k, v)
-        attended = self.backend.forward(call, q, self.store, self.batch, self.recorder is not None)
-        if self.recorder is not None:
+        recorder = self.recorder if self.recorder is not None and self.recorder.wants(call.layer) else None
+        attended = self.backend.forward(call, q, self.store, self.batch, recorder is not None)
+        if recorder is not None:
             if self.store.is_lossy:  # the recorder gets what the cache holds, rounded as it is
                 k, v = self.store.gather(call.layer, slot_mapping)
-            self.recorder.record(call.layer, q, k, v, attended)
+            recorder.record(call.layer, q, k, v, attended)
         return attended.out
 
 

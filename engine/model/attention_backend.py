@@ -54,6 +54,8 @@ class AttentionBackend(ABC):
     the batch and changes neither.
     """
 
+    reads_tables_only = False  # whether decodes of plain planes read `StepBatch.decode_tables` and nothing else of it
+
     @abstractmethod
     def forward(
         self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool

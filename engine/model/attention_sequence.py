@@ -42,7 +42,7 @@ class SequenceContext:
             assert found is not None
             weights.append(found)
             begin = end
-        if self.recorder is not None:
+        if self.recorder is not None and self.recorder.wants(call.layer):
             self.recorder.record(call.layer, q, k, v, _attended(out, weights, batch))
         return out
 

@@ -122,6 +122,8 @@ def _join(  # type: ignore[no-untyped-def]
 class TritonAttention(AttentionBackend):
     """Decoding sequences in one kernel; everything else as `GatherAttention` does it."""
 
+    reads_tables_only = True
+
     def __init__(self) -> None:
         self._gather = GatherAttention()
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from engine.cache.block_groups import GroupPlan
 from engine.cache.reach import Reach, WindowPolicy
+from engine.model.host_copy import HostCopies, host_copies
 from engine.trace.events import RELEASED
 
 IntArray = npt.NDArray[np.int64]
@@ -102,9 +103,9 @@ class StepInputs(NamedTuple):
         packed: IntArray = np.empty((2 + num_groups, num_tokens), dtype=np.int64)
         return StepInputs(packed, _views(torch.from_numpy(packed)))
 
-    def on(self, device: torch.device) -> tuple[Tensor, ...]:
-        """The tensors there."""
-        return self.tensors if device.type == "cpu" else _views(torch.from_numpy(self.packed).to(device))
+    def up(self, copies: HostCopies) -> tuple[Tensor, ...]:
+        """The tensors on the device."""
+        return self.tensors if copies.on_host else _views(copies.up(self.packed))
 
 
 def _views(inputs: Tensor) -> tuple[Tensor, ...]:
@@ -121,7 +122,7 @@ class SlotTable:
         self, block_size: int, max_model_len: int, num_rows: int = 16, groups: Sequence[GroupPlan] = ()
     ) -> None:
         """`groups`: of layers; not given, there is one group of all layers, whose first block is 0."""
-        self._block_size = block_size
+        self.block_size = block_size
         self._width = -(-max_model_len // block_size) * block_size
         self._offsets = np.arange(block_size, dtype=np.int64)
         self._group_of = {reach: index for index, group in enumerate(groups) for reach in group.reaches}
@@ -133,6 +134,11 @@ class SlotTable:
         self._rows: dict[int, int] = {}  # seq_id -> row
         self._free = list(range(num_rows - 1, -1, -1))
         self._inputs = StepInputs.make(count, 0)
+
+    @property
+    def width_in_blocks(self) -> int:
+        """Blocks of the longest sequence."""
+        return self._width // self.block_size
 
     def inputs(self, num_tokens: int) -> StepInputs:
         """The buffers for a step of so many tokens: those of the step before, if it had as many."""
@@ -185,9 +191,9 @@ class SlotTable:
             table = self.place(table, group)
             harmless = table[int(released.argmin())]
             table[released] = harmless
-            slots = (table[:, None] * self._block_size + self._offsets).ravel()[: self._width]
+            slots = (table[:, None] * self.block_size + self._offsets).ravel()[: self._width]
             self.slots[group, row, : slots.size] = slots
-            self.slots[group, row, slots.size :] = harmless * self._block_size
+            self.slots[group, row, slots.size :] = harmless * self.block_size
             breaks = np.flatnonzero(np.diff(slots) != 1)
             self.runs[group][row] = int(breaks[0]) + 1 if breaks.size else slots.size
         self._tables[row] = [list(block_table) for block_table in block_tables]
@@ -199,6 +205,10 @@ class StepBatch:
     A layer's `reach` says which keys its queries see; keys are looked up by it.
     """
 
+    prefills: list[PrefillSpan]
+    decode_tokens: Tensor | None  # which packed tokens decode: None = every one, in order
+    logit_indices: Tensor | None  # packed tokens whose logits are wanted; None = every one, in order
+
     def __init__(
         self,
         slices: Sequence[SequenceSlice],
@@ -206,10 +216,8 @@ class StepBatch:
         device: torch.device,
         policy: WindowPolicy | None = None,
     ) -> None:
+        self._begin(table, device, policy)
         self.slices = slices
-        self.policy = policy
-        self._table = table
-        self._device = device
         rows = table.rows(slices)
         starts = [piece.start for piece in slices]
         lengths = [len(piece.token_ids) for piece in slices]
@@ -217,9 +225,8 @@ class StepBatch:
         self.num_tokens = num_tokens = begins[-1]
 
         inputs = table.inputs(num_tokens)
-        packed, token_ids = inputs.packed, [token_id for piece in slices for token_id in piece.token_ids]
-        self.prefills: list[PrefillSpan] = []
-        self.decode_tokens: Tensor | None = None  # which packed tokens decode: None = every one, in order
+        self.packed = packed = inputs.packed
+        token_ids = [token_id for piece in slices for token_id in piece.token_ids]
         if num_tokens == len(slices):
             packed[0], packed[1] = token_ids, starts
             packed[2:] = table.slots[:, rows, starts]
@@ -239,17 +246,23 @@ class StepBatch:
                 if length > 1
             ]  # fmt: skip
             if self.decode_indices:
-                self.decode_tokens = torch.tensor([begins[index] for index in self.decode_indices], device=device)
+                self.decode_tokens = self.copies.up(np.array([begins[i] for i in self.decode_indices]))
         self._decode_lens = [starts[index] + 1 for index in self.decode_indices]
-        self.input_ids, self.position_ids, *self._slot_mappings = inputs.on(device)  # [1, T], [1, T], [T] a group
+        self.input_ids, self.position_ids, *self._slot_mappings = inputs.up(self.copies)  # [1, T], [1, T], [T] a group
 
-        # Packed tokens whose logits are wanted; None = every one, in order.
-        self.logit_indices: Tensor | None = None
         if num_tokens != len(slices) or not all([piece.samples or piece.all_logits for piece in slices]):
             wanted = self._wanted_logits()
             if len(wanted) != num_tokens:
-                self.logit_indices = torch.tensor(wanted, dtype=torch.int64, device=device)
+                self.logit_indices = self.copies.up(np.array(wanted, np.int64))
 
+    def _begin(self, table: SlotTable, device: torch.device, policy: WindowPolicy | None) -> None:
+        """What every step has, and of keys nothing yet."""
+        self.policy = policy
+        self._table = table
+        self._device = device
+        self.copies = host_copies(device)
+        self.prefills = []
+        self.decode_tokens = self.logit_indices = None
         self._reaches: dict[tuple[int, int | None], Reach] = {}
         self._decode_keys: dict[Reach, DecodeKeys] = {}
         self._decode_tables: dict[Reach, DecodeTables] = {}
@@ -273,6 +286,11 @@ class StepBatch:
     @property
     def num_decodes(self) -> int:
         return len(self.decode_indices)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens, computed and new, that a decoding sequence has."""
+        return max(self._decode_lens)
 
     @property
     def is_on_cpu(self) -> bool:
@@ -329,8 +347,8 @@ class StepBatch:
             hidden = keys > queries
             if reach.window is not None:
                 hidden |= (keys <= queries - reach.window) & (keys >= reach.sinks)
-            mask = torch.from_numpy(hidden).to(self._device)[:, None, :]
-        return DecodeKeys(torch.from_numpy(slots).to(self._device), mask, starts, first_slot, longest)
+            mask = self.copies.up(hidden)[:, None, :]
+        return DecodeKeys(self.copies.up(slots), mask, starts, first_slot, longest)
 
     def decode_tables(self, reach: Reach) -> DecodeTables:
         """Block tables and key ranges of the decoding sequences for layers that see so far."""
@@ -340,13 +358,16 @@ class StepBatch:
         return tables
 
     def _make_decode_tables(self, reach: Reach) -> DecodeTables:
-        lens = self._decode_lens
-        assert not reach.sinks, "a range of keys cannot say what is hidden between the sinks and the window"
-        starts = [reach.first_key(length - 1) for length in lens]
-        block_tables = self._padded_tables(self.decode_indices, self._table.group(reach))
-        ranges = torch.from_numpy(np.array([lens, starts], dtype=np.int32)).to(self._device)
+        places, lens, starts = self.decode_places(reach)
+        ranges = self.copies.up(np.array([lens, starts], dtype=np.int32))
         longest = max(length - start for length, start in zip(lens, starts, strict=True))
-        return DecodeTables(block_tables, ranges[0], ranges[1], starts, longest)
+        return DecodeTables(self.copies.up(places), ranges[0], ranges[1], starts, longest)
+
+    def decode_places(self, reach: Reach) -> tuple[npt.NDArray[np.int32], list[int], list[int]]:
+        """What `decode_tables` has, on the host: block tables, lengths, starts."""
+        assert not reach.sinks, "a range of keys cannot say what is hidden between the sinks and the window"
+        starts = [reach.first_key(length - 1) for length in self._decode_lens]
+        return self._places(self.decode_indices, self._table.group(reach)), self._decode_lens, starts
 
     def step_tables(self, reach: Reach) -> StepTables:
         """Block tables of all slices for layers that see so far."""
@@ -355,13 +376,13 @@ class StepBatch:
         if tables is None:
             counts = [len(piece.token_ids) for piece in self.slices]
             lengths = [piece.start + count for piece, count in zip(self.slices, counts, strict=True)]
-            on_device = [torch.tensor(x, dtype=torch.int32).to(self._device) for x in (self.query_start_loc, lengths)]
-            block_tables = self._padded_tables(range(len(self.slices)), group)
+            on_device = [self.copies.up(np.array(x, np.int32)) for x in (self.query_start_loc, lengths)]
+            block_tables = self.copies.up(self._places(range(len(self.slices)), group))
             tables = StepTables(on_device[0], block_tables, on_device[1], max(counts), max(lengths))
             self._step_tables[group] = tables
         return tables
 
-    def _padded_tables(self, indices: Sequence[int], group: int) -> Tensor:
+    def _places(self, indices: Sequence[int], group: int) -> npt.NDArray[np.int32]:
         """The block tables of some slices by the places of blocks, [n, B] int32, 0 where there is none or it is
         released.
         """
@@ -369,9 +390,8 @@ class StepBatch:
         padded = np.full((len(block_tables), max(map(len, block_tables))), RELEASED, dtype=np.int32)
         for row, block_table in enumerate(block_tables):
             padded[row, : len(block_table)] = block_table
-        places = self._table.place(padded, group)
-        np.maximum(places, 0, out=places)
-        return torch.from_numpy(places).to(self._device)
+        places: npt.NDArray[np.int32] = self._table.place(padded, group)
+        return np.maximum(places, 0, out=places)
 
     def decode_bias(self, reach: Reach, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
         """What is added to the scores of the decoding sequences: -inf at padding; [n * Hkv, 1, L], or one zero."""
@@ -417,4 +437,4 @@ class StepBatch:
         if reach.window is not None:
             mask |= (keys <= queries - reach.window) & (keys >= reach.sinks)
         first_slot = int(slots[0]) if contiguous else None
-        return PrefillKeys(torch.from_numpy(slots).to(self._device), mask, key_start, first_slot)
+        return PrefillKeys(self.copies.up(slots), mask, key_start, first_slot)

@@ -7,12 +7,16 @@ What is kept, in this order while the budget lasts:
 
 A decode step has one row a sequence, so 1. has all of them; on the CPU that is decided before the forward pass, and its
 arrays are written as the log's bytes when they are there (`capture_decode`).
+
+Everything else is packed into one array of the log's dtype at the end of the pass and crosses to the host as one copy,
+behind the device's work (`host_copy`); of layers and heads that are not kept nothing crosses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -24,11 +28,13 @@ from engine.cache.reach import WindowPolicy, reaches_of
 from engine.model.attention_backend import AttentionOutput, DecodeWeights, PrefillWeights
 from engine.model.batch import StepBatch
 from engine.model.capture_decode import DecodeCapture, DecodeForms
+from engine.model.host_copy import Arrival, HostCopies
 from engine.model.native import capture_kernel
 from engine.trace.records import AttentionRows, LayerCapture, ModelFacts
 
 DEFAULT_BUDGET = 8 * 1024 * 1024  # bytes a step
 Array = np.ndarray[Any, Any]
+Layers = Callable[[], Sequence[LayerCapture]]  # waits for the arrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +60,40 @@ class _Layer:
     out: Tensor | None
     decode: DecodeWeights | None
     prefills: list[PrefillWeights]
+
+
+class _Packed:
+    """Tensors of a device, rounded and packed to cross as one."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self._dtype = dtype
+        self._tensors: list[Tensor] = []
+        self._arrays: list[Array] = []
+        self._arrival: Arrival = tuple
+
+    def add(self, tensor: Tensor) -> int:
+        """Take a tensor along; its number, for `array`."""
+        self._tensors.append(tensor)
+        return len(self._tensors) - 1
+
+    def send(self, copies: HostCopies) -> None:
+        """Copy what was added; the tensors may be overwritten by work that is queued afterwards."""
+        sizes = [tensor.numel() for tensor in self._tensors]
+        if not sizes:
+            return
+        packed = torch.empty(sum(sizes), dtype=self._dtype, device=self._tensors[0].device)
+        self._shapes = [tensor.shape for tensor in self._tensors]
+        views = [part.view(shape) for part, shape in zip(torch.split(packed, sizes), self._shapes, strict=True)]
+        torch._foreach_copy_(views, self._tensors)
+        self._sizes, self._arrival = sizes, copies.down([packed])
+        self._tensors.clear()
+
+    def array(self, number: int) -> Array:
+        """A tensor on the host, as soon as all of them are."""
+        if not self._arrays:
+            parts = torch.split(self._arrival()[0], self._sizes)
+            self._arrays = [part.view(shape).numpy() for part, shape in zip(parts, self._shapes, strict=True)]
+        return self._arrays[number]
 
 
 class Capturing:
@@ -112,8 +152,6 @@ class CaptureRecorder:
         self.keeps = self._decode is None
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        if layer in self._what.unasked:
-            return
         if self._decode is not None:
             self._decode.layer(layer, q, k, v, attended)
             return
@@ -126,31 +164,23 @@ class CaptureRecorder:
         """As `Recorder.addresses`."""
         return None if self._decode is None else self._decode.addresses()
 
-    def finish(self) -> tuple[Sequence[LayerCapture], str]:
-        """The arrays, layer by layer, and one sentence on what was left out ("" = nothing)."""
+    def wants(self, layer: int) -> bool:
+        """As `Recorder.wants`."""
+        return layer not in self._what.unasked
+
+    def finish(self) -> tuple[Layers, str]:
+        """The arrays, layer by layer, and one sentence on what was left out ("" = nothing). At the end of the pass."""
         if self._decode is not None:
-            is_whole = self._planned is self._what.everything
-            return self._decode.layers(), self._what.unasked_for if is_whole else self._omitted(*self._planned)
+            is_whole, made = self._planned is self._what.everything, self._decode.layers()
+            return lambda: made, self._what.unasked_for if is_whole else self._omitted(*self._planned)
         base, full, outputs = self._plan()
-        numbers = sorted(base)
-        if not numbers:
-            return [], self._omitted(base, full, outputs)
-        kept = [self._kept[layer] for layer in numbers]
-        q = self._copy([layer.q for layer in kept])
-        k = self._copy([layer.k for layer in kept])
-        v = self._copy([layer.v for layer in kept])
-        out = self._copy_outputs(outputs)
-        decode: list[Array | None] = self._copy_decode(kept)
-        position = {piece.seq_id: index for index, piece in enumerate(self._batch.slices)}
-        captures = []
-        for i, number in enumerate(numbers):
-            rows = self._decode_rows(kept[i].decode, decode[i])
-            for piece in kept[i].prefills:
-                rows.extend(self._prefill_rows(piece, number in full))
-            if kept[i].prefills:
-                rows.sort(key=lambda row: position[row.seq_id])
-            captures.append(LayerCapture(layer=number, q=q[i], k=k[i], v=v[i], rows=rows, out=out.get(number)))
-        return captures, self._omitted(base, full, outputs)
+        packed = _Packed(self._what.dtype)
+        captures = [
+            self._capture(number, self._kept[number], number in full, number in outputs, packed)
+            for number in sorted(base)
+        ]
+        packed.send(self._batch.copies)
+        return cache(lambda: [capture() for capture in captures]), self._omitted(base, full, outputs)
 
     # -- what fits -------------------------------------------------------------------------------------------------
 
@@ -224,29 +254,42 @@ class CaptureRecorder:
 
     # -- copying ---------------------------------------------------------------------------------------------------
 
-    def _copy(self, tensors: list[Tensor]) -> list[Array]:
-        """Rounded copies in main memory; one transfer where all have one shape."""
-        if all(tensor.shape == tensors[0].shape for tensor in tensors):
-            stacked = self._to_numpy(torch.stack(tensors))
-            return [stacked[index] for index in range(len(tensors))]
-        return [self._to_numpy(tensor) for tensor in tensors]
+    def _capture(
+        self, number: int, layer: _Layer, full: bool, with_out: bool, packed: _Packed
+    ) -> Callable[[], LayerCapture]:
+        """Pack a layer's arrays; what makes its capture of them on the host."""
+        q, k, v = map(packed.add, (layer.q, layer.k, layer.v))
+        out = packed.add(layer.out) if with_out and layer.out is not None else None
+        decode = None if layer.decode is None else packed.add(layer.decode.weights)
+        prefills = [
+            (piece, heads, start, packed.add(weights))
+            for piece in layer.prefills
+            for heads, start, weights in self._prefill_rows(piece, full)
+        ]
+        position = {piece.seq_id: index for index, piece in enumerate(self._batch.slices)}
 
-    def _to_numpy(self, tensor: Tensor) -> Array:
-        array: Array = tensor.to(dtype=self._what.dtype, device="cpu", copy=True).contiguous().numpy()
-        return array
+        def capture() -> LayerCapture:
+            array = packed.array
+            rows = [] if layer.decode is None or decode is None else self._decode_rows(layer.decode, array(decode))
+            for piece, heads, start, weights in prefills:
+                seq_id = self._batch.slices[piece.span.slice_index].seq_id
+                rows.append(
+                    AttentionRows(
+                        seq_id=seq_id,
+                        query_start=start,
+                        key_start=piece.key_start,
+                        heads=heads,
+                        weights=array(weights),
+                    )
+                )
+            if prefills:
+                rows.sort(key=lambda row: position[row.seq_id])
+            given = None if out is None else array(out)
+            return LayerCapture(layer=number, q=array(q), k=array(k), v=array(v), rows=rows, out=given)
 
-    def _copy_outputs(self, layers: set[int]) -> dict[int, Array]:
-        numbers = sorted(layers)
-        tensors = [out for number in numbers if (out := self._kept[number].out) is not None]
-        return dict(zip(numbers, self._copy(tensors), strict=True)) if tensors else {}
+        return capture
 
-    def _copy_decode(self, kept: list[_Layer]) -> list[Array | None]:
-        weights = [layer.decode.weights for layer in kept if layer.decode is not None]
-        return [*self._copy(weights)] if weights else [None] * len(kept)
-
-    def _decode_rows(self, decode: DecodeWeights | None, weights: Array | None) -> list[AttentionRows]:
-        if decode is None or weights is None:
-            return []
+    def _decode_rows(self, decode: DecodeWeights, weights: Array) -> list[AttentionRows]:
         heads = list(range(self._what.num_heads))
         rows = []
         for i, index in enumerate(self._batch.decode_indices):
@@ -262,24 +305,17 @@ class CaptureRecorder:
             )
         return rows
 
-    def _prefill_rows(self, piece: PrefillWeights, full: bool) -> Iterable[AttentionRows]:
-        """All rows of the observed heads if `full`, and the last row of the others."""
-        span = piece.span
-        seq_id = self._batch.slices[span.slice_index].seq_id
+    def _prefill_rows(self, piece: PrefillWeights, full: bool) -> Iterator[tuple[list[int], int, Tensor]]:
+        """All rows of the observed heads if `full`, and the last row of the others: heads, first position, weights."""
         observed = self._what.heads if full else []
         others = [head for head in range(self._what.num_heads) if head not in observed]
         if observed:
-            weights = piece.weights if not others else piece.weights[observed]
-            yield AttentionRows(
-                seq_id=seq_id, query_start=span.start, key_start=piece.key_start, heads=observed,
-                weights=self._to_numpy(weights),
-            )  # fmt: skip
+            weights = [piece.weights] if not others else [piece.weights[head] for head in observed]
+            yield observed, piece.span.start, torch.stack(weights) if others else weights[0]
         if others:
-            last = piece.weights[:, -1:] if not observed else piece.weights[others, -1:]
-            yield AttentionRows(
-                seq_id=seq_id, query_start=span.context_len - 1, key_start=piece.key_start, heads=others,
-                weights=self._to_numpy(last),
-            )  # fmt: skip
+            last = piece.weights[:, -1:]
+            weights = [last] if not observed else [last[head] for head in others]
+            yield others, piece.span.context_len - 1, torch.stack(weights) if observed else weights[0]
 
 
 def _ranges(numbers: list[int]) -> str:

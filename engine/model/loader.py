@@ -15,6 +15,7 @@ from transformers.utils import logging
 from engine.model import attention
 from engine.model.cpu_layout import store_linear_weights_transposed
 from engine.model.cpu_norms import replace_rms_norms
+from engine.model.device import out_of_memory
 from engine.model.errors import ModelError
 from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
 from engine.model.give_back import give_back_memory
@@ -28,6 +29,8 @@ from engine.model.shipped import BUNDLED, measured_heads, shipped_model
 from engine.model.stages import Stage
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import TokenizerFacts
+
+SMALLER = "use a smaller model, dtype bfloat16 or float16, or device cpu"
 
 
 def load_model(
@@ -67,7 +70,12 @@ def load_model(
             module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
         telling("check")
         kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
-        loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name), kept)
+        try:
+            loaded = from_module(module.to(target), tokenizer, name if shipped else model_name(name), kept)
+        except Exception as error:
+            if lack := out_of_memory(error, target, f"model {name!r}", SMALLER):
+                raise lack from error
+            raise
     loaded.opened = Opened(name, dtype, revision)
     give_back_memory()  # what packing and comparing took
     if is_local:
@@ -218,6 +226,8 @@ def _read(name: str, what: str, read: Any, source: str, **options: Any) -> Any:
     try:
         return read(source, **options)
     except Exception as error:
+        if lack := out_of_memory(error, torch.device("cpu"), f"reading model {name!r}", SMALLER):
+            raise lack from error
         reason = " ".join(str(error).split(". ")[0].split())[:300]
         if what == "configuration" and isinstance(error, OSError) and not options["local_files_only"]:
             raise ModelError(

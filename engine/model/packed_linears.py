@@ -161,7 +161,17 @@ def pack_linears(module: nn.Module, weights: torch.dtype | None = None) -> int:
                     new[id(part)] = PackedEmbedding(panels)
             setattr(owner, name, new[id(part)].train(part.training))
         del sharing, owner, part
+    if count:
+        _leave_file(module)
     return count
+
+
+def _leave_file(module: nn.Module) -> None:
+    """Copy the tensors that are not packed. One view of a mapped checkpoint keeps all of its file in memory."""
+    panels = {id(part.panels) for part in module.modules() if isinstance(part, _Packed)}
+    for tensor in (*module.parameters(), *module.buffers()):  # each once
+        if id(tensor) not in panels:
+            tensor.data = tensor.data.clone()
 
 
 def round_linears(module: nn.Module, weights: torch.dtype) -> int:

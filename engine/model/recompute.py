@@ -94,9 +94,11 @@ class _Layers:
     def addresses(self) -> None:
         """As `Recorder.addresses`: every layer is shown here."""
 
+    def wants(self, layer: int) -> bool:
+        """As `Recorder.wants`."""
+        return layer in self._layers
+
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        if layer not in self._layers:
-            return
         # a sequence of one token is packed as a decode: [1, Hq, 1] instead of [Hq, T, T]
         weights = attended.prefills[0].weights if attended.decode is None else attended.decode.weights.transpose(0, 1)
         rows = AttentionRows(

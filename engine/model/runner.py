@@ -15,15 +15,17 @@ from engine.cache.block_moves import BlockMoves
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_plane import QUANTIZED, NewPool, zeros
 from engine.cache.kv_store import KVStore
-from engine.cache.reach import WindowPolicy
+from engine.cache.reach import WindowPolicy, reaches_of
 from engine.model.attention import StepContext, attending
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
 from engine.model.attention_sequence import SequenceContext
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
-from engine.model.capture import CaptureRecorder, CaptureRequest, Capturing
+from engine.model.capture import CaptureRecorder, CaptureRequest, Capturing, Layers
 from engine.model.compiled_forward import CompiledForward
+from engine.model.cuda_graphs import DecodeGraphs, GraphInputs
 from engine.model.errors import ModelError
+from engine.model.host_copy import host_copies
 from engine.model.loaded import DTYPES, LoadedModel
 from engine.model.native_step import NativeStep
 from engine.model.sequence_caches import CacheKind, SequenceCaches
@@ -34,9 +36,15 @@ class ForwardResult(NamedTuple):
     """What a step computed."""
 
     logits: Tensor  # [S, V] float32 on the model's device: a row for each slice that samples, all where all are wanted
-    layers: Sequence[LayerCapture]  # empty without a capture request
+    captured: Layers  # see `layers`
     omitted: str  # what the capture's byte budget left out, "" = nothing
-    prepare_seconds: float  # packing; the rest of `execute` is the forward pass
+    prepare_seconds: float  # packing
+    forward_marks: tuple[Any, Any]  # where the forward pass begins and ends on the device (`HostCopies.seconds`)
+
+    @property
+    def layers(self) -> Sequence[LayerCapture]:
+        """Empty without a capture request; waits until the device has computed them."""
+        return self.captured()
 
 
 def default_backend(device: torch.device) -> AttentionBackend:
@@ -71,11 +79,15 @@ class ModelRunner:
         groups: Sequence[GroupPlan] = (),
         by_sequence: CacheKind | None = None,
         new_pool: NewPool = zeros,
+        max_graph_size: int = 0,
+        new_graphs: Any = None,
     ) -> None:
         """`num_blocks` blocks of `block_size` tokens; sequences of at most `max_model_len` tokens; `swap_space` blocks
         in CPU memory; `policy` limits what layers see. `groups`: layers with pools of their own, in place of
         `num_blocks`, and `swap_space` blocks each. `by_sequence`: K and V lie in caches of one sequence each, and
-        blocks are only counted. `new_pool`: where the pool's tensors lie.
+        blocks are only counted. `new_pool`: where the pool's tensors lie. `max_graph_size`: sequences of the
+        largest decode step that is a CUDA graph, where the backend can be captured; 0: none is.
+        `new_graphs`: captures them, `CudaGraphs` by default.
 
         Raises:
             ModelError: the model has fewer positions, the dtype is unknown, or the pool does not fit memory.
@@ -91,6 +103,10 @@ class ModelRunner:
         self.model = model
         self.max_model_len = max_model_len
         self.policy = policy
+        self.copies = host_copies(model.device)
+        self.backend: AttentionBackend = backend or default_backend(model.device)
+        plain = isinstance(kind, torch.dtype) and policy is None and by_sequence is None
+        has_graphs = max_graph_size > 0 and plain and self.backend.reads_tables_only
         try:
             blocks = [num_blocks] * len(model.layer_shapes)
             for group in groups:
@@ -98,6 +114,8 @@ class ModelRunner:
                     blocks[layer] = group.num_blocks
             if by_sequence is not None:
                 blocks = [1] * len(blocks)  # for the shapes; nothing is stored in it
+            scratch = [group.num_blocks for group in groups] or [num_blocks]
+            blocks = [count + has_graphs for count in blocks]  # padding of graphs writes to the last one
             self.kv_store = KVStore(model.layer_shapes, blocks, block_size, kind, model.device, model.dtype, new_pool)
             plans = groups or [GroupPlan(list(range(len(model.layer_shapes))), frozenset(), None, num_blocks)]
             self.kv_caches = [
@@ -114,9 +132,18 @@ class ModelRunner:
             raise ModelError(
                 f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
             ) from error
-        self.backend: AttentionBackend = backend or default_backend(model.device)
         self._slot_table = SlotTable(block_size, max_model_len, groups=groups)
         self.compiled: CompiledForward | None = None  # None: eager. Must not change while a sequence runs
+        self.uses_graphs = has_graphs  # may change while no sequence runs
+        self.graphs: DecodeGraphs | None = None
+        if has_graphs:
+            reaches = list(dict.fromkeys(reaches_of(model.facts.sliding_windows, None)))
+            self.graphs = DecodeGraphs(
+                max_graph_size,
+                lambda size, keys: GraphInputs(size, keys, self._slot_table, model.device, reaches, scratch),
+                self._compute,
+                new_graphs,
+            )
         self._native = NativeStep(self.kv_store, model.facts.num_heads, model.facts.sliding_windows, policy)
         self._keeps_logits = model.keeps_logits
         self._capturing: Capturing | None = None  # the request of the step before
@@ -152,7 +179,8 @@ class ModelRunner:
         """
         if not slices:
             empty = torch.empty((0, self.model.facts.vocab_size), device=self.model.device)
-            return ForwardResult(empty, [], "", 0.0)
+            now = self.copies.mark()
+            return ForwardResult(empty, list, "", 0.0, (now, now))
         begin = time.perf_counter()
         with torch.inference_mode():
             batch = StepBatch(slices, self._slot_table, self.model.device, self.policy)
@@ -166,15 +194,26 @@ class ModelRunner:
                     if piece.start == 0:
                         self.sequence_caches.begin(piece.seq_id)
                 context = SequenceContext(batch, self.sequence_caches, recorder)
-            prepared = time.perf_counter()
-            logits = self.forward(batch, context)
-            if context.layers_called != self.kv_store.num_layers:
-                raise ModelError(
-                    f"{self.model.facts.name} called the attention function in {context.layers_called} of "
-                    f"{self.kv_store.num_layers} layers"
-                )
-            layers, omitted = recorder.finish() if recorder else ([], "")
-        return ForwardResult(logits, layers, omitted, prepared - begin)
+            prepared, began = time.perf_counter(), self.copies.mark()
+            if self.graphs is not None and self.uses_graphs and recorder is None and self.graphs.fits(batch):
+                logits = self.graphs.run(batch, self.compiled)
+            else:
+                logits = self._checked(batch, context)
+            captured, omitted = recorder.finish() if recorder else (list, "")
+            ended = self.copies.mark()
+        return ForwardResult(logits, captured, omitted, prepared - begin, (began, ended))
+
+    def _compute(self, batch: StepBatch) -> Tensor:
+        return self._checked(batch, StepContext(batch, self.kv_store, self.backend))
+
+    def _checked(self, batch: StepBatch, context: StepContext | SequenceContext) -> Tensor:
+        logits = self.forward(batch, context)
+        if context.layers_called != self.kv_store.num_layers:
+            raise ModelError(
+                f"{self.model.facts.name} called the attention function in {context.layers_called} of "
+                f"{self.kv_store.num_layers} layers"
+            )
+        return logits
 
     def _meant(self, request: CaptureRequest) -> Capturing:
         if self._capturing is None or self._capturing.request is not request:

@@ -1,46 +1,26 @@
-"""Choosing the next token.
+"""Sampling: a step's tokens and their log probabilities, from its logits.
 
-Order, per row: repetition penalty, logit bias, min_tokens, temperature, top-k, top-p, min-p, then one draw. Log
-probabilities are reported under the raw distribution, before all of these.
-
-Every request has its own generator and a token takes exactly one uniform draw from it (inverse CDF over the token ids
-in order), so what a request draws does not depend on which requests share its batch.
+`choosing` takes one token for each row; log probabilities are reported under the raw distribution, before everything
+that is done there. What a step reports crosses to the host as one copy: token ids and log probabilities in one array.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from msgspec import Struct
 from torch import Tensor
 
-from engine.config import SamplingParams
+from engine.model.choosing import SamplingRow as SamplingRow
+from engine.model.choosing import adjust, argmax, choose
+from engine.model.host_copy import HostCopies, host_copies
 from engine.model.native import LogitKernels, logit_kernels
 
-LIKELY = 1024  # tokens that top-p looks at first
 GROUP = 64  # logits that share a maximum in the search for the largest
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingRow:
-    """What one row of logits is sampled with."""
-
-    params: SamplingParams
-    generator: np.random.Generator | None  # None is enough for greedy
-    token_ids: Sequence[int]  # prompt and output so far, read by the repetition penalty only
-    banned: frozenset[int] = frozenset()  # tokens that cannot be chosen (min_tokens)
-    takes_the_best: bool = field(init=False)  # whether the most probable token is chosen as it stands
-
-    def __post_init__(self) -> None:
-        params = self.params
-        adjusts = params.repetition_penalty != 1 or params.logit_bias or self.banned
-        object.__setattr__(self, "takes_the_best", params.temperature == 0 and not adjusts)
 
 
 class Sampled(Struct, frozen=True, gc=False):
@@ -75,13 +55,14 @@ def sample_seed(seed: int, index: int) -> int:
 class Sampler:
     """Stateless: all state of a request is its generator. `kernels`: a faster way to the same figures on the CPU."""
 
-    def __init__(self, kernels: LogitKernels | None = None) -> None:
+    def __init__(self, kernels: LogitKernels | None = None, copies: HostCopies | None = None) -> None:
         self.kernels = kernels
+        self.copies = copies or HostCopies()
 
     @classmethod
     def on(cls, device: torch.device) -> Sampler:
         """For logits that lie there."""
-        return cls(logit_kernels() if device.type == "cpu" else None)
+        return cls(logit_kernels() if device.type == "cpu" else None, host_copies(device))
 
     def sample(
         self,
@@ -96,14 +77,56 @@ class Sampler:
         """
         if not rows:
             return []
-        total, best, top = self._figures(logits, min(num_logprobs, logits.shape[1]))
-        if not settled and all([row.takes_the_best for row in rows]):
+        count = min(num_logprobs, logits.shape[1])
+        others = [at for at, row in enumerate(rows) if not row.takes_the_best]
+        if self.kernels is None:
+            with torch.inference_mode():
+                return self._sample(logits.contiguous(), rows, others, count, settled or {})
+        total, best, top = self._figures(logits, count)
+        if not settled and not others:
             return list(map(Sampled, *best, *top))
         with torch.inference_mode():
-            chosen = [self._choose(logits[i], row) for i, row in enumerate(rows)]
-            taken = [settled.get(i, token) for i, token in enumerate(chosen)] if settled else chosen
-            overruled = [None if token == own else own for token, own in zip(taken, chosen, strict=True)]
-            return list(map(Sampled, taken, _logprobs(logits, taken, total), *top, overruled))
+            own, _ = best
+            if others:
+                for at, token in zip(others, self._chosen(logits, rows, others).tolist(), strict=True):
+                    own[at] = token
+            taken = [settled.get(at, token) for at, token in enumerate(own)] if settled else own
+            overruled = map(_overruled, taken, own)
+            return list(map(Sampled, taken, _logprobs(logits, taken, total, self.copies), *top, overruled))
+
+    def _sample(
+        self, logits: Tensor, rows: Sequence[SamplingRow], others: list[int], count: int, settled: Mapping[int, int]
+    ) -> list[Sampled]:
+        """The same by tensor operations: everything is queued, then one copy is waited for."""
+        up = self.copies.up
+        total, own, values, top_ids = self._tensors(logits, count)
+        if others:
+            own = own.index_copy(0, up(np.array(others)), self._chosen(logits, rows, others))
+        taken = own
+        if settled:
+            taken = own.index_copy(0, up(np.array([*settled])), up(np.array([*settled.values()])))
+        ids = torch.cat([taken[:, None], own[:, None], top_ids], dim=1).to(torch.int32)
+        logprobs = torch.cat([logits.gather(1, taken[:, None]), values], dim=1) - total
+        [packed] = self.copies.down([torch.cat([ids, logprobs.view(torch.int32)], dim=1)])()
+        numbers = packed[:, 2 + count :].contiguous().view(torch.float32).tolist()
+        return [
+            Sampled(token, logprob, tops, logprobs_of_tops, _overruled(token, first))
+            for (token, first, *tops), (logprob, *logprobs_of_tops) in zip(
+                packed[:, : 2 + count].tolist(), numbers, strict=True
+            )
+        ]
+
+    def _chosen(self, logits: Tensor, rows: Sequence[SamplingRow], others: list[int]) -> Tensor:
+        """The tokens [n] of those rows that do not take the most probable one as it stands."""
+        if len(others) < len(rows):
+            logits = logits[self.copies.up(np.array(others))]
+        return choose(logits, [rows[at] for at in others], self.copies)
+
+    def _tensors(self, logits: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Log of the sum of e^x [S, 1]; ids of each row's most probable token [S], of equals the first one; logits and
+        ids of its first `count` [S, count].
+        """
+        return _logsumexp(logits), argmax(logits, self.copies), *_topk(logits, count)
 
     def _figures(
         self, logits: Tensor, count: int
@@ -112,7 +135,7 @@ class Sampler:
         one, and of its first `count`.
 
         log_softmax(x)_i = x_i - logsumexp(x): only the entries that are reported are formed. Every log probability
-        that is reported comes from here, so that one row's figures do not depend on why they are asked for.
+        that is reported is formed so, and one row's figures do not depend on why they are asked for.
         """
         logits = logits.contiguous()
         if self.kernels is not None:
@@ -120,20 +143,9 @@ class Sampler:
             best = [row[0] for row in ids], [row[0] for row in logprobs]
             return total, best, (ids, logprobs) if count else ([[]] * len(ids), [[]] * len(ids))
         with torch.inference_mode():
-            total, first = _logsumexp(logits), _argmax(logits)[:, None]
-            values, top_ids = _topk(logits, count)
-            best = first[:, 0].tolist(), (logits.gather(1, first) - total)[:, 0].tolist()
+            total, first, values, top_ids = self._tensors(logits, count)
+            best = first.tolist(), (logits.gather(1, first[:, None]) - total)[:, 0].tolist()
             return total[:, 0], best, (top_ids.tolist(), (values - total).tolist())
-
-    @staticmethod
-    def _choose(logits: Tensor, row: SamplingRow) -> int:
-        """logits [V] -> a token id."""
-        logits = adjust(logits, row)
-        if row.params.temperature == 0:
-            return int(logits.argmax())
-        if row.generator is None:
-            raise ValueError("a row with a temperature needs a generator")
-        return draw(distribution(logits, row.params), row.generator)
 
     def offers(self, logits: Tensor, row: SamplingRow, count: int) -> list[tuple[int, float, float]]:
         """The `count` most probable tokens of logits [V] after adjustments, best first; what beams go on with.
@@ -141,44 +153,28 @@ class Sampler:
         Each: token id, log probability after adjustments, raw log probability. Banned tokens are left out.
         """
         with torch.inference_mode():
-            _, _, ((ids,), (adjusted,)) = self._figures(adjust(logits, row)[None], min(count, logits.shape[0]))
+            adjusted_logits = adjust(logits[None], [row], self.copies)
+            _, _, ((ids,), (adjusted,)) = self._figures(adjusted_logits, min(count, logits.shape[0]))
             total, _, _ = self._figures(logits[None], 0)
-            raw = (logits[torch.tensor(ids, device=logits.device)] - total).tolist()
+            raw = (logits[self.copies.up(np.array(ids))] - total).tolist()
             return [item for item in zip(ids, adjusted, raw, strict=True) if item[0] not in row.banned]
 
     def score(self, logits: Tensor, token_ids: Sequence[int], num_logprobs: int) -> list[Sampled]:
         """Log probabilities of given tokens [T] under logits [T, V], with alternatives each: of prompts."""
         total, _, top = self._figures(logits, min(num_logprobs, logits.shape[1]))
         with torch.inference_mode():
-            return list(map(Sampled, token_ids, _logprobs(logits, token_ids, total), *top))
+            return list(map(Sampled, token_ids, _logprobs(logits, token_ids, total, self.copies), *top))
 
 
-def _logprobs(logits: Tensor, token_ids: Sequence[int], total: Tensor) -> list[float]:
+def _overruled(taken: int, own: int) -> int | None:
+    return None if taken == own else own
+
+
+def _logprobs(logits: Tensor, token_ids: Sequence[int], total: Tensor, copies: HostCopies) -> list[float]:
     """Log probability of a token [S] in each row of logits [S, V], given the log of the row's sum of e^x [S]."""
-    values = logits.gather(1, torch.tensor(token_ids, device=logits.device)[:, None])[:, 0]
+    values = logits.gather(1, copies.up(np.array(token_ids))[:, None])[:, 0]
     found: list[float] = (values - total).tolist()
     return found
-
-
-def adjust(logits: Tensor, row: SamplingRow) -> Tensor:
-    """logits [V] with everything that comes before the temperature; the argument is left alone."""
-    if row.params.repetition_penalty != 1:
-        logits = penalize_repetition(logits, row.token_ids, row.params.repetition_penalty)
-    if row.params.logit_bias:
-        ids = torch.tensor(list(row.params.logit_bias), device=logits.device)
-        bias = torch.tensor(list(row.params.logit_bias.values()), dtype=logits.dtype, device=logits.device)
-        logits = logits.index_add(0, ids, bias)
-    if row.banned:
-        banned = torch.tensor(sorted(i for i in row.banned if i < logits.shape[0]), device=logits.device)
-        logits = logits.index_fill(0, banned, float("-inf"))
-    return logits
-
-
-def _argmax(logits: Tensor) -> Tensor:
-    """[S, V] -> [S], the first of equals. On the CPU by numpy, whose argmax is vectorised: 10 times torch's speed."""
-    if logits.device.type == "cpu":
-        return torch.from_numpy(logits.numpy().argmax(axis=-1))
-    return logits.argmax(dim=-1)
 
 
 def _logsumexp(logits: Tensor) -> Tensor:
@@ -201,59 +197,3 @@ def _topk(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     candidates = grouped.gather(1, groups[:, :, None].expand(-1, -1, GROUP)).view(rows, count * GROUP)
     top = torch.topk(candidates, count, dim=-1)
     return top.values, groups.gather(1, top.indices // GROUP) * GROUP + top.indices % GROUP
-
-
-def penalize_repetition(logits: Tensor, token_ids: Sequence[int], penalty: float) -> Tensor:
-    """Divide positive and multiply negative logits [V] of the tokens that occurred (CTRL, arXiv 1909.05858, 4.1)."""
-    seen = torch.tensor(sorted({token for token in token_ids if token < logits.shape[0]}), device=logits.device)
-    if seen.numel() == 0:
-        return logits
-    values = logits[seen]
-    return logits.index_copy(0, seen, torch.where(values > 0, values / penalty, values * penalty))
-
-
-def distribution(logits: Tensor, params: SamplingParams) -> Tensor:
-    """Probabilities [V] float64 on the CPU that the draw uses, from penalized logits [V]; temperature > 0.
-
-    top-k keeps the k largest logits (ties with the last one too); top-p the smallest set of most probable tokens whose
-    mass reaches top_p (arXiv 1904.09751); min-p those with at least min_p times the largest probability (arXiv
-    2407.01082). Each filter sees what the one before left, renormalised.
-    """
-    scores = logits.cpu().double() / params.temperature
-    if 0 < params.top_k < scores.shape[0]:
-        smallest = torch.topk(scores, params.top_k).values[-1]
-        scores.masked_fill_(scores < smallest, float("-inf"))
-    probs = torch.softmax(scores, dim=-1)
-    if params.top_p < 1:
-        _keep_nucleus(probs.numpy(), params.top_p)
-    if params.min_p > 0:
-        probs.masked_fill_(probs < params.min_p * probs.max(), 0.0)
-    return probs.div_(probs.sum())
-
-
-def _keep_nucleus(probs: npt.NDArray[np.float64], mass: float) -> None:
-    """Set all of probs [V] to 0 but the most probable that reach `mass` together, ties by id.
-
-    These are few as a rule, so the LIKELY most probable are sorted first, and all only if they do not reach it.
-    """
-    for size in (min(LIKELY, probs.size), probs.size):
-        rest = probs.size - size
-        ordered = np.sort(np.partition(probs, rest)[rest:])[::-1]
-        count = int((np.cumsum(ordered) - ordered < mass).sum())
-        if count < size:
-            break
-    cut = ordered[count - 1]
-    kept = probs > cut
-    kept[np.flatnonzero(probs == cut)[: count - np.count_nonzero(kept)]] = True
-    probs *= kept
-
-
-def draw(probs: Tensor, generator: np.random.Generator) -> int:
-    """One token by inverse CDF: the first id whose cumulative probability exceeds a uniform number."""
-    cumulative = torch.cumsum(probs, dim=-1).numpy()
-    # Scaling by the total keeps rounding of the sum from ever reaching past the last possible token.
-    threshold = generator.random() * cumulative[-1]
-    token = int(cumulative.searchsorted(threshold, side="right"))
-    if token < probs.shape[0] and probs[token] > 0:
-        return token
-    return int(probs.nonzero()[-1])

@@ -4,7 +4,7 @@
     holes          (3, 2)    (9, 1)  (12, 4)           (first block, blocks): 7 are free, the largest hole has 4
 
 Many free blocks in many holes are external fragmentation: a piece of 5 fits nowhere here, although 7 are free.
-`static/js/core/holes.js` mirrors this file.
+`static/js/core/state_tables.js` mirrors this file.
 """
 
 from __future__ import annotations

@@ -13,12 +13,12 @@ import msgspec
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
-from app.transport.limits import Limits
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.ground.settings import ServerSettings
+from app.ground.limits import Limits
 from engine.config import EngineConfig
 from tests.server.fake import FakeEngine, FakeModel
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.recordings.summary import summarize
+from app.session.summary import summarize
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import compare
 from engine.trace.explain import overview, stories

@@ -14,9 +14,9 @@ import pytest
 import requests
 import websocket
 
-from app.events import READ_BYTES
+from app.ground.limits import Limits
+from app.server.events import READ_BYTES
 from app.transport.intake import Client, Intake
-from app.transport.limits import Limits
 from app.transport.outbox import Ledger, Outbox
 from tests.attack.socket_server import AttackedServer, event
 from tests.server.classes import OWNER, TOKEN, Member

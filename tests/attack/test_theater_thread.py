@@ -6,8 +6,8 @@ import gc
 
 import pytest
 
-from app.closing import Closing
-from app.performance import Performance
+from app.session.closing import Closing
+from app.session.engine_loop import EngineLoop
 from tests.server.conftest import Client, wait_for
 
 TINY = [1e-10, 5e-324, 1e-300, 1e-4]
@@ -66,7 +66,7 @@ def test_a_thread_that_fails_before_it_is_on_stage_leaves_nothing_there(make_ser
     server = make_server(max_theaters=1)
     client = server.client()
     with monkeypatch.context() as broken:
-        broken.setattr(Performance, "seconds_to_next_step", lambda _: 1 / 0)
+        broken.setattr(EngineLoop, "seconds_to_next_step", lambda _: 1 / 0)
         assert client.refused("create")["code"] == "unknown_theater"
     assert not server.theaters.all()
     assert client.do("create")["ok"]

@@ -11,10 +11,10 @@ import pytest
 import requests
 from msgspec.structs import replace
 
-from app.errors import AppError
-from app.messages import SubmittedPrompt
+from app.ground.errors import AppError
+from app.ground.settings import MIB
 from app.recordings.room import Room
-from app.settings import MIB
+from app.session.messages import SubmittedPrompt
 from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
 from engine.trace.codec import MAX_HEADER, TraceFormatError

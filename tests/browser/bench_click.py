@@ -90,8 +90,11 @@ def main() -> None:
     print(f"median {report['median_ms']} ms, p95 {report['p95_ms']} ms over {len(times)} clicks; {answered}")
 
 
-def clicks(url: str, steps: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of each click, and until the server's answer to it, after a prefill and three clicks to warm up."""
+def clicks(url: str, steps: int, screenshot: Path | None = None) -> tuple[list[float], list[float]]:
+    """Milliseconds of each click, and until the server's answer to it, after a prefill and three clicks to warm up.
+
+    `screenshot`: where the page is kept as it looks in the end.
+    """
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
         page = browser.new_page(viewport={"width": 1280, "height": 800}, bypass_csp=True)
@@ -102,6 +105,8 @@ def clicks(url: str, steps: int) -> tuple[list[float], list[float]]:
         page.click("#btn-prefill")
         page.wait_for_function("Number(document.documentElement.dataset.numRecords) >= 2")
         found = [(float(page.evaluate(CLICK)), float(page.evaluate(ANSWERED))) for _ in range(steps + 3)]
+        if screenshot is not None:
+            page.screenshot(path=str(screenshot))
         browser.close()
     return [painted for painted, _ in found[3:]], [answered for _, answered in found[3:]]
 

@@ -9,8 +9,9 @@ import pytest
 import requests
 from playwright.sync_api import expect
 
-import app.surveys
-from app.errors import AppError
+import app.log_index.derived_files
+import app.session.run
+from app.ground.errors import AppError
 from engine.attach import attachment
 from tests.attached_server import attached_server
 from tests.browser.axe import complain, open_with_axe, violations
@@ -114,7 +115,7 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         said.append(page.locator(".attached-answer"))
         expect(said[-1]).to_contain_text("4 of 9 tokens would hit. The next block was cached and is gone.")
         before = [one.first.inner_text() for one in said]
-        monkeypatch.setattr(app.surveys, "MOST_RECORDS", 3)
+        monkeypatch.setattr(app.session.run, "MOST_RECORDS", 3)
         publisher.publish(message())
         expect(page.locator("#large-pool")).to_be_visible(timeout=30_000)
         expect(page.locator(".attached-figures").first).to_contain_text("Messages4")
@@ -126,7 +127,7 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         expect(page.locator("#large-prefixes .branches")).to_be_visible()
         complain({"in windows": violations(page)})
         with monkeypatch.context() as meanwhile:  # as of a survey that turned out to be damaged
-            meanwhile.setattr(app.surveys.Surveys, "find", not_yet)
+            meanwhile.setattr(app.log_index.derived_files.LogIndexes, "find", not_yet)
             page.locator("#attached-prompt").fill("0 1 2 3")
             expect(page.locator("#region-large [role=status]").first).to_contain_text("being read for the first time")
             expect(page.locator(".attached-problem")).to_have_count(0)

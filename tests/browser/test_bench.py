@@ -257,7 +257,7 @@ def without_waiting(route: Route) -> None:
 @contextmanager
 def the_run_waits() -> Iterator[None]:
     """The benchmark's process, which the live server has started, stands still."""
-    (run,) = (one for one in psutil.Process().children(recursive=True) if "app.bench_worker" in one.cmdline())
+    (run,) = (one for one in psutil.Process().children(recursive=True) if "app.bench.worker" in one.cmdline())
     run.suspend()
     try:
         yield

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from app.serving import bind
+from app.server.listener import bind
 from tests.browser.driving import num_records, prefill, shows, step, wait_until
 from tests.browser.dropping import drop_recording
 from tests.browser.recording import GOLDEN
@@ -135,11 +135,11 @@ def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> Non
 
 SERVE = """
 import signal, sys, threading
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.ground.settings import ServerSettings
 from engine.config import EngineConfig
 from tests.server.fake import FakeModel
 app = create_app(Models(Served(FakeModel())), ServerSettings(config=EngineConfig(block_size=4, num_blocks=64)))

@@ -19,11 +19,11 @@ from tests.browser.told_server import ToldServer
 # why it failed.
 SERVE = """
 import sys
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.ground.settings import ServerSettings
 from engine.config import EngineConfig
 from engine.model.stages import STAGES
 from tests.server.fake import FakeModel

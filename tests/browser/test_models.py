@@ -105,11 +105,11 @@ def test_no_serious_violation_and_a_thumb_reaches_it(open_page: OpenPage, width:
 # Each line on its standard input lets one more model be read.
 SERVE = """
 import sys
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.ground.settings import ServerSettings
 from engine.config import EngineConfig
 from tests.server.fake import FakeModel
 class Opener:
@@ -158,3 +158,20 @@ def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, s
     slow.say("ready")
     is_on(page, "third")
     expect(page.locator("#btn-models")).to_contain_text("third")
+
+
+def test_the_memory_figures_lead_to_what_lies_on_the_device(open_page: OpenPage) -> None:
+    """Each part is the server's own figure, and they are asked for again while somebody looks."""
+    page = open_page("/")
+    prefill(page, "Who has seen the wind?")
+    page.click("#btn-device")
+    device = page.locator("#device")
+    expect(device.locator("[data-part=free] dd")).to_be_visible()
+    told = page.evaluate("fetch('/api/models').then((r) => r.json())")["device"]
+    megabytes = told["weights_bytes"] / 2**20
+    expect(device.locator("[data-part=weights] dd")).to_have_text(f"{megabytes:.3g}\u2009MiB")
+    expect(page.locator("#device-facts")).not_to_contain_text("MHz")  # no driver tells of it here
+    with page.expect_response("**/api/models"):
+        page.wait_for_timeout(3500)
+    page.keyboard.press("Escape")
+    expect(device).to_have_count(0)

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from app.live_model import LiveModel
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
+from app.models.live_model import LiveModel
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.connector.tiers.tiers import Tiers
 from engine.model.loader import load_model

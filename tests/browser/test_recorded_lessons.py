@@ -13,12 +13,12 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 from app.cli import main
+from app.ground.settings import ServerSettings
 from app.lessons.catalogue import Catalogue
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from app.site.export import write_lessons, write_page
 from tests.browser.axe import AXE, violations
 from tests.browser.lesson_walk import stands_at

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from app.recordings.summary import summarize
+from app.session.summary import summarize
 from engine.trace.check import check
 from engine.trace.codec import TraceFormatError
 from engine.trace.compare import compare

@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from app.page_options import option_tables
+from app.page.options import option_tables
 from engine.options.words import languages, option_texts
 from tools.node import node
 

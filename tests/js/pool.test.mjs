@@ -10,7 +10,7 @@ import {
   progressOf,
   travelling,
 } from "../../static/js/panels/memory/pool_motion.js";
-import { runsOf } from "../../static/js/panels/memory/queue_runs.js";
+import { runsOf } from "../../static/js/panels/memory/queue.js";
 import { phaseProgress } from "../../static/js/state/moment.js";
 import { evicted, forked, loaded, logOf, preempted, reused, shared } from "./histories.mjs";
 import { op } from "./log_builder.mjs";

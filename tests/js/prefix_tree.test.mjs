@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
+import { hashKey } from "../../static/js/core/cached_contents.js";
 import { parseTrace } from "../../static/js/core/file.js";
-import { hashKey } from "../../static/js/core/hash_key.js";
 import { instanceCount } from "../../static/js/core/instances.js";
 import { TraceLog } from "../../static/js/core/log.js";
 import { branchesOf, rowsOf } from "../../static/js/core/prefix_branches.js";

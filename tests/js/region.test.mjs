@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { firstFit, fragmentation, holesOf } from "../../static/js/core/holes.js";
+import { firstFit, fragmentation, holesOf } from "../../static/js/core/state_tables.js";
 import { partsOf } from "../../static/js/panels/memory/region.js";
 
 const GROUP = { first_block: 0, num_blocks: 12 };

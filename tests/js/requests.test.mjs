@@ -8,9 +8,9 @@ import { lanesOf } from "../../static/js/core/lanes.js";
 import { barOf, phaseSeconds } from "../../static/js/core/request_phases.js";
 import { foundRows, mostPreempted, requestFigures } from "../../static/js/core/requests.js";
 import { storyOf } from "../../static/js/core/stories.js";
-import { nextOrder, orderOf } from "../../static/js/kit/table_columns.js";
+import { nextOrder, orderOf } from "../../static/js/kit/table.js";
 import { columnsFor, layoutFor, NAMES } from "../../static/js/panels/requests/columns.js";
-import { csvOfRows } from "../../static/js/panels/requests/csv.js";
+import { csvOfRows } from "../../static/js/panels/requests/head.js";
 import { tellMoment, tellWaiting } from "../../static/js/tell/stories.js";
 import { speak } from "./words.mjs";
 

@@ -1,4 +1,4 @@
-// The texts that tell operations, for tests without a server: those of engine/trace/telling that app/words.py serves.
+// The texts that tell operations, for tests without a server: those of engine/trace/telling that app/page/words.py serves.
 
 import { readFileSync } from "node:fs";
 

@@ -1,4 +1,4 @@
-// The page's words for tests without a server: the same files that app/words.py serves.
+// The page's words for tests without a server: the same files that app/page/words.py serves.
 
 import { readdirSync, readFileSync } from "node:fs";
 

@@ -14,20 +14,20 @@ import sys
 import time
 from itertools import pairwise
 
-from app.live_model import load
-from app.messages import SubmittedPrompt
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.settings import ServerSettings
-from app.theater import Theater
+from app.ground.settings import ServerSettings
+from app.models.live_model import load
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.session.messages import SubmittedPrompt
+from app.session.session import Session
 from engine.config import EngineConfig, SamplingParams
 
 PROMPT = SubmittedPrompt(text="春江潮水连海平，海上明月共潮生。")
 SAMPLING = SamplingParams(max_tokens=900, ignore_eos=True)
 
 
-def busy(theater: Theater, speed: float) -> None:
+def busy(theater: Session, speed: float) -> None:
     """Have it step on its own, from its beginning."""
     theater.reset()
     theater.submit([PROMPT] * 8, SAMPLING)
@@ -35,7 +35,7 @@ def busy(theater: Theater, speed: float) -> None:
     theater.play(speed)
 
 
-def steps(theater: Theater, seconds: float) -> tuple[float, float]:
+def steps(theater: Session, seconds: float) -> tuple[float, float]:
     """Steps a second of a run for a while, and the longest time between two of them in milliseconds."""
     first = len(theater.run.log)
     began = time.monotonic()

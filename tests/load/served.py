@@ -9,13 +9,13 @@ import threading
 import time
 from pathlib import Path
 
-from app.engine_face import EngineLike, OwnTiers
-from app.live_model import load
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
+from app.models.engine_face import EngineLike, OwnTiers
+from app.models.live_model import load
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.trace.records import StepRecord
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from app.recordings.shelf import traces_in
 from engine.config import EngineConfig
 from engine.engine import Engine

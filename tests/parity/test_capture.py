@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,12 @@ import torch
 from engine.model.attention import StepContext
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
+from engine.model.host_copy import CudaCopies
 from engine.model.loader import from_module
 from engine.model.runner import ForwardResult, ModelRunner
 from engine.trace import codec
 from engine.trace.encoded import EncodedLayers
+from tests.fake_cuda import FakeCuda
 from tests.parity.harness import Driver, eager_forward, mixed_schedule, random_prompt
 from tests.tiny_models import FAMILIES, VOCAB_SIZE, tiny_model
 
@@ -229,6 +232,36 @@ def test_arrays_of_decode_steps_are_the_same_written_at_once(
     assert not any(isinstance(result.layers, EncodedLayers) for result in plain)
     for one, other in zip(fast, plain, strict=True):
         assert codec.encode(one.layers) == codec.encode(other.layers) and one.omitted == other.omitted
+
+
+def test_of_a_device_what_is_kept_crosses_as_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of layers that were not asked for; the host waits when the arrays are read, not before."""
+    model = from_module(tiny_model("llama"))
+    request = CaptureRequest(layers=[1], only=True, heads=[2], outputs=True)
+    expected = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
+    cuda, crossed = FakeCuda(), list[int]()
+    copies = CudaCopies(torch.device("cpu"), cuda, pin_memory=False)
+    down = copies.down
+
+    def counted(tensors: Sequence[torch.Tensor]) -> Any:
+        crossed.append(sum(tensor.numel() for tensor in tensors))
+        return down(tensors)
+
+    monkeypatch.setattr(copies, "down", counted)
+    for module in ("batch", "runner"):
+        monkeypatch.setattr(f"engine.model.{module}.host_copies", lambda device: copies)
+    monkeypatch.setattr("engine.model.capture.capture_kernel", lambda: None)
+    found = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)
+    assert cuda.waited == 0 and len(crossed) == len(found)
+    for one, other, numbers in zip(found, expected, crossed, strict=True):
+        assert codec.encode(one.layers) == codec.encode(other.layers) and one.omitted == other.omitted
+        [layer] = one.layers
+        assert layer.out is not None
+        arrays = [layer.q, layer.k, layer.v, layer.out, *(row.weights for row in layer.rows)]
+        exact = sum(array.size for array in arrays)
+        padding = numbers - exact
+        assert padding >= 0
+        assert padding == 0 or len(layer.rows) > 1, "only shorter sequences that decode together are padded"
 
 
 def test_half_precision_rounds_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from engine.model.errors import ModelError
@@ -58,9 +59,10 @@ def refusal(error: ModelError) -> str:
 
 def refused_at_once(model_type: str) -> str | None:
     """By class and configuration alone."""
-    config = CONFIG_MAPPING[model_type]() if model_type not in NOT_BUILT else None
-    if config is None:
-        return None
+    try:
+        config = CONFIG_MAPPING[model_type]()
+    except StrictDataclassError as error:
+        pytest.skip(f"this transformers refuses the type's own defaults: {error}")
     model_class: Any = AutoModelForCausalLM._model_mapping.get(type(config), None)
     try:
         refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)

@@ -12,14 +12,13 @@ from typing import Any
 import requests
 from openai import OpenAI
 
-from app.live_model import load
-from app.models import Models
-from app.openai.settings import ApiSettings
-from app.openai.theaters import Served as ServedTheater
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ApiSettings, ServerSettings
+from app.models.live_model import load
+from app.models.registry import Models
+from app.models.served import Served
+from app.openai.sessions import Served as ServedTheater
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.trace.records import StepRecord
 

@@ -12,11 +12,11 @@ import pytest
 import requests
 import socketio
 
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from tests.server.fake import FakeModel
 from tests.server.redis_server import RedisServer

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, NamedTuple
 import msgspec
 import numpy as np
 
-from app.engine_face import OwnTiers
+from app.models.engine_face import OwnTiers
 from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.model.device_facts import DeviceFacts
 from engine.resolve import resolve
 from engine.trace.apply import apply
 from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
@@ -263,6 +264,20 @@ class FakeModel:
         self.measured_beside_a_step |= self.is_stepping
         self.machine = msgspec.structs.replace(MACHINE, roofs=ROOFS)
         return self.machine
+
+    @property
+    def device(self) -> DeviceFacts:
+        used = self.num_bytes
+        return DeviceFacts(
+            name="cpu",
+            has_own_memory=False,
+            total_bytes=self.free_bytes + used,
+            free_bytes=self.free_bytes,
+            process_bytes=used,
+        )
+
+    def with_pool(self, config: EngineConfig) -> EngineConfig:
+        return config
 
     def build(self, config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> FakeEngine:
         engine = FakeEngine(config, path, self)

@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 import requests
 
-from app.models import Models
-from app.openai.keys import Policy, digest
-from app.openai.settings import ApiSettings
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ApiSettings, Policy, ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.openai.keys import digest
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from app.transport import access_log
 from app.transport.access_log import AccessLog, tell
 from tests.server.conftest import Client, wait_for

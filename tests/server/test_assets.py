@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import requests
 
-from app.assets import modules_from, served, without_comments
-from app.page_modules import PAGE
-from app.paths import static_dir
+from app.ground.paths import static_dir
+from app.page.assets import modules_from, served, without_comments
+from app.page.modules import PAGE
 
 
 def sent(name: str) -> bytes:
@@ -105,11 +105,12 @@ def test_pictures_and_missing_files_are_left_alone(server):
     picture = requests.get(f"{server.url}/static/img/stage.png")
     assert picture.status_code == 200 and "Content-Encoding" not in picture.headers
     assert requests.get(f"{server.url}/static/js/none.js").status_code == 404
-    assert requests.get(f"{server.url}/static/../app/server.py").status_code == 404
+    assert requests.get(f"{server.url}/static/../app/server/application.py").status_code == 404
 
 
 @pytest.mark.parametrize(
-    "path", ["%2e%2e/app/server.py", "/etc/passwd", "js/../../README.md", "js", "", "js/main.js%00", "a%0ab"]
+    "path",
+    ["%2e%2e/app/server/application.py", "/etc/passwd", "js/../../README.md", "js", "", "js/main.js%00", "a%0ab"],
 )
 def test_nothing_outside_the_folder_is_a_file_of_the_page(server, path):
     host, port = server.url.removeprefix("http://").split(":")

@@ -18,13 +18,14 @@ import pytest
 import requests
 import torch
 
-from app.bench_runs import BenchRuns
-from app.models import Models
-from app.paths import static_dir
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.bench.runs import BenchRuns
+from app.ground.paths import static_dir
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.session.closing import Closing
 from engine.bench.record import RESULTS
 from engine.trace import codec
 from engine.trace.records import Header
@@ -39,7 +40,7 @@ def preloaded() -> Iterator[None]:
     """The benchmark's process is forked from one that has its imports, which is there before anybody waits for it."""
     run_preloaded([sys.executable, "-c", ""])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("app.bench_runs.subprocess", SimpleNamespace(Popen=PreloadedPopen, PIPE=subprocess.PIPE))
+        patch.setattr("app.bench.runs.subprocess", SimpleNamespace(Popen=PreloadedPopen, PIPE=subprocess.PIPE))
         yield
 
 
@@ -193,13 +194,13 @@ def test_a_run_is_followed_and_watched_and_leaves_a_record(make_server, tmp_path
 
 
 def test_a_run_of_the_same_second_as_another_has_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr("app.bench_runs.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
+    monkeypatch.setattr("app.bench.runs.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
     monkeypatch.setattr("sys.executable", shutil.which("true"))
     other = tmp_path / "bench" / "20260101T000000Z-guard"
     other.mkdir(parents=True)
     runs = BenchRuns(tmp_path, lambda *_: None, live=True)
     assert runs.start("guard", rounds=1, quiet_seconds=0).state == "running"
-    runs.close()
+    runs.close(Closing("shutdown"))
     assert runs.status.state == "failed" and list((tmp_path / "bench").iterdir()) == [other]
 
 
@@ -219,7 +220,7 @@ def test_a_server_that_ends_takes_its_run_with_it(tmp_path):
     server = Server(data_dir=tmp_path)
     client, heard = follow(server)
     client.do("bench_run", scenario="guard", quiet_seconds=0)
-    process = server.theaters.runs._process
+    process = server.theaters._logs_of("bench-")._process
     assert process is not None and heard
     server.close()
     assert process.poll() is not None

@@ -9,7 +9,7 @@ import pytest
 from app.classroom import admission
 from app.classroom.admission import coarse
 from app.classroom.classroom import Classroom
-from app.errors import AppError
+from app.ground.errors import AppError
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
 

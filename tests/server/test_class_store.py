@@ -13,7 +13,7 @@ import pytest
 from app.classroom.database import database_url
 from app.classroom.results import ClassResults, QuestionResult
 from app.classroom.store import FILE, Store
-from app.errors import HTTP_STATUS, AppError
+from app.ground.errors import HTTP_STATUS, AppError
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
 

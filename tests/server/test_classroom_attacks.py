@@ -17,9 +17,9 @@ import pytest
 from app.classroom import admission
 from app.classroom.bounds import MOST_OF_ONE
 from app.classroom.classroom import Classroom
-from app.errors import AppError
-from app.theater import Theater
-from app.transport.limits import Limits
+from app.ground.errors import AppError
+from app.ground.limits import Limits
+from app.session.session import Session
 from tests.server.classes import OWNER, TOKEN, Member, Room
 from tests.server.conftest import Server, wait_for
 
@@ -295,7 +295,7 @@ def test_a_guest_cannot_hold_all_threads_by_its_run(room: Room, monkeypatch: pyt
     lab = sockets[0].do("class_lab", open=True)["lab"]
     assert lab != theater
     go_on = threading.Event()
-    monkeypatch.setattr(Theater, "focus", lambda *_: go_on.wait(30))
+    monkeypatch.setattr(Session, "focus", lambda *_: go_on.wait(30))
     answers: list[dict[str, Any]] = []
     for one in sockets:
         for _ in range(12):

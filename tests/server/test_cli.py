@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from app.__main__ import main
-from app.messages import SubmittedPrompt
-from app.serving import bind
+from app.server.listener import bind
+from app.session.messages import SubmittedPrompt
 from engine.config import EngineConfig, SamplingParams
 from engine.trace import codec
 from engine.trace.log import TraceReader, TraceWriter
@@ -76,7 +76,9 @@ def test_help_does_not_import_torch():
 
 def test_replay_does_not_import_torch():
     """Nothing of what serves recordings does: the page is there within a second."""
-    code = "import sys; import app.server, app.cli.replay; print({'torch', 'transformers'} & set(sys.modules))"
+    code = (
+        "import sys; import app.server.application, app.cli.replay; print({'torch', 'transformers'} & set(sys.modules))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
@@ -344,7 +346,7 @@ def test_a_terminal_does_not_obey_a_trace(capsys, trace, tmp_path):
 def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from app import live_model
+    from app.models import live_model
 
     said: list[str] = []
 
@@ -363,7 +365,7 @@ def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where nobody sits at a terminal, as under make: a line before torch is imported, one for each stage."""
-    from app import live_model
+    from app.models import live_model
 
     said: list[list[str]] = []
 
@@ -380,7 +382,7 @@ def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(
 
 
 def test_an_interrupted_command_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from app import live_model
+    from app.models import live_model
 
     def load(*_: object) -> None:
         raise KeyboardInterrupt

@@ -13,8 +13,8 @@ import gevent.event
 import pytest
 from gevent.pywsgi import WSGIServer
 
+from app.ground.limits import Limits
 from app.transport.connection import CONNECTION, HttpConnection, WaitingHeads
-from app.transport.limits import Limits
 
 ENDED: list[str] = []
 

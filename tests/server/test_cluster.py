@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 import requests
 
-from app.live_model import LiveModel
-from app.models import Models
-from app.openai.settings import ApiSettings
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
-from app.theater import Theater
+from app.ground.settings import ApiSettings, ServerSettings
+from app.models.live_model import LiveModel
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.session.session import Session
 from engine.config import EngineConfig
 from engine.model.loader import load_model
 from engine.trace.check import check
@@ -38,8 +37,8 @@ class Serving:
         self.url = f"http://127.0.0.1:{self._listener.port}"
 
     @property
-    def theaters(self) -> list[Theater]:
-        found: list[Theater] = self.app.extensions["kvtheater"].all()
+    def theaters(self) -> list[Session]:
+        found: list[Session] = self.app.extensions["kvtheater"].all()
         return found
 
     def post(self, **body: Any) -> requests.Response:

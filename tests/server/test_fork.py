@@ -11,12 +11,12 @@ import pytest
 import requests
 from msgspec.structs import replace
 
-from app.live_model import LiveModel
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
+from app.models.live_model import LiveModel
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.trace import codec
 from engine.trace.events import Adjust, Choose, Sample
@@ -279,9 +279,9 @@ def test_a_fork_that_is_paused_before_it_came_to_the_change_is_none(server, clie
     def command_of(fork: Any) -> Any:
         from concurrent.futures import Future
 
-        from app.commands import _Command
+        from app.session.command_queue import _Command
 
-        return _Command(fork._performance.pause, Future())
+        return _Command(fork._loop.pause, Future())
 
     monkeypatch.setattr(Rerun, "advance", paused_at_three)
     error = client.refused("fork", theater=theater, at=8, change=None)

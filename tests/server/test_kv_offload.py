@@ -11,13 +11,12 @@ import requests
 import socketio
 
 from app.cli import main
-from app.live_model import LiveModel
-from app.models import Models
-from app.openai.settings import ApiSettings
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ApiSettings, ServerSettings
+from app.models.live_model import LiveModel
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.connector.tiers.settings import DiskSetting
 from engine.connector.tiers.tiers import Tiers

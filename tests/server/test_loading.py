@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 import requests
 
-from app.errors import RETRY_AFTER
-from app.events import EVENTS
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.errors import RETRY_AFTER
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.events import EVENTS
+from app.server.lesson_events import LESSON_EVENTS
+from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.model.stages import IN_WORDS, STAGES
 from tests.conftest import ROOT
@@ -123,7 +124,7 @@ def test_what_needs_one_says_when_to_ask_again(early: Early) -> None:
 
 
 def test_every_event_is_answered_before_there_is_a_model(early: Early) -> None:
-    assert set(EVENTS) == {*NEEDS_MODEL, *NEEDS_RUN, *NEEDS_NEITHER}
+    assert {*EVENTS, *LESSON_EVENTS} == {*NEEDS_MODEL, *NEEDS_RUN, *NEEDS_NEITHER}
     for event, fields in NEEDS_MODEL.items():
         assert early.viewer.refused(event, **fields)["code"] == "loading", event
     for event, fields in NEEDS_RUN.items():
@@ -225,9 +226,9 @@ def load(name, dtype, device, settings, telling, tiers=None, workers_of=None):
         return Opened()
     raise {"fail": ValueError, "break": RuntimeError}[what](why)
 
-live_model = types.ModuleType("app.live_model")
+live_model = types.ModuleType("app.models.live_model")
 live_model.load = load
-sys.modules["app.live_model"] = live_model
+sys.modules["app.models.live_model"] = live_model
 raise SystemExit(main(["serve", "--port", "0", *sys.argv[1:]]))
 """
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import requests
 
-import app.log_questions
-from app.errors import AppError
-from app.log_questions import LogQuestions, kept
-from app.log_tables import LogTables
-from app.run import OpenLog
+import app.log_index.questions
+from app.ground.errors import AppError
+from app.log_index.derived_files import LogTables
+from app.log_index.questions import LogQuestions, kept
+from app.session.run import OpenLog
 from engine.trace.log import TraceReader
 from tests.browser.recording import GOLDEN
 from tests.server.conftest import wait_for
@@ -78,7 +78,7 @@ def test_no_more_is_answered_than_is_shown():
 
 def test_of_a_long_log_tables_are_made_once_and_kept(make_server, tmp_path, monkeypatch):
     """By another process; what is damaged is made anew, and a second server finds what the first had made."""
-    monkeypatch.setattr(app.log_questions, "LONG", 0)
+    monkeypatch.setattr(app.log_index.questions, "LONG", 0)
 
     def answered(server) -> dict[str, Any]:
         def is_there() -> bool:

@@ -8,6 +8,7 @@ import pytest
 import requests
 
 from tests.server.conftest import wait_for
+from tests.server.fake import FakeEngine
 
 
 def test_the_roofs_are_measured_when_somebody_asks(server):
@@ -104,3 +105,36 @@ def test_the_charting_library_comes_from_this_server(server):
     assert len(packed) < len(plain.content) / 2 and gzip.decompress(packed) == plain.content
     again = requests.get(address, headers={"If-None-Match": plain.headers["ETag"]})
     assert again.status_code == 304 and not again.content
+
+
+def test_what_lies_on_the_device_is_told_beside_the_models(server, client):
+    before = requests.get(f"{server.url}/api/models").json()["device"]
+    assert before["weights_bytes"] == server.model.num_bytes and before["pools_bytes"] == before["logs_bytes"] == 0
+    assert before["facts"]["clock_mhz"] is None, "nobody invents what a driver does not tell"
+    for blocks in (8, 4):
+        client.do("create", config={"num_blocks": blocks, "block_size": 4})
+    after = requests.get(f"{server.url}/api/models").json()["device"]
+    assert after["pools_bytes"] == (8 + 4) * 4 * server.model.kv_bytes_per_token and after["logs_bytes"] > 0
+    assert after["facts"] == before["facts"]
+
+
+def test_a_pool_gives_way_where_both_have_no_room(server, client, theater, monkeypatch):
+    """The old run's blocks go first; where the new run cannot begin then, the old one says what became of it."""
+    gone: list[FakeEngine] = []
+    monkeypatch.setattr(FakeEngine, "let_go", lambda self: gone.append(self))
+    client.do("reset", theater=theater)
+    assert len(gone) == 1, "the old run ends as always"
+    server.model.free_bytes = 0
+    built = server.model.build
+
+    def build(*given):
+        assert len(gone) == 2, "before the new one is built"
+        raise ValueError("no memory")
+
+    server.model.build = build
+    assert "no memory" in client.refused("reset", theater=theater)["message"]
+    refused = client.refused("submit", theater=theater, prompts=[{"text": "abc"}])
+    assert "gave its memory up" in refused["message"]
+    server.model.build, server.model.free_bytes = built, 1 << 34
+    client.do("reset", theater=theater)
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}])

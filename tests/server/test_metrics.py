@@ -17,10 +17,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from app.closing import Closing
+from app.ground.settings import ApiSettings
 from app.metrics import names
 from app.metrics.http import HttpRequests
-from app.openai.settings import ApiSettings
+from app.session.closing import Closing
 from engine.config import EngineConfig
 from engine.trace.events import Finish, Submit
 from engine.trace.events import Sample as SampleOp

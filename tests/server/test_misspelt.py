@@ -7,7 +7,7 @@ import pytest
 from app.cli import main
 from app.cli.options import UserError
 from app.cli.trace_explain import of_request
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from engine.trace.explain import Story
 
 TRACE = str(static_dir() / "recordings" / "preemption.kvtrace")  # request-0, request-1, request-2

@@ -15,13 +15,12 @@ import pytest
 import requests
 
 from app.cli.loading_thread import LoadingThread
-from app.live_model import LiveModel
-from app.models import Models
-from app.openai.settings import ApiSettings
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import MIB, ServerSettings
+from app.ground.settings import MIB, ApiSettings, ServerSettings
+from app.models.live_model import LiveModel
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.config import EngineConfig
 from engine.model.loader import from_module
 from engine.trace import codec
@@ -136,7 +135,7 @@ def test_two_that_ask_at_once_wait_for_one_reading(server: Several) -> None:
 def test_who_asks_for_a_model_that_takes_long_is_told_to_ask_again(
     server: Several, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.models.WAIT", 0.5)
+    monkeypatch.setattr("app.models.registry.WAIT", 0.5)
     server.opener.let.clear()
     sentence = "the model one is not there yet (reading its weights); ask again in a moment"
     assert client.refused("create", model="one") == {"code": "loading", "message": sentence}
@@ -308,7 +307,7 @@ def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.Mo
 
 
 def test_what_a_model_takes_is_known_before_it_is_read() -> None:
-    from app.live_model import weigh
+    from app.models.live_model import weigh
     from engine.model.loader import load_model
     from engine.model.weighing import weight_bytes
 

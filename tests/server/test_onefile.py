@@ -12,11 +12,11 @@ import msgspec
 import pytest
 import requests
 
-from app import onefile
-from app.assets import panel_sheets
 from app.cli import main
-from app.messages import SubmittedPrompt
-from app.paths import static_dir
+from app.ground.paths import static_dir
+from app.page import onefile
+from app.page.assets import panel_sheets
+from app.session.messages import SubmittedPrompt
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.log import TraceReader, TraceWriter
 from tests.server.fake import FakeModel

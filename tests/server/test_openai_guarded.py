@@ -16,11 +16,11 @@ import requests
 from msgspec.structs import replace
 
 from app.cli import main
-from app.closing import Closing
-from app.errors import AppError
-from app.openai.keys import ANONYMOUS, Policy, digest, read_keys
-from app.openai.settings import ApiSettings
-from app.transport.limits import Limits
+from app.ground.errors import AppError
+from app.ground.limits import Limits
+from app.ground.settings import ANONYMOUS, ApiSettings, Policy
+from app.openai.keys import digest, read_keys
+from app.session.closing import Closing
 from engine.trace.check import check
 from engine.trace.events import Submit
 from tests.server.apis import CONFIG, Api, served_api

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.openai.keys import ANONYMOUS, Policy
-from app.openai.settings import ApiSettings
+from app.ground.settings import ANONYMOUS, ApiSettings, Policy
 from tests.conftest import ROOT
 from tests.server.apis import Api, served_api
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from app.live_model import LiveModel
+from app.models.live_model import LiveModel
 from app.transport.connection import HttpConnection
 from engine.trace.events import Submit
 from tests.server.apis import Api, served_api

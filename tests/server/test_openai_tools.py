@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.openai.settings import ApiSettings
+from app.ground.settings import ApiSettings
 from engine.config import EngineConfig
 from tests.conftest import ROOT
 from tests.server.apis import Api, served_api

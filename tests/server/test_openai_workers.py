@@ -8,8 +8,8 @@ import pytest
 import requests
 from openai import OpenAI
 
+from app.ground.settings import ApiSettings
 from app.openai.paths import MOST_BYTES
-from app.openai.settings import ApiSettings
 from tests.server.apis import Api
 from tests.server.classes import OWNER, TOKEN
 from tests.server.conftest import wait_for

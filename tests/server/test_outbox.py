@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from engineio.packet import MESSAGE, Packet
 
+from app.ground.limits import Limits
 from app.transport.intake import Client as Intaken
 from app.transport.intake import Intake
-from app.transport.limits import Limits
 from app.transport.outbox import Ledger, Outbox
 
 LIMITS = Limits(client_bytes=100, all_bytes=250)

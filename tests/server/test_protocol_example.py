@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from app.classroom.events import CLASS_EVENTS
-from app.events import EVENTS
+from app.server.dispatch import ALL_EVENTS
 
 PROTOCOL = Path(__file__).parents[2] / "app" / "PROTOCOL.md"
 
@@ -25,5 +24,5 @@ def test_the_example_runs_as_it_stands(server):
 
 def test_every_event_is_in_the_protocol():
     text = PROTOCOL.read_text(encoding="utf-8")
-    missing = [name for name in (*EVENTS, *CLASS_EVENTS) if f"| `{name}` |" not in text]
+    missing = [name for name in ALL_EVENTS if f"| `{name}` |" not in text]
     assert not missing

@@ -13,12 +13,12 @@ import pytest
 import requests
 
 from app.cli import main
+from app.ground.settings import ServerSettings
 from app.lessons.transcript import read_transcript, run_name, transcript_name
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from engine.trace.log import TraceReader
 from tests.server.conftest import Client
 

@@ -13,12 +13,12 @@ import pytest
 import requests
 from msgspec.structs import replace
 
-from app.closing import Closing
-from app.models import Models
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
+from app.session.closing import Closing
 from engine.trace import codec
 from engine.trace.log import TraceReader
 from engine.trace.records import Header, LayerCapture, StepRecord
@@ -286,7 +286,7 @@ def test_many_recordings_can_be_opened_one_after_another(server, client, recorde
     ids = [requests.post(f"{server.url}/api/recordings", data=content).json()["id"] for _ in range(20)]
     for recording_id in ids:
         assert requests.get(f"{server.url}/api/theaters/{recording_id}/records/10").status_code == 200
-    assert len(server.theaters.playbacks._open) <= 16
+    assert len(server.theaters._logs_of("rec-")._open) <= 16
 
 
 def test_the_recording_of_a_fast_run_delays_nothing(server, client, theater, tmp_path):

@@ -10,14 +10,14 @@ import requests
 from msgspec.structs import replace
 from werkzeug.datastructures import MultiDict
 
-from app import scale_placement
-from app.errors import AppError
-from app.scale_placement import answer as placements
-from app.scale_placement import tried_answer
-from app.scale_queues import answer as queues
-from app.scale_roofline import HERE
-from app.scale_steps import Subject
-from app.scale_steps import answer as roofline
+from app.ground.errors import AppError
+from app.scale import placement as scale_placement
+from app.scale.placement import answer as placements
+from app.scale.placement import tried_answer
+from app.scale.queues import answer as queues
+from app.scale.roofline import HERE
+from app.scale.steps import Subject
+from app.scale.steps import answer as roofline
 from engine.accounting.roofline_steps import Roof, StepTimes
 from engine.bench.record import Figure, Point, write_record
 from engine.bench.scenario import find_scenario

@@ -7,7 +7,7 @@ import requests
 import socketio.exceptions
 import websocket
 
-from app.settings import ServerSettings, is_loopback
+from app.ground.settings import ServerSettings, is_loopback
 from tests.server.conftest import Client
 
 

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from app.cli import main
-from app.models import Models
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
 from app.recordings.shelf import SUFFIX
-from app.served import Served
-from app.server import create_app
-from app.settings import ServerSettings
+from app.server.application import create_app
 from app.site.export import FUTURES, PICTURE, RUNS, site_page, write_futures, write_page
 from app.site.runs import FIRST_STEPS, IN_FAN, SIBLINGS, WORDS, Future, record_races
 from engine.model.loaded import LoadedModel

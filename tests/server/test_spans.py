@@ -15,12 +15,11 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from app.cli.observing import request_spans
 from app.cli.options import UserError
-from app.models import Models
-from app.openai.settings import ApiSettings
-from app.served import Served
-from app.server import create_app
-from app.serving import Listener, bind
-from app.settings import ServerSettings
+from app.ground.settings import ApiSettings, ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
+from app.server.application import create_app
+from app.server.listener import Listener, bind
 from tests.server.fake import FakeModel
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

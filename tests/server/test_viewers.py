@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 import requests
 
-from app.answers import Status
-from app.broadcast import Broadcast, Emit
-from app.closing import Closing
-from app.messages import SubmittedPrompt
-from app.run import Run
+from app.session.answers import Status
+from app.session.broadcast import Broadcast, Emit
+from app.session.closing import Closing
+from app.session.messages import SubmittedPrompt
+from app.session.run import Run
 from engine.config import EngineConfig, SamplingParams
 from engine.trace.log import TraceReader
 from tests.server.conftest import Client, wait_for
@@ -211,10 +211,10 @@ def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> No
 
 def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1000 bytes it is sent batches until so many are on their way: then none, until it has acknowledged some."""
-    monkeypatch.setattr("app.broadcast.WINDOW", 1000)
-    monkeypatch.setattr("app.broadcast.ASK", 250)
-    monkeypatch.setattr("app.broadcast.MAX_RECORDS", 1)
-    monkeypatch.setattr("app.broadcast.PACE", 0.0)
+    monkeypatch.setattr("app.session.broadcast.WINDOW", 1000)
+    monkeypatch.setattr("app.session.broadcast.ASK", 250)
+    monkeypatch.setattr("app.session.broadcast.MAX_RECORDS", 1)
+    monkeypatch.setattr("app.session.broadcast.PACE", 0.0)
     for _ in range(4):
         one_round.engine.step()  # five records, each of more than 250 bytes and fewer than 1000
     one_round.engine.submit([SubmittedPrompt(text="abc")], SamplingParams(max_tokens=4))
@@ -233,7 +233,7 @@ def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeyp
 
 def test_a_slow_viewer_delays_nobody_and_misses_nothing(server, client, theater, monkeypatch):
     for bound in ("WINDOW", "ASK"):
-        monkeypatch.setattr(f"app.broadcast.{bound}", 1)  # a byte: each batch is waited for
+        monkeypatch.setattr(f"app.session.broadcast.{bound}", 1)  # a byte: each batch is waited for
     slow = server.client()
     slow.do("join", theater=theater)
     slow.hold.clear()  # it gets one batch and does not acknowledge it

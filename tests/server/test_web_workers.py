@@ -258,7 +258,7 @@ def test_a_slow_follower_of_a_worker_delays_nobody(
     room: Room, make_worker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for bound in ("WINDOW", "ASK"):
-        monkeypatch.setattr(f"app.broadcast.{bound}", 1)  # a byte: each batch is waited for
+        monkeypatch.setattr(f"app.session.broadcast.{bound}", 1)  # a byte: each batch is waited for
     worker = make_worker()
     theater = room.on_stage()
     slow, quick = (comes_in(room, worker.url, room.ticket())[0] for _ in range(2))
@@ -363,6 +363,6 @@ def test_two_servers_cannot_have_one_queue(room: Room, redis_server: RedisServer
 @pytest.mark.slow
 def test_a_worker_is_small() -> None:
     """It has neither torch nor a model: so many megabytes less, and there at once."""
-    code = "import sys, app.relay.worker; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    code = "import sys, app.server.worker; print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "[]"

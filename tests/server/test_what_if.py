@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import requests
 
-from app.errors import AppError
-from app.run import OpenLog
-from app.what_ifs import WhatIfAnswer, WhatIfs
+from app.ground.errors import AppError
+from app.log_index.what_if import WhatIfAnswer, WhatIfs
+from app.session.run import OpenLog
 from engine.simulate.what_if import what_if
 from engine.trace.log import TraceReader
 from tests.load.large_log import Shape, write

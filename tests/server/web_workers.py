@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
-from app.relay.worker import create_worker
-from app.serving import bind
+from app.server.listener import bind
+from app.server.worker import create_worker
 from tests.conftest import ROOT
 from tests.server.waiting import wait_for
 

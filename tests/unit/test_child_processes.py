@@ -30,7 +30,7 @@ except Exception as error:
     "a question of a log": """
 import io, subprocess, sys
 from engine.host import child_environment
-for module in ("engine.simulate.what_if", "engine.trace.survey.make", "engine.trace.query.kept", "app.bench_worker"):
+for module in ("engine.simulate.what_if", "engine.trace.survey.make", "engine.trace.query.kept", "app.bench.worker"):
     subprocess.run([sys.executable, "-m", module, "--help"], env=child_environment(), stdin=subprocess.DEVNULL)
 """,
 }

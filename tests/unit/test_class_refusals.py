@@ -8,11 +8,13 @@ from string import Formatter
 import pytest
 
 from app.classroom.refusing import TEXTS, refusal
-from app.errors import AppError
-from app.words import languages
+from app.ground.errors import AppError
+from app.page.words import languages
 from tests.conftest import ROOT
 
-CODE = "\n".join(path.read_text("utf-8") for path in [*ROOT.glob("app/classroom/*.py"), ROOT / "app/events.py"])
+CODE = "\n".join(
+    path.read_text("utf-8") for path in [*ROOT.glob("app/classroom/*.py"), *ROOT.glob("app/server/*events.py")]
+)
 
 
 def fields(text: str) -> set[str]:

@@ -12,6 +12,7 @@ import pytest
 import kvtheater
 from tests.conftest import ROOT
 
+TRACE = ROOT / "tests" / "golden" / "cache.kvtrace"
 SCRIPT = """
 from kvtheater import Engine, EngineConfig, SamplingParams, load_model, open_trace
 from pathlib import Path
@@ -40,6 +41,14 @@ def test_every_name_is_there_and_says_what_it_is() -> None:
         assert name == "__version__" or found.__doc__, name
     assert kvtheater.__all__ == sorted(kvtheater.__all__)
     assert all((ROOT / package / "py.typed").is_file() for package in ("kvtheater", "engine"))
+
+
+@pytest.mark.slow
+def test_opened_traces_need_no_torch() -> None:
+    code = f"import sys; from kvtheater import open_trace; open_trace({str(TRACE)!r}).close()"
+    script = [sys.executable, "-c", f"{code}; print('torch' in sys.modules)"]
+    done = subprocess.run(script, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr
 
 
 @pytest.mark.slow

@@ -10,8 +10,9 @@ from typing import cast
 import pytest
 
 from app.cli import main
+from app.ground.settings import Policy
 from app.lessons.parse import read_lesson
-from app.openai.keys import Policy, read_keys
+from app.openai.keys import read_keys
 from engine.accounting.presets import read_presets
 from engine.bench.scenario import read_scenario
 

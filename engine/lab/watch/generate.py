@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from engine.lab.watch.attention import WATCHED, attention_watched, softmax_weights
-from engine.lab.watch.inputs import CannotFollow, read_call
+from engine.lab.watch.inputs import CannotFollow, cache_of, read_call
 from engine.lab.watch.log import Generated, Pass, Row, write_log
 from engine.model.attention import ProbeContext
 from engine.model.attention_backend import AttentionCall
@@ -211,7 +211,7 @@ class _Watcher:
         """A pass begins: whose tokens it computes, and what was chosen after the last."""
         run = self.run
         assert run is not None
-        cache = kwargs.get("past_key_values")
+        cache = cache_of(kwargs)
         if cache is None or type(cache) is not DynamicCache:
             kind = type(cache).__name__ if cache is not None else "no cache"
             raise CannotFollow(f"generate ran with {kind}; what is watched is a DynamicCache, its default")

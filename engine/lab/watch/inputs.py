@@ -9,11 +9,17 @@ import torch
 from torch import Tensor
 
 FOLLOWED = ("greedy_search", "sample")  # modes of generation: one pass a token, none taken back
+CACHE_NAMES = ("cache", "past_key_values")  # of a call's keywords: before transformers 5.24 it was the second
 # Inputs besides those of a GenerationConfig that change neither which tokens are computed nor where they lie.
 HARMLESS = (
-    "attention_mask", "past_key_values", "logits_processor", "stopping_criteria", "streamer", "synced_gpus",
+    "attention_mask", *CACHE_NAMES, "logits_processor", "stopping_criteria", "streamer", "synced_gpus",
     "prefix_allowed_tokens_fn", "tokenizer", "token_type_ids", "generation_config",
 )  # fmt: skip
+
+
+def cache_of(given: dict[str, Any]) -> Any:
+    """The cache among the keywords of `generate` or of a forward pass; None: there is none."""
+    return next((given[name] for name in CACHE_NAMES if given.get(name) is not None), None)
 
 
 class CannotFollow(Exception):
@@ -50,7 +56,7 @@ def read_call(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Aske
     if strange or not isinstance(prompt, Tensor) or prompt.is_floating_point() or prompt.ndim != 2:
         what = ", ".join(strange) or "no input_ids of shape [batch, tokens]"
         raise CannotFollow(f"generate was given {what}, which the watch does not follow; give input_ids")
-    cache = given.get("past_key_values")
+    cache = cache_of(given)
     if cache is not None and (not hasattr(cache, "get_seq_length") or cache.get_seq_length()):
         raise CannotFollow("generate was given a cache that holds tokens already; only an empty one is watched")
     if prompt.shape[0] > 1 and (given.get("stopping_criteria") or config.stop_strings):

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "../../vendor/preact/hooks.js";
 import { html } from "../kit/html.js";
-import { Typed } from "../kit/typed.js";
+import { Typed } from "../kit/inputs.js";
 import { inLanguage, t } from "../tell/words.js";
 import { ScenarioLink } from "./list.js";
 import { ask, run, secondsLeft, show } from "./live.js";

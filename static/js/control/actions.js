@@ -2,7 +2,7 @@
 
 import { effect, signal } from "../../vendor/signals/signals.js";
 import { unfinished } from "../core/instances.js";
-import { isPhone } from "../kit/screen.js";
+import { isPhone } from "../kit/measure.js";
 import { command, focusOn, submit, tokensOf } from "../net/commands.js";
 import { draft, draftIsSent, markSent } from "../state/prompts.js";
 import { differing } from "../state/run_settings.js";

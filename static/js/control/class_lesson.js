@@ -1,7 +1,7 @@
 // The lesson that a class has on stage: who attends reads as far as the presenter has come, and answers to the class.
 
 import { batch, effect, untracked } from "../../vendor/signals/signals.js";
-import { look } from "../net/class_lesson.js";
+import { look } from "../net/live_course.js";
 import { session } from "../net/session.js";
 import { answersTo, attends, lessonAsks, mine, presents, roaming, told } from "../state/classroom.js";
 import { opened, openedAs } from "../state/lessons.js";

@@ -5,17 +5,55 @@ import { liveCourse } from "../net/live_course.js";
 import { recordedCourse } from "../net/recorded_course.js";
 import { session } from "../net/session.js";
 import { attends } from "../state/classroom.js";
-import { barrier, cards, forget, keep, opened, openedAs, readKept, shownPart } from "../state/lessons.js";
+import {
+  barrier,
+  cards,
+  forget,
+  keep,
+  lessonRace,
+  opened,
+  openedAs,
+  raceIsDue,
+  readKept,
+  shownPart,
+} from "../state/lessons.js";
 import { own, ownIsShown } from "../state/run.js";
 import { parseQuery, settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { language } from "../tell/language.js";
 import { addMoreWords, t } from "../tell/words.js";
-import { canOpen, hasFiles, isLost, isRecorded, loadCards } from "./lesson_cards.js";
-import { playAdded } from "./lesson_playing.js";
-import { here, isFollowed, wayInto } from "./lesson_ways.js";
-import { stop } from "./playback.js";
+import { canOpen, hasFiles, here, isFollowed, isLost, isRecorded, loadCards, wayInto } from "./lesson_ways.js";
+import { play, stop } from "./playback.js";
 import { onlyLooking, takeOver } from "./player.js";
+
+const LONGEST = 8; // seconds that what one action did is played for
+
+/** Steps a second at which `count` are over soon, and no faster. @param {number} count */
+const speedFor = (count) => Math.max(2, Math.ceil(count / LONGEST));
+
+/**
+ * Play what an action added, once it is here.
+ *
+ * @param {number} before records that there were
+ */
+async function playAdded(before) {
+  const now = opened.peek();
+  const done = now?.items.filter((item) => item.kind === "do" && item.moment).at(-1);
+  if (done?.kind !== "do" || !done.moment) return;
+  const { moment, race } = done;
+  if (race && race === lessonRace.peek()) {
+    settings.speed.value = speedFor(Number(race.sampling.max_tokens) || 0);
+    raceIsDue.value = true;
+    return;
+  }
+  for (let i = 0; i < 200 && own.numRecords.peek() < moment.records; i++)
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  const count = moment.records - before;
+  if (count > 1 && before <= moment.records) {
+    settings.speed.value = speedFor(count);
+    play();
+  } else store.backToLive();
+}
 
 /** @typedef {import("../core/wire.js").LessonState} LessonState */
 

@@ -1,7 +1,7 @@
 // Another model for the page's run: it is read if it is not there, and a new run on it takes the place of the present
 // one.
 
-import { batch, signal } from "../../vendor/signals/signals.js";
+import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { Refusal } from "../net/client.js";
 import { adoptFacts, factsOf } from "../net/facts.js";
 import { adoptModel } from "../state/run_settings.js";
@@ -9,6 +9,24 @@ import { settings } from "../state/settings.js";
 import { firstModel, modelFacts, own } from "../state/store.js";
 import { t } from "../tell/words.js";
 import { applyConfig } from "./anew.js";
+import { helpOpen } from "./keyboard.js";
+
+export const exportOpen = signal(false);
+export const modelsOpen = signal(false);
+
+effect(() => {
+  if (helpOpen.value) exportOpen.value = modelsOpen.value = false; // all come in at the same place
+});
+
+export function toggleExport() {
+  helpOpen.value = modelsOpen.value = false;
+  exportOpen.value = !exportOpen.value;
+}
+
+export function toggleModels() {
+  helpOpen.value = exportOpen.value = false;
+  modelsOpen.value = !modelsOpen.value;
+}
 
 const AGAIN = 500; // ms after which a model that is still on its way is asked for again
 

@@ -4,7 +4,7 @@
 import { batch, computed, effect, signal } from "../../vendor/signals/signals.js";
 import { countSequences } from "../core/state.js";
 import { widestHead } from "../core/wide_rows.js";
-import { isPhone } from "../kit/screen.js";
+import { isPhone } from "../kit/measure.js";
 import { settings } from "../state/settings.js";
 import { connection, own, pointed } from "../state/store.js";
 import { helpOpen } from "./keyboard.js";

@@ -1,7 +1,18 @@
 // What the prefix cache of a run ever had: contents by their hash, as the `cache` operations name them, and where they
 // were evicted. A fold over records that goes on where it stopped. Pure.
 
-import { hashKey } from "./hash_key.js";
+/** @type {WeakMap<Uint8Array, string>} the same bytes stay the same object from state to state */
+const written = new WeakMap();
+
+/** A hash as text, to be a key. @param {Uint8Array} hash */
+export function hashKey(hash) {
+  let found = written.get(hash);
+  if (found === undefined) {
+    found = Array.from(hash, (byte) => byte.toString(16).padStart(2, "0")).join("");
+    written.set(hash, found);
+  }
+  return found;
+}
 
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord

@@ -11,10 +11,13 @@ import {
   MAX_LAYERS,
 } from "./limits.js";
 
+/** @typedef {import("./trace.js").Header} Header */
+
+/** Slots of a block. @param {Pick<Header, "engine">} header */
+export const blockSize = ({ engine }) => Number(engine.block_size);
+
 /** A record does not follow from the state before it, or a header describes nothing that can be. */
 export class TraceStateError extends Error {}
-
-/** @typedef {import("./trace.js").Header} Header */
 
 /**
  * The pools that the header describes. Throws TraceStateError when no reader takes them.

@@ -1,8 +1,7 @@
 // Which contents of a watched server stood where, and from when to when: a fold over its records that goes on where it
 // stopped. Pure.
 
-import { contentsOf } from "./cached_contents.js";
-import { hashKey } from "./hash_key.js";
+import { contentsOf, hashKey } from "./cached_contents.js";
 
 /**
  * @typedef {import("./trace.js").StepRecord} StepRecord

@@ -1,7 +1,7 @@
 // What happened to each block and each sequence, operation by operation: the log read once, by subject. Pure.
 
+import { blockSize } from "./geometry.js";
 import { groupOf, heldIn, RELEASED } from "./groups.js";
-import { blockSize } from "./header.js";
 import { givesBack, sequenceOf } from "./operation_kinds.js";
 
 /**

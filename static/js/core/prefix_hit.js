@@ -2,8 +2,8 @@
 // a test holds it to the lookups of recorded runs. Pure.
 
 import { contentsOf } from "./cached_contents.js";
+import { blockSize } from "./geometry.js";
 import { groupOf } from "./groups.js";
-import { blockSize } from "./header.js";
 import { groupsOf, missingUpTo } from "./prefix_tree.js";
 
 /**

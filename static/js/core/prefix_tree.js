@@ -3,10 +3,9 @@
 //   春江潮水 ── 连海平， ── 海上明月      held by two, then by one
 //            └─ 向东流，                  nobody holds it: found again until its block is taken
 
-import { contentsOf } from "./cached_contents.js";
+import { contentsOf, hashKey } from "./cached_contents.js";
+import { blockSize } from "./geometry.js";
 import { groupOf } from "./groups.js";
-import { hashKey } from "./hash_key.js";
-import { blockSize } from "./header.js";
 
 /**
  * @typedef {import("./state_parts.js").State} State

@@ -1,7 +1,7 @@
 // Figures of a whole run, by the names that a scene's last sentence uses (`end` in app/scenes/words.*.json). Pure.
 
+import { blockSize } from "./geometry.js";
 import { heldIn } from "./groups.js";
-import { blockSize } from "./header.js";
 import { unfinished } from "./instances.js";
 import { joinText } from "./labels.js";
 import { kvTerms } from "./metrics.js";

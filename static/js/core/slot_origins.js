@@ -1,7 +1,7 @@
 // Where each slot's content came from: a fold over the operations of a run, as they are applied.
 
+import { hashKey } from "./cached_contents.js";
 import { groupOf } from "./groups.js";
-import { hashKey } from "./hash_key.js";
 import { sameBytes } from "./state_tables.js";
 
 /**

@@ -304,6 +304,23 @@ export interface Deed {
   source: number | null;
 }
 
+export interface DeviceFacts {
+  name: string;
+  has_own_memory: boolean;
+  total_bytes: number;
+  free_bytes: number;
+  process_bytes: number;
+  clock_mhz: number | null;
+  power_watts: number | null;
+}
+
+export interface DeviceMemory {
+  facts: DeviceFacts;
+  logs_bytes: number;
+  pools_bytes: number;
+  weights_bytes: number;
+}
+
 export interface Done {
   deed: Deed;
   record: number;
@@ -326,6 +343,7 @@ export interface EngineConfig {
   strategy: "concat" | "contiguous" | "dynamic" | "first_fit" | "none" | "paged" | "static";
   block_size: number;
   num_blocks: number | null;
+  gpu_memory_utilization: number;
   max_model_len: number | null;
   max_num_seqs: number;
   max_num_batched_tokens: number;
@@ -671,6 +689,7 @@ export interface ModelStatus {
 
 export interface ModelsAnswer {
   bytes: number;
+  device: DeviceMemory | null;
   max_bytes: number;
   models: ListedModel[];
 }
@@ -1198,14 +1217,14 @@ export interface Events {
   fork: { asked: ForkMessage; answer: Forked };
   read: { asked: ReadMessage; answer: RecordRange };
   tokenize: { asked: Tokenize; answer: Tokenized };
+  bench_follow: { asked: Message; answer: { status: RunStatus } };
+  bench_run: { asked: BenchRun; answer: { status: RunStatus } };
+  bench_stop: { asked: Message; answer: { status: RunStatus } };
   lesson_open: { asked: LessonOpen; answer: LessonOpened };
   lesson_look: { asked: LessonLookMessage; answer: LessonOpened };
   lesson_go: { asked: LessonGoMessage; answer: LessonState };
   lesson_answer: { asked: LessonAnswerMessage; answer: LessonState };
   lesson_retell: { asked: LessonRetell; answer: LessonRetold };
-  bench_follow: { asked: Message; answer: { status: RunStatus } };
-  bench_run: { asked: BenchRun; answer: { status: RunStatus } };
-  bench_stop: { asked: Message; answer: { status: RunStatus } };
   class_open: { asked: ClassOpen; answer: ClassOpened };
   class_present: { asked: ClassPresent; answer: Presenting };
   class_end: { asked: OfClass; answer: Nothing };

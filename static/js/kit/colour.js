@@ -1,6 +1,16 @@
 // Colours of the canvases, read from the style sheet, and the two scales of values.
 
 import { signal } from "../../vendor/signals/signals.js";
+import { html } from "./html.js";
+
+/**
+ * Colour and texture of a sequence.
+ *
+ * @param {{id: number}} props
+ */
+export function Swatch({ id }) {
+  return html`<span class=${`swatch seq-${id % 8}`} aria-hidden="true"></span>`;
+}
 
 const STEPS = 128; // of each half of the diverging scale
 const GAMMA = 0.7; // small values stay visible; the legend shows the same curve

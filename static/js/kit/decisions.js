@@ -5,9 +5,9 @@ import { operationsOf } from "../core/operations.js";
 import { log, record, select, selected } from "../state/store.js";
 import { tellEntry } from "../tell/operations.js";
 import { grouped, t } from "../tell/words.js";
+import { Swatch } from "./colour.js";
 import { Fidelity } from "./fidelity.js";
 import { html } from "./html.js";
-import { Swatch } from "./swatch.js";
 
 export function Decisions() {
   const now = record.value;

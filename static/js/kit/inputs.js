@@ -1,4 +1,48 @@
-// Handlers of fields' events: what the field has now goes to a function.
+// Input elements, and handlers that pass the value of a field to a function.
+
+import { useState } from "../../vendor/preact/hooks.js";
+import { settings } from "../state/settings.js";
+import { html } from "./html.js";
+
+/**
+ * An input showing `value`, or what is being typed until that is taken (`onChange`) or the field is left. Other
+ * attributes are the input's.
+ *
+ * @param {{value: unknown, onChange?: (event: Event) => void, [attribute: string]: unknown}} props
+ */
+export function Typed({ value, onChange, ...rest }) {
+  const [typed, setTyped] = useState(/** @type {string | null} */ (null));
+  /** @param {Event} event */
+  const taken = (event) => {
+    onChange?.(event);
+    setTyped(null);
+  };
+  /** @param {Event} event */
+  const typing = (event) => setTyped(/** @type {HTMLInputElement} */ (event.currentTarget).value);
+  return html`<input ...${rest} value=${typed ?? value} onInput=${typing}
+    onChange=${onChange && taken} onBlur=${() => setTyped(null)} />`;
+}
+
+/**
+ * `name`: the setting; `text(choice)`: its words; `usual`: what is shown where the setting is none of the choices.
+ *
+ * @param {{
+ *   label: string, name: "answer" | "chart" | "lanes" | "overview", choices: readonly string[],
+ *   text: (choice: string) => string,
+ *   usual?: string,
+ * }} props
+ */
+export function Segmented({ label, name, choices, text, usual }) {
+  const setting = /** @type {import("../../vendor/signals/signals.js").Signal<string>} */ (settings[name]);
+  const chosen = choices.includes(setting.value) ? setting.value : usual;
+  return html`<span class="segmented-small" role="group" aria-label=${label}>
+    ${choices.map(
+      (choice) =>
+        html`<button key=${choice} aria-pressed=${chosen === choice} id=${`${name}-${choice}`}
+          onClick=${() => (setting.value = choice)}>${text(choice)}</button>`,
+    )}
+  </span>`;
+}
 
 /**
  * @param {(value: string) => void} take

@@ -1,6 +1,19 @@
-// The size of an element as state: for what is laid out by numbers.
+// Sizes for what is laid out by numbers: of an element as state, of the window, of a pointer inside an element.
 
 import { useLayoutEffect, useRef, useState } from "../../vendor/preact/hooks.js";
+
+/**
+ * @param {{clientX: number, clientY: number}} event
+ * @param {HTMLElement} element
+ */
+export function pointIn(event, element) {
+  const box = element.getBoundingClientRect();
+  const scale = box.width ? element.offsetWidth / box.width : 1;
+  return { x: (event.clientX - box.left) * scale, y: (event.clientY - box.top) * scale };
+}
+
+/** Whether one region is shown at a time (css/layout.css). */
+export const isPhone = () => innerWidth < 720;
 
 /**
  * [ref, {width, height}] of the element that takes the ref, in CSS pixels; 0 × 0 before it is there.

@@ -1,6 +1,6 @@
 // Plotly as this page uses it: fetched from this server when the first chart is opened, under the page's strict policy.
 //
-// The script is the one of the plotly package (app/plotly_asset.py). It needs no eval for the traces drawn here, and it
+// The script is the one of the plotly package (app/page/plotly.py). It needs no eval for the traces drawn here, and it
 // sets styles through the CSSOM, which the policy allows; only three habits of it would break `style-src 'self'`:
 // - at its start it writes global rules into a <style>: it leaves that to a style sheet that is marked as ours, the
 //   <link id="plotly.js-style-global" class="no-inline-styles"> of charts.css in the page's head;

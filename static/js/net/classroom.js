@@ -8,7 +8,7 @@ import { toast } from "../state/store.js";
 import { language } from "../tell/language.js";
 import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
-import { complain } from "./complain.js";
+import { complain } from "./trouble.js";
 
 /**
  * @typedef {import("./client.js").Client} Client

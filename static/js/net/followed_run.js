@@ -8,9 +8,9 @@ import { adoptConfig, adoptModel } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import * as store from "../state/store.js";
 import { grouped, t } from "../tell/words.js";
-import { tell } from "./complain.js";
 import { askForFacts } from "./facts.js";
 import { LayerFetcher } from "./layers.js";
+import { tell } from "./trouble.js";
 
 /**
  * @typedef {import("../core/wire.js").Status} Status

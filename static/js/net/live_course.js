@@ -1,7 +1,20 @@
 // A lesson whose run a server's model computes as one goes: its theater is followed, and the server holds records back.
 
+import { language } from "../tell/language.js";
 import { Refusal } from "./client.js";
 import { session } from "./session.js";
+
+/**
+ * The items of the lesson on `theater`. Throws Refusal or NoAnswer.
+ *
+ * @param {string} theater
+ * @returns {Promise<import("../core/wire.js").LessonOpened>}
+ */
+export async function look(theater) {
+  const { client } = session;
+  if (!client) throw new Refusal({ code: "unknown_theater", message: "" });
+  return client.ask("lesson_look", { theater, language: language.peek(), since: 0 });
+}
 
 /**
  * @typedef {import("../core/wire.js").Events} Events

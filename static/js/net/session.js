@@ -11,14 +11,13 @@ import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { t } from "../tell/words.js";
 import { NoAnswer, Refusal } from "./client.js";
-import { complain } from "./complain.js";
 import { answeredFacts, askForFacts, firstRecording, forgetModel, heardModel } from "./facts.js";
 import { isRecording } from "./followed_run.js";
 import { Following } from "./following.js";
 import { Link } from "./link.js";
 import { forgetAsked, showEmbedded, showOfSite, startOfSite } from "./site.js";
 import { fetchLog, logOf } from "./trace_file.js";
-import { closedBecause, isUnknown, NOTHING_HERE, refusedBy } from "./trouble.js";
+import { closedBecause, complain, isUnknown, NOTHING_HERE, refusedBy } from "./trouble.js";
 
 /** @typedef {import("../core/wire.js").Joined} Joined */
 

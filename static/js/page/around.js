@@ -1,8 +1,8 @@
 // What comes and goes over the page: help, what is exported, what flies from region to region, the tooltip.
 
 import { effect, signal } from "../../vendor/signals/signals.js";
-import { exportOpen, modelsOpen } from "../control/export_side.js";
 import { helpOpen } from "../control/keyboard.js";
+import { exportOpen, modelsOpen } from "../control/models.js";
 import { html } from "../kit/html.js";
 import { lazy, lazyPanel } from "../kit/lazy.js";
 import { Tooltip } from "../kit/tooltip.js";

@@ -5,7 +5,7 @@ import { useLayoutEffect } from "../../vendor/preact/hooks.js";
 import { stop } from "../control/tour.js";
 import { html } from "../kit/html.js";
 import { lazyPanel } from "../kit/lazy.js";
-import { isPhone } from "../kit/screen.js";
+import { isPhone } from "../kit/measure.js";
 import { Panel as Header } from "../panels/header/panel.js";
 import { Panel as Memory } from "../panels/memory/panel.js";
 import { Panel as Setup } from "../panels/setup/panel.js";

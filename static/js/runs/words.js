@@ -1,6 +1,6 @@
 // What is said of several runs in any panel: tokens in quotation marks, which run chose what, whether they agree.
 
-import { stepFailed } from "../tell/objections.js";
+import { stepFailed } from "../tell/operations.js";
 import { t } from "../tell/words.js";
 import { labelOf, labelsOf } from "./tokens.js";
 

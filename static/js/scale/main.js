@@ -3,14 +3,100 @@
 import { render } from "../../vendor/preact/preact.js";
 import { effect } from "../../vendor/signals/signals.js";
 import { html } from "../kit/html.js";
-import { followTheme, localStorageOrNull } from "../kit/preferences.js";
+import { followTheme, LanguageSwitch, localStorageOrNull, ThemeButton } from "../kit/preferences.js";
 import { printLight } from "../kit/print_light.js";
+import { Tooltip } from "../kit/tooltip.js";
 import { followLanguage } from "../net/words.js";
-import { connectSettings } from "../state/settings.js";
+import { connectSettings, TABLE as PAGE, settings } from "../state/settings.js";
 import { t } from "../tell/words.js";
-import { App } from "./app.js";
-import { arrive } from "./arrive.js";
-import { link, TABLE } from "./link.js";
+import { inputs } from "./inputs.js";
+import { TABLE as PAPER, Section as Paper } from "./sections/paper/section.js";
+import { TABLE as PLACEMENT, Section as Placement } from "./sections/placement/section.js";
+import { TABLE as QUEUES, Section as Queues } from "./sections/queues/section.js";
+import { TABLE as ROOFLINE, Section as Roofline } from "./sections/roofline/section.js";
+import { TABLE as SIZE, Section as Size } from "./sections/size/section.js";
+
+/**
+ * `id` names the folder, the anchor and the words `scale.<id>` (title) and `scale.<id>.lead`. `table`: its settings,
+ * which the link carries; their names are unlike those of other sections.
+ *
+ * @typedef {{
+ *   id: string, Section: import("../kit/html.js").Component, table: import("../state/settings.js").SettingTable
+ * }} SectionEntry
+ */
+
+/** @type {SectionEntry[]} */
+const SECTIONS = [
+  { id: "size", Section: Size, table: SIZE },
+  { id: "roofline", Section: Roofline, table: ROOFLINE },
+  { id: "queues", Section: Queues, table: QUEUES },
+  { id: "placement", Section: Placement, table: PLACEMENT },
+  { id: "paper", Section: Paper, table: PAPER },
+];
+
+/** @type {import("../state/settings.js").SettingTable} */
+const TABLE = Object.assign({ lang: PAGE.lang, theme: PAGE.theme }, ...SECTIONS.map(({ table }) => table));
+
+/** Every row as a signal, by name. @type {Record<string, import("../../vendor/signals/signals.js").Signal<any>>} */
+const link = { lang: settings.lang, theme: settings.theme, ...inputs(TABLE, ["lang", "theme"]) };
+
+const HANDS = ["wheel", "touchstart", "pointerdown", "keydown"];
+
+/**
+ * Show the element that the address names, and go on showing it until the reader does something.
+ *
+ * @param {Element} page what grows
+ */
+function arrive(page) {
+  const target = document.getElementById(location.hash.slice(1));
+  if (!target) return;
+  const sizes = new ResizeObserver(() => target.scrollIntoView());
+  sizes.observe(page); // which is told of its size at once
+  const done = new AbortController();
+  for (const name of HANDS)
+    addEventListener(
+      name,
+      () => {
+        sizes.disconnect();
+        done.abort();
+      },
+      { signal: done.signal, passive: true },
+    );
+}
+
+function App() {
+  return html`<a class="skip" href="#scale-main">${t("scale.skip")}</a>
+    <${Header} />
+    <div class="scale bench">
+      <nav class="scale-list" aria-label=${t("scale.sections")}>
+        ${SECTIONS.map(({ id }) => html`<a key=${id} href=${`#${id}`}>${t(`scale.${id}`)}</a>`)}
+      </nav>
+      <main id="scale-main" tabindex="-1">
+        ${SECTIONS.map(
+          ({ id, Section }) => html`<section key=${id} id=${id} class="scale-section" aria-labelledby=${`${id}-title`}>
+            <h2 id=${`${id}-title`}>${t(`scale.${id}`)}</h2>
+            <p class="bench-lead">${t(`scale.${id}.lead`)}</p>
+            <${Section} />
+          </section>`,
+        )}
+      </main>
+    </div>
+    <${Tooltip} />`;
+}
+
+function Header() {
+  return html`<header class="header">
+    <h1 class="wordmark">
+      <a href="/"><span class="wordmark-kv"><i>K</i><i>V</i></span> ${t("app.title").replace("KV ", "")}</a>${" "}
+      <span class="bench-name">${t("scale.title")}</span>
+    </h1>
+    <div class="header-tools">
+      <a class="tool" href="/">${t("scale.to_stage")}</a>
+      <${LanguageSwitch} />
+      <${ThemeButton} />
+    </div>
+  </header>`;
+}
 
 connectSettings(location, history, localStorageOrNull(), globalThis, TABLE, link);
 

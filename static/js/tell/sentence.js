@@ -2,8 +2,8 @@
 // not). Facts come from the log alone; tell/operations.js writes them out.
 
 import { visibleKeys } from "../core/attention.js";
+import { blockSize } from "../core/geometry.js";
 import { heldIn, policyOf } from "../core/groups.js";
-import { blockSize } from "../core/header.js";
 import { ownAtCompute } from "../core/instances.js";
 import { labelText, loneLabel, tokenLabels } from "../core/labels.js";
 import { slotOf } from "../core/metrics.js";

@@ -12,7 +12,7 @@ const TEXTS = {};
 export const GLOSSARIES = {};
 
 /**
- * Words of a language, as the server collects them from all rooms (app/words.py).
+ * Words of a language, as the server collects them from all rooms (app/page/words.py).
  * @param {string} code @param {{texts: Record<string, string>, glossary: Record<string, Glossary>}} words
  */
 export function addWords(code, { texts, glossary }) {

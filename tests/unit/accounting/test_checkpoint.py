@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.scale_size import answer
+from app.scale.size import answer
 from engine.accounting.checkpoint import read_storage
 from engine.accounting.presets import presets
 from engine.described import architecture_from, described

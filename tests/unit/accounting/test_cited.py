@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from app.scale_size import answer
-from app.words import languages, scale_words_of
+from app.page.words import languages, scale_words_of
+from app.scale.size import answer
 from engine.accounting.cited import cited_facts
 from engine.accounting.presets import presets
 

@@ -11,9 +11,9 @@ import pytest
 from werkzeug.datastructures import MultiDict
 
 from app.cli import main
-from app.scale_placement import answer as placements
-from app.scale_roofline import Here, subject
-from app.scale_size import own_presets
+from app.scale.placement import answer as placements
+from app.scale.roofline import Here, subject
+from app.scale.size import own_presets
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.presets import presets
 

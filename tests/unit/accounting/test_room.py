@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.scale_size import answer
+from app.scale.size import answer
 from engine.accounting.layer_times import layer_file
 from engine.accounting.presets import presets
 from engine.accounting.room import room_tokens

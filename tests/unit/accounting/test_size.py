@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.scale_size import answer
+from app.scale.size import answer
 from engine.accounting.derived import Derived, Factor
 from engine.accounting.impossible import ImpossibleInput, sentences
 from engine.accounting.kept import Kept, kv_token

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 from werkzeug.datastructures import MultiDict
 
-from app.scale_roofline import Here, subject
-from app.scale_size import answer
-from app.scale_steps import answer as steps
+from app.scale.roofline import Here, subject
+from app.scale.size import answer
+from app.scale.steps import answer as steps
 from engine.accounting.derived import Derived
 from engine.accounting.presets import gpu_presets, link_presets, model_presets, presets
 from engine.accounting.size import Load

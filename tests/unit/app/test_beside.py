@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.beside import equal_steps
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from engine.config import EngineConfig
 from engine.lab.beside import BesideError, requests_in, settled, theirs
 from engine.model.loaded import LoadedModel

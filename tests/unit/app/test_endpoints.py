@@ -11,13 +11,15 @@ import pytest
 from flask import Request, Response
 from werkzeug.test import EnvironBuilder
 
-from app import api, api_models, bench_page, events
-from app.errors import AppError
-from app.messages import Message
-from app.models import Models
+from app.bench import page as bench_page
+from app.ground.errors import AppError
+from app.ground.settings import ServerSettings
+from app.models.registry import Models
+from app.models.served import Served
 from app.recordings import endpoints
-from app.served import Served
-from app.settings import ServerSettings
+from app.server import api, api_models, events
+from app.server.lesson_events import LESSON_EVENTS
+from app.session.messages import Message
 from engine.trace import codec
 from engine.trace.records import Memory, StepRecord, Timing
 from tests.server.fake import FakeModel
@@ -90,7 +92,7 @@ def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, messa
 
 
 def test_without_a_model():
-    theaters: Any = SimpleNamespace(all=list, attached=None)
+    theaters: Any = SimpleNamespace(all=list, shows=lambda theater_id: False)
     without, live = [
         api_models.Here(theaters, Models(Served(model)), ServerSettings(), None) for model in (None, FakeModel())
     ]
@@ -103,8 +105,8 @@ def test_without_a_model():
 
 
 def test_an_upload_that_is_too_large_is_refused_before_it_is_read():
-    theaters: Any = SimpleNamespace(library=None)
-    room = endpoints.Here(theaters, ServerSettings(max_recording_bytes=10))
+    nothing: Any = None
+    room = endpoints.Here(nothing, nothing, ServerSettings(max_recording_bytes=10))
     with pytest.raises(AppError, match="this server takes recordings of up to 0 MiB"):
         endpoints.upload(room, asked("/", method="POST", data=b"x" * 11))
 
@@ -117,5 +119,5 @@ def test_the_list_of_benchmarks():
 
 
 def test_every_event_has_a_message_and_a_method_of_its_name():
-    for name, (kind, handle) in events.EVENTS.items():
-        assert issubclass(kind, Message) and handle.__name__ == name
+    for name, event in (events.EVENTS | LESSON_EVENTS).items():
+        assert issubclass(event.message, Message) and event.handle.__name__ == name

@@ -46,7 +46,7 @@ def test_many_threads_may_be_the_first_to_read_a_record() -> None:
 
 BODIES = """
 import sys, threading
-from app.first_use import prepare_types
+from app.server.first_use import prepare_types
 from app.openai.bodies import ChatBody, CompletionBody, read
 
 if sys.argv[1] == "prepared":

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.joined import JOINED, beside, identifier, joined
+from app.page.joined import JOINED, beside, identifier, joined
 from tools.node import node
 
 FILES = {

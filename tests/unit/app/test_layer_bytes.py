@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.layer_bytes import layer_bytes
+from app.server.api import layer_bytes
 from engine.trace import codec
 from engine.trace.records import AttentionRows, Capture, LayerCapture
 

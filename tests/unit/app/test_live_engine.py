@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from app.live_engine import LiveEngine
-from app.messages import SubmittedPrompt
+from app.models.live_engine import LiveEngine
+from app.session.messages import SubmittedPrompt
 from engine.config import EngineConfig, SamplingParams
 from tests.unit.engine.runs import tiny_llama
 

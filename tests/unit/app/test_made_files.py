@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import app.made_files
-from app.errors import AppError
-from app.paths import static_dir
-from app.run import OpenLog
-from app.surveys import Surveys
+import app.log_index.derived_files
+from app.ground.errors import AppError
+from app.ground.paths import static_dir
+from app.log_index.derived_files import LogIndexes
+from app.session.run import OpenLog
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.made_file import MadeFileError
 from engine.trace.survey.make import make
@@ -23,8 +23,8 @@ FILES = sorted((static_dir() / "recordings").glob("*.kvtrace"))[:4]
 
 
 @pytest.fixture
-def surveys(tmp_path: Path) -> Iterator[Surveys]:
-    found = Surveys(tmp_path)
+def surveys(tmp_path: Path) -> Iterator[LogIndexes]:
+    found = LogIndexes(tmp_path)
     yield found
     found.close()
 
@@ -38,7 +38,7 @@ def growing(path: Path) -> OpenLog:
     return OpenLog(0, writer)
 
 
-def known(surveys: Surveys, run: OpenLog) -> Callable[[], bool]:
+def known(surveys: LogIndexes, run: OpenLog) -> Callable[[], bool]:
     def is_known() -> bool:
         try:
             return len(surveys.find(run)) == len(run.log)
@@ -50,9 +50,9 @@ def known(surveys: Surveys, run: OpenLog) -> Callable[[], bool]:
 
 
 def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
-    surveys: Surveys, monkeypatch: pytest.MonkeyPatch
+    surveys: LogIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app.made_files, "MOST_READ", 2)
+    monkeypatch.setattr(app.log_index.derived_files, "MOST_READ", 2)
     runs = [OpenLog(0, TraceReader(path)) for path in FILES]
     for run in runs:
         with run.reading() as log:
@@ -69,9 +69,9 @@ def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
 
 
 @pytest.mark.slow
-def test_one_that_is_begun_again_keeps_its_files(surveys: Surveys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_is_begun_again_keeps_its_files(surveys: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first process ended, whoever waited for that: the second one's files are not the first one's."""
-    monkeypatch.setattr(app.made_files, "LOOK", 0.05)
+    monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
     run = growing(FILES[0])
     with pytest.raises(AppError, match="for the first time"):
         surveys.find(run)
@@ -89,7 +89,7 @@ def test_one_that_is_begun_again_keeps_its_files(surveys: Surveys, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(surveys: Surveys) -> None:
+def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(surveys: LogIndexes) -> None:
     run = growing(FILES[0])
     wait_for(known(surveys, run))
     [rows] = surveys._folder.glob("*.rows")
@@ -106,13 +106,13 @@ def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(surveys: 
 
 @pytest.mark.slow
 def test_where_nobody_asks_any_more_it_ends_and_is_made_anew_for_who_asks(
-    surveys: Surveys, monkeypatch: pytest.MonkeyPatch
+    surveys: LogIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app.made_files, "LOOK", 0.05)
+    monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
     run = growing(FILES[0])
     wait_for(known(surveys, run))
-    monkeypatch.setattr(app.made_files, "IDLE", 0.0)
+    monkeypatch.setattr(app.log_index.derived_files, "IDLE", 0.0)
     wait_for(lambda: not list(surveys._folder.iterdir()) and not surveys._making)
-    monkeypatch.setattr(app.made_files, "IDLE", 600.0)
+    monkeypatch.setattr(app.log_index.derived_files, "IDLE", 600.0)
     wait_for(known(surveys, run))
     run.retire()

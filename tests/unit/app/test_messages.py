@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from app.errors import AppError
-from app.messages import Join, Play, parse, parse_config, parse_sampling
-from app.plain import plain, to_json
+from app.ground.errors import AppError
+from app.ground.plain import plain, to_json
 from app.scenes.presets import PRESETS
+from app.session.messages import Join, Play, parse, parse_config, parse_sampling
 from engine.config import EngineConfig
 from engine.resolve import resolve
 from engine.trace.records import LayerCapture

@@ -9,7 +9,7 @@ import pytest
 
 from app.cli.model_config import model_configs
 from app.cli.options import UserError
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
 from engine.config import EngineConfig
 
 BASE = EngineConfig(block_size=8, max_num_seqs=4)

@@ -9,7 +9,7 @@ import pytest
 
 from app.cli import main
 from app.recordings.exports import export
-from app.recordings.summary import summarize
+from app.session.summary import summarize
 from engine.trace.export import ExportError
 
 LOG = str(Path(__file__).parents[2] / "golden" / "observed.kvtrace")

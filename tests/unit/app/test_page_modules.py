@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from app.joined import JOINED
-from app.page_modules import ENTRY, LATER, PAGE, PageModules
+from app.page.joined import JOINED
+from app.page.modules import ENTRY, LATER, PAGE, PageModules
 from tools.node import node
 
 FILES = {

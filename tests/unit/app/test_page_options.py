@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.page_options import option_tables
+from app.page.options import option_tables
 from engine.config import EngineConfig
 from tests.server.fake import FACTS
 

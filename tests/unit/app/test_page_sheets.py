@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.assets import panel_sheets
-from app.page_sheets import FILES, FIRST, OVER, SHEETS, PageSheets
-from app.paths import static_dir
+from app.ground.paths import static_dir
+from app.page.assets import panel_sheets
+from app.page.sheets import FILES, FIRST, OVER, SHEETS, PageSheets
 
 SOME = {
     "css/tokens.css": ":root { --a: 1px; }",

@@ -10,14 +10,14 @@ import pytest
 
 import app
 from app.classroom import admission, bounds
-from app.classroom.events import CLASS_EVENTS
-from app.events import EVENTS, READS
+from app.ground.limits import MIB, Limits
+from app.ground.routing import Route
+from app.ground.settings import ServerSettings
 from app.openai.bodies import MOST_LISTS, MOST_VALUES
 from app.openai.held import MOST, MOST_OF_ONE
 from app.openai.paths import MOST_BYTES
-from app.routing import Route
-from app.settings import ServerSettings
-from app.transport.limits import MIB, Limits
+from app.server.dispatch import ALL_EVENTS
+from app.server.events import READS
 from engine.config import MAX_BIASES, MAX_STOP_CHARACTERS, MAX_STOP_TOKENS, MAX_STOPS
 from engine.connector.link import MAX_READ_SECONDS
 from engine.request_spec import MAX_TOKEN_CHARACTERS
@@ -78,7 +78,7 @@ def routes() -> set[str]:
 
 def test_every_event_has_a_row() -> None:
     told = set(re.findall(r"`(\w+)`", TABLE))
-    assert not (set(EVENTS) | set(CLASS_EVENTS)) - told
+    assert not set(ALL_EVENTS) - told
 
 
 def test_every_route_that_takes_a_body_has_a_row() -> None:

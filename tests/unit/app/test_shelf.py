@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 from app.cli.listening import _address
-from app.paths import static_dir
+from app.ground.paths import static_dir
+from app.ground.settings import ServerSettings
 from app.recordings.library import open_library
 from app.recordings.shelf import Shelf
-from app.settings import ServerSettings
 
 SHIPPED = static_dir() / "recordings" / "prefix.kvtrace"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from app.paths import static_dir
-from app.recordings.summary import MAX_BLOCKS, summarize
+from app.ground.paths import static_dir
+from app.session.summary import MAX_BLOCKS, summarize
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import Header
 

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from app.turns import LABS_SHARE, Turns
+from app.session.engine_lock import LABS_SHARE, EngineLock
 
 
 def test_turns_come_in_the_order_of_asking():
-    turns, order, threads = Turns(), [], []
+    turns, order, threads = EngineLock(), [], []
     with turns:
         for i in range(5):
 
@@ -30,7 +30,7 @@ def test_turns_come_in_the_order_of_asking():
 
 
 def test_one_that_asks_again_at_once_does_not_starve_another():
-    turns, taken, both = Turns(), list[tuple[int, bool]](), threading.Barrier(2)
+    turns, taken, both = EngineLock(), list[tuple[int, bool]](), threading.Barrier(2)
 
     def work(i: int) -> None:
         both.wait(5)
@@ -49,7 +49,7 @@ def test_one_that_asks_again_at_once_does_not_starve_another():
 
 
 def test_who_waited_too_long_has_no_turn_and_stands_in_nobodys_way():
-    turns = Turns()
+    turns = EngineLock()
     with turns:
         assert not turns.take(0.01)
     assert turns.take(0) and not turns.take(0)
@@ -59,7 +59,7 @@ def test_who_waited_too_long_has_no_turn_and_stands_in_nobodys_way():
 
 
 def test_an_error_hands_the_turn_on():
-    turns = Turns()
+    turns = EngineLock()
     for _ in range(2):
         try:
             with turns:
@@ -71,7 +71,7 @@ def test_an_error_hands_the_turn_on():
 
 
 def test_a_step_waits_for_one_lab_at_most_however_many_there_are():
-    turns, over = Turns(), threading.Event()
+    turns, over = EngineLock(), threading.Event()
     taken: list[str] = []
 
     def lab() -> None:
@@ -99,7 +99,7 @@ def test_a_step_waits_for_one_lab_at_most_however_many_there_are():
 
 def test_labs_leave_others_their_share_of_the_time():
     """Beside one that computes without a pause they have a sixth of the time; alone they have all of it."""
-    turns, over = Turns(), threading.Event()
+    turns, over = EngineLock(), threading.Event()
     spent = [0.0] * 4
 
     def lab(i: int) -> None:
@@ -126,7 +126,7 @@ def test_labs_leave_others_their_share_of_the_time():
 
 def test_labs_alone_are_not_held_back(monkeypatch: pytest.MonkeyPatch):
     """Nobody pauses; after somebody else's turn they do."""
-    turns, pauses = Turns(), list[float]()
+    turns, pauses = EngineLock(), list[float]()
     monkeypatch.setattr(time, "sleep", pauses.append)
 
     def labs() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from flask import Flask
 
-from app import words
-from app.closing import SENTENCES
+from app.ground.paths import static_dir
 from app.lessons.words import question_texts
-from app.paths import static_dir
+from app.page import words
 from app.scenes.told import prompts_of
+from app.session.closing import SENTENCES
 from engine.options.words import option_texts
 from engine.trace.telling import Voice
 

@@ -7,7 +7,7 @@ import re
 import msgspec
 import pytest
 
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from engine.bench.errors import BenchError
 from engine.bench.models import MADE
 from engine.bench.peers import PEERS, make_peer

@@ -10,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from app.words import languages, words_of
+from app.page.words import languages, words_of
 from engine.cache.block_pool import BlockPool
 from engine.cache.block_table import check_tables
 from engine.cache.guards import IntegrityError, Rule, objection_of

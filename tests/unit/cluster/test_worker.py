@@ -109,15 +109,15 @@ def test_a_step_that_fails_costs_its_batch(make: Make, said: list[ToCluster], mo
     worker.answer(Submit([Ask(RequestSpec(PROMPTS[0], GREEDY))]))
 
     def fail(*_: object) -> None:
-        raise MemoryError("no room\nfor it")
+        raise RuntimeError("no room\nfor it")
 
     with monkeypatch.context() as patch:
         patch.setattr(worker.engine._runner, "execute", fail)
         worker.answer(Turn())
     over = said[-1]
-    assert isinstance(over, TurnOver) and over.error == "MemoryError: no room for it" and over.load.unfinished == 0
+    assert isinstance(over, TurnOver) and over.error == "RuntimeError: no room for it" and over.load.unfinished == 0
     (ended,) = [op for op in records(said)[-1].ops if isinstance(op, Finish)]
-    assert ended.reason == "abort" and ended.detail == "the step failed: MemoryError"
+    assert ended.reason == "abort" and ended.detail == "the step failed: RuntimeError"
     worker.answer(Submit([Ask(RequestSpec(PROMPTS[2], SamplingParams(max_tokens=1)))]))
     worker.answer(Turn())
     assert isinstance(said[-1], TurnOver) and said[-1].error == "" and len(records(said)[-1].outputs) == 1

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from app.engine_face import BuildEngine
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.course import Course
 from app.lessons.lesson import Ask
@@ -26,7 +25,8 @@ from app.lessons.questions.rules import Option, Question
 from app.lessons.scene import Scene, Undecided, shown
 from app.lessons.stage import EngineStage, LessonPrompt
 from app.lessons.words import question_texts
-from app.live_engine import engine_builder
+from app.models.engine_face import BuildEngine
+from app.models.live_engine import engine_builder
 from engine.config import EngineConfig, SamplingParams
 from engine.machine import measure_roofs
 from engine.model.loaded import LoadedModel

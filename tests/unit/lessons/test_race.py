@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from app.ground.paths import static_dir
 from app.lessons.catalogue import shipped_folder
 from app.lessons.lesson import Do
 from app.lessons.parse import LANES, read_lesson
 from app.lessons.race import STRATEGIES, told_race
-from app.paths import static_dir
 
 
 def raced(path: Path) -> list[Do]:

@@ -14,7 +14,8 @@ import pytest
 from msgspec import structs
 
 from app.cli import main
-from app.engine_face import BuildEngine
+from app.ground.settings import ServerSettings
+from app.lessons.answers import Moment, Told, ToldDo, ToldWork
 from app.lessons.catalogue import shipped_folder
 from app.lessons.course import Course, Given
 from app.lessons.lesson import Ask, LessonError
@@ -24,11 +25,10 @@ from app.lessons.retold import way
 from app.lessons.rooms import replay
 from app.lessons.stage import EngineStage
 from app.lessons.telling import told
-from app.lessons.told import Moment, Told, ToldDo, ToldWork
 from app.lessons.transcript import Recorded, read_transcript, record, transcript_name, write_recorded
-from app.live_engine import engine_builder
-from app.observing import SMALL_BUDGET
-from app.settings import ServerSettings
+from app.models.engine_face import BuildEngine
+from app.models.live_engine import engine_builder
+from app.models.observed_layers import SMALL_BUDGET
 from engine.model.loader import load_model
 from engine.trace.log import TraceReader
 from tools.node import node

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from app.ground.settings import ServerSettings
+from app.lessons.answers import ToldAsk
 from app.lessons.course import Course
 from app.lessons.lesson import REVIEW, Ask, Do, Sandbox, Show
 from app.lessons.parse import parse_lesson, settings_of
@@ -11,9 +13,7 @@ from app.lessons.review import review
 from app.lessons.rooms import replay
 from app.lessons.stage import EngineStage
 from app.lessons.telling import told
-from app.lessons.told import ToldAsk
-from app.live_engine import engine_builder
-from app.settings import ServerSettings
+from app.models.live_engine import engine_builder
 from engine.model.loader import load_model
 
 LESSON = """+++

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.engine_face import BuildEngine
+from app.ground.settings import ServerSettings
+from app.lessons.answers import ToldAsk, ToldWork
 from app.lessons.catalogue import lesson_files, shipped_folder
 from app.lessons.check import check
 from app.lessons.course import Course
@@ -21,11 +22,10 @@ from app.lessons.questions import RULES
 from app.lessons.race import STRATEGIES
 from app.lessons.stage import EngineStage
 from app.lessons.telling import told
-from app.lessons.told import ToldAsk, ToldWork
 from app.lessons.words import question_texts, worded
-from app.live_engine import engine_builder
-from app.settings import ServerSettings
-from app.words import languages
+from app.models.engine_face import BuildEngine
+from app.models.live_engine import engine_builder
+from app.page.words import languages
 from engine.machine import measure_roofs
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+from app.ground.paths import static_dir
 from app.lessons.catalogue import Catalogue
 from app.lessons.pace import PRESS, reading
-from app.paths import static_dir
 
 JS = static_dir() / "js"
 TOUR = (JS / "control" / "tour.js").read_text(encoding="utf-8")

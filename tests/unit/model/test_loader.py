@@ -16,11 +16,14 @@ from engine.model.cpu_layout import store_linear_weights_transposed
 from engine.model.cpu_norms import replace_rms_norms
 from engine.model.errors import ModelError
 from engine.model.loader import from_module, load_model, resolve_device, resolve_dtype
+from engine.model.packed_linears import PackedLinear
 from engine.model.runner import ModelRunner
 from engine.model.shipped import SHIPPED
 from engine.trace.records import BatchEntry
 from tests.parity.harness import eager_forward
 from tests.tiny_models import REFUSED, tiny_model, tiny_tokenizer
+
+MAPS = Path("/proc/self/maps")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,17 @@ def test_a_folder(folder: Path) -> None:
     assert model.tokenizer is not None and model.tokenizer_facts.eos_token_ids == [2]
     assert model.facts.name == folder.name and model.facts.tie_word_embeddings
     assert load_model(str(folder), dtype="bfloat16", device="cpu").facts.dtype == "bfloat16"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+@pytest.mark.skipif(not MAPS.exists(), reason="this system does not say what is mapped")
+@pytest.mark.parametrize("family", ["qwen2", "gpt2", "gemma2"])  # biases; norms with biases; a tied head
+def test_a_packed_model_leaves_its_file(family: str, tmp_path: Path) -> None:
+    tiny_model(family).save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    loaded = load_model(str(tmp_path), device="cpu")
+    if any(isinstance(part, PackedLinear) for part in loaded.module.modules()):
+        assert "model.safetensors" not in MAPS.read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
@@ -78,7 +92,10 @@ def test_a_model_without_such_layers_is_not_served_as_if_it_had_them() -> None:
 @pytest.mark.parametrize("family", sorted(REFUSED))
 def test_families_without_the_attention_interface(family: str, tmp_path: Path) -> None:
     """Refused by their class alone: the folder holds no weights."""
-    tiny_model(family).config.save_pretrained(tmp_path)
+    module = tiny_model(family)
+    if module._supports_attention_backend:  # as GPT-J from transformers 5.24 on
+        pytest.skip(f"{type(module).__name__} of this transformers follows the attention interface")
+    module.config.save_pretrained(tmp_path)
     with pytest.raises(ModelError, match="attention interface") as error:
         load_model(str(tmp_path), device="cpu")
     assert "ForCausalLM" in one_sentence(error)

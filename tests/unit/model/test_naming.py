@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app import live_model
 from app.cli import main
-from app.messages import SubmittedPrompt
-from app.settings import ServerSettings
+from app.ground.settings import ServerSettings
+from app.models import live_model
+from app.session.messages import SubmittedPrompt
 from engine.config import EngineConfig, SamplingParams
 from engine.model.naming import model_name
 from engine.trace.log import TraceReader

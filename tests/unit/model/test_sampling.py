@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from engine.config import SamplingParams
+from engine.model import choosing
+from engine.model.choosing import adjust, choose
+from engine.model.host_copy import CudaCopies, HostCopies
 from engine.model.native import LogitKernels, logit_kernels
-from engine.model.sampling import (
-    Sampler,
-    SamplingRow,
-    distribution,
-    draw,
-    make_generator,
-    penalize_repetition,
-)
+from engine.model.sampling import Sampler, SamplingRow, make_generator
+from tests.fake_cuda import FakeCuda
 
 LOGITS = torch.tensor([2.0, 1.0, 0.5, 0.0, -1.0, 1.0])
 
 
 def row(seed: int = 0, token_ids: tuple[int, ...] = (), **params) -> SamplingRow:
     return SamplingRow(SamplingParams(**params), make_generator(seed), token_ids)
+
+
+def distribution(logits: torch.Tensor, params: SamplingParams) -> torch.Tensor:
+    return choosing.distribution(logits[None], [params], HostCopies())[0]
 
 
 def softmax(values: list[float]) -> list[float]:
@@ -82,7 +85,7 @@ def test_filters_follow_each_other() -> None:
 
 def test_repetition_penalty() -> None:
     """Positive logits of seen tokens are divided, negative ones multiplied; repeats count once."""
-    found = penalize_repetition(LOGITS, [0, 4, 0], 2.0)
+    [found] = adjust(LOGITS[None], [row(token_ids=(0, 4, 0), repetition_penalty=2.0)], HostCopies())
     assert found.tolist() == [1.0, 1.0, 0.5, 0.0, -2.0, 1.0]
     assert LOGITS[0] == 2.0
 
@@ -98,15 +101,16 @@ def test_draws_follow_the_distribution() -> None:
     probs = distribution(LOGITS, SamplingParams(temperature=1.0))
     generator = make_generator(3)
     count = 20_000
-    counts = torch.bincount(torch.tensor([draw(probs, generator) for _ in range(count)]), minlength=6)
+    drawn = choosing.draw(probs.expand(count, -1), torch.from_numpy(generator.random(count)))
+    counts = torch.bincount(drawn, minlength=6)
     for p, found in zip(probs.tolist(), counts.tolist(), strict=True):
         assert abs(found - count * p) < 4.5 * math.sqrt(count * p * (1 - p))
 
 
 def test_impossible_tokens_are_never_drawn() -> None:
     probs = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0], dtype=torch.float64)
-    generator = make_generator(0)
-    assert {draw(probs, generator) for _ in range(2000)} == {1, 3}
+    uniform = torch.tensor([0.0, 2.0**-53, 0.49, 0.5, 0.51, 1 - 2.0**-53], dtype=torch.float64)
+    assert choosing.draw(probs.expand(6, -1), uniform).tolist() == [1, 1, 1, 3, 3, 3]
 
 
 def test_same_seed_same_tokens_whatever_the_batch() -> None:
@@ -172,3 +176,75 @@ def test_a_settled_token_overrules_and_the_draw_is_taken_all_the_same() -> None:
     second = sampler.sample(logits, [ruled], settled={0: draws[1].token_id})[0]
     assert (second.token_id, second.overruled) == (draws[1].token_id, None)
     assert sampler.sample(logits, [ruled])[0] == draws[2]
+
+
+def any_row(index: int, width: int) -> SamplingRow:
+    """A row that asks for a mixture of everything."""
+    rng = random.Random(index)
+    bias = {rng.randrange(width): rng.choice([-100.0, 5.0]) for _ in range(rng.choice([0, 0, 3]))}
+    params = SamplingParams(
+        temperature=rng.choice([0.0, 0.3, 1.0, 2.0]),
+        top_k=rng.choice([0, 1, 5, width]),
+        top_p=rng.choice([1.0, 0.2, 0.95]),
+        min_p=rng.choice([0.0, 0.1]),
+        repetition_penalty=rng.choice([1.0, 1.3]),
+        logit_bias=bias,
+    )
+    banned = frozenset(rng.sample(range(width), rng.choice([0, 2])))
+    return SamplingRow(params, make_generator(index), [rng.randrange(width) for _ in range(9)], banned)
+
+
+class NoWaiting(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Fails at what a device would be waited for."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket._qualified_op_name
+        masked = name.startswith(("aten::index", "aten::_index")) and any(
+            isinstance(one, torch.Tensor) and one.dtype == torch.bool
+            for many in args
+            if isinstance(many, (list, tuple))
+            for one in many
+        )
+        if masked or name in ("aten::_local_scalar_dense", "aten::nonzero", "aten::masked_select", "aten::equal"):
+            raise AssertionError(f"{name} waits for the device")
+        return function(*args, **(kwargs or {}))
+
+
+def as_on_a_device(monkeypatch: pytest.MonkeyPatch) -> tuple[CudaCopies, FakeCuda]:
+    cuda = FakeCuda()
+    read = torch.Tensor.tolist
+
+    def tolist(tensor: torch.Tensor) -> object:
+        assert cuda.waited, "read before it has arrived"
+        return read(tensor)
+
+    monkeypatch.setattr(torch.Tensor, "tolist", tolist)
+    return CudaCopies(torch.device("cpu"), cuda, pin_memory=False), cuda
+
+
+@pytest.mark.parametrize("width", [7, 130, 3000])
+@pytest.mark.parametrize("on_device", [False, True])
+def test_rows_are_chosen_together_as_each_alone(width: int, on_device: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host and, by what a device computes, there."""
+    logits = torch.randn((40, width), generator=torch.Generator().manual_seed(width)) * 3
+    logits[::3] = (logits[::3] * 2).round() / 2  # ties
+    alone = [int(choose(logits[i : i + 1], [any_row(i, width)], HostCopies())[0]) for i in range(40)]
+    copies = as_on_a_device(monkeypatch)[0] if on_device else HostCopies()
+    together = choose(logits, [any_row(i, width) for i in range(40)], copies)
+    assert [int(token) for token in together] == alone
+    assert len(set(alone)) > 3
+
+
+@pytest.mark.parametrize("settled", [None, {3: 5}])
+def test_a_step_waits_for_the_device_once(settled: dict[int, int] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the one copy of everything that is reported, whatever rows ask for."""
+    logits = torch.randn((12, 130), generator=torch.Generator().manual_seed(5))
+    expected = Sampler().sample(logits, [any_row(i, 130) for i in range(12)], 4, settled)
+    copies, cuda = as_on_a_device(monkeypatch)
+    for name in ("item", "numpy", "cpu", "__bool__", "__int__", "__float__"):
+        monkeypatch.setattr(torch.Tensor, name, lambda tensor, name=name: pytest.fail(f"{name} waits for the device"))
+    monkeypatch.setattr(copies, "up", lambda array: torch.from_numpy(array))
+    with NoWaiting():  # type: ignore[no-untyped-call]
+        found = Sampler(None, copies).sample(logits, [any_row(i, 130) for i in range(12)], 4, settled)
+    assert cuda.waited == 1
+    assert found == expected

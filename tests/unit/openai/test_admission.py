@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from app.ground.settings import Policy
 from app.openai import engine as admission
-from app.openai.asked import Asked, Prompt
 from app.openai.call import Call
 from app.openai.engine import AHEAD, AsyncEngine
-from app.openai.keys import Policy
+from app.openai.request import Asked, Prompt
 from engine.config import EngineConfig, SamplingParams
 
 PLACES = 6

@@ -8,9 +8,9 @@ import pytest
 
 from app.openai import answering
 from app.openai.answering import Answering
-from app.openai.asked import Asked, Prompt
 from app.openai.call import Call
 from app.openai.engine import AsyncEngine
+from app.openai.request import Asked, Prompt
 from engine.config import SamplingParams
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.openai import asked
+from app.openai import request as asked
 from app.openai.bodies import HARMLESS, NEUTRAL, ChatBody, CompletionBody, read
 from app.openai.errors import ApiError
 from engine.config import ConfigError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.openai.lanes import Full, Lanes
+from app.openai.fair_queue import Full, Lanes
 
 
 def drained(lanes: Lanes[str]) -> list[str]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from app.cli import options as command_line
 from app.cli.options import add_engine_options, add_options, add_sampling_options, engine_config, sampling_params
-from app.messages import parse_config
+from app.session.messages import parse_config
 from engine.config import ConfigError, EngineConfig, FaultName, KVCacheDtype, SamplingParams
 from engine.options import payload
 from engine.options.check import MAX_WHOLE, out_of_range, over_served_max

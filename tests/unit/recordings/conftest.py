@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from app.messages import SubmittedPrompt
 from app.recordings.library import Library
-from app.run import Run
+from app.session.messages import SubmittedPrompt
+from app.session.run import Run
 from engine.config import EngineConfig, SamplingParams
 from tests.server.fake import FakeModel
 

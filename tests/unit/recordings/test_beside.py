@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from app.recordings.shelf import Card
 from engine.lab.beside import ours, settled
 from engine.model.loader import load_model

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import AppError
+from app.ground.errors import AppError
 from app.recordings.index import Index, Row
 from app.recordings.library import Library
 from app.recordings.rows import INDEX_FILE
-from app.run import Run
+from app.session.run import Run
 from engine.trace.log import TraceReader
 from tests.unit.recordings.conftest import steps
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from app.paths import static_dir
+from app.ground.paths import static_dir
 from app.recordings.shelf import Card, Shelf, traces_in
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from app.onefile import export_page
+from app.page.onefile import export_page
 from engine.lab.rerun import RerunError, check_origin
 from engine.trace import codec
 from engine.trace.check import check

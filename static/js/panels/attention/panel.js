@@ -2,9 +2,9 @@
 // flight, and what was chosen from it. What stands beside what follows from the room.
 
 import { html } from "../../kit/html.js";
+import { Segmented } from "../../kit/inputs.js";
 import { lazy } from "../../kit/lazy.js";
 import { useBox } from "../../kit/measure.js";
-import { Segmented } from "../../kit/segmented.js";
 import { settings } from "../../state/settings.js";
 import { log } from "../../state/store.js";
 import { t } from "../../tell/words.js";

@@ -6,7 +6,7 @@ import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { fileOf } from "../../net/classroom.js";
 import { runAddress } from "../../net/commands.js";
-import { complain } from "../../net/complain.js";
+import { complain } from "../../net/trouble.js";
 import { desk } from "../../state/classroom.js";
 import { t } from "../../tell/words.js";
 

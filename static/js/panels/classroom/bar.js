@@ -10,12 +10,11 @@ import { leaveClass } from "../../net/classroom.js";
 import { answersTo, answerTo, drives, mine, roaming, told } from "../../state/classroom.js";
 import { connection } from "../../state/store.js";
 import { t } from "../../tell/words.js";
-import { Clock } from "./clock.js";
 import { Given } from "./given.js";
 import { Histogram } from "./histogram.js";
 import { Me } from "./me.js";
 import { useRoom } from "./room.js";
-import { answerText, questionText } from "./said.js";
+import { answerText, Clock, questionText } from "./said.js";
 
 export function Bar() {
   const now = told.value;

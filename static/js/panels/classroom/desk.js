@@ -6,18 +6,83 @@ import { endClass } from "../../control/classroom.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { desk, presenting, told } from "../../state/classroom.js";
-import { t } from "../../tell/words.js";
+import { barrier, opened } from "../../state/lessons.js";
+import { stemText } from "../../tell/questions.js";
+import { bytesText, secondsText, t } from "../../tell/words.js";
 import { After } from "./after.js";
 import { Ask } from "./ask.js";
-import { Clock } from "./clock.js";
-import { Doors } from "./doors.js";
 import { Histogram } from "./histogram.js";
-import { Labs } from "./labs.js";
-import { Notes } from "./notes.js";
 import { Lost, People } from "./people.js";
 import { PollSteps } from "./poll_steps.js";
-import { answerText, questionText } from "./said.js";
+import { answerText, Clock, questionText } from "./said.js";
 import { Counted } from "./wall.js";
+
+/** @typedef {import("../../state/lessons.js").Item} Item */
+
+function Notes() {
+  const now = opened.value;
+  if (!now) return html`<p class="hint">${t("class.notes_none")}</p>`;
+  const section = now.items.at(-1)?.section;
+  const texts = now.items.filter((item) => item.kind === "text" && item.section === section);
+  return html`<div class="class-notes"><p class="panel-title">${now.title} · ${t("class.progress", {
+    i: (section ?? 0) + 1,
+    n: now.progress.num_sections,
+  })}</p>
+    ${texts.map((item) => (item.kind === "text" ? html`<p key=${item.index}>${said(item.blocks)}</p>` : null))}
+    <p class="class-notes-next">${nextText(barrier.value)}</p></div>`;
+}
+
+/** @param {Item | null} item */
+function nextText(item) {
+  if (item?.kind === "ask") return t("class.next.ask", { question: stemText(item) });
+  if (item?.kind === "do") return t("class.next.do", { what: t(`class.verb.${item.action.verb}`) });
+  return item ? t(`class.next.${item.kind}`) : t("class.next.end");
+}
+
+/** The words of a tree of Markdown. @param {unknown} nodes @returns {string} */
+function said(nodes) {
+  if (typeof nodes === "string") return nodes;
+  if (!Array.isArray(nodes)) return "";
+  return nodes
+    .map((node) => (typeof node === "string" ? node : said(/** @type {{children?: unknown}} */ (node).children)))
+    .join("");
+}
+
+function Labs() {
+  const now = desk.value;
+  if (!now) return null;
+  const on = told.value?.labs ?? false;
+  const { by, lab_bytes: bytes, free_bytes: free, step_seconds: seconds } = now.labs_why;
+  const why = t(`class.labs_why.${by}`, {
+    bytes: bytesText(bytes),
+    free: bytesText(free),
+    seconds: seconds === null ? "" : secondsText(seconds),
+  });
+  const count = t("class.labs_now", { n: now.labs, most: now.labs_most, waiting: now.waiting });
+  return html`<div class="class-labs"><button class="quiet" id="class-labs" aria-pressed=${on}
+      onClick=${() => askOfClass("class_labs", { open: !on })}>${t(on ? "class.labs_on" : "class.labs_off")}</button>
+    ${on ? html`<span class="hint">${count} ${why}</span>` : null}</div>`;
+}
+
+function Doors() {
+  const now = desk.value;
+  if (!now) return null;
+  const { open, origins, seats } = now;
+  const others = seats.length - origins.reduce((sum, one) => sum + one.seats, 0);
+  const lines = origins.map((one) => t("class.origin", { n: one.seats, here: one.here, origin: one.origin }));
+  if (others > 0) lines.push(t("class.origin_others", { n: others }));
+  return html`<div class="class-doors"><button class="quiet" id="class-doors" aria-pressed=${!open}
+      onClick=${() => askOfClass("class_doors", { open: !open })}>${t(
+        open ? "class.doors_close" : "class.doors_open",
+      )}</button>
+    ${open ? null : html`<span class="hint" role="status">${t("class.doors_closed")}</span>`}
+    ${
+      lines.length
+        ? html`<details class="class-origins"><summary>${t("class.origins", { n: seats.length })}</summary>
+          <ul>${lines.map((line) => html`<li class="num" key=${line}>${line}</li>`)}</ul></details>`
+        : null
+    }</div>`;
+}
 
 export function Desk() {
   const now = told.value;

@@ -1,10 +1,30 @@
-// What a question says, of whatever kind: its text, its options, the words of an answer.
+// Parts of a question that several views show: its text, options, answers and clock.
 
-import { lessonAsks } from "../../state/classroom.js";
+import { useEffect, useState } from "../../../vendor/preact/hooks.js";
+import { html } from "../../kit/html.js";
+import { lessonAsks, secondsLeft } from "../../state/classroom.js";
 import { opened } from "../../state/lessons.js";
 import { optionText, stemText } from "../../tell/questions.js";
 import { t } from "../../tell/words.js";
 import { ownText } from "./histogram.js";
+
+/** @param {{poll: import("../../core/wire.js").PollTold}} props */
+export function Clock({ poll }) {
+  const [, tick] = useState(0);
+  useEffect(() => {
+    if (poll.left === null) return undefined;
+    const every = setInterval(() => tick(performance.now()), 250);
+    return () => clearInterval(every);
+  }, [poll.left === null]);
+  const seconds = secondsLeft();
+  if (seconds === null) return null;
+  const left = Math.ceil(seconds);
+  const text = `${Math.floor(left / 60)}:${String(left % 60).padStart(2, "0")}`;
+  return html`<span class="class-clock num" data-over=${left === 0}><span aria-hidden="true">${text}</span>
+    <span class="visually-hidden" role="timer" aria-live="off">${t("class.clock", {
+      n: Math.round(poll.seconds ?? 0),
+    })}</span></span>`;
+}
 
 /**
  * @typedef {import("../../core/wire.js").PollTold} Poll

@@ -5,10 +5,9 @@ import { html } from "../../kit/html.js";
 import { desk, doorOpen, told } from "../../state/classroom.js";
 import { letter } from "../../tell/questions.js";
 import { t } from "../../tell/words.js";
-import { Clock } from "./clock.js";
 import { Histogram } from "./histogram.js";
 import { PollSteps } from "./poll_steps.js";
-import { answerText, optionTexts, questionText } from "./said.js";
+import { answerText, Clock, optionTexts, questionText } from "./said.js";
 
 /** The question that was taken off the wall. */
 const off = signal(-1);

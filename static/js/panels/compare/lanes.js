@@ -1,15 +1,48 @@
 // The tokens of both runs, request by request: what both chose once, then each one's own future, place by place.
 
 import { useState } from "../../../vendor/preact/hooks.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { placeClass } from "../../runs/columns.js";
 import { labelsOf, placesShown } from "../../runs/tokens.js";
 import { grouped, langOf, t } from "../../tell/words.js";
 import { alignedPair, foldedPairs, SIDES } from "./comparison.js";
 import { look } from "./model.js";
-import { walk } from "./walk.js";
+
+/** @param {KeyboardEvent & {currentTarget: HTMLElement}} event */
+function walk(event) {
+  const box = event.currentTarget;
+  const of = (/** @type {string} */ side) => buttons(box, side);
+  const focused = document.activeElement?.closest(".compare-token");
+  const at = focused instanceof HTMLElement ? focused : null;
+  const lane = of(at?.dataset.side ?? "a");
+  const place = at ? lane.indexOf(at) : -1;
+  const other = (/** @type {string} */ side) => {
+    const column = at?.closest(".runs-place");
+    return column ? buttons(column, side)[0] : undefined;
+  };
+  /** @type {Record<string, () => HTMLElement | undefined>} */
+  const ways = {
+    ArrowRight: () => lane[place + 1],
+    ArrowLeft: () => lane[place - 1],
+    Home: () => lane[0],
+    End: () => lane.at(-1),
+    ArrowDown: () => other("b"),
+    ArrowUp: () => other("a"),
+  };
+  const next = ways[event.key];
+  if (!next) return;
+  event.preventDefault();
+  (next() ?? (place < 0 ? (lane[0] ?? of("b")[0]) : null))?.focus();
+}
+
+/**
+ * @param {Element} box
+ * @param {string} side
+ * @returns {HTMLElement[]}
+ */
+const buttons = (box, side) => [...box.querySelectorAll(/** @type {"button"} */ (`button[data-side="${side}"]`))];
 
 /**
  * @typedef {import("./comparison.js").Answer} Answer

@@ -2,8 +2,7 @@
 
 import { contextOf } from "../../kit/canvas.js";
 import { sequencePattern } from "../../kit/texture.js";
-import { paint, plain } from "./colour.js";
-import { image, inset, n, rect } from "./svg.js";
+import { image, inset, n, paint, plain, rect } from "./svg.js";
 
 /** @typedef {import("./svg.js").At} At */
 

@@ -4,8 +4,7 @@
 // shows, in the theme's colours. What is drawn on a canvas has no vectors to keep: its pixels go in as a PNG.
 
 import { background, borders } from "./box.js";
-import { paint, plain } from "./colour.js";
-import { image, n, rect } from "./svg.js";
+import { image, n, paint, plain, rect } from "./svg.js";
 import { escaped, fontAttributes, textOf } from "./text.js";
 
 /**

@@ -1,8 +1,9 @@
 // A picture with its caption on paper: what is written to a file, as SVG or as PNG.
 
-import { contextOf } from "../../kit/canvas.js";
-import { paint } from "./colour.js";
+import { contextOf, sharpen } from "../../kit/canvas.js";
+import { themeVersion } from "../../kit/colour.js";
 import { drawingOf } from "./picture.js";
+import { paint } from "./svg.js";
 import { escaped, wrap } from "./text.js";
 
 const MARGIN = 16;
@@ -90,4 +91,26 @@ export function save(blob, name) {
   link.click();
   link.remove();
   setTimeout(() => URL.revokeObjectURL(address), 60_000);
+}
+
+const repaint = async () => {
+  themeVersion.value += 1; // every painter watches it
+  for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
+};
+
+/**
+ * Run `take` while every canvas is painted sharply enough; painted as before afterwards.
+ *
+ * @template T
+ * @param {() => Promise<T>} take
+ */
+export async function sharply(take) {
+  sharpen(SCALE);
+  try {
+    await repaint();
+    return await take();
+  } finally {
+    sharpen(1);
+    await repaint();
+  }
 }

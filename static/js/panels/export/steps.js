@@ -5,8 +5,7 @@
 
 import { settings } from "../../state/settings.js";
 import { fetching } from "../../state/store.js";
-import { sharply } from "./sharp.js";
-import { pngOf, sheetOf } from "./sheet.js";
+import { pngOf, sharply, sheetOf } from "./sheet.js";
 
 export const MOST = 500; // pictures in one zip
 const HELD = 8 * 2 ** 20; // bytes that are kept before they move into a Blob

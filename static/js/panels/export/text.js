@@ -1,7 +1,7 @@
 // Where the browser put a text, line by line, as SVG text; and breaking a caption into lines.
 
 import { contextOf } from "../../kit/canvas.js";
-import { paint } from "./colour.js";
+import { paint } from "./svg.js";
 
 /** @type {Map<string, {ascent: number, descent: number}>} */
 const metrics = new Map(); // by font

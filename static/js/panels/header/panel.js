@@ -1,33 +1,106 @@
 // The top line: which model, which connection, which language and theme, a link to this very step.
 
+import { batch, computed } from "../../../vendor/signals/signals.js";
 import { helpOpen } from "../../control/keyboard.js";
+import { exportOpen, modelsOpen, toggleExport, toggleModels } from "../../control/models.js";
 import { toggle } from "../../control/room.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch, ThemeButton } from "../../kit/preferences.js";
 import { Term } from "../../kit/term.js";
 import { runAddress } from "../../net/commands.js";
+import { beingMade } from "../../net/library.js";
 import { startOpen, told } from "../../state/classroom.js";
 import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import {
   connection,
+  exhibits,
   isLoading,
   log,
   longRun,
   modelFacts,
+  models,
+  ownIsShown,
   serverModel,
   status,
   toast,
   viewIndex,
 } from "../../state/store.js";
-import { countText, t } from "../../tell/words.js";
-import { ExportButton } from "./export_button.js";
-import { FaultBadge } from "./fault_badge.js";
-import { hasChoice, ModelButton } from "./model_button.js";
+import { countText, inLanguage, t } from "../../tell/words.js";
 import { putAway } from "./notice.js";
-import { RecordMark } from "./record_mark.js";
+
+function RecordMark() {
+  const made = beingMade.value;
+  if (!made) return null;
+  return html`<button class="tool record-now" id="record-now" title=${made.name} onClick=${show}><i class="record-mark"
+    aria-hidden="true">●</i> ${t("library.recording")}</button>`;
+}
+
+function show() {
+  settings.region.value = "detail";
+  settings.detail.value = "library";
+}
+
+/** Whether the run on stage could be on another model: one that was named beside the first, or the first again. */
+const hasChoice = computed(
+  () =>
+    connection.value === "live" &&
+    ownIsShown.value &&
+    Boolean(settings.model.value || Object.values(models.value).some(({ place }) => place === "named")),
+);
+
+function ModelButton() {
+  const name = log.value?.header.model.name;
+  if (!hasChoice.value || !name) return null;
+  const label = t("header.model", { name });
+  return html`<button
+    class="tool model-button"
+    id="btn-models"
+    aria-expanded=${modelsOpen.value}
+    aria-label=${label}
+    title=${label}
+    onClick=${toggleModels}
+  >
+    <span class="model-button-name">${name}</span> <span aria-hidden="true">▾</span>
+    <${Icon} name="model" />
+  </button>`;
+}
+
+function FaultBadge() {
+  const fault = /** @type {string | null} */ (log.value?.header.engine.fault);
+  if (!fault) return null;
+  // a page without a server knows the fault by its name in the log
+  const exhibit = exhibits.value.find((one) => one.id === fault);
+  const name = exhibit ? inLanguage(exhibit.title) : fault;
+  const show = () => {
+    markPlace();
+    batch(() => {
+      settings.exhibit.value = fault;
+      settings.detail.value = "museum";
+      settings.region.value = "detail";
+    });
+  };
+  return html`<button class="fault-badge" id="fault-badge" data-fault=${fault} title=${t("museum.badge.more")}
+    onClick=${show}>
+    <span aria-hidden="true">⚠\uFE0E</span><span class="fault-badge-what">${t("museum.badge")}</span><span
+      class="fault-badge-short">${t("museum.badge.short")}</span><span class="fault-badge-name">${name}</span>
+  </button>`;
+}
+
+function ExportButton() {
+  return html`<button
+    class="tool"
+    id="btn-export"
+    aria-expanded=${exportOpen.value}
+    aria-label=${t("header.export")}
+    title=${t("header.export")}
+    onClick=${toggleExport}
+  >
+    <${Icon} name="picture" />
+  </button>`;
+}
 
 export function Panel() {
   const header = (log.value ?? longRun.value)?.header;

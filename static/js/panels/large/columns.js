@@ -1,6 +1,6 @@
 // The columns of the table of a long run's requests: what stands in them, how wide they are, which of them fit.
 
-import { fitting, widthOf } from "../../kit/table_columns.js";
+import { fitting, widthOf } from "../../kit/table.js";
 import { grouped, secondsText } from "../../tell/words.js";
 
 /**

@@ -1,23 +1,63 @@
 // A log that is too long to be read: the run by time, and, at the record that is looked at, its pool and its sequences.
 
-import { useEffect } from "../../../vendor/preact/hooks.js";
+import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { reset } from "../../control/anew.js";
 import { jumpTo, play, playing, stepRecord, stop } from "../../control/playback.js";
+import { useAnswer } from "../../kit/answer.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { withValue } from "../../kit/inputs.js";
-import { Typed } from "../../kit/typed.js";
+import { Typed, withValue } from "../../kit/inputs.js";
 import { command } from "../../net/commands.js";
 import { ATTACHED } from "../../net/followed_run.js";
-import { bins, follow, isBehind, isMadeAnew, overview, show, shown, trouble } from "../../net/surveyed.js";
+import {
+  bins,
+  follow,
+  isBehind,
+  isMadeAnew,
+  overview,
+  place,
+  prefixesAt,
+  STILL,
+  show,
+  shown,
+  trouble,
+} from "../../net/surveyed.js";
 import { settings } from "../../state/settings.js";
 import { backToLive, connection, following, own, status, viewIndex } from "../../state/store.js";
 import { operationName } from "../../tell/operations.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
 import { Pool } from "./pool.js";
-import { Prefixes } from "./prefixes.js";
 import { Sequences } from "./sequences.js";
 import { Strip } from "./strip.js";
+
+/** @param {{branches: import("../../kit/html.js").Component, observed: boolean}} props `branches`: draws them */
+function Prefixes({ branches, observed }) {
+  const [isOpen, setOpen] = useState(false);
+  const [instance, setInstance] = useState(0);
+  const at = place.value;
+  const instances = own.large.value?.header.instances ?? [];
+  const isAsked = isOpen && at >= 0;
+  const { answer: found, problem } = useAnswer(
+    isAsked ? () => prefixesAt(at, instance) : null,
+    [isAsked, at, instance],
+    STILL,
+  );
+  return html`<details class="large-prefixes" id="large-prefixes" onToggle=${(/** @type {Event} */ event) =>
+    setOpen(/** @type {HTMLDetailsElement} */ (event.currentTarget).open)}>
+    <summary>${t("large.prefixes")}</summary>
+    ${
+      instances.length > 1
+        ? html`<select aria-label=${t("large.prefixes.instance")} onChange=${withValue((text) =>
+            setInstance(Number(text)),
+          )}>${instances.map(
+            ({ name }, i) => html`<option key=${i} value=${i} selected=${i === instance}>${name}</option>`,
+          )}</select>`
+        : null
+    }
+    ${problem ? html`<p class="large-trouble" role="alert">${problem}</p>` : null}
+    ${isOpen && found ? html`<${branches} found=${found} observed=${observed} />` : null}
+  </details>`;
+}
 
 /** @typedef {import("../../kit/html.js").Component} Component */
 

@@ -8,7 +8,7 @@ import { CACHED, colourBlocks, FAINTEST, gridFor, MEANINGS, NAMED, ORDERS, order
 import { contextOf, prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { pointIn } from "../../kit/pointer.js";
+import { pointIn } from "../../kit/measure.js";
 import { overview, sequences, shown } from "../../net/surveyed.js";
 import { own, selected } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";

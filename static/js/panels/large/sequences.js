@@ -9,16 +9,56 @@ import { withValue } from "../../kit/inputs.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
 import { noneText, onlyRule, RequestChoices } from "../../kit/request_choices.js";
-import { nextOrder, orderOf } from "../../kit/table_columns.js";
+import { orderOf, SortHead, Space } from "../../kit/table.js";
 import { overview, place as placeNow, sequences } from "../../net/surveyed.js";
 import { settings } from "../../state/settings.js";
-import { grouped, t } from "../../tell/words.js";
-import { Chosen, turnsOf } from "./chosen.js";
+import { grouped, secondsText, t } from "../../tell/words.js";
 import { LETTERED, layoutFor, NAMES } from "./columns.js";
-import { Spans, scaleOf } from "./spans.js";
+import { kindOf, Spans, scaleOf } from "./spans.js";
+
+/** @typedef {import("../../core/survey.js").SequenceRow} SequenceRow */
+
+/** @param {{one: SequenceRow, at: number}} props */
+function Chosen({ one, at }) {
+  return html`<section class="large-chosen num" aria-label=${t("large.chosen", { request: one.request })}>
+    <p><strong>${one.request}</strong> ${figuresText(one)}</p>
+    <p class="large-turns">${turnsOf(one).map(
+      ({ record, text }) => html`<button key=${`${record} ${text}`} class="link"
+        aria-current=${record === at ? "step" : undefined}
+        onClick=${() => jumpTo(record)}>${text} ${grouped(record)}</button>`,
+    )}</p>
+  </section>`;
+}
+
+/** @param {SequenceRow} one */
+const figuresText = (one) =>
+  [
+    ...(one.client === null ? [] : [t("large.chosen.client", { client: one.client })]),
+    t("large.chosen.tokens", { prompt: grouped(one.prompt), hit: grouped(one.hit ?? 0), output: grouped(one.output) }),
+    ...(one.waited === null ? [] : [t("large.chosen.waited", { n: grouped(one.waited), count: one.waited })]),
+    ...(one.ttft === null ? [] : [`TTFT ${secondsText(one.ttft)}`]),
+    ...(one.tpot === null ? [] : [`TPOT ${secondsText(one.tpot)}`]),
+    ...(one.preempted ? [t("large.chosen.preempted", { n: one.preempted })] : []),
+    ...(one.missed === null ? [] : [t("large.chosen.missed", { time: secondsText(one.missed) })]),
+  ].join(" · ");
 
 /**
- * @typedef {import("../../core/survey.js").SequenceRow} SequenceRow
+ * What happened to it, in order: where each span of its time began, and where it ended.
+ *
+ * @param {SequenceRow} one
+ * @returns {{record: number, text: string}[]}
+ */
+function turnsOf(one) {
+  const lost = one.lost_in < 0 ? [] : [{ record: one.lost_in, text: t("large.chosen.lost") }];
+  const turns = one.spans.map(({ kind, first }) => ({ record: first, text: t(`large.status.${kindOf(kind)}`) }));
+  const end = one.finished_in < 0 ? [] : [{ record: one.finished_in, text: endText(one) }];
+  return [...lost, ...turns, ...end];
+}
+
+/** How it ended. @param {SequenceRow} one */
+const endText = (one) => t("large.chosen.end", { how: t(`story.end.${one.finish_reason}`) });
+
+/**
  * @typedef {import("./columns.js").Column} Column
  */
 
@@ -135,19 +175,10 @@ const noneHere = (count) => (count ? t("large.none.here", { n: grouped(count), c
 /** Whether it waits, runs or is preempted now. @param {SequenceRow} one @param {number} at */
 const isThere = (one, at) => one.submitted_in <= at && (one.finished_in < 0 || one.finished_in > at);
 
-/** The rows that are not in the document. @param {{rows: number, high: number}} props */
-const Space = ({ rows, high }) =>
-  rows > 0 ? html`<tr aria-hidden="true"><td style=${{ height: `${rows * high}px` }}></td></tr>` : null;
-
 /** @param {Column} props */
-function Head({ name, width }) {
-  const { column, down } = orderOf(settings.sort.value, NAMES);
-  const order = column === name ? (down ? "descending" : "ascending") : "none";
-  return html`<th scope="col" aria-sort=${order} data-column=${name}
-    style=${{ width: name === "request" ? "auto" : `${width}px` }}><button title=${t(`large.column.${name}.why`)}
-      onClick=${() => (settings.sort.value = nextOrder(settings.sort.value, name, LETTERED.has(name)))}
-      >${t(`large.column.${name}`)}${{ none: "", ascending: " ▴", descending: " ▾" }[order]}</button></th>`;
-}
+const Head = ({ name, width }) =>
+  html`<${SortHead} ...${{ name, names: NAMES, lettered: LETTERED }} width=${name === "request" ? null : width}
+    text=${t(`large.column.${name}`)} about=${{ title: t(`large.column.${name}.why`) }} />`;
 
 /**
  * @param {{

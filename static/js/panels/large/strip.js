@@ -7,7 +7,7 @@ import { binAt } from "../../core/survey.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { alpha, colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { pointIn } from "../../kit/pointer.js";
+import { pointIn } from "../../kit/measure.js";
 import { bins, largestIn, overview, place } from "../../net/surveyed.js";
 import { own } from "../../state/store.js";
 import { language } from "../../tell/language.js";

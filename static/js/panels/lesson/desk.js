@@ -1,8 +1,8 @@
 // The block manager's desk: operations, free queue, block tables. A block is dragged, or tapped and then its goal.
 
 import { signal } from "../../../vendor/signals/signals.js";
+import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { t } from "../../tell/words.js";
 import { deedOf, drafted, TOOLS, tapped } from "./draft.js";
 

@@ -4,8 +4,8 @@
 import { signal } from "../../../vendor/signals/signals.js";
 import { answer, waiting } from "../../control/lesson.js";
 import { jumpTo } from "../../control/playback.js";
+import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { barrier } from "../../state/lessons.js";
 import { own } from "../../state/run.js";
 import { t } from "../../tell/words.js";

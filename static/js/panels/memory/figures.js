@@ -1,7 +1,9 @@
 // KV memory in numbers: used, reserved, wasted, cached, free; both usage figures; paged against reserved in one piece.
 
+import { modelsOpen, toggleModels } from "../../control/export_side.js";
 import { counterfactual } from "../../core/counterfactual.js";
 import { bytesIfAllKept, capacityBytes, figuresByGroup, hasSiblings } from "../../core/groups.js";
+import { kvTerms } from "../../core/metrics.js";
 import { isShared } from "../../core/parts.js";
 import { memoryFigures } from "../../core/state.js";
 import { Asked } from "../../kit/asked.js";
@@ -11,10 +13,60 @@ import { lazy } from "../../kit/lazy.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { isAsked } from "../../state/lessons.js";
-import { log, record, select, selected, state } from "../../state/store.js";
+import { connection, log, ownIsShown, record, select, selected, state } from "../../state/store.js";
 import { layersText } from "../../tell/groups.js";
 import { bytesText, grouped, percentText, t } from "../../tell/words.js";
-import { Formula } from "./formula.js";
+
+/** @typedef {import("../../kit/html.js").Children} Children */
+
+/**
+ * 2 · L · Hkv · D · bytes, with the numbers of this model; (D + Dv) where values are of another width, + scale where
+ * vectors have one.
+ *
+ * @param {{header: import("../../core/trace.js").Header}} props
+ */
+function Formula({ header }) {
+  const k = kvTerms(header);
+  const same = k.head_dim === k.v_head_dim;
+  const times = html`<mo>·</mo>`;
+  /** @type {(text: string, sub?: string) => Children} */
+  const symbol = (text, sub) => (sub ? html`<msub><mi>${text}</mi><mi>${sub}</mi></msub>` : html`<mi>${text}</mi>`);
+  /** @param {Children[]} parts */
+  const sum = (...parts) =>
+    html`<mrow><mo>(</mo>${parts.map((part, i) => html`${i ? html`<mo>+</mo>` : null}${part}`)}<mo>)</mo></mrow>`;
+  /** @type {(d: Children, dv: Children) => Children} */
+  const width = (d, dv) => (same ? d : sum(d, dv));
+  /** @param {Children} scale */
+  const scales = (scale) => (same ? scale : html`<mn>2</mn>${times}${scale}`);
+  /** @type {(elements: Children, scale: Children) => Children} */
+  const vectors = (elements, scale) => (k.scale_bytes ? sum(elements, scales(scale)) : elements);
+  /** @param {number} n */
+  const number = (n) => html`<mn>${grouped(n)}</mn>`;
+  const two = same ? html`<mn>2</mn>${times}` : null;
+  const symbols = vectors(
+    html`${width(symbol("D"), symbol("D", "v"))}${times}<mtext>bytes</mtext>`,
+    html`<mtext>scale</mtext>`,
+  );
+  const numbers = vectors(
+    html`${width(number(k.head_dim), number(k.v_head_dim))}${times}${number(k.element_bytes)}`,
+    number(k.scale_bytes),
+  );
+  const wide = same ? "D" : "(D + Dv)";
+  const vector = k.scale_bytes ? `(${wide} · bytes + ${same ? "" : "2 · "}scale)` : `${wide} · bytes`;
+  const plain = `${same ? "2 · " : ""}L · Hkv · ${vector}`;
+  return html`<p class="formula" aria-label=${t("memory.formula")}>
+    <math lang="en">
+      <mrow>${two}${symbol("L")}${times}${symbol("H", "kv")}${times}${symbols}</mrow>
+    </math>
+    <math lang="en">
+      <mrow
+        ><mo>=</mo>${two}${number(k.num_layers)}${times}${number(k.num_kv_heads)}${times}${numbers}<mo>=</mo
+        >${number(k.bytes_per_token)}<mspace width="0.2em" /><mtext>B</mtext></mrow
+      >
+    </math>
+    <span class="formula-name"><${Fidelity} kind="derived" formula=${plain} /></span>
+  </p>`;
+}
 
 const PER_TOKEN = "bytes_per_token"; // questions that figures here answer
 const AT_ONCE = "run_at_once";
@@ -25,7 +77,6 @@ const AsModel = lazy(() => import("./as_model.js").then((found) => found.AsModel
 /**
  * @typedef {import("../../core/trace.js").Header} Header
  * @typedef {import("../../core/trace.js").Memory} Memory
- * @typedef {import("../../kit/html.js").Children} Children
  * @typedef {import("../../state/store.js").State} State
  * @typedef {NonNullable<import("../../state/store.js").Selection["figure"]>} FigureName
  */
@@ -68,6 +119,12 @@ export function Figures() {
     </dl>
     <${Asked} rule=${PER_TOKEN}><${Formula} header=${header} /><//>
     ${isShared({ header }) ? null : html`<${AsModel} tokens=${m.tokens_held} perToken=${perToken} />`}
+    ${
+      connection.value === "live" && ownIsShown.value
+        ? html`<button class="figure-bytes device-link" id="btn-device" aria-expanded=${modelsOpen.value}
+          onClick=${toggleModels}>${t("memory.device")}</button>`
+        : null
+    }
   </section>`;
 }
 

@@ -2,6 +2,7 @@
 // One for each block group.
 
 import { instanceName } from "../../core/instances.js";
+import { walkRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
@@ -9,14 +10,44 @@ import { hovered, log, select, state } from "../../state/store.js";
 import { groupName, groupTitle, shortKeys } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { cachedNow, queuesNow } from "./pool_scene.js";
-import { runsOf } from "./queue_runs.js";
-import { walkRow } from "./walk_row.js";
+
+const SHORTEST = 3; // fewer neighbours stay single
+
+/**
+ * Ids from `first` to `last` that follow each other in the queue, going up or down by one, all of one kind.
+ *
+ * @template K
+ * @typedef {{first: number, last: number, count: number, kind: K}} Run
+ */
+
+/**
+ * The runs of `ids` in order; together they name every id once.
+ *
+ * @template K
+ * @param {number[]} ids
+ * @param {(id: number) => K} kindOf
+ */
+export function runsOf(ids, kindOf) {
+  /** @type {Run<K>[]} */
+  const runs = [];
+  for (let i = 0; i < ids.length; ) {
+    const kind = kindOf(ids[i]);
+    const by = ids[i + 1] - ids[i];
+    let end = i + 1;
+    if (by === 1 || by === -1)
+      while (end < ids.length && ids[end] - ids[end - 1] === by && kindOf(ids[end]) === kind) end++;
+    const count = end - i >= SHORTEST ? end - i : 1;
+    runs.push({ first: ids[i], last: ids[i + count - 1], count, kind });
+    i += count;
+  }
+  return runs;
+}
 
 const MOST_BUTTONS = 240; // runs; a queue more torn than that is text
 
 /**
  * @typedef {import("../../state/store.js").State["block_groups"][number]} Group
- * @typedef {import("./queue_runs.js").Run<"cached" | "free">} Run
+ * @typedef {Run<"cached" | "free">} QueueRun
  */
 
 export function Queues() {
@@ -70,13 +101,13 @@ function Queue({ at, group, name, queue }) {
   </div>`;
 }
 
-/** @param {Run} run */
+/** @param {QueueRun} run */
 const runText = (run) => (run.count === 1 ? String(run.first) : `${run.first}–${run.last}`);
 
 /**
  * `head`: it begins the queue.
  *
- * @param {{run: Run, head: boolean, queue: number[]}} props
+ * @param {{run: QueueRun, head: boolean, queue: number[]}} props
  */
 function RunButton({ run, head, queue }) {
   const place = queue.indexOf(run.first) + 1;

@@ -1,14 +1,14 @@
 // The pool as one long region of pieces and holes, for runs that give each sequence one piece (strategy `first_fit`):
 // where free blocks are in pieces too, a sequence may wait although enough are free.
 
-import { fragmentation, holesOf } from "../../core/holes.js";
+import { fragmentation, holesOf } from "../../core/state_tables.js";
 import { Fidelity } from "../../kit/fidelity.js";
+import { walkRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { tips } from "../../kit/tooltip.js";
 import { hovered, record, select, selected, state } from "../../state/store.js";
 import { t } from "../../tell/words.js";
-import { walkRow } from "./walk_row.js";
 
 /**
  * @typedef {import("../../core/state_parts.js").State} State

@@ -3,15 +3,15 @@
 
 import { hasSiblings, RELEASED } from "../../core/groups.js";
 import { instanceName, ownGroups } from "../../core/instances.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
+import { walkRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { connected, hovered, layer, log, select, selected, shownSeq, state } from "../../state/store.js";
 import { allLayers, groupName, keysText, layersText } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { arriving, placeKey } from "./pool_scene.js";
-import { walkRow } from "./walk_row.js";
 
 /**
  * @typedef {import("../../state/store.js").State} State

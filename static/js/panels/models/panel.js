@@ -2,16 +2,18 @@
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
-import { modelsOpen } from "../../control/export_side.js";
-import { awaited, chooseModel, refused } from "../../control/models.js";
+import { awaited, chooseModel, modelsOpen, refused } from "../../control/models.js";
 import { html } from "../../kit/html.js";
 import { Side } from "../../kit/side.js";
-import { complain } from "../../net/complain.js";
+import { complain } from "../../net/trouble.js";
 import { models, own } from "../../state/store.js";
 import { bytesText, countText, grouped, t } from "../../tell/words.js";
+import { Device } from "./device.js";
 
 /** @typedef {import("../../core/wire.js").Answers["/api/models"]} Answer */
 /** @typedef {Answer["models"][number]} Listed */
+
+const REFRESH_MS = 3000; // of the device's figures, while somebody looks
 
 /** What the server said last. */
 const answer = signal(/** @type {Answer | null} */ (null));
@@ -24,6 +26,10 @@ export function Panel() {
   useEffect(() => {
     ask();
   }, [said, own.log.value]);
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || ask(), REFRESH_MS);
+    return () => clearInterval(timer);
+  }, []);
   const now = answer.value;
   const listed = now?.models ?? [];
   return html`<${Side} id="models" label=${t("models.title")} close=${() => (modelsOpen.value = false)}>
@@ -39,6 +45,7 @@ export function Panel() {
           })}</p>`
         : null
     }
+    ${now?.device ? html`<${Device} memory=${now.device} />` : null}
   <//>`;
 }
 

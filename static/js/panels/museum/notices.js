@@ -2,8 +2,7 @@
 
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { objectionWords } from "../../tell/objections.js";
-import { sequenceName, tellEntry } from "../../tell/operations.js";
+import { objectionWords, sequenceName, tellEntry } from "../../tell/operations.js";
 import { sentences, t } from "../../tell/words.js";
 import { differingDecisions, firstDecisionDifference } from "./decisions.js";
 import { objections } from "./evidence.js";

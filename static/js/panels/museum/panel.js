@@ -1,18 +1,49 @@
 // The fault museum: exhibits, and the chosen one as two runs in lockstep, a healthy one and one with the fault. Drawn
 // from the two logs; the fault is the engine's.
 
+import { Swatch } from "../../kit/colour.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { LaneChoice } from "../../runs/choice.js";
+import { LaneNames, TokenColumns } from "../../runs/columns.js";
 import { Nothing, useLanes } from "../../runs/room.js";
+import { verdict } from "../../runs/words.js";
 import { markPlace, settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import { connection, exhibits, modelFacts } from "../../state/store.js";
+import { sequenceName } from "../../tell/operations.js";
 import { inLanguage, langOf, t } from "../../tell/words.js";
 import { Facts } from "./facts.js";
-import { exhibit, follow, lanes, names, player, scene } from "./model.js";
+import { chosenSeq, exhibit, follow, lanes, names, player, scene } from "./model.js";
 import { Notices } from "./notices.js";
 import { Arrays } from "./pictures.js";
-import { Texts } from "./texts.js";
+
+/** @typedef {import("./model.js").Scene} Scene */
+
+/** @param {{now: Scene}} props */
+function Texts({ now }) {
+  return html`<section class="museum-texts">
+    <h3 class="panel-title">${t("museum.texts")} <${Fidelity} kind="captured" /></h3>
+    ${now.seqs.map(
+      (seq) => html`<${Text} key=${seq.seq_id} seq=${seq} step=${now.step} shown=${seq.seq_id === now.seq} />`,
+    )}
+  </section>`;
+}
+
+/** @param {{seq: Scene["seqs"][number], step: number, shown: boolean}} props */
+function Text({ seq, step, shown }) {
+  const { seq_id: id, lanes, difference } = seq;
+  const name = sequenceName(id);
+  const count = Math.max(...lanes.map((lane) => lane.length));
+  const label = t("museum.texts.label", { name, count, verdict: verdict(names(), seq) });
+  const show = () => (chosenSeq.value = id);
+  return html`<div class="museum-text" data-seq=${id} data-differs=${difference?.place ?? ""}>
+    <button class="museum-seq" aria-pressed=${shown} title=${t("museum.texts.show")} onClick=${show}>
+      <${Swatch} id=${id} />${name}
+    </button>
+    <${LaneNames} names=${names()} /><${TokenColumns} aligned=${seq} label=${label} newest=${step} />
+  </div>`;
+}
 
 /** @typedef {import("../../core/wire.js").ModelAnswer["museum"][number]} Exhibit */
 

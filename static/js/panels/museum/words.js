@@ -3,8 +3,7 @@
 import { recordAt, tookStep } from "../../runs/steps.js";
 import { labelOf } from "../../runs/tokens.js";
 import { beforehand, quoted } from "../../runs/words.js";
-import { objectionWords } from "../../tell/objections.js";
-import { sequenceName } from "../../tell/operations.js";
+import { objectionWords, sequenceName } from "../../tell/operations.js";
 import { sentences, t } from "../../tell/words.js";
 import { objectionsIn } from "./evidence.js";
 

@@ -1,7 +1,7 @@
 // A row of the prefix tree: how deep it is, its text, a cell for each block, who holds it, when it was used last.
 
+import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { hideTip, showTip } from "../../kit/tooltip.js";
 import { connected, hovered, log, select, selected } from "../../state/store.js";
 import { grouped, langOf, t } from "../../tell/words.js";

@@ -1,10 +1,10 @@
 // The provenance panel: the chain of what is held, told at length. It takes the left column while something is held.
 
 import { useEffect } from "../../../vendor/preact/hooks.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { wantLayer } from "../../net/commands.js";
 import { canGoBack, canGoForward, follow, goBack, goForward } from "../../state/selection.js";

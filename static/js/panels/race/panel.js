@@ -3,20 +3,44 @@
 
 import { useEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { raced } from "../../control/tour.js";
+import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
+import { LaneNames, TokenColumns } from "../../runs/columns.js";
 import { Nothing, useLanes } from "../../runs/room.js";
+import { align } from "../../runs/tokens.js";
 import { lessonRace, raceIsDue } from "../../state/lessons.js";
+import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import { connection } from "../../state/store.js";
-import { t } from "../../tell/words.js";
+import { langOf, t } from "../../tell/words.js";
 import { RaceChart } from "./chart.js";
 import { Intensity } from "./intensity.js";
-import { logs, race, racing } from "./model.js";
+import { logs, names, race, racing } from "./model.js";
 import { beginLessons, changeLanes, now, player } from "./player.js";
-import { Proof } from "./proof.js";
 import { Lanes } from "./table.js";
-import { Note } from "./words.js";
+import { agreement, Note } from "./words.js";
+
+/** @param {{now: import("./figures.js").Race | null}} props */
+function Proof({ now }) {
+  const prompt = race.asked.value?.prompts[0] ?? draft.value;
+  const nothing = names().map(() => []);
+  const aligned = now?.tokens ?? align(nothing, () => false);
+  const after = t("race.prompt", { text: prompt });
+  const wrong = aligned.difference && racing.value !== "models";
+  return html`<section class="race-proof">
+    <h3 class="panel-title">
+      <span>${t("race.proof")}</span> <${Fidelity} kind="captured" />
+      <span class="race-prompt prompt" title=${prompt} lang=${langOf(prompt)}>${after}</span>
+      <span class=${wrong ? "race-verdict differs" : "race-verdict"} id="race-verdict">
+        ${agreement(aligned)}
+      </span>
+    </h3>
+    <div class="race-tokens">
+      <${LaneNames} names=${names()} /><${TokenColumns} aligned=${aligned} label=${t("race.proof")} />
+    </div>
+  </section>`;
+}
 
 export function Panel() {
   const here = connection.value !== "replay" || isSite;

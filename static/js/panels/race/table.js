@@ -5,7 +5,7 @@ import { doMain, main } from "../../control/playback.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { Segmented } from "../../kit/segmented.js";
+import { Segmented } from "../../kit/inputs.js";
 import { tips } from "../../kit/tooltip.js";
 import { wantRoofs } from "../../net/machine.js";
 import { lessonRace } from "../../state/lessons.js";

@@ -10,7 +10,7 @@ import { prepare, usePainter } from "../../kit/canvas.js";
 import { colours, themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
 import { paintRun } from "../../kit/lane_run.js";
-import { pointIn } from "../../kit/pointer.js";
+import { pointIn } from "../../kit/measure.js";
 import { hideTip, tipAt } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { log, numRecords, viewIndex } from "../../state/store.js";

@@ -1,8 +1,8 @@
 // The columns of the table of requests: what stands in them, how wide they are, which of them fit.
 
+import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
-import { fitting, widthOf } from "../../kit/table_columns.js";
+import { fitting, widthOf } from "../../kit/table.js";
 import { bytesText, grouped, secondsText, t } from "../../tell/words.js";
 
 /**

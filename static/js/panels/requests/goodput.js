@@ -1,10 +1,10 @@
 // How many requests a second met an objective, an application's or one's own; and which did not.
 
 import { APPLICATIONS, goodput, milliseconds, sloOf, sloText } from "../../core/goodput.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
-import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { settings } from "../../state/settings.js";
 import { grouped, secondsText, t } from "../../tell/words.js";

@@ -1,5 +1,6 @@
 // What stands above the table of requests: which of them are shown, how their time is, and the table to keep.
 
+import { csvText } from "../../core/csv.js";
 import { isShared } from "../../core/parts.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -10,11 +11,41 @@ import { settings } from "../../state/settings.js";
 import { log } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 import { Legend } from "./bar.js";
-import { csvOfRows } from "./csv.js";
 import { aside, timeline } from "./shown.js";
 
+/** @typedef {import("../../core/requests.js").Row} Row */
+
+/** @type {[name: string, of: (row: Row) => import("../../core/csv.js").Cell][]} */
+const CELLS = [
+  ["seq_id", (row) => row.seq],
+  ["request_id", (row) => row.request],
+  ["client", (row) => row.client],
+  ["prompt_tokens", (row) => row.prompt],
+  ["cached_tokens", (row) => row.hit],
+  ["output_tokens", (row) => row.output],
+  ["missed_seconds_after_eviction", (row) => row.missed],
+  ["lane_seconds", (row) => row.lane],
+  ["queue_seconds", (row) => row.queue],
+  ["prefill_seconds", (row) => row.prefill],
+  ["moving_seconds", (row) => row.moving],
+  ["moved_bytes", (row) => row.moved],
+  ["decode_seconds", (row) => row.decode],
+  ["preempted_seconds", (row) => row.away],
+  ["preemptions", (row) => row.preempted],
+  ["tokens_computed_again", (row) => row.lost],
+  ["ttft_seconds", (row) => row.ttft],
+  ["tpot_seconds", (row) => row.tpot],
+  ["slow_steps", (row) => row.slow],
+  ["submitted_at_seconds", (row) => row.begin],
+  ["ended_at_seconds", (row) => row.until],
+  ["end", (row) => row.end],
+];
+
+/** @param {readonly Row[]} rows */
+export const csvOfRows = (rows) =>
+  csvText([CELLS.map(([name]) => name), ...rows.map((row) => CELLS.map(([, of]) => of(row)))]);
+
 /**
- * @typedef {import("../../core/requests.js").Row} Row
  * @typedef {"table" | "story" | "lists"} View what is in front, where not all has room
  */
 

@@ -2,9 +2,9 @@
 
 import { jumpTo } from "../../control/playback.js";
 import { mostPreempted } from "../../core/requests.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { runAddress } from "../../net/commands.js";
 import { viewIndex } from "../../state/store.js";
 import { grouped, secondsText, t } from "../../tell/words.js";

@@ -8,7 +8,7 @@ import { foundRows, requestFigures } from "../../core/requests.js";
 import { storyOf } from "../../core/stories.js";
 import { html } from "../../kit/html.js";
 import { useBox } from "../../kit/measure.js";
-import { orderOf } from "../../kit/table_columns.js";
+import { orderOf } from "../../kit/table.js";
 import { settings } from "../../state/settings.js";
 import { connection, log, numRecords, status, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";

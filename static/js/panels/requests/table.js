@@ -5,7 +5,7 @@ import { html } from "../../kit/html.js";
 import { useLongList } from "../../kit/long_list.js";
 import { useBox } from "../../kit/measure.js";
 import { noneText } from "../../kit/request_choices.js";
-import { nextOrder, orderOf } from "../../kit/table_columns.js";
+import { SortHead, Space } from "../../kit/table.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";
@@ -73,24 +73,10 @@ function BarHead({ scale: { from, to, own }, width }) {
   </th>`;
 }
 
-/** The rows that are not in the document. @param {{rows: number, high: number}} props */
-const Space = ({ rows, high }) =>
-  rows > 0 ? html`<tr aria-hidden="true"><td style=${{ height: `${rows * high}px` }}></td></tr>` : null;
-
 /** @param {{column: Column}} props */
-function Head({ column: { name, width } }) {
-  const order = orderOf(settings.sort.value, NAMES);
-  const sorted = order.column === name ? (order.down ? "descending" : "ascending") : "none";
-  return html`<th scope="col" aria-sort=${sorted} data-column=${name}
-    style=${{ width: name === "request" ? "auto" : `${width}px` }}>
-    <button onClick=${() => (settings.sort.value = nextOrder(settings.sort.value, name, LETTERED.has(name)))}
-      ...${tips(() => [t(`requests.tip.${name}`)])}>
-      ${t(`requests.${name}`)}<span class="requests-order" aria-hidden="true">${
-        { none: "", ascending: "▴", descending: "▾" }[sorted]
-      }</span>
-    </button>
-  </th>`;
-}
+const Head = ({ column: { name, width } }) =>
+  html`<${SortHead} ...${{ name, names: NAMES, lettered: LETTERED }} width=${name === "request" ? null : width}
+    text=${t(`requests.${name}`)} about=${tips(() => [t(`requests.tip.${name}`)])} />`;
 
 /**
  * @param {{

@@ -3,9 +3,8 @@
 
 import { changeConfig, changeConfigs } from "../../control/actions.js";
 import { html } from "../../kit/html.js";
-import { withChecked, withValue } from "../../kit/inputs.js";
+import { Typed, withChecked, withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
-import { Typed } from "../../kit/typed.js";
 import { LAYOUT, offeredOf, rowsOf } from "../../state/options.js";
 import { applies, chosenOr, defaultOf } from "../../state/run_settings.js";
 import { optionSetting, settings } from "../../state/settings.js";

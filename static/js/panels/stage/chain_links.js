@@ -1,7 +1,7 @@
 // The links of the chain in one line. What puts them into words comes when something is pointed at first.
 
+import { Swatch } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { follow } from "../../state/selection.js";
 import { wordsOf } from "../../tell/chain.js";

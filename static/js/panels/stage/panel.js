@@ -7,12 +7,13 @@ import { jumpTo } from "../../control/playback.js";
 import { player } from "../../control/player.js";
 import { joinText } from "../../core/labels.js";
 import { usePainter } from "../../kit/canvas.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
+import { lazy } from "../../kit/lazy.js";
 import { ModelOnItsWay } from "../../kit/model_on_its_way.js";
-import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { textLine } from "../../kit/text_line.js";
 import { tips } from "../../kit/tooltip.js";
@@ -21,20 +22,41 @@ import { settings } from "../../state/settings.js";
 import { phase, phasesNow, viewSub } from "../../state/stage_moment.js";
 import {
   bare,
+  chain,
   head,
+  hovered,
   isLoading,
   layer,
   log,
   looksBack,
   ownIsShown,
+  selected,
   sequenceView,
   shownSeq,
   stageIndex,
 } from "../../state/store.js";
 import { grouped, langOf, t } from "../../tell/words.js";
-import { Chain } from "./chain.js";
 import { Strip } from "./strip.js";
 import { done, sampledAt } from "./strip_columns.js";
+
+const Links = lazy(async () => (await import("./chain_links.js")).Links);
+
+function Chain() {
+  const now = chain.value;
+  return html`<div class="chain" id="chain" role="region" aria-label=${t("chain.title")}
+    data-pinned=${selected.value !== null} onFocusOut=${leave}>
+    ${now ? html`<${Links} links=${now.links} />` : html`<p class="hint">${t("chain.empty")}</p>`}
+  </div>`;
+}
+
+/**
+ * What was pointed at is let go when the focus leaves the chain that tells of it.
+ *
+ * @param {FocusEvent & {currentTarget: Element}} event
+ */
+function leave({ currentTarget, relatedTarget }) {
+  if (!(relatedTarget instanceof Node && currentTarget.contains(relatedTarget))) hovered.value = null;
+}
 
 /** @typedef {import("../../kit/html.js").Children} Children */
 

@@ -3,9 +3,9 @@
 import { clientsAt, hasClients } from "../../core/client_lanes.js";
 import { labelText, loneLabel } from "../../core/labels.js";
 import { stepSeconds } from "../../core/metrics.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { tips } from "../../kit/tooltip.js";
 import { settings } from "../../state/settings.js";
 import { connection, following, log, ownIsShown, status, viewIndex } from "../../state/store.js";

@@ -3,9 +3,9 @@
 
 import { flowOf } from "../../core/flow.js";
 import { joinText } from "../../core/labels.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { tips } from "../../kit/tooltip.js";
 import { PHASES, viewSub } from "../../state/moment.js";
 import { log, numRecords, shownSeq, viewIndex } from "../../state/store.js";

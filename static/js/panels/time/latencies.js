@@ -1,9 +1,9 @@
 // Beside the chart of sequences: the latencies of each.
 
 import { drawnGaps } from "../../core/series.js";
+import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
-import { Swatch } from "../../kit/swatch.js";
 import { Term } from "../../kit/term.js";
 import { settings } from "../../state/settings.js";
 import { shownSeq } from "../../state/store.js";

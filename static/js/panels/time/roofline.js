@@ -5,8 +5,7 @@ import { rooflineRows } from "../../core/series.js";
 import { alpha, colours } from "../../kit/colour.js";
 import { axis } from "../../kit/plotly.js";
 import { bytesText, grouped, t } from "../../tell/words.js";
-import { rateText } from "./rates.js";
-import { PHASES, rowAt } from "./rows.js";
+import { PHASES, rateText, rowAt } from "./rows.js";
 
 /**
  * @typedef {import("./charts.js").At} At

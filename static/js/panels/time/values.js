@@ -8,7 +8,7 @@ import { roofs } from "../../net/machine.js";
 import { log } from "../../state/store.js";
 import { bytesText, t } from "../../tell/words.js";
 import { CHARTS } from "./charts.js";
-import { rateText } from "./rates.js";
+import { rateText } from "./rows.js";
 
 /**
  * @typedef {import("./charts.js").At} At

@@ -4,7 +4,7 @@ import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks
 import { back, isDone, leaveTour, next, STOPS, stop, toFirstLesson } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { isPhone } from "../../kit/screen.js";
+import { isPhone } from "../../kit/measure.js";
 import { settings } from "../../state/settings.js";
 import { numRecords, viewIndex } from "../../state/store.js";
 import { t } from "../../tell/words.js";

@@ -7,7 +7,7 @@ import { KINDS } from "../../core/events.js";
 import { SIGNS } from "../../kit/event_marks.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
-import { Typed } from "../../kit/typed.js";
+import { Typed } from "../../kit/inputs.js";
 import { log, numRecords, shownSeq, toast, viewIndex } from "../../state/store.js";
 import { grouped, t } from "../../tell/words.js";
 

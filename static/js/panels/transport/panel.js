@@ -9,7 +9,7 @@ import * as playback from "../../control/playback.js";
 import { player } from "../../control/player.js";
 import { stepSeconds } from "../../core/metrics.js";
 import { Fidelity } from "../../kit/fidelity.js";
-import { useHeldFocus } from "../../kit/held_focus.js";
+import { useHeldFocus } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";

@@ -1,8 +1,8 @@
 // The sentences of one sub-step of a step, with this run's numbers. Facts come from the log alone; tell/operations.js
 // writes them out.
 
+import { blockSize } from "../../core/geometry.js";
 import { groupOf } from "../../core/groups.js";
-import { blockSize } from "../../core/header.js";
 import { ownAtCompute } from "../../core/instances.js";
 import { labelText, loneLabel, tokenLabels } from "../../core/labels.js";
 import { slotOf } from "../../core/metrics.js";

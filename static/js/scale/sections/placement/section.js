@@ -1,14 +1,88 @@
 // Placement: how many GPUs serve a demand, with prefill and decode apart, side by side in a node, or together.
 
-import { useRef } from "../../../../vendor/preact/hooks.js";
+import { useEffect, useRef, useState } from "../../../../vendor/preact/hooks.js";
 import { html } from "../../../kit/html.js";
+import { language } from "../../../tell/language.js";
 import { grouped, inLanguage, secondsText, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number } from "../../inputs.js";
 import { ScaleNumber } from "../../number.js";
-import { Cluster } from "./cluster.js";
-import { Trial } from "./trial.js";
+
+/**
+ * @typedef {{
+ *   num_requests: number, within_ttft: number, within_tpot: number, within_both: number, streamed_ttft: number
+ * }} Tried
+ * @param {{way: string, asked: Record<string, unknown>, share: number}} props
+ */
+function Trial({ way, asked, share }) {
+  const [state, setState] = useState(/** @type {{tried?: Tried, problem?: string, runs?: boolean}} */ ({}));
+  const given = Object.entries({ ...asked, way }).filter(([, value]) => value !== "");
+  const query = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
+  useEffect(() => setState({}), [query]); // what was tried was another demand's
+  const run = async () => {
+    setState({ runs: true });
+    try {
+      const answer = await fetch(`api/scale/tried?${query}`);
+      const body = await answer.json();
+      setState(
+        answer.ok ? { tried: body.tried } : { problem: body.error.said?.[language.value] ?? body.error.message },
+      );
+    } catch {
+      setState({ problem: t("error.no_answer") });
+    }
+  };
+  return html`<p class="scale-trial" aria-live="polite">
+    <button class="tool" disabled=${state.runs} onClick=${run}>
+      ${t(state.runs ? "scale.placement.trying" : "scale.placement.try")}
+    </button>${" "}
+    ${state.tried ? html`<span data-tried=${state.tried.within_both}>${told(state.tried, share)}</span>` : null}
+    ${state.problem ? html`<span class="scale-problem">${state.problem}</span>` : null}
+  </p>`;
+}
+
+/**
+ * @param {Tried} tried
+ * @param {number} share
+ */
+function told(tried, share) {
+  return t("scale.placement.tried", {
+    requests: tried.num_requests,
+    ttft: percent(tried.within_ttft),
+    tpot: percent(tried.within_tpot),
+    streamed: percent(tried.streamed_ttft),
+    share: percent(share),
+  });
+}
+
+/** @param {number} share */
+const percent = (share) => String(Number((100 * share).toFixed(1)));
+
+const MOST = 16; // nodes that are drawn
+const FEW = 4; // that are drawn even where they are free
+
+/** @param {{placement: Placement, nodes: number, gpus: number}} props */
+function Cluster({ placement, nodes, gpus }) {
+  const { options, layout } = placement;
+  const used = layout.nodes.length;
+  const shown = Array.from({ length: Math.min(MOST, Math.max(used, Math.min(nodes, FEW))) }, (_, at) => {
+    const node = layout.nodes[at] ?? [];
+    return [...node, ...Array(Math.max(0, gpus - node.length)).fill("free")];
+  });
+  const counts = options.map((one) => `${one.replicas * one.tensor_parallel * one.stages} ${kindText(one.kind)}`);
+  const label = t("scale.placement.cluster", { used, counts: counts.join(", ") });
+  return html`<div class="scale-cluster" role="img" aria-label=${label}>
+    ${shown.map(
+      (node, at) => html`<span key=${at} class="scale-node">
+        ${node.map((kind, i) => html`<i key=${i} class="scale-gpu" data-kind=${kind}></i>`)}
+      </span>`,
+    )}
+    ${used > MOST ? html`<span class="hint">${t("scale.placement.more", { nodes: used - MOST })}</span>` : null}
+  </div>`;
+}
+
+/** @param {string} kind */
+const kindText = (kind) => t(`scale.placement.kind.${kind}`);
 
 /** Counts and their least. @type {Record<string, [initial: number, least: number]>} */
 const COUNTS = {
@@ -40,7 +114,7 @@ export const TABLE = {
 const values = inputs(TABLE);
 
 /**
- * As `engine/simulate/placement.py` and `app/scale_placement.py` have it.
+ * As `engine/simulate/placement.py` and `app/scale/placement.py` have it.
  *
  * @typedef {"prefill" | "decode" | "mixed"} Kind
  * @typedef {{

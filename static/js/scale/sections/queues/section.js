@@ -1,13 +1,54 @@
 // Queues: one GPU, several in stages, several that split, over the rate of requests; what each serves in time.
 
+import { useCallback } from "../../../../vendor/preact/hooks.js";
+import { colours } from "../../../kit/colour.js";
 import { html } from "../../../kit/html.js";
+import { axis } from "../../../kit/plotly.js";
 import { grouped, inLanguage, t } from "../../../tell/words.js";
 import { useAnswer } from "../../answer.js";
 import { Slider } from "../../controls.js";
 import { inputs, number } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
-import { Curves } from "./curves.js";
+import { lineAt, Plot } from "../../plot.js";
 import { Goodput, OverDegrees } from "./decode_plots.js";
+
+const HIGHEST = 4; // of a curve, in service times: beyond it a queue only grows
+const DASHES = { one: "solid", inter: "dash", intra: "dot" };
+const SEQUENCES = { one: 5, inter: 4, intra: 2 };
+
+/** @param {{answer: Answer}} props */
+function Curves({ answer }) {
+  const drawn = useCallback(() => figure(answer), [answer]);
+  return html`<${Plot} id="queues" title=${t("scale.queues.chart")} figure=${drawn} rows=${() => rows(answer)} />`;
+}
+
+/** @param {Answer} answer */
+function figure({ lines, asked, crossing }) {
+  const palette = colours();
+  const data = lines.map(({ arrangement, curve }) => ({
+    type: "scatter",
+    mode: "lines",
+    name: t(`scale.queues.${arrangement}`),
+    x: curve.map(({ rate }) => rate),
+    y: curve.map(({ seconds }) => seconds),
+    line: { color: palette.sequences[SEQUENCES[arrangement]], dash: DASHES[arrangement], width: 2 },
+  }));
+  const layout = {
+    xaxis: axis(t("scale.queues.axis.rate"), { rangemode: "tozero" }),
+    yaxis: axis(t("scale.queues.axis.ttft"), { range: [0, HIGHEST * asked.service] }),
+    shapes: [lineAt("x", asked.rate, "solid"), ...(crossing ? [lineAt("x", crossing.rate, "dot")] : [])],
+  };
+  return { data, layout };
+}
+
+/** @param {Answer} answer */
+function rows({ lines }) {
+  const found = lines.flatMap(({ arrangement, curve }) =>
+    curve.map(({ load, rate, seconds }) => [t(`scale.queues.${arrangement}`), load, rate, seconds]),
+  );
+  const names = ["arrangement", "load", "axis.rate", "axis.ttft"];
+  return [names.map((id) => t(`scale.queues.${id}`)), ...found];
+}
 
 /**
  * What the server is asked, by the name that the link has for it: the slider's ends and step.

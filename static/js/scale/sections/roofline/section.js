@@ -25,7 +25,7 @@ const OURS = new Set(["here", "recorded"]); // this machine as it is now, and as
 const MOST_CONTEXT = 1024; // of the slider; its number goes on to what the model takes
 
 /**
- * As `app/scale_steps.py` has it.
+ * As `app/scale/steps.py` has it.
  *
  * @typedef {import("../../number.js").Derived} Derived
  * @typedef {"prefill" | "decode"} Phase

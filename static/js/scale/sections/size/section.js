@@ -8,9 +8,45 @@ import { Choose, Count, Slider } from "../../controls.js";
 import { inputs, name, number, packed, shortened } from "../../inputs.js";
 import { ScaleNumber, valueText } from "../../number.js";
 import { Sources } from "../../sources.js";
-import { Cited } from "./cited.js";
 import { ConfigFile } from "./config_file.js";
 import { Requests, Terms } from "./plots.js";
+
+/**
+ * As `engine/accounting/cited.py` has it.
+ *
+ * @typedef {{id: string, value: number, to: number | null, unit: string, source: string, dated: string}} Fact
+ */
+
+/** @param {{facts: Fact[]}} props */
+function Cited({ facts }) {
+  return html`<div class="scale-wide" tabindex="0" role="region" aria-label=${t("scale.size.cited")}>
+    <table class="scale-table scale-words" id="scale-cited">
+      <thead>
+        <tr>
+          <th scope="col">${t("scale.size.cited")}</th>
+          <th scope="col">${t("scale.size.cited.printed")}</th>
+          <th scope="col">${t("scale.sources.stands")}</th>
+        </tr>
+      </thead>
+      <tbody>
+        ${facts.map(
+          (one) => html`<tr key=${one.id} data-fact=${one.id}>
+            <th scope="row">${t(`scale.size.cited.${one.id}`)}</th>
+            <td>${printed(one)}</td>
+            <td>${one.source} (${one.dated.slice(0, 4)})</td>
+          </tr>`,
+        )}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+/** @param {Fact} fact */
+function printed({ value, to, unit }) {
+  const numbers =
+    to === null ? grouped(value) : t("scale.size.cited.range", { value: grouped(value), to: grouped(to) });
+  return t("scale.with_unit", { value: numbers, unit });
+}
 
 const SHIPPED = "shipped"; // as the checkpoint has them
 const AUTO = "auto"; // keys and values as it says
@@ -73,7 +109,7 @@ const config = {
 };
 
 /**
- * As `app/scale_size.py` has it.
+ * As `app/scale/size.py` has it.
  *
  * @typedef {import("../../number.js").Derived} Derived
  * @typedef {{id: string, name: string}} Choice
@@ -85,7 +121,7 @@ const config = {
  *   model: Sourced & {num_params: number, num_active_params: number | null, max_position: number, unread: string[],
  *     layers: {kind: string, num_layers: number}[]},
  *   load: Record<string, number>, has_cross: boolean, sizes: Derived[], held: Derived[],
- *   cited: import("./cited.js").Fact[], moved: Derived[], mistakes: Mistake[],
+ *   cited: Fact[], moved: Derived[], mistakes: Mistake[],
  *   gpus: Gpu[], links: Link[], gpu: string, curve: Record<string, number>[], models: Choice[],
  *   kv_dtypes: string[], dtypes: string[]
  * }} Answer

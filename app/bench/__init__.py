@@ -1,0 +1,1 @@
+"""Benchmark runs of a server, and the page /bench."""

@@ -1,0 +1,106 @@
+"""The benchmark page and what it reads: scenarios, records, and the traces that a record kept."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+import flask
+from flask import Request, Response
+
+from app.bench.records import BenchAnswer, BenchRecords
+from app.bench.runs import BenchRuns
+from app.ground import routing
+from app.ground.errors import AppError
+from app.ground.routing import Route, json_answer
+from app.page import modules as page_modules
+from app.page import sheets as page_sheets
+from engine.trace.codec import TraceFormatError
+from engine.trace.log import TraceReader
+
+
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    records: BenchRecords
+    runs: BenchRuns
+
+
+def page(here: Here, request: Request) -> Response:
+    """The benchmark page."""
+    modules = page_modules.PAGE.ahead("js/bench/main.js")
+    sheets = page_sheets.SHEETS.links("bench")
+    response = flask.make_response(flask.render_template("bench.html", modules=modules, sheets=sheets))
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def index(here: Here, request: Request) -> Response:
+    """The scenarios and records."""
+    answer: BenchAnswer = {
+        "scenarios": here.records.scenarios(),
+        "records": here.records.all(),
+        "can_run": here.runs.can_run,
+        "keeps_records": here.runs.keeps_records,
+    }
+    return json_answer(answer)
+
+
+def record(here: Here, request: Request, record_id: str) -> Response:
+    """One record, as its file is."""
+    response = Response(here.records.content(record_id), mimetype="application/json")
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def trace(here: Here, request: Request, record_id: str, name: str) -> Response:
+    """One trace that a record kept."""
+    path = here.records.trace(record_id, name)
+    response = flask.send_file(path, mimetype="application/octet-stream", conditional=True)
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def on_stage(here: Here, request: Request, record_id: str, name: str) -> Response:
+    """The stage with the trace at `?step=N`, without it at the first step that only decodes."""
+    path = here.records.trace(record_id, name)
+    step = request.args.get("step", type=int)
+    try:
+        with TraceReader(path, verify=False) as reader:
+            found = _record_of_step(reader, step) if step is not None else _first_decode(reader)
+    except (OSError, TraceFormatError) as error:
+        raise AppError("refused", f"the trace cannot be read: {error}") from error
+    asked = {"recording": f"/api/bench/records/{record_id}/traces/{name}"}
+    if found is not None:
+        asked["step"] = str(found)
+    response = flask.make_response(flask.redirect(f"/?{urlencode(asked)}"))
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+ROUTES = [
+    Route("GET", "/bench", page),
+    Route("GET", "/api/bench", index),
+    Route("GET", "/api/bench/records/<record_id>", record),
+    Route("GET", "/api/bench/records/<record_id>/traces/<name>", trace),
+    Route("GET", "/api/bench/records/<record_id>/traces/<name>/stage", on_stage),
+]
+
+
+def blueprint(records: BenchRecords, runs: BenchRuns) -> flask.Blueprint:
+    """`/bench` and the endpoints under /api/bench."""
+    return routing.blueprint("bench", "", Here(records, runs), ROUTES)
+
+
+def _record_of_step(reader: TraceReader, step: int) -> int | None:
+    """Index of the record of the engine's step `step`."""
+    return next((i for i in range(len(reader)) if (r := reader.record(i)).kind == "step" and r.step == step), None)
+
+
+def _first_decode(reader: TraceReader) -> int | None:
+    """Index of the first record whose whole batch decodes."""
+    for index in range(len(reader)):
+        batch = reader.record(index).batch
+        if batch and all(entry.phase == "decode" for entry in batch):
+            return index
+    return None

@@ -1,0 +1,181 @@
+"""Benchmark records that a server can show: those that come with the program, and those made here."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from pathlib import Path
+from typing import Literal, TypedDict
+
+import msgspec
+from msgspec import Struct
+
+from app.ground.errors import AppError
+from app.recordings.shelf import file_stamp
+from engine.bench.errors import BenchError
+from engine.bench.record import FORMAT, RESULTS, Environment, Finding, MetricInfo, read_record
+from engine.bench.scenario import Scenario, find_scenario, scenario_ids
+from engine.bench.text import Text
+
+TRACES = "traces"  # the folder beside a record in which its traces lie
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
+logger = logging.getLogger(__name__)
+
+Origin = Literal["shipped", "here"]
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """What the list tells of a record, without its figures."""
+
+    id: str
+    origin: Origin
+    scenario: str
+    title: Text
+    environment: Environment
+    rounds: int
+    complete: bool
+    findings: list[Finding]
+    metrics: dict[str, MetricInfo]  # of the findings
+    traces: list[str]  # the traces of its points that are here
+
+
+class ScenarioCard(Struct, frozen=True, kw_only=True):
+    """What the list tells of a scenario that can be run here."""
+
+    id: str
+    title: Text
+    text: Text
+    num_points: int
+    num_variants: int
+    rounds: int
+    refused: Text | None  # why it cannot be run on this machine
+
+
+class BenchRecords:
+    """The records by id. Every method may be called from any thread; files are read again when they have changed."""
+
+    def __init__(self, here: Path, shipped: Path = RESULTS) -> None:
+        """`here`: a folder with a folder for each record that was made on this server; it need not exist yet."""
+        self._shipped, self._here = shipped, here
+        self._read: dict[str, tuple[str, Listed | None]] = {}  # by id: the file as it was when it was read
+        self._cards: list[ScenarioCard] | None = None
+        self._lock = threading.Lock()
+
+    def scenarios(self) -> list[ScenarioCard]:
+        """The scenarios that come with the program."""
+        with self._lock:
+            if self._cards is None:
+                self._cards = [_card(find_scenario(name)) for name in scenario_ids()]
+            return self._cards
+
+    def all(self) -> list[Listed]:
+        """Every sound record: the shipped ones, then those made here, the latest first."""
+        found = [listed for name in self._files() if (listed := self._listed(name)) is not None]
+        shipped = [record for record in found if record.origin == "shipped"]
+        own = sorted((r for r in found if r.origin == "here"), key=lambda r: r.environment.created, reverse=True)
+        return shipped + own
+
+    def content(self, record_id: str) -> bytes:
+        """The record's file.
+
+        Raises:
+            AppError: `not_found`.
+        """
+        try:
+            return self._path(record_id).read_bytes()
+        except OSError as error:
+            raise _unknown(record_id) from error
+
+    def trace(self, record_id: str, name: str) -> Path:
+        """A trace of one of the record's points.
+
+        Raises:
+            AppError: `not_found`: there is no such record, it names no such trace, or the file is not here.
+        """
+        listed = self._listed(record_id)
+        if listed is None or name not in listed.traces:  # so no path of a request is opened
+            raise AppError("not_found", f"the record {record_id[:60]!r} has no trace {name[:80]!r} here")
+        return self._path(record_id).parent / TRACES / name
+
+    def _files(self) -> dict[str, Path]:
+        """Every file that may be a record, by the id of the record."""
+        files = {f"shipped-{path.stem}": path for path in sorted(self._shipped.glob("*.json"))}
+        files |= {f"here-{path.parent.name}": path for path in sorted(self._here.glob("*/*.json"))}
+        return {record_id: path for record_id, path in files.items() if _ID.fullmatch(record_id)}
+
+    def _path(self, record_id: str) -> Path:
+        path = self._files().get(record_id)
+        if path is None or self._listed(record_id) is None:
+            raise _unknown(record_id)
+        return path
+
+    def _listed(self, record_id: str) -> Listed | None:
+        """The record's line in the list; None: there is no such record, or it is damaged."""
+        path = self._files().get(record_id)
+        try:
+            stamp = file_stamp(path) if path else ""
+        except OSError:
+            return None
+        if path is None:
+            return None
+        with self._lock:
+            known = self._read.get(record_id)
+            if known is None or known[0] != stamp:
+                known = self._read[record_id] = stamp, _read(record_id, path)
+        listed = known[1]
+        if listed is None:
+            return None
+        here = [name for name in listed.traces if (path.parent / TRACES / name).is_file()]
+        return msgspec.structs.replace(listed, traces=here)
+
+
+def _read(record_id: str, path: Path) -> Listed | None:
+    try:
+        with path.open("rb") as file:
+            if f'"{FORMAT}"'.encode() not in file.read(200):
+                return None  # the folder holds other files too
+        record = read_record(path)
+    except (OSError, BenchError) as error:
+        logger.warning("%s: %s", path.name, error)
+        return None
+    names = {point.trace for point in record.points if point.trace and Path(point.trace).name == point.trace}
+    return Listed(
+        id=record_id,
+        origin="here" if record_id.startswith("here-") else "shipped",
+        scenario=record.scenario.id,
+        title=record.scenario.title,
+        environment=record.environment,
+        rounds=record.rounds,
+        complete=record.complete,
+        findings=record.findings,
+        metrics={f.metric: record.metrics[f.metric] for f in record.findings if f.metric in record.metrics},
+        traces=sorted(names),
+    )
+
+
+def _card(scenario: Scenario) -> ScenarioCard:
+    from engine.bench.environment import refusal  # which imports torch: not needed to look at records
+
+    return ScenarioCard(
+        id=scenario.id,
+        title=scenario.title,
+        text=scenario.text,
+        num_points=len(scenario.axis.points()),
+        num_variants=len(scenario.variants),
+        rounds=scenario.rounds,
+        refused=refusal(scenario),
+    )
+
+
+def _unknown(record_id: str) -> AppError:
+    return AppError("not_found", f"there is no benchmark record {record_id[:60]!r} here")
+
+
+class BenchAnswer(TypedDict):
+    """/api/bench."""
+
+    scenarios: list[ScenarioCard]
+    records: list[Listed]
+    can_run: bool
+    keeps_records: bool

@@ -1,0 +1,212 @@
+"""Benchmarks run for a page: one at a time, in a process of their own, their progress sent to the pages that follow."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from app.bench.watch import PREFIX, BenchSession, latest_trace
+from app.bench.worker import TRACES, Order
+from app.ground.errors import AppError
+from app.session.broadcast import Emit
+from app.session.closing import Closing
+from engine.bench.scenario import scenario_ids
+from engine.host import child_environment
+from engine.trace.codec import TraceFormatError
+
+ROOT = Path(__file__).resolve().parents[2]
+logger = logging.getLogger(__name__)
+
+State = Literal["idle", "running", "stopping", "done", "failed"]
+
+
+class RunStatus(Struct, frozen=True, kw_only=True):
+    """Where the latest run is; the fields of a `Progress` of the runner while there is one."""
+
+    state: State = "idle"
+    run: str = ""  # its record's id, once there is one
+    theater: str = ""  # under which it can be watched, while there is something to watch
+    scenario: str = ""
+    started: str = ""
+    phase: str = "starting"
+    round: int = 0
+    rounds: int = 0
+    at: int | float | str | None = None
+    variant: str = ""
+    done: int = 0
+    total: int = 0
+    seconds_left: float | None = None
+    error: str = ""  # why it failed, a sentence
+
+
+class BenchRuns:
+    """At most one run. Every method may be called from any thread."""
+
+    what = "this run belongs to a benchmark"
+
+    def __init__(self, data_dir: Path | None, emit: Emit, live: bool) -> None:
+        """data_dir None: records are kept as long as the server runs. live: there is a model here to be measured."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="kvtheater-bench-") if data_dir is None else None
+        self.folder = Path(self._temporary.name) if self._temporary else data_dir / "bench"  # type: ignore[operator]
+        self.can_run, self.keeps_records = live, data_dir is not None
+        self._emit = emit
+        self._followers: set[str] = set()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._thread: threading.Thread | None = None
+        self._running: Path | None = None  # the folder of the run
+        self._watch: BenchSession | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+        self.status = RunStatus()
+
+    def follow(self, sid: str) -> RunStatus:
+        """Send `sid` every change from now on. Returns the present status."""
+        self._followers.add(sid)
+        return self.status
+
+    def forget_viewer(self, sid: str) -> None:
+        """A client is gone. The run goes on."""
+        self._followers.discard(sid)
+        if watch := self._watch:
+            watch.leave(sid)
+
+    def owns(self, theater_id: str) -> bool:
+        return theater_id.startswith(PREFIX)
+
+    def get(self, theater_id: str) -> BenchSession:
+        """The run on stage, opened at the first request for it.
+
+        Raises:
+            AppError: `unknown_theater`: it is over, or there is nothing to watch yet.
+        """
+        with self._lock:
+            if self._running is not None and theater_id == PREFIX + self._running.name:
+                first = latest_trace(self._running / TRACES)
+                if self._watch is None and first is not None:
+                    with contextlib.suppress(TraceFormatError, OSError):  # its header is not written yet
+                        self._watch = BenchSession(theater_id, first, self._emit)
+                if self._watch is not None:
+                    return self._watch
+        raise AppError("unknown_theater", "there is no such benchmark to watch: it is over, or has not begun yet")
+
+    def start(self, scenario: str, rounds: int | None, quiet_seconds: float) -> RunStatus:
+        """Begin.
+
+        Raises:
+            AppError: `busy` when one is running; `bad_request` for an unknown scenario; `refused` where none may run.
+        """
+        if not self.can_run:
+            raise AppError("refused", "there is no live model here: this server shows recordings")
+        if scenario not in scenario_ids():
+            raise AppError("bad_request", f"there is no scenario {scenario[:60]!r}")
+        with self._lock:
+            if self._process is not None or self._closed:
+                raise AppError("busy", f"the benchmark {self.status.scenario} is running: one at a time")
+            now = datetime.now(UTC)
+            try:
+                folder = self._new_folder(f"{now:%Y%m%dT%H%M%SZ}-{scenario}")
+                order = Order(scenario=scenario, folder=str(folder), rounds=rounds, quiet_seconds=quiet_seconds)
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "app.bench.worker", msgspec.json.encode(order).decode()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    cwd=ROOT,
+                    env=child_environment(),
+                )
+            except OSError as error:
+                raise AppError("refused", f"the benchmark cannot begin: {error.strerror or error}") from error
+            self._process, self._running = process, folder
+            self._change(RunStatus(state="running", scenario=scenario, started=now.isoformat(timespec="seconds")))
+            self._thread = threading.Thread(target=self._read, args=(process, folder), name="bench", daemon=True)
+            self._thread.start()
+        return self.status
+
+    def stop(self) -> RunStatus:
+        """End the run after the step under way; finished rounds are kept. Without a run nothing happens."""
+        with self._lock:
+            if self._process is not None:
+                self._end_input(self._process)
+                self._change(msgspec.structs.replace(self.status, state="stopping"))
+        return self.status
+
+    def close(self, why: Closing) -> None:
+        """The server ends, and the run with it."""
+        with self._lock:
+            self._closed = True
+            process, thread = self._process, self._thread
+        if process is not None:
+            self._end_input(process)
+            process.terminate()
+        if thread is not None:
+            thread.join()
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _new_folder(self, name: str) -> Path:
+        """A folder of its own: another run, here or on a server that shares the data, may have begun in this second."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            folder = self.folder / (name if number == 1 else f"{name}-{number}")
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir()
+                return folder
+        raise AssertionError("no end of numbers")
+
+    def _read(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+        """What the worker says, until it ends."""
+        assert process.stdout is not None
+        end: dict[str, Any] = {"failed": "it ended without a word; the server's terminal may say more"}
+        for line in process.stdout:
+            try:
+                news = msgspec.json.decode(line, type=dict[str, Any])
+            except msgspec.DecodeError:
+                logger.warning("a benchmark said %r", line[:200])
+                continue
+            if "record" in news or "failed" in news:
+                end = news
+                continue
+            with self._lock:
+                fields = {name: news[name] for name in RunStatus.__struct_fields__ if name in news}
+                if latest_trace(folder / TRACES) is not None:
+                    fields["theater"] = PREFIX + folder.name
+                self._change(msgspec.structs.replace(self.status, **fields))
+        process.wait()
+        self._end_input(process)
+        process.stdout.close()
+        if "failed" in end:
+            shutil.rmtree(folder, ignore_errors=True)
+        with self._lock:
+            self._process, self._running = None, None
+            watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.close(Closing("over"))
+        with self._lock:
+            status = msgspec.structs.replace(self.status, theater="")
+            if "failed" in end:
+                self._change(msgspec.structs.replace(status, state="failed", error=end["failed"]))
+            else:
+                self._change(msgspec.structs.replace(status, state="done", run=f"here-{folder.name}"))
+
+    def _change(self, status: RunStatus) -> None:
+        self.status = status
+        message = msgspec.to_builtins(status)
+        for sid in tuple(self._followers):
+            self._emit("bench_progress", message, [sid])
+
+    @staticmethod
+    def _end_input(process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()

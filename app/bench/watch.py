@@ -1,0 +1,88 @@
+"""A benchmark on stage while it runs: the traces that its process writes, joined and read like a theater."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from pathlib import Path
+
+from app.session.broadcast import Emit
+from app.session.closing import Closing
+from app.session.log_session import LogSession
+from app.session.run import OpenLog
+from engine.trace import codec
+from engine.trace.codec import TraceFormatError
+from engine.trace.log import TraceReader
+
+PREFIX = "bench-"
+PACE = 0.1  # seconds between two looks at the files
+logger = logging.getLogger(__name__)
+
+
+class GrowingTrace(TraceReader):
+    """A trace that another process is writing. What is written after it was opened comes with `refresh`."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path, verify=False)
+        self.damage = None  # the end of what there is yet
+        frames = [self._header_frame, *self._records, *self._captures.values(), *self._keyframes.values()]
+        self._next: int = max(found.offset + found.length for found in frames)
+
+    def refresh(self) -> bool:
+        """Take in the frames written since. Returns whether there were any."""
+        fd = self._file.fileno()
+        size, before = os.fstat(fd).st_size, self._next
+        while self._next < size:
+            try:
+                head = os.pread(fd, codec.FRAME_OVERHEAD, self._next)
+                found = codec.parse_frame_head(head, self._next, size)
+                self._index_frame(found, verify=False)
+            except TraceFormatError:
+                break  # half a frame: the rest will follow
+            self._next = found.offset + found.length
+        return self._next > before
+
+
+class BenchSession(LogSession):
+    """The newest trace of a folder, as a theater that takes no commands.
+
+    The next one is its next epoch.
+    """
+
+    def __init__(self, theater_id: str, first: Path, emit: Emit) -> None:
+        """first: a trace whose header is written. Raises TraceFormatError or OSError where it cannot be read."""
+        self._folder, self._path = first.parent, first
+        self._trace = GrowingTrace(first)
+        super().__init__(theater_id, OpenLog(0, self._trace), emit)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, name=theater_id, daemon=True)
+        self._thread.start()
+
+    def close(self, why: Closing) -> None:
+        """Look no more, and tell the viewers. Reads under way go on to their end."""
+        self._over.set()
+        self._thread.join()
+        super().close(why)
+
+    def _look(self) -> None:
+        while not self._over.wait(PACE):
+            if self._trace.refresh():
+                self.wake()
+            latest = latest_trace(self._folder)
+            if latest is not None and latest != self._path:
+                with contextlib.suppress(TraceFormatError, OSError):  # no header yet: try again next time
+                    trace = GrowingTrace(latest)
+                    self._path, self._trace = latest, trace
+                    self.turn_to(OpenLog(self.run.epoch + 1, trace))
+
+
+def latest_trace(folder: Path) -> Path | None:
+    """The newest trace of a folder; None without one."""
+    try:
+        with os.scandir(folder) as found:
+            files = [(entry.stat().st_ctime_ns, entry.path) for entry in found if entry.name.endswith(".kvtrace")]
+    except OSError:
+        return None
+    return Path(max(files)[1]) if files else None

@@ -1,0 +1,175 @@
+"""What is said of a class on the socket: to everybody in it, to one seat of it, to its presenters."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypedDict
+
+from msgspec import Meta
+
+from app.classroom.polls import Answer, PollTold
+
+Names = Literal["optional", "none"]
+Wish = Literal["drive", "remote"]
+Press = Literal["next", "back"]
+
+
+class LessonAt(TypedDict):
+    """How far the class's lesson is: another `at` means that there is more of it to be looked at."""
+
+    theater: str
+    at: int
+    version: int  # counts every change
+
+
+class ClassTold(TypedDict):
+    """The `class` event: all that everybody in a class may know. It is sent whole at every change."""
+
+    id: str  # of the class
+    version: int
+    title: str
+    names: Names
+    driver: int | None  # whose page all see: a seat's number; None: the presenter's
+    driver_name: str | None
+    held: bool  # nobody goes their own ways now
+    theater: str | None  # the run on stage: a theater or a recording
+    view: dict[str, str]  # where one looks, as a link holds it
+    lesson: LessonAt | None
+    poll: Annotated[dict[str, Any], Meta(extra={"fields_of": PollTold})] | None
+    labs: bool  # whether followers may have runs of their own
+    over: bool
+
+
+class OwnAnswer(TypedDict):
+    """What one answered to one question, by round."""
+
+    poll: int
+    given: list[Answer]
+    has: list[bool]  # whether one did: None is "not sure" and an answer
+
+
+class Mine(TypedDict):
+    """What the server knows of one seat, for its own page."""
+
+    seat: int
+    name: str
+    answers: list[OwnAnswer]
+    remote: bool
+    drives: bool
+    lost: bool
+    wish: Wish | None
+    lab: str | None  # its own run
+    queue: int | None  # how many are before it in the queue for one; None: it does not wait
+
+
+class ClassEntered(TypedDict):
+    """What a follower's page knows."""
+
+    told: ClassTold
+    mine: Mine
+
+
+class SeatTold(TypedDict):
+    """A seat, for the presenter."""
+
+    seat: int
+    name: str
+    here: bool
+    lost: bool
+    remote: bool
+    wish: Wish | None
+    answered: bool  # the open question, in the round that goes on
+    lab: bool
+
+
+class OriginTold(TypedDict):
+    """How many seats came from where, for the presenter."""
+
+    origin: str  # an address without its last part: 192.168.1.x
+    seats: int
+    here: int  # of them, connected
+
+
+class LabsWhy(TypedDict):
+    """Where the bound on labs comes from. `stage`: no live run was on stage yet."""
+
+    by: Literal["stage", "memory", "speed", "unmeasured", "most"]
+    lab_bytes: int  # pool, log and the rest of one
+    free_bytes: int  # of memory, before the first
+    step_seconds: float | None  # of a decode step on this machine; None: not measured yet
+
+
+class ClassDesk(TypedDict):
+    """The `class_desk` event, to the presenter's pages alone."""
+
+    id: str
+    open: bool  # whether newcomers may take a seat
+    origins: list[OriginTold]  # those with most seats
+    seats: list[SeatTold]
+    lost: list[list[float]]  # [seconds since the class began, record that was on stage] of each mark
+    seconds: float  # since it began
+    asked: int  # questions
+    answered: int  # the open one, in the round that goes on
+    labs: int  # runs of followers, now
+    labs_most: int
+    labs_why: LabsWhy  # where that bound comes from
+    waiting: int  # for one
+    kept_until: str | None  # a date; None: nothing of it is stored
+
+
+class Door(TypedDict):
+    """An address under which others in the room may reach the server."""
+
+    url: str  # with the class's key, as the QR code has it
+    shown: str  # where a code is typed
+    size: int  # of the QR code, in modules, without its margin
+    path: str  # its dark modules as an SVG path, a module being 1 × 1
+
+
+class Presenting(TypedDict):
+    """What a presenter's page knows."""
+
+    told: ClassTold
+    desk: ClassDesk
+    code: str
+    doors: list[Door]  # ways in, the likeliest first; none: others cannot reach this server
+    join: str  # the path of a door, for who is on this machine
+
+
+class ClassOpened(TypedDict):
+    """A class that was just opened. `secret`: of its presenter; it is said this once."""
+
+    secret: str
+    presenting: Presenting
+
+
+class ClassPressed(TypedDict):
+    """The `class_pressed` event: a remote's key, to the pages that drive."""
+
+    id: str
+    key: Press
+
+
+class ClassLeft(TypedDict):
+    """The `class_left` event, to who was sent away."""
+
+    id: str
+
+
+class KeptClass(TypedDict):
+    """A class that is kept until a date."""
+
+    id: str
+    title: str
+    names: Literal["optional", "none"]
+    began: float  # seconds since 1970
+    ended: float | None  # None: it was kept while it went on
+    until: str  # the last day, as in 2027-01-31
+    students: int
+    questions: int
+
+
+class KeptClassesAnswer(TypedDict):
+    """/api/classes."""
+
+    classes: list[KeptClass]
+    can_keep: bool

@@ -1,0 +1,106 @@
+"""Rights to events: for each event of the socket one function that says who may send it.
+
+A right returns what it looked up, which the handler receives after the message. A refusal is an AppError `forbidden`,
+or `not_found` for a class that is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from app.classroom.access import Access
+from app.classroom.classroom import Classroom
+from app.classroom.refusing import refusal
+from app.classroom.seats import Seat
+
+Right = Callable[[Access, str, Any], tuple[Any, ...]]
+
+
+class Event(NamedTuple):
+    """An event of the socket: its message, who may send it, and the method that answers it."""
+
+    message: type[Any]
+    right: Right
+    handle: Callable[..., Any]  # (handlers, sid, message, *what the right returns)
+
+
+def anyone(access: Access, sid: str, message: Any) -> tuple[()]:
+    """Every connection."""
+    return ()
+
+
+def owner(access: Access, sid: str, message: Any) -> tuple[()]:
+    """Owners of the server."""
+    access.own(sid)
+    return ()
+
+
+def watcher(access: Access, sid: str, message: Any) -> tuple[()]:
+    """Whoever may look at the run `message.theater`."""
+    access.watch(sid, message.theater)
+    return ()
+
+
+def driver(access: Access, sid: str, message: Any) -> tuple[()]:
+    """Whoever commands the run `message.theater`: its class's driver, its follower, else an owner."""
+    access.drive(sid, message.theater)
+    return ()
+
+
+def driving_owner(access: Access, sid: str, message: Any) -> tuple[()]:
+    """Owners who command the run."""
+    access.own(sid)
+    access.drive(sid, message.theater)
+    return ()
+
+
+def presenter(access: Access, sid: str, message: Any) -> tuple[Classroom]:
+    """Presenters of the class `message.id`."""
+    return (access.presents(sid, message.id),)
+
+
+def presenter_or_heir(access: Access, sid: str, message: Any) -> tuple[Classroom]:
+    """Presenters of the class; any owner while it has none, because the secret may be lost."""
+    found = access.classroom(message.id)
+    if found.presenters:
+        access.presents(sid, message.id)
+    access.own(sid)
+    return (found,)
+
+
+def presenter_or_keeper(access: Access, sid: str, message: Any) -> tuple[Classroom | None]:
+    """Presenters of the class while it is open; any owner once it is over. None: it is not in memory any more."""
+    access.own(sid)
+    found = access.find_classroom(message.id)
+    if found is not None and not found.is_over:
+        access.presents(sid, message.id)
+    return (found,)
+
+
+def class_driver(access: Access, sid: str, message: Any) -> tuple[Classroom]:
+    """Whoever drives the class `message.id`."""
+    found = access.classroom(message.id)
+    if not found.may_drive(sid):
+        raise refusal("forbidden", "drive.class")
+    return (found,)
+
+
+def remote(access: Access, sid: str, message: Any) -> tuple[Classroom]:
+    """Presenters of the class, and followers with a remote control for it."""
+    found = access.classroom(message.id)
+    if sid not in found.presenters:
+        attended, seat = access.seat(sid)
+        if attended is not found or not seat.is_remote:
+            raise refusal("forbidden", "drive.no_remote")
+    return (found,)
+
+
+def pass_holder(access: Access, sid: str, message: Any) -> tuple[Classroom, str]:
+    """Holders of a pass; the class and the key of the seat."""
+    return access.pass_of(sid)
+
+
+def follower(access: Access, sid: str, message: Any) -> tuple[Classroom, Seat]:
+    """Followers with a seat; the class and the seat."""
+    return access.seat(sid)

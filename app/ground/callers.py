@@ -1,0 +1,71 @@
+"""Identity of a request: the owner, a follower with a pass, or an unknown caller, and what the request shows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from app.ground.settings import is_loopback
+
+
+class Pass(NamedTuple):
+    """What a follower's browser shows: which seat of which class it has."""
+
+    class_id: str
+    seat: str
+
+
+# what a request's environment says of who asks: app/server/security.py writes it
+OWNER = "kvtheater.owner"  # bool
+PASS = "kvtheater.pass"  # Pass | None
+ADDRESS = "kvtheater.address"  # str
+
+
+def guest(environ: Mapping[str, Any]) -> Pass | None:
+    """Whose connection a request begins, if a guest's: such a one has so many (`Limits.sessions_of_one`)."""
+    found: Pass | None = environ.get(PASS)
+    return None if environ.get(OWNER) else found
+
+
+class Shown(Struct, array_like=True, frozen=True):
+    """What a browser shows of who it is: whatever may be the server's token, and a pass to a class."""
+
+    tokens: tuple[str, ...]
+    ticket: str
+
+
+class Person(NamedTuple):
+    """Who is at the other end of a connection."""
+
+    is_owner: bool
+    seat: Pass | None
+    address: str = ""
+
+
+NOBODY = Person(is_owner=False, seat=None)
+
+
+Environ = dict[str, Any]
+COOKIE = "kvtheater_token"
+PASS_COOKIE = "kvtheater_class"
+SHOWN = "kvtheater.shown"  # in a request's environment: what was shown, a Shown
+JOIN = "/j/"
+DOOR_ICON = "/static/icon.svg"
+DOOR_SHEETS = ("/static/css/tokens.css", "/static/css/join.css")
+
+
+def address_of(environ: Environ) -> str:
+    """The address of who asks. A proxy on this machine is believed when it says for whom it does."""
+    peer = str(environ.get("REMOTE_ADDR", ""))
+    named = str(environ.get("HTTP_X_FORWARDED_FOR", "")).rpartition(",")[2].strip()
+    return named[:64] if named and is_loopback(peer) else peer
+
+
+def bearer(environ: Environ) -> str:
+    """The key or token that a program sends; "": none."""
+    scheme, _, value = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if scheme.lower() != "bearer":
+        return ""
+    return str(value.strip()).encode("latin-1", "replace").decode("utf-8", "replace")  # as WSGI has a header's bytes

@@ -1,0 +1,35 @@
+"""Where the page's files lie: beside the package in a source checkout, inside an installed wheel; the data folder."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def static_dir() -> Path:
+    """The folder served under /static."""
+    return _find("static")
+
+
+def templates_dir() -> Path:
+    """The folder of the page's templates."""
+    return _find("templates")
+
+
+def data_dir() -> Path:
+    """Where recordings are kept unless another folder is given: the platform's place for a program's data."""
+    if given := os.environ.get("XDG_DATA_HOME"):
+        return Path(given) / "kvtheater"
+    place = "Library/Application Support" if sys.platform == "darwin" else ".local/share"
+    try:
+        return Path.home() / place / "kvtheater"
+    except RuntimeError:  # a user without a home, as in many containers
+        return Path("kvtheater-data").absolute()
+
+
+def _find(name: str) -> Path:
+    inside = _PACKAGE / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name

@@ -1,0 +1,66 @@
+"""Endpoints are plain functions: `endpoint(here, request, **parts of the path) -> Response`. Here they get addresses.
+
+`here` is what an endpoint may use, a NamedTuple of each module with endpoints. So an endpoint can be called in a test
+with theaters and a request of the test's own, without a server.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import flask
+from flask import Response
+from werkzeug.exceptions import HTTPException
+
+from app.ground.errors import HTTP_STATUS, RETRY_AFTER, AppError, Code, refusal_of
+from app.ground.plain import to_json
+
+Endpoint = Callable[..., Response]  # (here, request, **parts of the path)
+
+
+class Route(NamedTuple):
+    """One address of the server. `rule`: with parts in angle brackets, as Flask has it."""
+
+    method: str
+    rule: str
+    endpoint: Endpoint
+
+
+def blueprint(name: str, prefix: str, here: Any, routes: Sequence[Route]) -> flask.Blueprint:
+    """The routes under `prefix`, their endpoints given `here` and the request."""
+    found = flask.Blueprint(name, __name__, url_prefix=prefix or None)
+    for number, (method, rule, endpoint) in enumerate(routes):
+        view = functools.partial(_call, endpoint, here)
+        found.add_url_rule(rule, f"{method}-{endpoint.__name__}-{number}", view, methods=[method])
+    return found
+
+
+def _call(endpoint: Endpoint, here: Any, **parts: Any) -> Response:
+    return endpoint(here, flask.request, **parts)
+
+
+def json_answer(value: Any) -> Response:
+    """The value as JSON, in the form of `plain.to_json`, which no cache keeps."""
+    response = Response(to_json(value), mimetype="application/json")
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+def answer_error(error: Exception) -> Response:
+    """The error handler of the application: JSON for every error."""
+    if isinstance(error, HTTPException):
+        status = error.code or 500
+        code: Code = "not_found" if status == 404 else "bad_request" if status < 500 else "internal"
+        refusal = AppError(code, error.description or error.name)
+    elif found := refusal_of(error):
+        refusal, status = found, HTTP_STATUS[found.code]
+    else:
+        flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
+        refusal, status = AppError("internal", "the server made a mistake; its terminal says more"), 500
+    response = json_answer(refusal.as_map())
+    response.status_code = status
+    if refusal.code == "loading":
+        response.headers["Retry-After"] = str(RETRY_AFTER)
+    return response

@@ -1,0 +1,99 @@
+"""Settings of the server itself; what concerns an engine is `engine.config.EngineConfig`."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from app.ground.limits import Limits
+from engine.config import EngineConfig
+
+MIB = 1024 * 1024
+ANONYMOUS = "anonymous"
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What one client may do."""
+
+    name: str
+    max_waiting: int = 256  # requests that wait for the engine; the next is refused (429)
+    max_tokens: int | None = None  # of an answer
+    deadline: float | None = None  # seconds from a request's arrival to the end of its answer
+
+
+class ApiSettings(Struct, frozen=True, kw_only=True):
+    """`keys`: what the client with a key may do, by the key's SHA-256; without any, everybody may ask."""
+
+    keys: dict[str, Policy] = {}
+    default: Policy = Policy(name=ANONYMOUS)  # of who has no key, where none is needed
+    max_waiting: int = 1024  # requests that wait for one engine, of all clients
+    is_private: bool = False  # no text and no token id of a request gets to the page, a log or a record
+
+    @property
+    def clients(self) -> list[str]:
+        """Those that have a name here."""
+        return [policy.name for policy in self.keys.values()]
+
+
+class ServerSettings(Struct, frozen=True, kw_only=True):
+    """Who may connect, what a new theater starts from, and the limits."""
+
+    host: str = "127.0.0.1"
+    token: str | None = None  # asked of every request when set
+    config: EngineConfig = EngineConfig()
+    configs: dict[str, EngineConfig] = {}  # of the models that have settings of their own, by name
+    lessons: Path | None = None  # a folder of one's own lessons, beside those that come with the program
+    presets: Path | None = None  # a file of one's own models, GPUs and links for the page /scale
+    recorded_lessons: Path | None = None  # a folder of recorded ones, for where there is no model
+
+    max_theaters: int = 16  # a page has one, and three more while it races
+    idle_seconds: float = 15 * 60.0  # a theater without viewers and commands for so long is closed
+    reclaim_seconds: float = 10.0  # at the limit, one without viewers for so long makes room for a new one
+    max_pool_bytes: int = 2048 * MIB  # KV pool of one theater
+    max_model_bytes: int | None = None  # weights of all models that are loaded; None: half of the device's memory
+    max_log_bytes: int = 512 * MIB  # above it a theater keeps no more captures, above twice that no more records
+
+    message_queue: str | None = None  # a Redis, by which web workers hold sockets for this process; None: no workers
+
+    data_dir: Path | None = None  # where recordings are kept, in a folder of it; None: nothing is kept
+    api: ApiSettings | None = None  # None: OpenAI's clients are not answered
+    class_store: str | None = None  # a database for classes that are kept; None: a file in data_dir
+    max_recording_bytes: int = 2048 * MIB  # of an uploaded recording
+    max_recordings: int = 1000  # that are kept
+    max_library_bytes: int = 16 * 1024 * MIB  # of all that are kept
+
+    max_message_bytes: int = MIB
+    limits: Limits = Limits()
+    max_prompt_bytes: int = 64 * 1024
+    max_prompts: int = 64  # in one submit
+    max_unfinished: int = 256  # sequences of one theater
+    max_count: int = 10_000  # steps asked for at once
+
+    def __post_init__(self) -> None:
+        if self.token is None and not is_loopback(self.host):
+            raise ValueError(f"listening on {self.host} needs a token, because it is not the loopback interface")
+        if self.token is None and self.message_queue is not None:
+            raise ValueError("web workers need a token: others reach them")
+
+    def config_of(self, model: str | None) -> EngineConfig:
+        """What a new run on the model of that name starts from."""
+        return self.configs.get(model or "", self.config)
+
+    def moved(self, config: EngineConfig, before: str, after: str) -> EngineConfig:
+        """The settings of a run that moves from one model to another: those that nobody chose are the new one's."""
+        old, new = self.config_of(before), self.config_of(after)
+        kept = {name: value for name, value in asdict(config).items() if value != getattr(old, name)}
+        return replace(new, **kept)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

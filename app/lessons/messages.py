@@ -1,0 +1,60 @@
+"""Messages of clients about lessons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from app.lessons.allocator.bench import Deed
+from app.session.messages import Index, Message, Name, OfTheater
+
+Given = Index | Annotated[list[Deed], Meta(max_length=256)] | None  # an option, a list of operations; None: not sure
+Answers = Annotated[dict[str, list[Given]], Meta(max_length=1000)]  # by item, as they were given
+
+
+class Earlier(Struct, frozen=True, kw_only=True):
+    """A question of an earlier lesson."""
+
+    lesson: Name
+    item: Index
+
+
+class LessonOpen(Message, frozen=True, kw_only=True):
+    """Begin a lesson, or go on with it: on the theater that has it, or on a new one as far as the learner had come."""
+
+    lesson: Name
+    language: Annotated[str, Meta(max_length=20)]
+    theater: Name | None = None
+    at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item that the learner stood at; -1: the beginning
+    answers: Answers = field(default_factory=dict)
+    changes: dict[str, Any] = field(default_factory=dict)  # settings that the learner has changed
+    again: Annotated[list[Earlier], Meta(max_length=8)] = field(default_factory=list)  # that were not answered right
+
+
+class LessonLook(OfTheater, frozen=True, kw_only=True):
+    """A lesson that somebody else drives."""
+
+    language: Annotated[str, Meta(max_length=20)]
+    since: Index = 0  # the first item that is told
+
+
+class LessonGo(OfTheater, frozen=True, kw_only=True):
+    item: Index  # that the learner stands before
+
+
+class LessonAnswer(OfTheater, frozen=True, kw_only=True):
+    item: Index
+    given: Given
+
+
+class LessonRetell(Message, frozen=True, kw_only=True):
+    """A recorded lesson as far as the learner has come: the server remembers nothing of the way."""
+
+    lesson: Name
+    language: Annotated[str, Meta(max_length=20)]
+    at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item to go on to, as far as the questions on the way allow
+    answers: Answers = field(default_factory=dict)
+    since: Index = 0  # the first item that is told
+    run: Index | None = None  # of which the page has records
+    first: Index = 0  # how many

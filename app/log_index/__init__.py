@@ -1,0 +1,1 @@
+"""Files derived from long logs, and the questions that are answered from them."""

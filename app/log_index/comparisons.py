@@ -1,0 +1,78 @@
+"""Two logs of this server compared, over HTTP; the latest comparisons are kept, so that asking again costs nothing."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from contextlib import ExitStack
+from typing import Any, TypedDict
+
+from app.ground.errors import AppError
+from app.ground.plain import plain
+from app.session.answers import Status
+from app.session.session_manager import SessionManager
+from engine.trace.codec import TraceFormatError
+from engine.trace.compare import compare
+from engine.trace.state import TraceStateError
+
+
+class ComparedRun(TypedDict):
+    """One of the two runs of /api/compare; the rest of that answer is `engine.trace.compare.Comparison`."""
+
+    theater: str
+    epoch: int
+    num_records: int
+    status: Status
+
+
+KEPT = 8  # comparisons
+MAX_RECORDS = 20_000  # of a log
+
+Key = tuple[Any, ...]
+
+
+class Comparisons:
+    """Compares what is on stage."""
+
+    def __init__(self, theaters: SessionManager) -> None:
+        self._theaters = theaters
+        self._kept: OrderedDict[Key, dict[str, Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def answer(self, a: str, b: str) -> dict[str, Any]:
+        """The comparison of two theaters or recordings, as they are now.
+
+        Raises:
+            AppError: `unknown_theater`, `not_found`; `stale_epoch`: one was reset meanwhile; `refused`: too long.
+        """
+        watched = [self._theaters.watch(name) for name in (a, b)]
+        runs = [each.run for each in watched]
+        with ExitStack() as reading:
+            logs = [reading.enter_context(run.reading()) for run in runs]
+            lengths = [len(log) for log in logs]
+            if max(lengths) > MAX_RECORDS:
+                raise AppError(
+                    "refused", f"a log of {max(lengths)} records is too long to compare; at most {MAX_RECORDS} are read"
+                )
+            key = (a, runs[0].epoch, lengths[0], b, runs[1].epoch, lengths[1])
+            with self._lock:  # one at a time: a request for the same pair waits and gets the same answer
+                found = self._kept.get(key)
+                if found is None:
+                    try:
+                        found = plain(compare(*logs))
+                    except TraceFormatError as error:
+                        raise AppError("refused", f"a record cannot be read: {error}") from error
+                    except TraceStateError as error:
+                        raise AppError("refused", f"a log contradicts itself: {error}") from error
+                    self._kept[key] = found
+                self._kept.move_to_end(key)
+                while len(self._kept) > KEPT:
+                    self._kept.popitem(last=False)
+        about: list[ComparedRun] = [
+            {"theater": name, "epoch": run.epoch, "num_records": length, "status": each.status()}
+            for name, each, run, length in zip((a, b), watched, runs, lengths, strict=True)
+        ]
+        for each in watched:
+            each.last_used = time.monotonic()  # a run that is compared is still in use
+        return {"runs": about, **found}

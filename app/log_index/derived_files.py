@@ -1,0 +1,278 @@
+"""Files that are made of logs beside the server, by a process of their own, and kept in its data folder.
+
+Those of a run that goes on go with the run, or when nobody has asked for them for a while.
+
+What is kept may be deleted at any time. It is looked at when it is used: what is damaged, or of another log, is made
+anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import IO, ClassVar, Generic, TypeVar
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from app.ground.errors import AppError
+from app.log_index.cache_dir import LIVE, drop_unused, folder_in, name_of
+from app.session.run import OpenLog
+from engine.host import child_environment
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.made_file import MadeFileError
+from engine.trace.query.kept import DATA, SUFFIX, KeptTables
+from engine.trace.survey.survey import Survey
+
+IDLE = 600.0  # seconds after which nobody looks at a run that goes on any more
+LOOK = 1.0  # seconds between two looks at whether it does
+MOST_READ = 4  # of a kind that are held in memory
+
+T = TypeVar("T")
+
+
+class DerivedFiles(ABC, Generic[T]):
+    """Those of one kind, each an index and the data that it is of. Every method may be called from any thread."""
+
+    program: ClassVar[str]  # called with the log and the index to write, it says how far it is in lines of JSON
+    suffix: ClassVar[str]  # of the index
+    data_suffix: ClassVar[str]  # of what lies beside it
+    follows: ClassVar[bool]  # the program reads on with a log that grows, until its input ends
+    failed: ClassVar[str]  # begins the sentence why one cannot be made
+
+    def __init__(self, data_dir: Path | None) -> None:
+        """None: they are kept in a folder that goes with the server."""
+        self._temporary = tempfile.TemporaryDirectory(prefix="kvtheater-") if data_dir is None else None
+        self._folder = Path(self._temporary.name) if self._temporary else folder_in(data_dir or Path())
+        self._lock = threading.Lock()
+        self._making: dict[Path, subprocess.Popen[bytes]] = {}
+        self._done: dict[Path, int] = {}  # records, of what is being made
+        self._read: dict[Path, T] = {}  # the one asked for last comes last
+        self._stamps: dict[Path, tuple[int, ...]] = {}  # of the files that were read
+        self._asked: dict[Path, float] = {}  # when, of those of runs that go on
+        self._names: WeakKeyDictionary[OpenLog, Path] = WeakKeyDictionary()  # of these
+        self._failed: dict[Path, str] = {}
+        self._is_over = False
+
+    @abstractmethod
+    def open(self, index: Path, log: TraceReader, known: T | None) -> T:
+        """`known`: as it was read before. Raises MadeFileError: it is not there, damaged, or of another log."""
+
+    @abstractmethod
+    def is_of(self, made: T, log: TraceReader) -> bool:
+        """Whether it is of this log, as far as it goes."""
+
+    @abstractmethod
+    def is_whole(self, made: T, log: TraceReader) -> bool:
+        """Whether it knows all that there is to know; a log may have grown since it was made."""
+
+    def find(self, run: OpenLog) -> T:
+        """What there is of a run so far. Where nothing is, it begins to be made.
+
+        Raises:
+            AppError: `loading`: there is nothing yet, ask again; `refused`: it cannot be made.
+        """
+        with run.reading() as log:
+            if run.is_held_back:
+                raise AppError("refused", "of this run no more is told than is shown")
+            with self._lock:
+                target = self._target(run, log)
+                known = self._read.get(target)
+                if known is None or not self.is_of(known, log) or not self.is_whole(known, log):
+                    known = self._look(target, log)
+                    if known is None and (why := self._failed.pop(target, None)):
+                        raise AppError("refused", f"{self.failed}: {why}")  # who asks again has it tried again
+                    if (known is None or not self.is_whole(known, log)) and target not in self._making:
+                        self._begin(target, log, run)
+                if known is not None:
+                    self._keep(target, known)
+                    return known
+                done, count = self._done.get(target, 0), len(log)
+        raise AppError(
+            "loading", f"the log is being read for the first time: {done} of {count} records; ask again in a moment"
+        )
+
+    def forget(self, run: OpenLog) -> None:
+        """What there is of it turned out to be damaged: it is made anew."""
+        with run.reading() as log, self._lock:
+            for target, known in list(self._read.items()):
+                if self.is_of(known, log):
+                    process = self._making.pop(target, None)
+                    if process is not None:  # what it adds would follow what is damaged
+                        process.terminate()
+                        process.wait()
+                    del self._read[target]
+                    target.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """End what is being made."""
+        with self._lock:
+            self._is_over = True
+            for target in [*self._making, *self._names.values()]:
+                self._end(target)
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _target(self, run: OpenLog, log: TraceReader) -> Path:
+        """Where the index of a run's lies."""
+        if isinstance(run.whole, TraceWriter):
+            target = self._names.get(run)
+            if target is None or target not in self._asked:
+                target = self._names[run] = self._folder / f"{LIVE}{uuid4().hex}{self.suffix}"
+                self._asked[target] = time.monotonic()
+                threading.Thread(target=self._until_over, args=(target, run), daemon=True).start()
+            self._asked[target] = time.monotonic()
+            return target
+        if log.path is None:
+            raise AppError("refused", f"{self.failed}: this run has no file")
+        return self._folder / f"{name_of(log.path)}{self.suffix}"
+
+    def _look(self, target: Path, log: TraceReader) -> T | None:
+        try:
+            file = target.stat()
+            stamp = (file.st_mtime_ns, file.st_ino, file.st_size)
+            if target in self._read and self._stamps.get(target) == stamp and self.is_of(self._read[target], log):
+                return self._read[target]
+            found = self._read[target] = self.open(target, log, self._read.get(target))
+            self._stamps[target] = stamp
+        except (MadeFileError, OSError):
+            self._read.pop(target, None)
+            return None
+        if self.is_whole(found, log) and target not in self._asked:
+            with contextlib.suppress(OSError):
+                target.touch()  # used now: others are dropped before it
+                self._stamps.pop(target, None)
+        return found
+
+    def _keep(self, target: Path, known: T) -> None:
+        """It is the one that was asked for last; of the others only the last ones stay in memory."""
+        self._read.pop(target, None)
+        self._read[target] = known
+        for older in list(self._read)[:-MOST_READ]:
+            del self._read[older]
+            self._stamps.pop(older, None)
+
+    def _begin(self, target: Path, log: TraceReader, run: OpenLog) -> None:
+        fd = log.fileno() if log.path is None else None  # a file without a name
+        follows = self.follows and isinstance(run.whole, TraceWriter)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._drop_old()
+            process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", self.program),
+                    *(str(log.path) if fd is None else f"/dev/fd/{fd}", str(target)),
+                    *(["--follow"] if follows else []),
+                ],
+                stdin=subprocess.PIPE if follows else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=child_environment(),
+                pass_fds=() if fd is None else (fd,),
+            )
+        except OSError as error:
+            self._failed[target] = error.strerror or str(error)
+            return
+        self._making[target] = process
+        assert process.stdout is not None
+        threading.Thread(target=self._hear, args=(target, process, process.stdout), daemon=True).start()
+
+    def _until_over(self, target: Path, run: OpenLog) -> None:
+        """While the run goes on and somebody looks; then its files go."""
+        while not self._is_over and not run.is_over and time.monotonic() - self._asked[target] < IDLE:
+            time.sleep(LOOK)
+        with self._lock:
+            self._end(target)
+
+    def _end(self, target: Path) -> None:
+        """It is made no further, and of a run that goes on nothing stays."""
+        process = self._making.pop(target, None)
+        if process is not None:
+            process.terminate()
+            process.wait()
+        if target.name.startswith(LIVE):
+            self._read.pop(target, None)
+            self._stamps.pop(target, None)
+            self._asked.pop(target, None)
+            for name in (target, target.with_suffix(self.data_suffix)):
+                name.unlink(missing_ok=True)
+
+    def _hear(self, target: Path, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
+        """What a process says until it has ended: how far it is, and last, perhaps, why it ends."""
+        why = "it ended before it had read anything"
+        with said:
+            for line in said:
+                with contextlib.suppress(ValueError):
+                    found = json.loads(line)
+                    why = found.get("error", why)
+                    self._done[target] = found.get("num_records", 0)
+        failed = process.wait() != 0
+        with self._lock:
+            if self._making.get(target) is process:
+                del self._making[target]
+                self._done.pop(target, None)
+                if failed:
+                    self._failed[target] = why
+
+    def _drop_old(self) -> None:
+        for path in self._folder.glob(f"{LIVE}*"):  # of a server that was killed
+            if time.time() - path.stat().st_mtime > 86_400:
+                path.unlink(missing_ok=True)
+        drop_unused(self._folder, self.suffix, self.data_suffix, set(self._making))
+
+
+class LogIndexes(DerivedFiles[Survey]):
+    """The surveys of a server."""
+
+    program = "engine.trace.survey.make"
+    suffix, data_suffix = ".survey", ".rows"
+    follows = True
+    failed = "the log cannot be surveyed"
+
+    def open(self, index: Path, log: TraceReader, known: Survey | None) -> Survey:
+        """Raises MadeFileError."""
+        return Survey(index, log, known)
+
+    def is_of(self, made: Survey, log: TraceReader) -> bool:
+        """Whether it is of this log."""
+        return made.is_of(log)
+
+    def is_whole(self, made: Survey, log: TraceReader) -> bool:
+        """Whether it knows all of it, or all that can be known."""
+        index = made.index
+        return index.is_done and (bool(index.problem) or index.num_records == len(log))
+
+
+SHARE = 10  # of a run that goes on they are made anew at most so often that it takes one part of the time
+LEAST = 60.0  # seconds
+
+
+class LogTables(DerivedFiles[KeptTables]):
+    """Those of a server."""
+
+    program = "engine.trace.query.make"
+    suffix, data_suffix = SUFFIX, DATA
+    follows = False
+    failed = "no tables can be made of the log"
+
+    def open(self, index: Path, log: TraceReader, known: KeptTables | None) -> KeptTables:
+        """Raises MadeFileError."""
+        return KeptTables(index, log)
+
+    def is_of(self, made: KeptTables, log: TraceReader) -> bool:
+        """Whether they are of this log."""
+        return made.is_of(log)
+
+    def is_whole(self, made: KeptTables, log: TraceReader) -> bool:
+        """Whether they have all of it, or of a run that goes on, were made not long ago."""
+        index = made.index
+        if index.problem or index.num_records == len(log):
+            return True
+        age = time.monotonic() - made.opened
+        return isinstance(log, TraceWriter) and age < max(LEAST, SHARE * index.seconds)

@@ -1,0 +1,301 @@
+"""A long log over HTTP, piece by piece: numbers in bins, blocks after a record, what following records change."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NamedTuple, TypedDict
+
+import flask
+import msgspec
+from flask import Request, Response
+from msgspec import Meta
+
+from app.ground import routing
+from app.ground.errors import AppError
+from app.ground.routing import Route, json_answer
+from app.log_index.derived_files import LogIndexes
+from app.session.run import OpenLog, read_batch
+from app.session.session_manager import SessionManager
+from engine.trace.geometry import geometry
+from engine.trace.made_file import MadeFileError
+from engine.trace.observing import UNSAID
+from engine.trace.survey.block_rows import BLOCK, Rows
+from engine.trace.survey.classes import BYS, ClassFigures, beside, classes
+from engine.trace.survey.heard import Heard
+from engine.trace.survey.prefixes import prefixes
+from engine.trace.survey.sequence_table import sequence_table
+from engine.trace.survey.series import bins
+from engine.trace.survey.survey import Survey
+
+MSGPACK = "application/msgpack"
+SENT = tuple(name for name in BLOCK.names or () if name != "content")  # of a block: what is drawn of it
+MOST_BINS = 4096
+MOST_BRANCHES = 500  # of a prefix tree
+MOST_RECORDS = 256  # in one answer
+MOST_BYTES = 1 << 20  # of records in one answer
+MOST_TOKENS = 1 << 20  # of a prompt that is looked up
+MOST_PROMPT_BYTES = 8 * MOST_TOKENS
+
+
+class SurveyAnswer(TypedDict):
+    """/api/theaters/<theater_id>/survey: how much of a log is known."""
+
+    num_records: int  # of the log
+    num_surveyed: int  # of these
+    is_done: bool  # nothing more comes
+    problem: str  # why it ends before the log does, or ""
+    num_blocks: int
+    num_sequences: int
+    series: list[str]  # numbers of which the log says something
+    media: list[str]  # outside the pool, of which it says what lies there: the bits of `tiers`, the last for all others
+    seconds: float  # when the last surveyed record was, since the log began
+
+
+class ClassedRun(TypedDict):
+    """One of the runs whose requests are told by class."""
+
+    theater: str
+    num_records: int
+    num_surveyed: int  # of these: the classes are of them
+    is_simulated: bool  # its seconds were reckoned
+    unsaid: str  # why nothing is known of its requests, or ""
+
+
+class ClassesAnswer(TypedDict):
+    """/api/theaters/<theater_id>/survey/classes."""
+
+    by: str
+    runs: list[ClassedRun]
+    classes: list[dict[str, Any]]  # `engine.trace.survey.classes.Beside`
+    num_more: int  # classes that are left out
+
+
+class AskedPrompt(msgspec.Struct, kw_only=True):
+    """What is posted to /api/theaters/<theater_id>/survey/heard/chains."""
+
+    record: int
+    token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MOST_TOKENS)]
+
+
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    theaters: SessionManager
+    surveys: LogIndexes
+
+
+def overview(here: Here, request: Request, theater_id: str) -> Response:
+    """How much is known."""
+    run, survey = _survey(here, theater_id)
+    answer: SurveyAnswer = {
+        "num_records": len(run.log),
+        "num_surveyed": len(survey),
+        "is_done": survey.index.is_done,
+        "problem": survey.index.problem,
+        "num_blocks": survey.index.num_blocks,
+        "num_sequences": len(survey.index.sequences.seq_id),
+        "series": survey.index.said,
+        "media": survey.index.media,
+        "seconds": float(survey.series["at"][-1]),
+    }
+    return json_answer(answer)
+
+
+def series(here: Here, request: Request, theater_id: str) -> Response:
+    """Numbers of a stretch in bins: `?first=…&end=…&bins=…`."""
+    _, survey = _survey(here, theater_id)
+    first, end = _number(request, "first", 0), _number(request, "end", len(survey))
+    count = min(_number(request, "bins", 1000), MOST_BINS)
+    try:
+        found = bins(survey.series, first, min(end, len(survey)), count)
+    except ValueError as error:
+        raise AppError("not_found", f"there are no such records: {error}") from error
+    return _packed({name: column.astype("<f8").tobytes() for name, column in found.items()})
+
+
+def blocks(here: Here, request: Request, theater_id: str) -> Response:
+    """Every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
+    run, survey = _survey(here, theater_id)
+    record = _number(request, "record", len(survey) - 1)
+    try:
+        rows = survey.blocks_at(record)
+    except (IndexError, MadeFileError) as error:
+        raise _refusal(here, run, error) from error
+    return _packed({"record": record, **_columns(rows, SENT)})
+
+
+def changes(here: Here, request: Request, theater_id: str) -> Response:
+    """Records [first, end), and the blocks that they change: `?first=…&end=…`; fewer than asked is allowed."""
+    run, survey = _survey(here, theater_id)
+    first = _number(request, "first", 0)
+    end = min(_number(request, "end", first + 1), first + MOST_RECORDS, len(survey))
+    if not 0 <= first < end:
+        raise AppError("not_found", f"there is no record {first}; {len(survey)} are known, counted from 0")
+    with run.reading() as log:
+        records, _ = read_batch(log, first, end, MOST_BYTES, None, 0)
+    end = first + len(records)
+    try:
+        rows = survey.changes(first, end)
+    except MadeFileError as error:
+        raise _refusal(here, run, error) from error
+    return _packed({"first": first, "end": end, "records": records, **_columns(rows, ("record", "block", *SENT))})
+
+
+def sequences(here: Here, request: Request, theater_id: str) -> Response:
+    """Every sequence that is known, in columns, with the spans in which it waited and ran."""
+    run, survey = _survey(here, theater_id)
+    with run.reading() as log:
+        header = log.header
+    return Response(msgspec.msgpack.encode(sequence_table(survey, header)), mimetype=MSGPACK)
+
+
+def prefix_tree(here: Here, request: Request, theater_id: str) -> Response:
+    """The prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
+    run, survey = _survey(here, theater_id)
+    record = _number(request, "record", len(survey) - 1)
+    instance = _number(request, "instance", 0)
+    with run.reading() as log:
+        groups = [group for group in geometry(log.header)[1] if group.instance == instance]
+    if not groups:
+        raise AppError("not_found", f"there is no instance {instance}")
+    end = max(group.first_block + group.num_blocks for group in groups)
+    try:
+        found = prefixes(survey, record, MOST_BRANCHES, min(group.first_block for group in groups), end)
+    except (IndexError, MadeFileError) as error:
+        raise _refusal(here, run, error) from error
+    return json_answer({"record": record, **msgspec.to_builtins(found)})
+
+
+def by_class(here: Here, request: Request, theater_id: str) -> Response:
+    """Requests by class, of this run and of another: `?by=prompt&beside=…`."""
+    by = request.args.get("by", "all")
+    if by not in BYS:
+        raise AppError("bad_request", f"by is one of {', '.join(BYS)}")
+    names = [name for name in (theater_id, request.args.get("beside")) if name]
+    sides, found = list[ClassedRun](), list[dict[str | None, ClassFigures]]()
+    for name in names:
+        run = here.theaters.watch(name).run
+        with run.reading() as log:
+            header = log.header
+        if header.observed is not None:
+            sides.append(
+                {"theater": name, "num_records": 0, "num_surveyed": 0, "is_simulated": False, "unsaid": UNSAID}
+            )
+            found.append({})
+            continue
+        survey = here.surveys.find(run)
+        found.append(classes(survey, header, by))
+        sides.append(
+            {
+                "theater": name,
+                "num_records": len(run.log),
+                "num_surveyed": len(survey),
+                "is_simulated": header.simulated is not None,
+                "unsaid": "",
+            }
+        )
+    rows, num_more = beside(found[0], found[1] if len(found) > 1 else None, by)
+    answer: ClassesAnswer = {"by": by, "runs": sides, "classes": msgspec.to_builtins(rows), "num_more": num_more}
+    return json_answer(answer)
+
+
+def heard(here: Here, request: Request, theater_id: str) -> Response:
+    """What each rank of a watched server had said up to a record: `?record=…`."""
+    run, survey, told = _watched(here, theater_id)
+    record = _known(survey, _number(request, "record", len(survey) - 1))
+    with run.reading() as log:
+        ranks = [told.said(log, rank, record) for rank in range(told.num_ranks)]
+    return json_answer({"record": record, "ranks": msgspec.to_builtins(ranks)})
+
+
+def heard_roots(here: Here, request: Request, theater_id: str) -> Response:
+    """What sequences begin with, of those that a rank named last up to a record: `?record=…&rank=0`."""
+    run, survey, told = _watched(here, theater_id)
+    record, rank = _known(survey, _number(request, "record", len(survey) - 1)), _number(request, "rank", 0)
+    if not 0 <= rank < told.num_ranks:
+        raise AppError("not_found", f"there is no rank {rank}")
+    with run.reading() as log:
+        found = told.roots(log, rank, record)
+    return json_answer({"roots": msgspec.to_builtins(found)})
+
+
+def heard_chains(here: Here, request: Request, theater_id: str) -> Response:
+    """What each rank of a watched server had of a prompt after a record."""
+    request.max_content_length = MOST_PROMPT_BYTES
+    _, survey, told = _watched(here, theater_id)
+    try:
+        asked = msgspec.json.decode(request.get_data(), type=AskedPrompt)
+    except msgspec.MsgspecError as error:
+        raise AppError("bad_request", f"this is no prompt: {error}") from error
+    record = _known(survey, asked.record)
+    ranks = [told.chains(rank, asked.token_ids, record) for rank in range(told.num_ranks)]
+    return json_answer({"ranks": msgspec.to_builtins(ranks)})
+
+
+_SURVEY = "/<theater_id>/survey"
+
+ROUTES = [
+    Route("GET", _SURVEY, overview),
+    Route("GET", f"{_SURVEY}/series", series),
+    Route("GET", f"{_SURVEY}/blocks", blocks),
+    Route("GET", f"{_SURVEY}/changes", changes),
+    Route("GET", f"{_SURVEY}/sequences", sequences),
+    Route("GET", f"{_SURVEY}/classes", by_class),
+    Route("GET", f"{_SURVEY}/prefixes", prefix_tree),
+    Route("GET", f"{_SURVEY}/heard", heard),
+    Route("GET", f"{_SURVEY}/heard/roots", heard_roots),
+    Route("POST", f"{_SURVEY}/heard/chains", heard_chains),
+]
+
+
+def blueprint(theaters: SessionManager, surveys: LogIndexes) -> flask.Blueprint:
+    """The endpoints under /api/theaters/<theater_id>/survey."""
+    return routing.blueprint("survey", "/api/theaters", Here(theaters, surveys), ROUTES)
+
+
+def _survey(here: Here, theater_id: str) -> tuple[OpenLog, Survey]:
+    run = here.theaters.watch(theater_id).run
+    return run, here.surveys.find(run)
+
+
+def _watched(here: Here, theater_id: str) -> tuple[OpenLog, Survey, Heard]:
+    """A watched server's log, its survey, and what the server said in it."""
+    run, survey = _survey(here, theater_id)
+    with run.reading() as log:
+        if log.header.observed is None:
+            raise AppError("not_found", "this is no watched server's log")
+    try:
+        return run, survey, survey.heard
+    except MadeFileError as error:
+        raise _refusal(here, run, error) from error
+
+
+def _known(survey: Survey, record: int) -> int:
+    if not -1 <= record < len(survey):
+        raise AppError("not_found", f"there is no record {record}; {len(survey)} are known, counted from 0")
+    return record
+
+
+def _number(request: Request, name: str, otherwise: int) -> int:
+    given = request.args.get(name)
+    if given is None:
+        return otherwise
+    if not given.removeprefix("-").isdecimal() or len(given) > 10:
+        raise AppError("bad_request", f"{name} is a whole number")
+    return int(given)
+
+
+def _refusal(here: Here, run: OpenLog, error: Exception) -> AppError:
+    if isinstance(error, IndexError):
+        return AppError("not_found", f"there is no such record: {error}")
+    here.surveys.forget(run)
+    return AppError("loading", f"{error}; it is made anew, ask again in a moment")
+
+
+def _columns(rows: Rows, names: tuple[str, ...]) -> dict[str, bytes]:
+    return {name: rows[name].tobytes() for name in names}
+
+
+def _packed(value: dict[str, Any]) -> Response:
+    response = Response(msgspec.msgpack.encode(value), mimetype=MSGPACK)
+    response.headers["Cache-Control"] = "no-store"
+    return response

@@ -1,0 +1,119 @@
+"""Questions over a run's whole log (`engine.trace.query`), answered to the page."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, NamedTuple, TypedDict
+
+from app.ground.errors import AppError
+from app.log_index.derived_files import LogTables
+from app.session.run import OpenLog
+from engine.trace.codec import TraceFormatError
+from engine.trace.made_file import MadeFileError
+from engine.trace.query.database import LogDatabase, QueryError
+from engine.trace.query.kept import LONG, KeptTables
+from engine.trace.query.questions import questions
+from engine.trace.state import TraceStateError
+
+MOST_SECONDS = 5.0
+MOST_ROWS = 200
+FRESH = 5.0  # seconds in which another question about a run that goes on is asked of what was read last
+
+
+class KeptQuestion(TypedDict):
+    """One that everybody asks."""
+
+    id: str
+    observed: bool  # of a watched server's log; else of an engine's own
+    en: str
+    zh: str
+    sql: str
+
+
+class QuestionsAnswer(TypedDict):
+    """/api/questions."""
+
+    questions: list[KeptQuestion]
+
+
+class QueryAnswer(TypedDict):
+    """/api/theaters/<theater_id>/query: rows of named columns, of the first `num_records` records."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+    is_cut: bool  # there are more
+    num_records: int
+
+
+class _Held(NamedTuple):
+    run: OpenLog
+    num_records: int
+    at: float
+    database: LogDatabase
+
+
+class LogQuestions:
+    """Reads one log at a time into tables, and keeps the last one for the next question. Those of long logs are made by
+    another process, and lie in the data folder.
+    """
+
+    def __init__(self, tables: LogTables) -> None:
+        self._tables = tables
+        self._lock = threading.Lock()  # reading takes a core, so it is one question at a time, whoever asks
+        self._held: _Held | None = None
+
+    def answer(self, run: OpenLog, sql: str) -> QueryAnswer:
+        """What one statement finds in a run, as far as it is shown.
+
+        Raises:
+            AppError: `busy` while another question is answered; `loading` while the tables of a long log are made;
+                `refused`: a question that cannot be answered.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise AppError("busy", "another question is being answered; ask again in a moment")
+        try:
+            num_records, database = self._of(run)
+            found = database.ask(sql, MOST_ROWS, MOST_SECONDS)
+        except MadeFileError as error:
+            self._tables.forget(run)
+            raise AppError("loading", f"{error}; it is made anew") from error
+        except QueryError as error:
+            raise AppError("refused", str(error)) from error
+        except (TraceFormatError, TraceStateError) as error:
+            raise AppError("refused", f"the log cannot be read: {error}") from error
+        finally:
+            self._lock.release()
+        rows = [[value.hex() if isinstance(value, bytes) else value for value in row] for row in found.rows]
+        return {"columns": found.columns, "rows": rows, "is_cut": found.is_cut, "num_records": num_records}
+
+    def _of(self, run: OpenLog) -> tuple[int, LogDatabase | KeptTables]:
+        """How many of its records are in the tables, and these."""
+        if run.log.num_bytes > LONG:
+            kept = self._tables.find(run)
+            return kept.index.num_records, kept
+        held = self._read(run)
+        return held.num_records, held.database
+
+    def _read(self, run: OpenLog) -> _Held:
+        with run.reading() as log:
+            held, count = self._held, len(log)
+            if held is not None and held.run is run:
+                is_fresh = time.monotonic() - held.at < FRESH
+                if held.num_records == count or (is_fresh and held.num_records < count):  # never more than is shown
+                    return held
+            database = LogDatabase(log)
+        if held is not None:
+            held.database.close()
+        self._held = _Held(run, count, time.monotonic(), database)
+        return self._held
+
+
+def kept() -> QuestionsAnswer:
+    """The questions that are kept."""
+    return {
+        "questions": [
+            {"id": one.id, "observed": one.observed, "en": one.en, "zh": one.zh, "sql": one.sql.strip()}
+            for one in questions().values()
+        ]
+    }

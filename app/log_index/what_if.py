@@ -1,0 +1,119 @@
+"""What another pool would have saved in a run, answered to the page: replayed by a process beside the server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from pathlib import Path
+from typing import IO, Any, NotRequired, TypedDict
+
+from app.ground.errors import AppError
+from app.session.run import OpenLog
+from engine.host import child_environment
+from engine.trace.log import TraceReader
+
+KEPT = 16  # answers
+MOST_TIMES = 64.0
+FRESH = 5.0  # seconds in which the answer to a run that goes on is given again
+
+Key = tuple[int, float]
+
+
+class WhatIfAnswer(TypedDict):
+    """/api/theaters/<theater_id>/what_if: how far the replay is, and its answer when it is done."""
+
+    done: float  # 0..1
+    found: NotRequired[dict[str, Any]]  # `engine.simulate.what_if.WhatIf`
+
+
+class _Job:
+    """A replay: under way, done (`found`), or failed (`error`)."""
+
+    def __init__(self, run: OpenLog, log: TraceReader, times: float) -> None:
+        self.run, self.num_records, self.done, self.at = run, len(log), 0.0, 0.0
+        self.found: dict[str, Any] | None = None
+        self.error: str | None = None
+        file = log.path if log.path is not None else Path(f"/dev/fd/{log.fileno()}")
+        program = [sys.executable, "-m", "engine.simulate.what_if", str(file)]
+        self.process = subprocess.Popen(
+            [*program, "--times", repr(times), "--records", str(self.num_records)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=child_environment(),
+            pass_fds=() if log.path is not None else (log.fileno(),),
+        )
+        assert self.process.stdout is not None
+        threading.Thread(target=self._follow, args=(self.process.stdout,), daemon=True).start()
+
+    def _follow(self, said: IO[bytes]) -> None:
+        error = "it ended before it had said anything"
+        with said:
+            for line in said:
+                with contextlib.suppress(ValueError):
+                    told = json.loads(line)
+                    self.done, error = told.get("done", self.done), told.get("error", error)
+                    self.found = told.get("found", self.found)
+        self.process.wait()
+        self.error = None if self.found is not None else error
+        self.at = time.monotonic()  # from now on the next one may begin
+
+
+class WhatIfs:
+    """The replays of a server, one at a time. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._jobs: OrderedDict[Key, _Job] = OrderedDict()
+
+    def answer(self, run: OpenLog, times: float) -> WhatIfAnswer:
+        """How far it is. Where nobody has asked so far, or the run has grown since, the replay begins.
+
+        Raises:
+            AppError: `busy` while another is made; `refused`: the log does not say enough; `bad_request`.
+        """
+        if not 0 < times <= MOST_TIMES:
+            raise AppError("bad_request", f"times is over 0 and at most {MOST_TIMES:g}")
+        with run.reading() as log, self._lock:
+            key = (id(run), times)
+            job = self._jobs.get(key)
+            if job is None or job.run is not run or self._is_old(job, log):
+                if any(one.at == 0 for one in self._jobs.values()):
+                    raise AppError("busy", "another replay is being made; ask again when it is done")
+                job = self._jobs[key] = self._begin(run, log, times)
+                while len(self._jobs) > KEPT:
+                    self._jobs.popitem(last=False)
+            self._jobs.move_to_end(key)
+        if not job.at:
+            return {"done": job.done}
+        if job.found is None:
+            raise AppError("refused", job.error or "")
+        return {"done": 1.0, "found": job.found}
+
+    def close(self) -> None:
+        """End what is being made."""
+        with self._lock:
+            jobs, self._jobs = list(self._jobs.values()), OrderedDict()
+        for job in jobs:
+            if job.process.poll() is None:
+                job.process.terminate()
+                job.process.wait()
+
+    def _is_old(self, job: _Job, log: TraceReader) -> bool:
+        return job.at > 0 and job.num_records != len(log) and time.monotonic() - job.at > FRESH
+
+    def _begin(self, run: OpenLog, log: TraceReader, times: float) -> _Job:
+        if not len(log):
+            raise AppError("refused", "the log has no record yet")
+        if log.path is None and not os.path.isdir("/dev/fd"):
+            raise AppError("refused", "this run has no file that could be replayed; record it first")
+        try:
+            return _Job(run, log, times)
+        except OSError as error:
+            raise AppError("refused", f"the replay cannot begin: {error.strerror or error}") from error

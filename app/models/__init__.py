@@ -1,0 +1,1 @@
+"""The server's models: loading, leasing, and the engine behind a session."""

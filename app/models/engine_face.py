@@ -1,0 +1,193 @@
+"""The part of the engine that the server uses, as types: what a theater is built on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from engine.config import EngineConfig, SamplingParams
+from engine.lab.change import Change
+from engine.model.device_facts import DeviceFacts
+from engine.model.errors import TemplateSettingError as TemplateSettingError
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.records import LayerCapture, Machine, ModelFacts, StepRecord, TokenizerFacts
+
+if TYPE_CHECKING:
+    from engine.connector.tiers.tiers import Tiers
+
+
+class RequestLike(Protocol):
+    """An accepted request."""
+
+    @property
+    def request_id(self) -> str: ...
+    @property
+    def seq_id(self) -> int: ...
+    @property
+    def num_prompt_tokens(self) -> int: ...
+
+
+class Prompt(Protocol):
+    """One prompt of a submission."""
+
+    @property
+    def text(self) -> str | list[int]:
+        """Or token ids."""
+
+    @property
+    def request_id(self) -> str | None: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def cache_salt(self) -> str | None: ...
+    @property
+    def after_steps(self) -> int: ...
+    @property
+    def client(self) -> str | None: ...
+    @property
+    def waited(self) -> float: ...
+
+
+class RecomputedLike(Protocol):
+    """Layers of a sequence, computed again without the cache: the tokens that went in, the arrays that came out."""
+
+    @property
+    def token_ids(self) -> list[int]: ...
+    @property
+    def layers(self) -> list[LayerCapture]: ...
+
+
+class RerunLike(Protocol):
+    """A log played to an engine, record by record: `engine.lab.rerun.Rerun`."""
+
+    @property
+    def is_forked(self) -> bool: ...
+    @property
+    def left_out(self) -> list[str]: ...
+    @property
+    def num_expected(self) -> int: ...
+    def advance(self) -> bool: ...
+
+
+class EngineLike(Protocol):
+    """What a theater needs of an engine. Every method but `wake` is called on one thread only.
+
+    `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` chooses
+    what captures keep first (of no layer: nothing at all); `stop_captures` ends them for the rest of the log, `observe`
+    only while nobody looks.
+    `recompute_attention` computes a layer of a sequence, or all (None), again and changes nothing. `rerun` plays a log
+    to an engine without records, up to record `at`, then the change.
+    """
+
+    @property
+    def log(self) -> TraceWriter: ...
+    @property
+    def config(self) -> EngineConfig: ...
+    def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]: ...
+    def send(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> object:
+        """`submit` without an answer: no instance that is in the midst of a step is waited for."""
+
+    def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None: ...
+    def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord | None:
+        """One step; the last record that came of it. None: nothing has yet, because several instances are at work or
+        blocks are on their way. `goes_on`: further steps follow until `rest`, and an instance in a process of its own
+        begins them by itself; `waits`: False where the caller has something to do while instances compute.
+        """
+
+    def rest(self) -> None:
+        """Steps that were begun are over when this returns."""
+
+    def wake(self) -> None:
+        """Have a step that waits come back; from any thread."""
+
+    def abort(self, request_id: str) -> bool: ...
+    def lose_instance(self, index: int) -> None:
+        """One of several instances is killed and begins anew. ValueError: there is none."""
+
+    def num_unfinished(self) -> int: ...
+    def queue_lengths(self) -> tuple[int, int]:
+        """Sequences that run, and that wait."""
+
+    def prefill_pending(self) -> bool: ...
+    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None: ...
+    def stop_captures(self) -> None: ...
+    def observe(self, is_watched: bool) -> None: ...
+    def recompute_attention(
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+    ) -> RecomputedLike: ...
+    def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike: ...
+    def let_go(self) -> None:
+        """End what waits for something outside the engine: the run is over. Its log stays open."""
+
+    def close(self) -> None: ...
+
+
+class OwnTiers(NamedTuple):
+    """Where one run keeps full blocks outside its pool, whatever the server keeps there; None: nowhere."""
+
+    tiers: Tiers | None
+
+
+class BuildEngine(Protocol):
+    """Builds an engine that logs to the path (None: a file without a name). `own`: what it keeps outside its pool
+    instead of what the server does.
+
+    Raises:
+        ValueError: the configuration cannot work, one sentence.
+    """
+
+    def __call__(self, config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike: ...
+
+
+class ServedModel(Protocol):
+    """The model behind a server: its facts, and how text becomes what it sees."""
+
+    facts: ModelFacts
+    tokenizer_facts: TokenizerFacts
+    kv_bytes_per_token: int
+    num_bytes: int  # of its weights, as they lie in memory
+
+    @property
+    def machine(self) -> Machine: ...
+    @property
+    def free_bytes(self) -> int:
+        """Of the memory that pools on its device are taken from."""
+
+    @property
+    def device(self) -> DeviceFacts:
+        """What is known of the device now: its memory, and what a driver says."""
+
+    def with_pool(self, config: EngineConfig) -> EngineConfig:
+        """The settings with the pool that the device has room for, where they leave it open."""
+
+    @property
+    def build(self) -> BuildEngine: ...
+    @property
+    def build_small(self) -> BuildEngine:
+        """The same for logs that travel: of a prefill they have fewer arrays, and all in float16."""
+
+    def measured_machine(self) -> Machine:
+        """The machine with its roofs, measured at the first call (a few tenths of a second)."""
+
+    def normalize(self, text: str) -> str:
+        """Text as the model will see it."""
+
+    def encode(self, text: str) -> list[int]: ...
+    @property
+    def default_sampling(self) -> dict[str, float]:
+        """What the model's generation config says of sampling, by field of SamplingParams: for requests that do not."""
+
+    @property
+    def has_chat_template(self) -> bool: ...
+    def chat(self, messages: list[dict[str, str]], template_settings: Mapping[str, Any]) -> list[int]:
+        """Token ids of a conversation, for the next message: by the model's own template, else the plain one.
+
+        `template_settings`: what the template is given beside the messages, such as enable_thinking.
+
+        Raises:
+            TemplateSettingError: a setting that no template has, one sentence.
+            ValueError: the template refuses it, one sentence.
+        """
+
+    def token_bytes(self, token_id: int) -> bytes: ...

@@ -1,0 +1,85 @@
+"""Several engines behind `EngineLike`, as one. Imports torch: import it when a model is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.models.engine_face import Prompt, RecomputedLike, RequestLike, RerunLike
+from app.models.observed_layers import Observing
+from app.models.specs import specs_of
+from engine.cluster.cluster import LONGEST_WAIT, Cluster
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.lab.change import Change
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.records import StepRecord
+
+
+class LiveCluster:
+    """A `Cluster` with captures on."""
+
+    def __init__(self, cluster: Cluster, is_small: bool = False) -> None:
+        self.cluster = cluster
+        self.log: TraceWriter = cluster.log
+        self._observing = Observing(cluster.model.facts, is_small, cluster.observe)
+
+    @property
+    def config(self) -> EngineConfig:
+        return self.cluster.config
+
+    def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
+        return list(self.cluster.submit(specs_of(prompts, sampling)))
+
+    def send(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
+        self.cluster.send(specs_of(prompts, sampling))
+
+    def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
+        self.cluster.check(specs_of(prompts, sampling))
+
+    def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord | None:
+        return self.cluster.step(LONGEST_WAIT if waits else 0.0, goes_on)
+
+    def rest(self) -> None:
+        self.cluster.rest()
+
+    def wake(self) -> None:
+        self.cluster.wake()
+
+    def abort(self, request_id: str) -> bool:
+        return self.cluster.abort(request_id)
+
+    def lose_instance(self, index: int) -> None:
+        self.cluster.lose(index)
+
+    def num_unfinished(self) -> int:
+        return self.cluster.num_unfinished
+
+    def queue_lengths(self) -> tuple[int, int]:
+        return self.cluster.queue_lengths
+
+    def prefill_pending(self) -> bool:
+        return self.cluster.prefill_pending()
+
+    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
+        self._observing.focus(layers, heads)
+
+    def stop_captures(self) -> None:
+        self._observing.stop()
+
+    def observe(self, is_watched: bool) -> None:
+        self._observing.watched(is_watched)
+
+    def recompute_attention(
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+    ) -> RecomputedLike:
+        return self.cluster.recompute_attention(seq_id, layer, heads, num_tokens)
+
+    def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
+        raise ConfigError(
+            "a run of several instances cannot be made again: which of them comes next is not its inputs' doing"
+        )
+
+    def let_go(self) -> None:
+        self.cluster.let_go()
+
+    def close(self) -> None:
+        self.cluster.close()

@@ -1,0 +1,169 @@
+"""The real engine behind `EngineLike`, within the server's limits. Imports torch: import it when a model is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from app.ground.settings import MIB
+from app.models.engine_face import BuildEngine, EngineLike, OwnTiers, Prompt, RecomputedLike, RequestLike, RerunLike
+from app.models.live_cluster import LiveCluster
+from app.models.observed_layers import Observing
+from app.models.pool_bytes import pool_bytes
+from app.models.specs import specs_of
+from engine.cluster.process_cluster import process_cluster
+from engine.cluster.worker_process import AllInUseError, Workers
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.connector.base import KVConnector
+from engine.connector.offloading import OffloadingConnector, may_offload
+from engine.connector.tiers.tiers import Tiers
+from engine.lab.change import Change
+from engine.lab.faults import make_cluster, make_engine
+from engine.lab.rerun import Rerun
+from engine.model import device as devices
+from engine.model.capture import CaptureRequest
+from engine.model.loaded import LoadedModel
+from engine.options.check import over_served_max
+from engine.resolve import resolve_for
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.records import ModelFacts, StepRecord
+
+
+class LiveEngine:
+    """An `Engine` with captures on."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        path: Path | None,
+        is_small: bool = False,
+        connector: KVConnector | None = None,
+    ) -> None:
+        self._engine = make_engine(model, config, log_path=path, connector=connector)
+        self._observing = Observing(model.facts, is_small, self._capture)
+        assert self._engine.log is not None  # keep_log
+        self.log: TraceWriter = self._engine.log
+
+    @property
+    def config(self) -> EngineConfig:
+        """As resolved against the model."""
+        return self._engine.config
+
+    def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
+        """All or none; RequestError or ConfigError says why not."""
+        return list(self._engine.add_requests(specs_of(prompts, sampling)))
+
+    def send(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
+        self.submit(prompts, sampling)
+
+    def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:
+        """Raises what `submit` would."""
+        self._engine.check_requests(specs_of(prompts, sampling))
+
+    def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord:
+        return self._engine.step(goes_on)
+
+    def rest(self) -> None:
+        self._engine.rest()
+
+    def wake(self) -> None:
+        """No step waits for anything."""
+
+    def abort(self, request_id: str) -> bool:
+        return self._engine.abort(request_id)
+
+    def lose_instance(self, index: int) -> None:
+        raise ConfigError("this run is of one engine: there is no other that would go on")
+
+    def num_unfinished(self) -> int:
+        return self._engine.num_unfinished
+
+    def queue_lengths(self) -> tuple[int, int]:
+        return self._engine.queue_lengths
+
+    def prefill_pending(self) -> bool:
+        return self._engine.prefill_pending()
+
+    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
+        self._observing.focus(layers, heads)
+
+    def stop_captures(self) -> None:
+        self._observing.stop()
+
+    def observe(self, is_watched: bool) -> None:
+        self._observing.watched(is_watched)
+
+    def recompute_attention(
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+    ) -> RecomputedLike:
+        return self._engine.recompute_attention(seq_id, layer, heads, num_tokens)
+
+    def rerun(self, source: TraceReader, at: int, change: Change | None, follow: bool) -> RerunLike:
+        return Rerun(self._engine, source, at, change, follow)
+
+    def let_go(self) -> None:
+        """Nothing waits; a GPU's memory is given back now, not when the last reader of the log is gone."""
+        if devices.ALLOCATOR.has_own_memory(self._engine.model.device):
+            self._engine.release()
+
+    def close(self) -> None:
+        self._engine.close()
+
+    def _capture(self, request: CaptureRequest | None) -> None:
+        self._engine.capture = request
+
+
+def check_limits(facts: ModelFacts, config: EngineConfig, max_pool_bytes: int) -> None:
+    """Check that an engine of these settings may be built, for a theater or a command.
+
+    Raises:
+        ConfigError: they cannot work with the model, or would exhaust the server.
+    """
+    found = resolve_for(config, facts)
+    resolved = found.config
+    if wrong := over_served_max(resolved):
+        raise ConfigError(wrong)
+    size = pool_bytes(config, facts)
+    if size > max_pool_bytes:
+        swap = f" and {found.swap_space} more to swap to" if found.swap_space else ""
+        raise ConfigError(
+            f"a pool of {found.num_blocks} blocks of {resolved.block_size} slots{swap} takes {size // MIB} MiB; "
+            f"the limit is {max_pool_bytes // MIB} MiB"
+        )
+
+
+def engine_builder(
+    model: LoadedModel,
+    max_pool_bytes: int | Callable[[], int],
+    is_small: bool = False,
+    tiers: Tiers | None = None,
+    workers: Workers | None = None,
+) -> BuildEngine:
+    """Builds engines on `model`, within the limits. `is_small`: whose logs travel, as those of recorded lessons.
+    `tiers`: where they keep full blocks outside their pools, but those that have their own; `workers`: processes for
+    the instances of a run, None: there are none.
+    """
+
+    def build(config: EngineConfig, path: Path | None, own: OwnTiers | None = None) -> EngineLike:
+        check_limits(model.facts, config, max_pool_bytes if isinstance(max_pool_bytes, int) else max_pool_bytes())
+        if devices.ALLOCATOR.has_own_memory(
+            model.device
+        ):  # one of several runs: an open pool is not all that a GPU has
+            config = resolve_for(config, model.facts).config
+        if config.num_instances and config.instances != "thread":
+            if workers is None:
+                raise ConfigError("this server starts no processes for a run; choose instances of one thread")
+            try:
+                return LiveCluster(process_cluster(model, config, workers, log_path=path), is_small)
+            except AllInUseError:  # this run shares one thread: its log's header says so
+                config = replace(config, instances="thread")
+        if config.num_instances:
+            return LiveCluster(make_cluster(model, config, log_path=path), is_small)
+        store = tiers if own is None else own.tiers
+        connector = OffloadingConnector(store, model, config) if store and may_offload(config) else None
+        return LiveEngine(model, config, path, is_small, connector)
+
+    return build

@@ -1,0 +1,172 @@
+"""A loaded model as the server uses it. Imports torch: import it when a model is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from app.ground.settings import ServerSettings
+from app.models.engine_face import BuildEngine
+from app.models.live_engine import check_limits, engine_builder
+from app.models.pool_bytes import pool_bytes
+from engine.accounting.memory import kv_bytes_per_token
+from engine.cluster.messages import Source
+from engine.cluster.worker_process import Workers
+from engine.config import EngineConfig
+from engine.connector.tiers.tiers import Tiers
+from engine.device_pool import with_pool
+from engine.machine import machine_facts, measure_roofs
+from engine.model import device as devices
+from engine.model.compiled import Compilation, compile_in_background
+from engine.model.device_facts import DeviceFacts
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model, resolve_device
+from engine.model.shipped import SHIPPED
+from engine.model.stages import Stage
+from engine.model.tokenizer import normalize_prompt
+from engine.model.weighing import bytes_to_come, weight_bytes
+from engine.trace.records import Machine, ModelFacts, TokenizerFacts
+
+
+class LiveModel:
+    """Implements `ServedModel`."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        is_shipped: bool,
+        settings: ServerSettings,
+        tiers: Tiers | None = None,
+        workers: Workers | None = None,
+    ) -> None:
+        """`tiers`: where its runs keep full blocks outside their pools; `workers`: processes for their instances."""
+        self._model = model
+        self._is_shipped = is_shipped
+        self.facts: ModelFacts = model.facts
+        self.tokenizer_facts: TokenizerFacts = model.tokenizer_facts or TokenizerFacts(
+            name="", vocab_size=model.facts.vocab_size, eos_token_ids=[]
+        )
+        self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
+        self.num_bytes: int = weight_bytes(model.module)
+        self._max_pool_bytes = settings.max_pool_bytes
+        self.build: BuildEngine = engine_builder(model, lambda: self._max_pool_bytes, tiers=tiers, workers=workers)
+        self.build_small: BuildEngine = engine_builder(model, lambda: self._max_pool_bytes, is_small=True)
+        self._compilation: Compilation | None = None
+
+    def compared(self) -> str:
+        """How the model was compared with itself at loading, as part of a line for the terminal."""
+        found, seconds = self._model.differences["auto"], self._model.check_seconds
+        return f"equal to its own forward pass within {found.share:.0e} of its logits' spread (seen in {seconds:.2f} s)"
+
+    def check(self, config: EngineConfig) -> None:
+        """Raises ConfigError, one sentence, when `build` would refuse such settings."""
+        check_limits(self.facts, config, self._max_pool_bytes)
+
+    def compile_in_background(self, ended: Callable[[str], object] = lambda error: None) -> None:
+        """Start compiling; engines take the compiled forward pass when it is ready and serve eagerly until then.
+
+        `ended` is called with why there is none, one sentence, or with nothing when there is.
+        """
+        self._compilation = compile_in_background(self._model, ended)
+
+    @property
+    def is_compiling(self) -> bool:
+        """Whether the compiler is at work: it lets no process end before it has done a part."""
+        return self._compilation is not None and self._compilation.is_alive()
+
+    @property
+    def machine(self) -> Machine:
+        """With the roofs once they were measured."""
+        return machine_facts(self._model.device, self._model.dtype)
+
+    @property
+    def free_bytes(self) -> int:
+        """Of the device's memory, or the machine's."""
+        return devices.ALLOCATOR.room(self._model.device).free
+
+    @property
+    def device(self) -> DeviceFacts:
+        """What is known of the device now."""
+        return devices.device_facts(self._model.device)
+
+    def with_pool(self, config: EngineConfig) -> EngineConfig:
+        """The settings with the pool that the device has room for, where they leave it open (`engine.device_pool`)."""
+        found = with_pool(config, self._model)
+        if found is not config:  # what the server's own settings take is not refused
+            self._max_pool_bytes = max(self._max_pool_bytes, pool_bytes(found, self.facts))
+        return found
+
+    def measured_machine(self) -> Machine:
+        """Measures the roofs at the first call."""
+        measure_roofs(self._model.device, self._model.dtype)
+        return self.machine
+
+    def normalize(self, text: str) -> str:
+        """The text as the model will see it, as `engine.model.shipped.as_seen` has it by name."""
+        return normalize_prompt(text) if self._is_shipped else text
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text; none without a tokenizer."""
+        return list(self._model.tokenizer.encode(text)) if self._model.tokenizer else []
+
+    @property
+    def has_chat_template(self) -> bool:
+        return self._model.tokenizer is not None and self._model.tokenizer.has_chat_template
+
+    @property
+    def default_sampling(self) -> dict[str, float]:
+        return self._model.default_sampling
+
+    def chat(self, messages: list[dict[str, str]], template_settings: Mapping[str, Any]) -> list[int]:
+        """By the model's own template; else the plain one: the messages' texts, a line each, to be gone on with."""
+        tokenizer = self._model.tokenizer
+        if tokenizer is None:
+            raise ValueError("this model has no tokenizer: use /v1/completions with token ids")
+        if tokenizer.has_chat_template:
+            return tokenizer.chat(messages, template_settings)
+        return self.encode(self.normalize("\n".join(message["content"] for message in messages)))
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return bytes(self._model.tokenizer.token_bytes(token_id)) if self._model.tokenizer else b""
+
+
+def load(
+    name_or_path: str,
+    dtype: str,
+    device: str,
+    settings: ServerSettings,
+    telling: Callable[[Stage], object],
+    tiers: Tiers | None = None,
+    workers_of: Callable[[Source], Workers] | None = None,
+) -> LiveModel:
+    """Load a model to serve it. `telling` is called with what is done next; `tiers`: see `LiveModel`; `workers_of`: the
+    processes that may be instances of a model.
+
+    Raises:
+        ModelError: one sentence.
+    """
+    model = load_model(name_or_path, dtype, device, telling=telling)
+    config = settings.config_of(model.facts.name)
+    source = Source(name_or_path, dtype, str(model.device), compiles=not config.enforce_eager)
+    workers = workers_of(source) if workers_of else None
+    if workers is not None:
+        workers.warm(config.num_instances)
+    return LiveModel(model, name_or_path in SHIPPED, settings, tiers, workers)
+
+
+def weigh(name_or_path: str, dtype: str, device: str) -> int:
+    """Bytes that the weights of a model will take, before they are read.
+
+    Raises:
+        ModelError: one sentence.
+    """
+    return bytes_to_come(name_or_path, dtype, device)
+
+
+def memory(device: str) -> int:
+    """Bytes of memory of the device.
+
+    Raises:
+        ModelError: there is no such device.
+    """
+    return devices.ALLOCATOR.room(resolve_device(device)).total

@@ -1,0 +1,253 @@
+"""The models of a server: the first is there from its beginning, others are opened when somebody asks for them.
+
+A model's weights are read once, and every engine on it shares them. What may be loaded at once is bounded: to make
+room, the model on which nothing has run for longest is let go. The first one stays.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Protocol
+
+from app.ground.errors import AppError, one_sentence
+from app.ground.settings import MIB
+from app.models.engine_face import ServedModel
+from app.models.served import ModelStatus, Served
+from engine.model.naming import model_name
+from engine.model.shipped import SHIPPED
+
+WAIT = 5.0  # seconds for which an event that asks for a model waits until it is there; a worker waits with it
+logger = logging.getLogger(__name__)
+
+
+class Opener(Protocol):
+    """How a model is opened that was not there from the beginning. Both raise ValueError, one sentence."""
+
+    def weigh(self, name: str) -> int:
+        """Bytes that its weights will take, before they are read."""
+
+    def open(self, served: Served) -> None:
+        """Read it, and tell `served`."""
+
+
+def served_name(name_or_path: str) -> str:
+    """What a server calls a model: as the header of a run does. A folder is called by its own name."""
+    return name_or_path if name_or_path in SHIPPED else model_name(name_or_path)
+
+
+class Lease:
+    """The use of a model that is there: it is not let go before this is closed."""
+
+    def __init__(self, served: Served, ended: Callable[[], object]) -> None:
+        self._served, self._ended = served, ended
+        self._lock = threading.Lock()
+        self._is_open = True
+
+    @property
+    def name(self) -> str:
+        return self._served.name
+
+    @property
+    def model(self) -> ServedModel:
+        """Asked for at each use: who holds a lease holds no weights."""
+        return self._served.model
+
+    def close(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            was_open, self._is_open = self._is_open, False
+        if was_open:
+            self._ended()
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Models:
+    """The models by name. Every method may be called from any thread."""
+
+    def __init__(
+        self,
+        first: Served,
+        others: Iterable[Served] = (),
+        opener: Opener | None = None,
+        most_bytes: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`others` are opened by `opener`; `most_bytes` says how much the weights of all may take."""
+        self.first = first
+        self._all = [first, *others]
+        self._opener = opener
+        self._most_bytes = most_bytes
+        self._under_way: set[Served] = set()
+        self._untold: set[Served] = set()  # failed, and nobody who asked has been told
+        self._one_at_a_time = threading.Lock()
+        self._changed = threading.Condition()  # guards the counts of leases
+        self._is_closed = False
+
+    # What there is
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a model, or one on its way."""
+        return self.first.is_live
+
+    def all(self) -> list[Served]:
+        """Every model, the first one first."""
+        return list(self._all)
+
+    def knows(self, name: str) -> bool:
+        return any(served.name == name for served in self._all)
+
+    def find(self, name: str | None) -> Served:
+        """The model of that name; None: the first.
+
+        Raises:
+            AppError: `not_found`.
+        """
+        for served in self._all:
+            if name is None or served.name == name:
+                return served
+        names = ", ".join(served.name for served in self._all)
+        raise AppError("not_found", f"this server has no model {name!r}; it has {names}")
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the weights of all models that are loaded."""
+        return sum(served.num_bytes for served in self._all)
+
+    @property
+    def most_bytes(self) -> int:
+        """How many that may be; the first model is there even if it takes more."""
+        return self._most_bytes()
+
+    def on_change(self, changed: Callable[[ModelStatus], object]) -> None:
+        """`changed` is called with each new status of any model, on the thread that made it."""
+        for served in self._all:
+            served.on_change(changed)
+
+    # Its use
+
+    def lease(self, name: str | None = None, wait: float | None = None) -> Lease:
+        """The use of a model, which is opened if it is not there; `wait`: seconds for that, None: as events wait.
+
+        Raises:
+            AppError: `not_found`; `loading` while it is on its way, the first at once, another after `wait`;
+                `refused` when it cannot be had, or there is none.
+        """
+        served = self.find(name)
+        with self._changed:
+            served.leases += 1
+        lease = Lease(served, lambda: self._ended(served))
+        try:
+            self.first.model  # noqa: B018  # what it raises is the answer: another one is not opened beside it
+            if served is not self.first:
+                self._have(served, WAIT if wait is None else wait)
+                served.model  # noqa: B018
+        except BaseException:
+            lease.close()
+            raise
+        return lease
+
+    def let_go(self, name: str) -> None:
+        """Give a model's memory back, until somebody asks for it again.
+
+        Raises:
+            AppError: `not_found`; `refused` when it is the first, in use, being compiled, or not there.
+        """
+        served = self.find(name)
+        with self._changed:
+            if served is self.first:
+                raise AppError("refused", f"{name} is the server's first model, for runs that name none: it stays")
+            if not served.is_there:
+                raise AppError("refused", f"{name} is not in memory")
+            if served.leases:
+                count = f"{served.leases} run{'s are' if served.leases > 1 else ' is'}"
+                raise AppError("refused", f"{count} on {name}: close {'them' if served.leases > 1 else 'it'} first")
+            if served.is_compiling:
+                raise AppError("refused", f"{name} is being compiled; ask again when that is over")
+            served.let_go()
+        gc.collect()  # engines and modules refer to each other
+
+    def close(self) -> None:
+        """The server ends: who waits for a model is told."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _ended(self, served: Served) -> None:
+        with self._changed:
+            served.leases -= 1
+            served.use()
+
+    def _have(self, served: Served, wait: float) -> None:
+        """Wait until it is there or cannot be had, after asking for it if nobody did."""
+        with self._changed:
+            if served.is_there:
+                return
+            if served not in self._under_way:
+                if served in self._untold:  # who asks again and again for one on its way must hear that it failed
+                    self._untold.discard(served)
+                    return
+                self._under_way.add(served)
+                served.wait()
+                threading.Thread(target=self._open, args=(served,), name="loading", daemon=True).start()
+            self._changed.wait_for(lambda: self._is_closed or served not in self._under_way, wait)
+            if served not in self._under_way:
+                self._untold.discard(served)
+
+    def _open(self, served: Served) -> None:
+        """On a thread of its own: whoever waits may give up."""
+        try:
+            with self._one_at_a_time:
+                assert self._opener is not None  # there are others only with it
+                self._make_room(served, self._opener.weigh(served.name))
+                self._opener.open(served)
+        except Exception as error:
+            if not isinstance(error, ValueError):
+                logger.exception("opening %s", served.name)
+            served.fail(one_sentence(error))
+            with self._changed:
+                self._untold.add(served)
+        finally:
+            with self._changed:
+                self._under_way.discard(served)
+                self._changed.notify_all()
+
+    def _make_room(self, served: Served, needed: int) -> None:
+        """Let go of models, the one unused for longest first, until `needed` bytes fit.
+
+        Raises:
+            ValueError: those in use leave no room.
+        """
+        most = self.most_bytes
+        with self._changed:
+            idle = sorted((one for one in self._all if self._is_idle(one)), key=lambda one: one.last_used)
+            if self.num_bytes - sum(one.num_bytes for one in idle) + needed > most:
+                held = [one for one in self._all if one.num_bytes and one not in idle]
+                names = ", ".join(f"{one.name} {_mib(one.num_bytes)}" for one in held)
+                raise ValueError(
+                    f"its weights take {_mib(needed)} MiB, and of the {_mib(most)} MiB that models may take "
+                    f"those in use hold {_mib(sum(one.num_bytes for one in held))} ({names}): "
+                    "close what runs on them, or start the server with a larger --max-model-mib"
+                )
+            if self.num_bytes + needed <= most:
+                return
+            while self.num_bytes + needed > most:
+                idle.pop(0).let_go()
+        gc.collect()  # engines and modules refer to each other
+
+    def _is_idle(self, served: Served) -> bool:
+        return served is not self.first and served.is_there and not served.leases and not served.is_compiling
+
+
+def _mib(num_bytes: int) -> str:
+    return f"{num_bytes / MIB:.3g}" if num_bytes < 1000 * MIB else f"{num_bytes / MIB:.0f}"

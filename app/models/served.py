@@ -1,0 +1,196 @@
+"""A model that a server serves: whether it is there, and how far it is until then. Or none: recordings only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal, TypedDict
+
+from app.ground.errors import AppError
+from app.models.engine_face import ServedModel
+from engine.model.stages import IN_WORDS, STAGES, Stage
+from engine.trace.records import ModelFacts
+
+ModelState = Literal["none", "unloaded", "loading", "ready", "failed"]
+ModelPlace = Literal["first", "named", "at_hand"]
+CompiledState = Literal["off", "under_way", "done", "failed"]
+
+
+class ModelStatus(TypedDict):
+    """The `model` event: how far one of the server's models is. Said to who connects, and at every change."""
+
+    name: str
+    state: ModelState  # none: this server shows recordings only; unloaded: it comes when it is asked for
+    stage: Stage | None  # what is done while it is loading; at what it failed
+    stages: list[Stage]  # all, in their order
+    seconds: float  # since loading began, until it was over
+    compiled: CompiledState  # done: runs that begin now are computed by the compiled forward pass
+    error: str  # why it failed, or why it was not compiled: one sentence, or nothing
+    place: ModelPlace  # first: what runs that name none are on; named when the server was started; or one that ships
+    bytes: int  # that its weights take now
+
+
+class Served:
+    """The model, as soon as it is there, and how far it is until then. Every method may be called from any thread."""
+
+    def __init__(self, model: ServedModel | None, name: str = "", place: ModelPlace = "first") -> None:
+        """model None: there is nothing live, only recordings. `Served.loading` is for one that comes later,
+        `Served.unloaded` for one that comes when it is asked for.
+        """
+        self.place: ModelPlace = place
+        self.leases = 0  # uses of it that are not over; `app.models.registry.Models` counts them
+        self.last_used = time.monotonic()
+        self._model = model
+        self._known = _known_of(model)
+        self._name = model.facts.name if model is not None else name
+        self._state: ModelState = "none" if model is None else "ready"
+        self._stage: Stage | None = None
+        self._compiled: CompiledState = "off"
+        self._error = ""
+        self._began = time.monotonic()
+        self._seconds: float | None = 0.0  # None: it is still on its way
+        self._changed: Callable[[ModelStatus], object] = lambda status: None
+        self._lock = threading.RLock()
+
+    @classmethod
+    def loading(cls, name: str) -> Served:
+        """A model that is on its way: `begin`, then `have` or `fail` say how far it is."""
+        found = cls(None, name)
+        found._state, found._seconds = "loading", None
+        return found
+
+    @classmethod
+    def unloaded(cls, name: str, place: ModelPlace) -> Served:
+        """A model that is opened when somebody asks for it."""
+        found = cls(None, name, place)
+        found._state = "unloaded"
+        return found
+
+    def on_change(self, changed: Callable[[ModelStatus], object]) -> None:
+        """`changed` is called with each new status, on the thread that made it."""
+        self._changed = changed
+
+    # What is known of it
+
+    @property
+    def name(self) -> str:
+        """As the header of a run on it says it, once it is there."""
+        return self._name
+
+    @property
+    def is_there(self) -> bool:
+        return self._model is not None
+
+    @property
+    def is_compiling(self) -> bool:
+        return self._compiled == "under_way"
+
+    @property
+    def num_bytes(self) -> int:
+        """That its weights take now."""
+        model = self._model
+        return 0 if model is None else model.num_bytes
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a model, or one on its way."""
+        return self._state != "none"
+
+    @property
+    def is_loading(self) -> bool:
+        return self._state == "loading"
+
+    @property
+    def facts(self) -> ModelFacts | None:
+        """Of the model, once it is there; they stay known when it is let go."""
+        return self._known[0] if self._known else None
+
+    @property
+    def kv_bytes_per_token(self) -> int | None:
+        """As `facts`."""
+        return self._known[1] if self._known else None
+
+    @property
+    def model(self) -> ServedModel:
+        """The model.
+
+        Raises:
+            AppError: `loading` while it is on its way; `refused` where there is none or it could not be had.
+        """
+        with self._lock:
+            if self._model is not None:
+                return self._model
+            if self._state == "loading":
+                doing = f" ({IN_WORDS[self._stage]})" if self._stage else ""
+                raise AppError("loading", f"the model {self._name} is not there yet{doing}; ask again in a moment")
+            if self._state == "failed":
+                raise AppError("refused", f"the model {self._name} could not be opened: {self._error}")
+            if self._state == "unloaded":  # let go since
+                raise AppError("loading", f"the model {self._name} is not there any more; ask again")
+        raise AppError("refused", "there is no live model here: this server shows recordings")
+
+    def status(self) -> ModelStatus:
+        """How far it is, as the `model` event says it."""
+        with self._lock:
+            return {
+                "name": self._name,
+                "state": self._state,
+                "stage": self._stage,
+                "stages": list(STAGES),
+                "seconds": time.monotonic() - self._began if self._seconds is None else self._seconds,
+                "compiled": self._compiled,
+                "error": self._error,
+                "place": self.place,
+                "bytes": self.num_bytes,
+            }
+
+    # What becomes of it
+
+    def use(self) -> None:
+        """It was used until now."""
+        self.last_used = time.monotonic()
+
+    def wait(self) -> None:
+        """It was asked for, and is on its way from now on."""
+        with self._lock:
+            self._state, self._stage, self._seconds, self._error = "loading", None, None, ""
+            self._began = time.monotonic()
+            self._changed(self.status())
+
+    def let_go(self) -> None:
+        """It is there no more, until somebody asks for it."""
+        with self._lock:
+            self._model, self._state, self._stage, self._compiled = None, "unloaded", None, "off"
+            self._changed(self.status())
+
+    def begin(self, stage: Stage) -> None:
+        """This is done next."""
+        with self._lock:
+            self._stage = stage
+            self._changed(self.status())
+
+    def have(self, model: ServedModel) -> None:
+        """It is there."""
+        with self._lock:
+            self._model, self._name, self._state, self._stage = model, model.facts.name, "ready", None
+            self._known = _known_of(model)
+            self._seconds = time.monotonic() - self._began
+            self._changed(self.status())
+
+    def fail(self, error: str) -> None:
+        """It cannot be had; `error` is one sentence."""
+        with self._lock:
+            self._state, self._error = "failed", error  # the stage at which it failed stays
+            self._seconds = time.monotonic() - self._began
+            self._changed(self.status())
+
+    def compiled(self, state: CompiledState, error: str = "") -> None:
+        """How far compiling it is; `error` says why there is none."""
+        with self._lock:
+            self._compiled, self._error = state, error
+            self._changed(self.status())
+
+
+def _known_of(model: ServedModel | None) -> tuple[ModelFacts, int] | None:
+    return None if model is None else (model.facts, model.kv_bytes_per_token)

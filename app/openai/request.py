@@ -1,0 +1,274 @@
+"""A body as the engine will have it: prompts as token ids or text, sampling parameters, and how to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Literal, TypedDict
+
+from msgspec import Struct
+
+from app.ground.errors import one_sentence
+from app.models.engine_face import ServedModel, TemplateSettingError
+from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled
+from app.openai.errors import ApiError
+from engine.config import MAX_LOGPROBS, SamplingParams
+from engine.options.check import out_of_range
+from engine.request_spec import RequestError, check_characters
+
+COMPLETION_TOKENS = 16  # of a completion that names no max_tokens, as OpenAI has it
+MOST_PROMPTS = 64  # in one body
+NAMES: Mapping[str, str] = MappingProxyType({})  # what a body calls a field otherwise than the engine does
+
+
+class Prompt(Struct, frozen=True, kw_only=True):
+    """One prompt of a body."""
+
+    token_ids: list[int]
+    text: str | None = None  # as it was sent; None: it was sent as token ids
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What a body asks for."""
+
+    kind: Literal["completion", "chat"]
+    prompts: list[Prompt]
+    sampling: SamplingParams
+    n: int = 1
+    priority: int = 0
+    cache_salt: str | None = None
+    stream: bool = False
+    include_usage: bool = False
+    continuous_usage: bool = False  # in each chunk, as far as the answer is
+    echo: bool = False
+    only_echo: bool = False  # max_tokens 0: the prompt is scored, the one token that the engine adds is left out
+    logprobs: int | None = None  # alternatives to tell with each token; None: no log probabilities
+    prompt_logprobs: int | None = None  # the same of the prompt, as a field of its own
+    default_tokens: int | None = None  # where no max_tokens is asked for: so many, or what there is room for
+    names: Mapping[str, str] = NAMES
+
+    def refusal(self, error: ValueError) -> ApiError:
+        """What the engine says against it (RequestError, ConfigError), naming the field of the body."""
+        sentence = one_sentence(error)
+        field = (error.field if isinstance(error, RequestError) else field_of(sentence)) or "prompt"
+        if field == "n" and self.sampling.best_of is not None:
+            field = "best_of"
+        is_long = "max_model_len" in sentence or "blocks" in sentence
+        code = "context_length_exceeded" if is_long else None
+        return ApiError(sentence, self.names.get(field, field), code=code)
+
+
+def completion(body: CompletionBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
+    """Raises ApiError, naming the field."""
+    prompts = _prompts(body.prompt, model, max_model_len, bool(body.echo))
+    _check_between("logprobs", body.logprobs, 0, MAX_LOGPROBS)
+    n, best_of = _count("n", body.n), _count("best_of", body.n if body.best_of is None else body.best_of)
+    if best_of < n:
+        raise ApiError(f"best_of ({best_of}) must be at least n ({n})", "best_of")
+    if body.stream and best_of > n:
+        raise ApiError("best_of over n cannot be streamed: which ones are the best is known at the end", "best_of")
+    only_echo = bool(body.echo) and body.max_tokens == 0
+    prompt_logprobs = body.prompt_logprobs
+    if body.echo and body.logprobs is not None:
+        prompt_logprobs = max(body.logprobs, prompt_logprobs or 0)
+    return Asked(
+        kind="completion",
+        prompts=prompts,
+        sampling=_sampling(
+            body, model, 1 if only_echo else body.max_tokens, n, best_of, body.logprobs, prompt_logprobs
+        ),
+        default_tokens=COMPLETION_TOKENS if body.max_tokens is None else None,
+        echo=bool(body.echo),
+        only_echo=only_echo,
+        logprobs=body.logprobs,
+        prompt_logprobs=body.prompt_logprobs,
+        n=n,
+        **_common(body),
+    )
+
+
+def chat(body: ChatBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
+    """Raises ApiError, naming the field."""
+    if body.top_logprobs and not body.logprobs:
+        raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
+    _check_between("top_logprobs", body.top_logprobs, 0, MAX_LOGPROBS)
+    if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
+        raise ApiError("max_tokens and max_completion_tokens say different things; send one", "max_tokens")
+    is_older = body.max_completion_tokens is None
+    max_tokens = body.max_tokens if is_older else body.max_completion_tokens
+    n = _count("n", body.n)
+    logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    names = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
+    return Asked(
+        kind="chat",
+        prompts=[Prompt(token_ids=conversation(body.messages, model, max_model_len, body.chat_template_kwargs))],
+        sampling=_sampling(body, model, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
+        names=names,
+        logprobs=logprobs,
+        prompt_logprobs=body.prompt_logprobs,
+        n=n,
+        **_common(body),
+    )
+
+
+def conversation(
+    messages: Sequence[ChatMessage],
+    model: ServedModel,
+    max_model_len: int | None = None,
+    template_settings: dict[str, Any] | None = None,
+) -> list[int]:
+    """The token ids of a conversation, by the model's own template or the plain one (`ServedModel.chat`)."""
+    told = []
+    for at, message in enumerate(messages):
+        content = message.content
+        if not isinstance(content, str):
+            for place, part in enumerate(content):
+                where = f"messages[{at}].content[{place}]"
+                if part.type != "text":
+                    raise ApiError(f"{where}: this server reads parts of type text, not {part.type[:40]!r}", "messages")
+                if part.text is None:
+                    raise ApiError(f"{where}.text is missing", "messages")
+            content = "\n".join(part.text or "" for part in content)  # as vLLM joins them
+        told.append({"role": "system" if message.role == "developer" else message.role, "content": content})
+    _check_length(sum(len(one["content"]) for one in told), max_model_len, "messages")
+    try:
+        return model.chat(told, template_settings or {})
+    except TemplateSettingError as error:
+        raise ApiError(f"chat_template_kwargs: {error}", "chat_template_kwargs") from error
+    except ValueError as error:
+        raise ApiError(f"messages: {error}", "messages") from error
+
+
+class _Common(TypedDict):
+    priority: int
+    cache_salt: str | None
+    stream: bool
+    include_usage: bool
+    continuous_usage: bool
+
+
+def _common(body: Sampled) -> _Common:
+    options = body.stream_options
+    if options is not None and not body.stream:
+        raise ApiError("stream_options needs stream: true", "stream_options")
+    if body.prompt_logprobs is not None and body.stream:
+        raise ApiError("prompt_logprobs are not told in a stream: leave one of the two out", "prompt_logprobs")
+    return {
+        "priority": body.priority or 0,
+        "cache_salt": body.cache_salt,
+        "stream": bool(body.stream),
+        "include_usage": bool(options and options.include_usage),
+        "continuous_usage": bool(options and options.include_usage and options.continuous_usage_stats),
+    }
+
+
+def _sampling(
+    body: Sampled,
+    model: ServedModel,
+    max_tokens: int | None,
+    n: int,
+    best_of: int,
+    logprobs: int | None,
+    prompt_logprobs: int | None,
+    names: Mapping[str, str] = NAMES,
+) -> SamplingParams:
+    stop = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    given = {
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "top_k": 0 if body.top_k == -1 else body.top_k,  # vLLM's way to say off
+        "min_p": body.min_p,
+        "repetition_penalty": body.repetition_penalty,
+        "seed": body.seed,
+        "stop": stop,
+        "stop_token_ids": body.stop_token_ids,
+        "ignore_eos": body.ignore_eos,
+        "min_tokens": body.min_tokens,
+        "logit_bias": _logit_bias(body.logit_bias),
+    }
+    sampling = SamplingParams(
+        max_tokens=max_tokens,
+        n=n,
+        best_of=best_of if best_of != n else None,
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+        **{"temperature": 1.0}
+        | model.default_sampling
+        | {name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+    )
+    if wrong := out_of_range(sampling):
+        field = field_of(wrong) or ""
+        name = names.get(field, field)
+        raise ApiError(name + wrong.removeprefix(field), name)
+    if sampling.num_sequences > 1 and sampling.temperature == 0:
+        many = "n" if n > 1 else "best_of"
+        raise ApiError(f"with temperature 0 all {many} answers would be the same: set a temperature", many)
+    return sampling
+
+
+def field_of(sentence: str) -> str | None:
+    """The field that a refusal of the engine begins with, if it does."""
+    word = sentence.split(" ", 1)[0].rstrip(":,")
+    return word if word in SamplingParams.__struct_fields__ else None
+
+
+def _logit_bias(given: dict[str, float] | None) -> dict[int, float] | None:
+    if given is None:
+        return None
+    if not all(name.isdecimal() and len(name) < 10 for name in given):
+        raise ApiError('logit_bias has token ids as its names, as in {"42": -100}', "logit_bias")
+    return {int(name): bias for name, bias in given.items()}
+
+
+def _prompts(
+    prompt: str | list[str | int | list[int]], model: ServedModel, max_model_len: int | None, keep_texts: bool
+) -> list[Prompt]:
+    """OpenAI's four forms: text, token ids, and lists of either. `keep_texts`: they are told with the answer."""
+
+    def tokenized(text: str) -> Prompt:
+        return _tokenized(text, model, max_model_len, keep_texts)
+
+    def as_given(token_ids: list[int]) -> Prompt:
+        if max_model_len is not None and len(token_ids) >= max_model_len:
+            what = f"the prompt has {len(token_ids)} tokens; with one to generate that is over max_model_len "
+            raise ApiError(f"{what}{max_model_len}", "prompt", code="context_length_exceeded")
+        return Prompt(token_ids=token_ids)
+
+    if isinstance(prompt, str):
+        return [tokenized(prompt)]
+    if not prompt:
+        raise ApiError("prompt is an empty list", "prompt")
+    if all(isinstance(one, int) for one in prompt):
+        return [as_given([one for one in prompt if isinstance(one, int)])]
+    if len(prompt) > MOST_PROMPTS:
+        raise ApiError(f"{len(prompt)} prompts in one request; {MOST_PROMPTS} are taken", "prompt")
+    if all(isinstance(one, str) for one in prompt):
+        return [tokenized(one) for one in prompt if isinstance(one, str)]
+    if all(isinstance(one, list) for one in prompt):
+        return [as_given(one) for one in prompt if isinstance(one, list)]
+    raise ApiError("prompt mixes texts and token ids; send one kind", "prompt")
+
+
+def _tokenized(text: str, model: ServedModel, max_model_len: int | None, keep_text: bool) -> Prompt:
+    """Here, on a worker: an engine's thread is for its steps."""
+    if not model.tokenizer_facts.name:
+        raise ApiError("this model has no tokenizer: send token ids", "prompt")
+    _check_length(len(text), max_model_len, "prompt")
+    return Prompt(token_ids=model.encode(model.normalize(text)), text=text if keep_text else None)
+
+
+def _check_length(num_characters: int, max_model_len: int | None, field: str) -> None:
+    try:
+        check_characters(num_characters, num_characters if max_model_len is None else max_model_len)
+    except RequestError as error:
+        raise ApiError(str(error), field, code="context_length_exceeded") from error
+
+
+def _count(name: str, given: int | None) -> int:
+    _check_between(name, given, 1, 128)
+    return given or 1
+
+
+def _check_between(name: str, given: int | None, low: int, high: int) -> None:
+    if given is not None and not low <= given <= high:
+        raise ApiError(f"{name} must be between {low} and {high}, not {given}", name)

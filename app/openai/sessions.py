@@ -1,0 +1,131 @@
+"""Which theater answers a request: the API's own on the model that it names, or the one that it names itself."""
+
+from __future__ import annotations
+
+import threading
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from app.ground.errors import AppError
+from app.ground.settings import ApiSettings, ServerSettings
+from app.models.engine_face import ServedModel
+from app.models.registry import Models
+from app.openai.engine import AsyncEngine
+from app.openai.errors import ApiError
+from app.session.closing import Closing
+from app.session.session import Session
+from app.session.session_manager import SessionManager
+from app.transport.hub import Hub
+from engine.config import ConfigError, EngineConfig
+from engine.resolve import resolve_for
+from engine.trace.records import ModelFacts
+
+NAME = "API"
+
+
+class Served(NamedTuple):
+    """Where a request goes."""
+
+    theater: Session
+    engine: AsyncEngine
+
+
+class ApiSessions:
+    """One theater a model, made when it is first asked for. Every method may be called from any thread."""
+
+    def __init__(
+        self, theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSettings, hub: Hub
+    ) -> None:
+        self._theaters, self._models, self._hub = theaters, models, hub
+        self._settings, self._api = settings, api
+        self._own: dict[str, Served] = {}  # by model
+        self._named: dict[str, Served] = {}  # by theater
+        self._lock = threading.Lock()
+
+    def model(self, name: str | None) -> ServedModel:
+        """The model of that name (None: the first), which is opened if it is not there.
+
+        Raises:
+            ApiError: there is none of that name.
+            AppError: `loading` while it is on its way.
+        """
+        if name is not None and not self._models.knows(name):
+            names = ", ".join(served.name for served in self._models.all())
+            raise ApiError(
+                f"this server has no model {name[:200]!r}; it has {names}", "model", status=404, code="model_not_found"
+            )
+        with self._models.lease(name, wait=0) as lease:  # few threads answer requests, and none of them waits
+            return lease.model
+
+    def of_model(self, name: str | None) -> Served:
+        """The API's theater on a model.
+
+        Raises:
+            AppError: `loading`, or it cannot be made.
+        """
+        with self._lock:  # two at once would make two
+            known = self._models.find(name).name
+            served = self._own.get(known)
+            if served is None or served.theater.is_closed:
+                with self._models.lease(known, wait=0) as lease:
+                    config = lease.model.with_pool(self._config(known))
+                theater = self._theaters.create_api(config, NAME, known)
+                served = self._own[known] = self._serve(theater)
+            return served
+
+    def waiting(self) -> list[tuple[str, dict[str, int]]]:
+        """Of each engine that the API asks: its model, and how many requests of each client wait for their turn."""
+        served = [*tuple(self._own.values()), *tuple(self._named.values())]  # the lock is held while one is made
+        return [(one.theater.model_name, one.engine.status()["waiting"]) for one in served if not one.theater.is_closed]
+
+    def resolved(self, facts: ModelFacts) -> EngineConfig | None:
+        """The settings of the API's theater on a model, those that it has or will have; None: they cannot work."""
+        served = self._own.get(facts.name)
+        theater = None if served is None or served.theater.is_closed else served.theater
+        config = theater.config if theater is not None else self._config(facts.name)
+        try:
+            return resolve_for(config, facts).config
+        except ConfigError:
+            return None
+
+    def _config(self, name: str) -> EngineConfig:
+        config = self._settings.config_of(name)
+        return replace(config, private=True) if self._api.is_private else config
+
+    def leave_model(self, name: str) -> None:
+        """Close the API's theater on a model, if nothing is under way there."""
+        with self._lock:
+            served = self._own.get(name)
+            if served is not None and not served.engine.num_active and not served.theater.is_working:
+                del self._own[name]
+                self._theaters.remove(served.theater, Closing("let_go"))
+
+    def named(self, theater_id: str, model: str | None) -> Served:
+        """A theater of the page that a request names.
+
+        Raises:
+            ApiError: there is none, it is on another model, or somebody else drives it.
+        """
+        with self._lock:
+            try:
+                theater = self._theaters.get(theater_id)
+            except AppError as error:
+                raise ApiError(error.message, "theater", status=404, code="theater_not_found") from error
+            if model is not None and model != theater.model_name:
+                raise ApiError(f"theater {theater_id[:40]} is on {theater.model_name}, not on {model[:80]}", "model")
+            if theater.in_lesson or theater.is_lab:
+                raise ApiError("a lesson or a class drives this theater; name another", "theater", status=409)
+            if self._api.is_private and not theater.config.private:
+                raise ApiError("this server keeps requests private, and that theater shows all of its own", "theater")
+            for served in (*self._own.values(), *self._named.values()):
+                if served.theater is theater:
+                    return served
+            self._named = {i: one for i, one in self._named.items() if not one.theater.is_closed}
+            served = self._named[theater_id] = self._serve(theater)
+            return served
+
+    def _serve(self, theater: Session) -> Served:
+        engine = AsyncEngine(self._hub.call, theater.look, self._api.max_waiting)
+        theater.serve(engine)
+        return Served(theater, engine)

@@ -1,0 +1,1 @@
+"""Files that a browser receives: scripts, style sheets, words, the one-file page."""

@@ -1,0 +1,178 @@
+"""The page's own files: which modules it will ask for, and each file from memory, compressed once."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import mimetypes
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from posixpath import join, normpath
+from typing import Any
+
+import flask
+from flask import Response
+
+from app.ground.paths import static_dir
+
+WSGI = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+Body = Callable[[bool], bytes]  # what is sent, gzipped or not
+Made = Callable[[str], tuple[str, Body] | None]
+
+# a comment that has its lines for itself
+_COMMENT = re.compile(r"^[ \t]*(?://[^\n]*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)$", re.MULTILINE)
+DAY = 24 * 3600  # seconds
+PREFIX = "/static/"
+Stamp = tuple[int, int]  # changes when a file does
+_IMPORT = re.compile(
+    r"""(?:^|[;}])\s*(?:import\s*|(?:import|export)\b[^"'();]*?\bfrom\s*)["'](\.[^"']+)["']""", re.MULTILINE
+)
+_WORTH_COMPRESSING = ("text/", "application/javascript", "application/json", "image/svg+xml")
+
+
+def modules_from(folder: Path, entry: str, *later: str) -> list[str]:
+    """The modules that `entry` imports, directly or not, as paths below `folder`; the nearest first, itself left out.
+
+    `later`: modules that it asks for by and by; they and what they import come last.
+
+    A browser learns of a module's imports only when it has that module: naming them all at once saves a round trip for
+    each level.
+    """
+    found = _closure(folder, [entry])
+    return _closure(folder, [*found, *(name for name in later if name not in found)])[1:]
+
+
+def _closure(folder: Path, found: list[str]) -> list[str]:
+    """These modules, and all that they import."""
+    for name in found:
+        found += [path for path in imports_of(folder, name) if path not in found]
+    return found
+
+
+def imports_of(folder: Path, name: str) -> list[str]:
+    """The modules that a module imports by itself, as paths below `folder`."""
+    paths = (normpath(join(name, "..", target)) for target in _imports(folder / name, stamp_of(folder / name)))
+    # each once; what is missing, the browser will say
+    return list(dict.fromkeys(path for path in paths if (folder / path).is_file()))
+
+
+LATE = "late"  # in a panel's folder: style sheets that begin so come with its code (static/js/kit/lazy.js)
+
+
+def panel_sheets(folder: Path, late: bool = False) -> list[str]:
+    """The style sheets that panels have in their folders, as paths below `folder`; `late`: the late ones too."""
+    found = [path for path in folder.glob("js/panels/*/*.css") if late or not path.name.startswith(LATE)]
+    return sorted(path.relative_to(folder).as_posix() for path in found)
+
+
+class StaticFiles:
+    """WSGI middleware: a visit asks for many small files, which no framework needs to look at.
+
+    `made`: each says what is sent for a file that is put together when it is asked for (`page_modules.py`,
+    `page_sheets.py`). What is no file of the folder goes on to `app`, and so does a request for a part of one.
+    """
+
+    def __init__(self, app: WSGI, folder: Path, *made: Made) -> None:
+        self._app = app
+        self._folder = str(folder)
+        self._made = made
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        path: str = environ.get("PATH_INFO", "")
+        method = environ["REQUEST_METHOD"]
+        if not path.startswith(PREFIX) or method not in ("GET", "HEAD") or "HTTP_RANGE" in environ:
+            return self._app(environ, start_response)
+        found = self._find(path.removeprefix(PREFIX))
+        if found is None:
+            return self._app(environ, start_response)
+        name, mark, body_of, is_made = found
+        kind = _content_type(name)
+        etag = f'"{mark}"'
+        # Modules import each other by plain names, so a new version must be noticed: ask again each time (304).
+        keep = f"public, max-age={DAY}" if path.startswith(PREFIX + "vendor/") and not is_made else "no-cache"
+        headers = [("ETag", etag), ("Cache-Control", keep), ("Vary", "Accept-Encoding"), ("Content-Type", kind)]
+        if environ.get("HTTP_IF_NONE_MATCH", "").removeprefix("W/") == etag:
+            start_response("304 Not Modified", headers)
+            return [b""]
+        packed = kind.startswith(_WORTH_COMPRESSING) and "gzip" in environ.get("HTTP_ACCEPT_ENCODING", "")
+        body = body_of(packed)
+        if packed:
+            headers.append(("Content-Encoding", "gzip"))
+        start_response("200 OK", [*headers, ("Content-Length", str(len(body)))])
+        return [body if method == "GET" else b""]
+
+    def _find(self, path: str) -> tuple[str, str, Body, bool] | None:
+        """A file, what changes when it does, what is sent, and whether it is made; None: no file of the folder."""
+        name = os.path.normpath(os.path.join(self._folder, path))
+        if "\0" in path or not name.startswith(self._folder + os.sep):
+            return None
+        for find in self._made:
+            if made := find(name.removeprefix(self._folder + os.sep)):
+                return name, *made, True
+        if not os.path.isfile(name):
+            return None
+        stamp = stamp_of(Path(name))
+
+        def body(packs: bool) -> bytes:
+            return (_gzipped if packs else _content)(Path(name), stamp)
+
+        return name, f"{stamp[0]:x}-{stamp[1]:x}", body, False
+
+
+def compress(response: Response, path: Path) -> None:
+    """Send the file at `path`, which `response` is about to send, in gzip's encoding to a browser that takes it."""
+    response.headers["Vary"] = "Accept-Encoding"
+    if response.status_code != 200 or flask.request.accept_encodings.quality("gzip") <= 0:
+        return
+    response.response.close()  # type: ignore[union-attr]  # the file that would have been sent as it is
+    response.direct_passthrough = False
+    response.set_data(_gzipped(path, stamp_of(path)))
+    response.headers["Content-Encoding"] = "gzip"
+
+
+@functools.cache
+def _content_type(name: str) -> str:
+    kind = {".mjs": "text/javascript", ".js": "text/javascript"}.get(Path(name).suffix) or mimetypes.guess_type(name)[0]
+    if kind is None:
+        return "application/octet-stream"
+    return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
+
+
+def stamp_of(path: Path) -> Stamp:
+    """What changes when the file does."""
+    facts = path.stat()
+    return facts.st_mtime_ns, facts.st_size
+
+
+@functools.lru_cache(maxsize=1024)
+def _imports(path: Path, _: tuple[int, int]) -> list[str]:
+    return _IMPORT.findall(path.read_text(encoding="utf-8"))
+
+
+def served(path: Path) -> bytes:
+    """A file as it is sent: the page's own modules go without their comments, which are a third of their weight."""
+    if path.suffix == ".js" and static_dir() / "js" in path.parents:
+        return without_comments(path.read_text(encoding="utf-8")).encode()
+    return path.read_bytes()
+
+
+def without_comments(module: str) -> str:
+    """A module without the comments that have lines for themselves; every other line keeps its number."""
+    return _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), module)
+
+
+@functools.lru_cache(maxsize=1024)
+def _content(path: Path, _: tuple[int, int]) -> bytes:
+    return served(path)
+
+
+@functools.lru_cache(maxsize=1024)
+def _gzipped(path: Path, _: tuple[int, int]) -> bytes:
+    return packed(served(path))
+
+
+def packed(body: bytes) -> bytes:
+    """As a browser takes it that says so."""
+    return gzip.compress(body, 6, mtime=0)

@@ -1,0 +1,94 @@
+"""A page's style sheets as a server sends them: a file, or two, in which all of them lie in their order.
+
+A visit that asks for twenty sheets one by one waits for each before it is painted, and asks twenty times again whether
+they are still the same. Nothing is built ahead: a file is put together when it is asked for and a sheet has changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from app.ground.paths import static_dir
+from app.page import assets
+
+FIRST = "first.css"  # below static/, as the one file of modules
+OVER = "over.css"  # what has a say over all panels: static/js/kit/lazy.js puts a panel's late sheets before it
+_CHARTS = "css/charts.css"
+_REPORTS = (
+    "css/tokens.css", "css/base.css", "js/panels/header/style.css", _CHARTS, "css/overlays.css", "css/bench.css",
+    "css/bench_report.css",
+)  # fmt: skip
+_BELOW_PANELS = ("css/tokens.css", "css/base.css", "css/kit.css", "css/detail.css", _CHARTS, "css/runs.css")
+_OVER_PANELS = ("css/overlays.css", "css/phone.css", "css/layout.css", "css/room.css", "css/print.css")
+# the files of each page, and what is in them apart from the panels' sheets
+FILES = {
+    "index": (FIRST, OVER),
+    "bench": ("bench.css",),
+    "scale": ("scale.css",),
+}
+_PARTS = {"bench.css": _REPORTS, "scale.css": (*_REPORTS, "css/scale.css"), OVER: _OVER_PANELS}
+
+
+class Sheet(NamedTuple):
+    """A link in a page's head."""
+
+    name: str  # a path below static/
+    has_charts: bool  # static/js/kit/plotly.js: what is marked keeps Plotly from writing rules of its own
+
+
+@dataclass(frozen=True)
+class _Made:
+    """One file, as long as no sheet in it changes."""
+
+    mark: str  # what changes when anything of it does
+    bodies: dict[bool, bytes] = field(default_factory=dict)  # gzipped or not
+
+
+class PageSheets:
+    """The style sheets below `folder`, which is static/ but for tests. May be asked from any thread."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[str, _Made] = {}
+
+    def links(self, page: str) -> list[Sheet]:
+        """What the head of a page (a key of `FILES`) names."""
+        return [Sheet(name, _CHARTS in self.parts(name)) for name in FILES[page]]
+
+    def one_by_one(self) -> list[Sheet]:
+        """All sheets of the stage, late ones too, for a page that has everything in itself."""
+        names = [*_BELOW_PANELS, *assets.panel_sheets(self._folder, late=True), *_OVER_PANELS]
+        return [Sheet(name, name == _CHARTS) for name in names]
+
+    def parts(self, name: str) -> list[str]:
+        """The sheets in one file, as paths below the folder."""
+        if name == FIRST:
+            return [*_BELOW_PANELS, *assets.panel_sheets(self._folder)]
+        return list(_PARTS[name])
+
+    def find(self, name: str) -> tuple[str, assets.Body] | None:
+        """What changes when a sheet in it does, and what a browser gets: gzipped or not. None: none of these files."""
+        if name != FIRST and name not in _PARTS:
+            return None
+        parts = [part for part in self.parts(name) if (self._folder / part).is_file()]
+        stamps = [(part, assets.stamp_of(self._folder / part)) for part in parts]
+        mark = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+        made = self._made.get(name)
+        if made is None or made.mark != mark:
+            made = self._made[name] = _Made(mark)
+
+        def body(packed: bool) -> bytes:
+            if packed not in made.bodies:
+                made.bodies[packed] = assets.packed(body(False)) if packed else self._joined(parts)
+            return made.bodies[packed]
+
+        return mark, body
+
+    def _joined(self, parts: list[str]) -> bytes:
+        return b"\n".join((self._folder / part).read_bytes() for part in parts)
+
+
+SHEETS = PageSheets(static_dir())

@@ -1,0 +1,193 @@
+"""The words of the pages: each room of `static/js` has a file a language, and a page fetches its language's in one
+answer: the benchmark page all, the other one all but those that only the benchmark page says.
+
+Words that only one panel says whose code comes late (`static/js/kit/lazy.js`) lie in its folder as `late.<code>.json`
+and are fetched as they are, with the code; so is what operations are told by at length, which only such panels do.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import flask
+from flask import Request, Response
+
+from app.ground import routing
+from app.ground.errors import AppError
+from app.ground.paths import static_dir
+from app.ground.routing import Route, json_answer
+from engine.bench.gains import gain_texts
+from engine.config import EngineConfig, SamplingParams
+from engine.options.table import table_of
+from engine.options.words import option_texts
+from engine.trace import telling
+from engine.trace.telling import in_language
+
+APART = ("scale",)  # folders of pages whose words come with them alone
+
+
+class Here(NamedTuple):
+    """Words need nothing of the server's."""
+
+
+def of_language(here: Here, request: Request, language: str) -> Response:
+    """The words of one language; 304 where the browser has them."""
+    return _answer(words_of, request, language)
+
+
+def of_bench(here: Here, request: Request, language: str) -> Response:
+    """The same for the benchmark page."""
+    return _answer(bench_words_of, request, language)
+
+
+def of_scale(here: Here, request: Request, language: str) -> Response:
+    """The same for the page /scale."""
+    return _answer(scale_words_of, request, language)
+
+
+def of_telling(here: Here, request: Request, language: str) -> Response:
+    """The texts that tell operations at length."""
+    return _answer(long_texts, request, language)
+
+
+def _answer(words: Callable[[str], dict[str, Any]], request: Request, language: str) -> Response:
+    if language not in languages():
+        raise AppError("not_found", f"there are no words in {language[:20]!r}")
+    response = json_answer(words(language))
+    response.headers["Cache-Control"] = "no-cache"
+    response.add_etag()
+    response.make_conditional(request)
+    return response
+
+
+ROUTES = [
+    Route("GET", "/words/<language>.json", of_language),
+    Route("GET", "/words/bench/<language>.json", of_bench),
+    Route("GET", "/words/scale/<language>.json", of_scale),
+    Route("GET", "/words/telling/<language>.json", of_telling),
+]
+
+
+def blueprint() -> flask.Blueprint:
+    """`/words/<language>.json`, `/words/bench/<language>.json` for the benchmark page, `/words/telling/<language>.json`
+    for panels that tell operations at length.
+    """
+    return routing.blueprint("words", "", Here(), ROUTES)
+
+
+def languages() -> list[str]:
+    """Codes of the languages that have words, in alphabetical order."""
+    return sorted(path.suffixes[-2].removeprefix(".") for path in (static_dir() / "js/tell").glob("words.*.json"))
+
+
+def words_of(language: str) -> dict[str, Any]:
+    """As `bench_words_of`, without what only the benchmark page says, and without what tells operations at length: a
+    first visit weighs less.
+    """
+    found = bench_words_of(language)
+    room = _content(static_dir() / "js/bench/words.en.json")
+    own = room.keys() | gain_texts(language).keys() | long_texts(language).keys()
+    return {**found, "texts": {key: text for key, text in found["texts"].items() if key not in own}}
+
+
+def scale_words_of(language: str) -> dict[str, Any]:
+    """As `words_of`, with what only the page /scale says."""
+    found = words_of(language)
+    rooms = _rooms("words", language, "scale")
+    return {**found, "texts": _together({"the page": found["texts"], **rooms})}
+
+
+def file_words_of(language: str, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    """As `words_of`, with all that comes late, but of panels `without`: what a page in one file needs."""
+    found = words_of(language)
+    late = {name: texts for name, texts in _rooms("late", language).items() if not name.startswith(without)}
+    return {
+        **found,
+        "texts": _together({"the page": found["texts"], "the telling at length": long_texts(language), **late}),
+    }
+
+
+def long_texts(language: str) -> dict[str, str]:
+    """What tells operations with every number, by key."""
+    texts = telling.texts(language)
+    return {key: text for key, text in texts.items() if key.startswith("op.") and key.endswith(".long")}
+
+
+def bench_words_of(language: str) -> dict[str, Any]:
+    """`texts`: key -> text of one language; `glossary`: language -> group -> term -> [name, definition], of all.
+
+    The words of options are the engine's (`engine/options/words`), under keys that begin with `option.`. Those that
+    tell operations are the trace's (`engine/trace/telling`), those that say a ratio the benchmarks'
+    (`engine/bench/gains.py`); the command line has them too. Those of a
+    lesson's questions (`app/lessons/words.py`) come with the lesson.
+    """
+    told = {key: text for key, text in telling.texts(language).items() if not key.startswith("explain.")}
+    tables = {
+        "the options": _of_options(language),
+        "the telling": told,
+        "the gains": gain_texts(language),
+    }
+    texts = _together(tables | _rooms("words", language))
+    return {"texts": texts, "glossary": {code: _glossary(code) for code in languages()}}
+
+
+def _of_options(language: str) -> dict[str, str]:
+    """Without the help of those that have no control: it stands beside one."""
+    tables = (table_of(EngineConfig), table_of(SamplingParams))
+    bare = {f"option.{name}.help" for table in tables for name, row in table.items() if row.option.control is None}
+    return {key: text for key, text in option_texts(language).items() if key not in bare}
+
+
+def _rooms(kind: str, language: str, page: str | None = None) -> dict[str, dict[str, str]]:
+    """Each room's words of a kind, `words` or `late`, by the file's name, in English what the language lacks.
+
+    `page`: of the rooms of a page whose words no other page fetches, else of all other rooms.
+    """
+    folder = static_dir() / "js"
+    every = sorted(folder.rglob(f"{kind}.en.json"))
+    found = [path for path in every if (top if (top := path.relative_to(folder).parts[0]) in APART else None) == page]
+    return {
+        f"{room.name}/{kind}.{language}.json": in_language(language, functools.partial(_texts, room, kind))
+        for room in (path.parent for path in found)
+    }
+
+
+def _texts(room: Path, kind: str, language: str) -> dict[str, str]:
+    return {key: _joined(text) for key, text in _content(room / f"{kind}.{language}.json").items()}
+
+
+def _together(tables: dict[str, dict[str, str]]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for name, table in tables.items():
+        if twice := sorted(texts.keys() & table.keys()):
+            raise ValueError(f"{name} has {twice[0]!r}, which another room has too")
+        texts |= table
+    return texts
+
+
+def _glossary(language: str) -> dict[str, dict[str, list[str]]]:
+    own = _content(static_dir() / f"js/tell/glossary.{language}.json")
+    return {
+        group: {
+            term: [name, _joined(definition)] for term, (name, *definition) in {**entries, **own.get(group, {})}.items()
+        }
+        for group, entries in _content(static_dir() / "js/tell/glossary.en.json").items()
+    }
+
+
+def _joined(text: str | list[str]) -> str:
+    """A long text is written in parts, a line each."""
+    return text if isinstance(text, str) else "".join(text)
+
+
+def _content(path: Path) -> Any:
+    return _read(path, path.stat().st_mtime_ns) if path.is_file() else {}
+
+
+@functools.lru_cache(maxsize=256)
+def _read(path: Path, _: int) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))

@@ -1,0 +1,88 @@
+"""The page /scale and the endpoints of its sections: models, GPUs and loads that this machine does not have.
+
+A section is a folder of `static/js/scale/sections/`, and its endpoint a row of `ROUTES`: what it is asked stands in the
+address, and all numbers of its answer are computed here.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+import flask
+from flask import Request, Response
+
+from app.ground import routing
+from app.ground.routing import Route, json_answer
+from app.page import modules as page_modules
+from app.page import sheets as page_sheets
+from app.scale.placement import placement, tried_route
+from app.scale.queues import queues
+from app.scale.size import own_presets, size, size_of_config
+from engine.simulate.distserve import paper
+
+_computing = threading.Lock()  # some seconds of one core, once, whoever asks first
+
+
+def papers_figures(here: object, request: Request) -> Response:
+    """All four; they depend on nothing that is asked."""
+    with _computing:
+        return json_answer(paper())
+
+
+class Here(NamedTuple):
+    """What the endpoints use: a user's own models, GPUs and links."""
+
+    data_dir: Path | None
+    presets: Path | None
+
+    @property
+    def own(self) -> list[Path]:
+        """Their files, looked for at each request: one that is written now is there at the next."""
+        return own_presets(self.data_dir, self.presets)
+
+
+def sizes(here: Here, request: Request) -> Response:
+    """What a model of the presets costs."""
+    return size(here.own, request)
+
+
+def sizes_of_config(here: Here, request: Request) -> Response:
+    """What the model of a posted config.json costs."""
+    return size_of_config(here.own, request)
+
+
+def placements(here: Here, request: Request) -> Response:
+    """How many GPUs serve a demand."""
+    return placement(here.own, request)
+
+
+def tried(here: Here, request: Request) -> Response:
+    """A placement, simulated."""
+    return tried_route(here.own, request)
+
+
+def page(here: Here, request: Request) -> Response:
+    """The page."""
+    modules = page_modules.PAGE.ahead("js/scale/main.js")
+    sheets = page_sheets.SHEETS.links("scale")
+    response = flask.make_response(flask.render_template("scale.html", modules=modules, sheets=sheets))
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+ROUTES = [
+    Route("GET", "/scale", page),
+    Route("GET", "/api/scale/size", sizes),
+    Route("POST", "/api/scale/size", sizes_of_config),
+    Route("GET", "/api/scale/queues", queues),
+    Route("GET", "/api/scale/placement", placements),
+    Route("GET", "/api/scale/tried", tried),
+    Route("GET", "/api/scale/paper", papers_figures),
+]
+
+
+def blueprint(data_dir: Path | None = None, presets: Path | None = None) -> flask.Blueprint:
+    """`/scale` and the endpoints under /api/scale; `data_dir`, `presets`: where a user's own figures lie."""
+    return routing.blueprint("scale", "", Here(data_dir, presets), ROUTES)

@@ -1,0 +1,180 @@
+"""The section "Placement" of the page /scale: how many GPUs serve a demand, apart or together, and whether they do.
+
+Everything that the page says of it is computed by `engine.simulate`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, TypedDict, TypeVar
+
+from flask import Request, Response
+
+from app.ground.routing import json_answer
+from app.scale.request import Asked, known_of, real, refusal, refused, whole
+from engine.accounting.derived import Derived
+from engine.accounting.presets import GpuPreset, ModelPreset, Presets, presets
+from engine.simulate.instance_options import Demand, Nodes, PlacementError
+from engine.simulate.layers import Card
+from engine.simulate.placed import Tried, tried
+from engine.simulate.placement import Placement, apart, on_one_node, together
+from engine.simulate.placement_numbers import placement_numbers
+from engine.trace.applications import TABLE
+
+Preset = TypeVar("Preset", ModelPreset, GpuPreset)
+Way = Literal["apart", "on_one_node", "together"]
+SOURCE = "DistServe, arXiv 2401.09670 v3"
+REQUESTS = 300  # of a trial
+MOST_OUTPUT, MOST_PROMPT = 60_000, 600_000  # tokens of all of them: a few seconds on one core
+MOST_INSTANCES = 16
+trying = threading.Lock()  # one trial at a time, whoever asks: it takes a core
+
+
+class Choice(TypedDict):
+    """Of a list."""
+
+    id: str
+    name: str
+
+
+class Found(TypedDict):
+    """One way of the three."""
+
+    way: Way
+    placement: Placement | None
+    numbers: list[Derived]  # what it says, each with its formula
+    refused: dict[str, str] | None  # why there is none, by language
+
+
+class PlacementAnswer(TypedDict):
+    """/api/scale/placement."""
+
+    models: list[Choice]
+    gpus: list[Choice]
+    asked: Demand
+    ways: list[Found]
+    source: str
+    times_source: str  # of the layers'
+
+
+class TriedAnswer(TypedDict):
+    """/api/scale/tried: a placement, simulated."""
+
+    way: Way
+    tried: Tried
+
+
+class Wanted(TypedDict):
+    """What the address says."""
+
+    cards: tuple[Card, Card]  # for prefill and for decode
+    nodes: Nodes
+    demand: Demand
+
+
+def answer(asked: Asked, known: Presets | None = None) -> PlacementAnswer:
+    """The three ways for these settings.
+
+    Raises:
+        AppError: a setting cannot be.
+    """
+    known = known or presets()
+    wanted = read(asked, known)
+    return {
+        "models": [{"id": one.id, "name": one.name} for one in known.timed_models],
+        "gpus": [{"id": one.id, "name": one.name} for one in known.timed_gpus],
+        "asked": wanted["demand"],
+        "ways": [_found(way, wanted) for way in _WAYS],
+        "source": SOURCE,
+        "times_source": "; ".join(dict.fromkeys(card.source for card in wanted["cards"] if card.source)),
+    }
+
+
+def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
+    """A placement of these settings, with requests served on it by the engine's scheduler.
+
+    Raises:
+        AppError: a setting cannot be, or it cannot be tried.
+    """
+    wanted = read(asked, known or presets())
+    way: Way = next((one for one in _WAYS if one == asked.get("way")), "apart")
+    demand = wanted["demand"]
+    number = min(REQUESTS, MOST_OUTPUT // demand.output_tokens, MOST_PROMPT // demand.prompt_tokens)
+    if not trying.acquire(blocking=False):
+        raise refusal("trying", "busy")
+    try:
+        found = _WAYS[way](wanted)
+        instances = sum(option.replicas * option.stages for option in found.options)
+        if instances > MOST_INSTANCES:
+            raise refusal("most_instances", "refused", number=instances, most=MOST_INSTANCES)
+        return {"way": way, "tried": tried(wanted["cards"], found, demand, wanted["nodes"], number)}
+    except ValueError as error:
+        raise refused(error) from error
+    finally:
+        trying.release()
+
+
+def read(asked: Asked, known: Presets) -> Wanted:
+    """The settings of an address.
+
+    Raises:
+        AppError: one of them cannot be.
+    """
+    chat, gpus = TABLE[0], known.timed_gpus
+    model = _one("model", asked, known.timed_models)
+    return {
+        "cards": (
+            Card(model, _one("prefill_gpu", asked, gpus), known.layers),
+            Card(model, _one("decode_gpu", asked, gpus), known.layers),
+        ),
+        "nodes": Nodes(
+            number=whole(asked, "nodes", 4, 1, 64),
+            gpus=whole(asked, "node_gpus", 8, 1, 8),
+            network=real(asked, "network", 25.0, 0.01, 10_000.0) * 1e9,
+        ),
+        "demand": Demand(
+            rate=real(asked, "rate", 10.0, 0.001, 1e5),
+            prompt_tokens=whole(asked, "prompt_tokens", 512, 1, min(8192, model.max_position - 1)),
+            output_tokens=whole(asked, "output_tokens", 128, 2, 4096),
+            ttft=real(asked, "ttft", chat.ttft, 0.001, 1000.0),
+            tpot=real(asked, "tpot", chat.tpot, 0.0001, 100.0),
+            share=real(asked, "share", 0.9, 0.01, 0.999),
+        ),
+    }
+
+
+_WAYS: dict[Way, Callable[[Wanted], Placement]] = {
+    "apart": lambda it: apart(it["cards"], it["nodes"], it["demand"]),
+    "on_one_node": lambda it: on_one_node(it["cards"], it["nodes"], it["demand"]),
+    "together": lambda it: together(it["cards"][1], it["nodes"], it["demand"]),
+}
+
+
+def _found(way: Way, wanted: Wanted) -> Found:
+    try:
+        found = _WAYS[way](wanted)
+        numbers = placement_numbers(found, wanted["cards"][1].model, wanted["nodes"], wanted["demand"])
+        return {"way": way, "placement": found, "numbers": numbers, "refused": None}
+    except PlacementError as error:
+        return {"way": way, "placement": None, "numbers": [], "refused": {"en": str(error), **error.said}}
+
+
+def _one(name: str, asked: Asked, known: list[Preset]) -> Preset:
+    wanted = asked.get(name, known[0].id)
+    found = next((one for one in known if one.id == wanted), None)
+    if found is None:
+        ids = ", ".join(one.id for one in known)
+        raise refusal("no_times", name=name, asked=wanted[:40], known=ids)
+    return found
+
+
+def placement(own: Sequence[Path], request: Request) -> Response:
+    """The three ways for the settings in the address."""
+    return json_answer(answer(request.args, known_of(own)))
+
+
+def tried_route(own: Sequence[Path], request: Request) -> Response:
+    """One of them, simulated."""
+    return json_answer(tried_answer(request.args, known_of(own)))

@@ -1,0 +1,180 @@
+"""The section "Queues" of the page /scale: one GPU, several in stages, several that split, over the rate of requests.
+
+Everything that the page says of it is computed here, by `engine.simulate`.
+"""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from flask import Request, Response
+
+from app.ground.routing import json_answer
+from app.scale.request import Asked, real, refused, whole
+from engine.accounting.derived import Derived
+from engine.accounting.impossible import ImpossibleInput
+from engine.simulate.degrees import Degree, decode_over_degrees, goodput_per_gpu, request_rate
+from engine.simulate.queues import ARRANGEMENTS, Arrangement, Prefill, crossing, highest_rate, mean_ttft
+from engine.trace.applications import TABLE, Application
+
+POINTS = 80  # of a curve
+NEAREST = 0.99  # of the load at which the queue grows without end, where a curve stops
+DEGREES = [1, 2, 4, 8]
+SOURCE = "DistServe, arXiv 2401.09670 v3"
+
+
+class CurvePoint(TypedDict):
+    """A mean time to first token. `load`: R · D."""
+
+    load: float
+    rate: float  # requests a second
+    seconds: float
+
+
+class Line(TypedDict):
+    """One arrangement."""
+
+    arrangement: Arrangement
+    gpus: int
+    most_load: float  # R · D must stay below it
+    ttft: Derived | None  # at the rate that was asked for
+    refused: dict[str, str] | None  # why there is none, by language
+    curve: list[CurvePoint]
+
+
+class Served(TypedDict):
+    """What one arrangement on both sides serves within an application's objectives. Requests a second."""
+
+    arrangement: Arrangement
+    gpus: int  # of each side
+    prefill: float  # up to which the share has its first token in time
+    decode: float  # 0: a step takes longer than the application allows
+    per_gpu: float  # of both sides together: the slower limits
+
+
+class ApplicationRow(TypedDict):
+    """One application."""
+
+    application: Application
+    served: list[Served]
+
+
+class CrossingPoint(TypedDict):
+    """Where stages become faster than splitting."""
+
+    load: float
+    rate: float
+
+
+class QueuesAnswer(TypedDict):
+    """/api/scale/queues."""
+
+    asked: dict[str, float]
+    lines: list[Line]
+    crossing: CrossingPoint | None  # None: splitting is always faster
+    decode: list[Degree]
+    applications: list[ApplicationRow]
+    source: str
+
+
+def answer(asked: Asked) -> QueuesAnswer:
+    """All curves and tables for these settings.
+
+    Raises:
+        AppError: one of them cannot be.
+    """
+    rate = real(asked, "rate", 2.0, 0.0, 1e6)
+    gpus = whole(asked, "gpus", 2, 2, 64)
+    prefill = Prefill(
+        service=real(asked, "service", 0.25, 1e-6, 1e4), gpus=gpus, speedup=real(asked, "speedup", 1.5, 1.0, 64)
+    )
+    step, batch = real(asked, "step", 0.05, 1e-6, 100.0), whole(asked, "batch", 128, 1, 100_000)
+    decode_speedup = real(asked, "decode_speedup", 1.7, 1.0, 2.0)
+    output_tokens, share = whole(asked, "output_tokens", 64, 2, 1_000_000), real(asked, "share", 0.9, 0.01, 0.999)
+    try:
+        prefill.checked()
+        degrees = decode_over_degrees(step, batch, sorted({*DEGREES, gpus}), decode_speedup)
+        at = crossing(prefill)
+        return {
+            "asked": {
+                "rate": rate,
+                "service": prefill.service,
+                "gpus": gpus,
+                "speedup": prefill.speedup,
+                "step": step,
+                "batch": batch,
+                "decode_speedup": decode_speedup,
+                "output_tokens": output_tokens,
+                "share": share,
+            },
+            "lines": [_line(prefill, arrangement, rate) for arrangement in ARRANGEMENTS],
+            "crossing": None if at is None else {"load": at, "rate": at / prefill.service},
+            "decode": degrees,
+            "applications": [
+                {
+                    "application": row,
+                    "served": [
+                        _served(prefill, degrees, arrangement, row, output_tokens, share)
+                        for arrangement in ARRANGEMENTS
+                    ],
+                }
+                for row in TABLE
+            ],
+            "source": SOURCE,
+        }
+    except ValueError as error:
+        raise refused(error) from error
+
+
+def _line(prefill: Prefill, arrangement: Arrangement, rate: float) -> Line:
+    ttft, why = None, None
+    try:
+        ttft = mean_ttft(prefill, arrangement, rate)
+    except ImpossibleInput as error:
+        why = {"en": str(error), **error.said}
+    most = prefill.most(arrangement)
+    loads = [NEAREST * most * i / POINTS for i in range(POINTS + 1)]
+    return {
+        "arrangement": arrangement,
+        "gpus": prefill.num_gpus(arrangement),
+        "most_load": most,
+        "ttft": ttft,
+        "refused": why,
+        "curve": [
+            {
+                "load": load,
+                "rate": load / prefill.service,
+                "seconds": mean_ttft(prefill, arrangement, load / prefill.service).value,
+            }
+            for load in loads
+        ],
+    }
+
+
+def _served(
+    prefill: Prefill,
+    degrees: list[Degree],
+    arrangement: Arrangement,
+    row: Application,
+    output_tokens: int,
+    share: float,
+) -> Served:
+    gpus = prefill.num_gpus(arrangement)
+    degree = next(degree for degree in degrees if degree.gpus == gpus)
+    split = arrangement == "intra"
+    latency = degree.intra_latency.value if split else degree.inter_latency
+    throughput = degree.intra_throughput.value if split else degree.inter_throughput.value
+    first = highest_rate(prefill, arrangement, row.ttft, share)
+    after = request_rate(throughput, output_tokens) if latency <= row.tpot else 0.0
+    return {
+        "arrangement": arrangement,
+        "gpus": gpus,
+        "prefill": first,
+        "decode": after,
+        "per_gpu": goodput_per_gpu(first, gpus, after, gpus),
+    }
+
+
+def queues(here: object, request: Request) -> Response:
+    """Curves, decode over degrees and applications for the settings in the address."""
+    return json_answer(answer(request.args))

@@ -1,0 +1,85 @@
+"""Numbers in the address of what the page /scale asks for, each within its range, or a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from werkzeug.datastructures import MultiDict
+
+from app.ground.errors import AppError, Code
+from engine.accounting.impossible import ImpossibleInput, impossible
+from engine.accounting.presets import Presets, presets
+
+Asked = MultiDict[str, str]
+MOST_VALUES = 12  # of a list
+
+
+def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppError:
+    """What cannot be, in a sentence of every language."""
+    return refused(impossible(key, **values), code)
+
+
+def refused(error: ValueError, code: Code = "refused") -> AppError:
+    """What somebody else said that cannot be, in all languages that it was said in."""
+    return AppError(code, str(error), said=error.said if isinstance(error, ImpossibleInput) else None)
+
+
+def known_of(own: Sequence[Path]) -> Presets:
+    """The presets, with a user's own files.
+
+    Raises:
+        AppError: one of them cannot be read.
+    """
+    try:
+        return presets(own)
+    except ImpossibleInput as error:
+        raise refused(error, "bad_request") from error
+
+
+def real(asked: Asked, name: str, default: float, low: float, high: float) -> float:
+    """A number within [low, high].
+
+    Raises:
+        AppError: it is none.
+    """
+    return _within(asked.get(name), name, default, low, high)
+
+
+def whole(asked: Asked, name: str, default: int, low: int, high: int) -> int:
+    """A whole number within [low, high].
+
+    Raises:
+        AppError: it is none.
+    """
+    found = _within(asked.get(name), name, default, low, high)
+    if found != int(found):
+        raise refusal("no_whole", name=name, asked=f"{found:g}")
+    return int(found)
+
+
+def wholes(asked: Asked, name: str, default: list[int], low: int, high: int) -> list[int]:
+    """Whole numbers with commas between, each once and in order.
+
+    Raises:
+        AppError: one is none, or there are too many.
+    """
+    text = asked.get(name)
+    if text is None:
+        return default
+    parts = text.split(",")
+    if len(parts) > MOST_VALUES:
+        raise refusal("values", name=name, most=MOST_VALUES, number=len(parts))
+    return sorted({whole(MultiDict({name: part}), name, 0, low, high) for part in parts})
+
+
+def _within(text: str | None, name: str, default: float, low: float, high: float) -> float:
+    if text is None:
+        return default
+    try:
+        found = float(text)
+    except ValueError:
+        raise refusal("no_number", name=name, asked=text[:40]) from None
+    if not low <= found <= high:
+        raise refusal("between", name=name, low=low, high=high, value=found)
+    return found

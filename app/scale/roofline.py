@@ -1,0 +1,131 @@
+"""The section "Compute or bandwidth" of the page /scale: steps of a model under two roofs, over batch and context.
+
+The roofs are this machine's, measured, or a GPU's by its data sheet; the model is the one that runs here, or one of
+which only the figures are known.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import flask
+from flask import Request, Response
+
+from app.ground import routing
+from app.ground.routing import Route, json_answer
+from app.models.registry import Models
+from app.scale.errors import MeasuredOn, measured_on
+from app.scale.request import Asked, known_of, refusal, refused
+from app.scale.size import own_presets
+from app.scale.steps import Choice, Served, Subject, answer, published, served_in
+from app.session.session_manager import SessionManager
+from engine.accounting.presets import DTYPE, GpuPreset, ModelPreset
+from engine.accounting.roofline_steps import Roof
+from engine.accounting.shape import ModelShape
+from engine.accounting.sources import OF_MODELS, Told
+from engine.bench.prediction_error import SCENARIO as STEP_TIME
+from engine.bench.record import RESULTS
+from engine.trace.records import Machine
+
+HERE, RECORDED = "here", "recorded"
+
+
+class Here(NamedTuple):
+    """Whose model and whose machine; `results`: the folder of published records; `data_dir`, `presets`: where a user's
+    own models and GPUs lie.
+    """
+
+    theaters: SessionManager
+    models: Models
+    results: Path
+    data_dir: Path | None = None
+    presets: Path | None = None
+
+
+def subject(here: Here, asked: Asked) -> Subject:
+    """The model and the roofs that are asked for: those here where there are some, else the first of the lists.
+
+    This machine has two pairs of roofs: as `step-time` recorded them while nothing else ran, if that was on such a
+    processor, and as they are now.
+
+    Raises:
+        AppError: the choice is none of the lists', or the GPU does not multiply in that dtype.
+    """
+    live = here.models.first.facts if here.models.is_live else None
+    known = known_of(own_presets(here.data_dir, here.presets))
+    counted = [preset for preset in known.models.values() if preset.is_counted]
+    models = [_choice(preset) for preset in counted]
+    gpus = [_choice(preset) for preset in known.gpus.values()]
+    recorded: Machine | None = None
+    if live:
+        models.insert(0, {"id": HERE, "name": live.name})
+        gpus.insert(0, {"id": HERE, "name": HERE})
+        record = published(here.results, STEP_TIME)
+        if record and _is_such(record.environment.machine, here.models.first.model.machine):
+            recorded = record.environment.machine
+            gpus.insert(0, {"id": RECORDED, "name": RECORDED})
+    model = _chosen(asked, "model", models)
+    gpu = _chosen(asked, "gpu", gpus)
+    shape: ModelShape | None = live if model == HERE else known.models[model]
+    assert shape is not None
+    dtypes: list[str] = []
+    served: Served | None = None
+    measured: MeasuredOn | None = None
+    sources: list[Told] = [] if model == HERE else known.models[model].told(OF_MODELS)
+    if gpu in (HERE, RECORDED):
+        found = recorded if gpu == RECORDED else here.theaters.measured(here.models.first.model)
+        assert found is not None and found.roofs is not None
+        flops, width, source = found.roofs.flops_per_second, found.roofs.bytes_per_second, gpu
+    else:
+        card = known.gpus[gpu]
+        dtypes = list(card.flops_per_second)
+        dtype = asked.get("dtype") or (shape.dtype if shape.dtype in dtypes else DTYPE)
+        if dtype not in dtypes:
+            raise refusal("no_such_dtype", gpu=card.name, dtype=dtype[:40], known=", ".join(dtypes))
+        served = served_in(shape, dtype)
+        measured = measured_on(card, known)
+        rates = {"peak_flops": f"flops_per_second.{dtype}", "bandwidth": "bytes_per_second"}
+        sources += card.told(rates)
+        source = "; ".join(dict.fromkeys(card.source_of(figure).says for figure in rates.values()))
+        flops, width = card.flops_per_second[dtype], card.bytes_per_second
+    roof = Roof(flops_per_second=flops, bytes_per_second=width, source=source)
+    is_here = model == HERE and gpu in (HERE, RECORDED)
+    is_loading = live is None and here.models.first.is_loading
+    return Subject(shape, roof, is_here, gpu == RECORDED, models, gpus, is_loading, dtypes, served, measured, sources)
+
+
+def _is_such(one: Machine, other: Machine) -> bool:
+    of = [(each.device, each.processor, each.num_threads) for each in (one, other)]
+    return of[0] == of[1] and one.roofs is not None
+
+
+def _choice(preset: ModelPreset | GpuPreset) -> Choice:
+    return {"id": preset.id, "name": preset.name}
+
+
+def _chosen(asked: Asked, name: str, choices: list[Choice]) -> str:
+    ids = [choice["id"] for choice in choices]
+    found = asked.get(name, ids[0])
+    if found not in ids:
+        raise refusal("unknown", name=name, asked=found[:40], known=", ".join(ids))
+    return found
+
+
+def roofline(here: Here, request: Request) -> Response:
+    """Steps of a model under the roofs of a device for the settings in the address."""
+    try:
+        return json_answer(answer(subject(here, request.args), here.results, request.args))
+    except ValueError as error:
+        raise refused(error) from error
+
+
+ROUTES = [Route("GET", "/roofline", roofline)]
+
+
+def blueprint(
+    theaters: SessionManager, models: Models, data_dir: Path | None = None, presets: Path | None = None
+) -> flask.Blueprint:
+    """/api/scale/roofline."""
+    here = Here(theaters, models, RESULTS, data_dir, presets)
+    return routing.blueprint("scale_roofline", "/api/scale", here, ROUTES)

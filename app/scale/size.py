@@ -1,0 +1,190 @@
+"""`GET` and `POST /api/scale/size`: what a model costs under a load, on each GPU and over each link.
+
+The model is a preset of the address, or the config.json that is posted.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from flask import Request, Response
+
+from app.ground.errors import AppError
+from app.ground.routing import json_answer
+from engine.accounting.cited import cited_facts
+from engine.accounting.derived import Derived
+from engine.accounting.impossible import ImpossibleInput, impossible
+from engine.accounting.kept import Kept
+from engine.accounting.kv_shape import Architecture
+from engine.accounting.memory import stored_element
+from engine.accounting.mistakes import mistakes
+from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
+from engine.accounting.size import Cost, Load, Stored
+from engine.accounting.sources import OF_MODELS
+from engine.accounting.weights import WEIGHT_DTYPES, served_in
+
+AUTO = "auto"
+KV_DTYPES = (AUTO, "float16", "bfloat16", "fp8", "int8", "int4")
+SHIPPED = WEIGHT_DTYPES[0]
+T = TypeVar("T")
+MOST = 1 << 40  # of a count: more is a slip of the hand
+MOST_CONFIG = 256 * 1024  # bytes of a posted config.json
+CURVE = 9  # contexts of the plot: powers of two up to max_model_len
+OWN = "presets"  # the folder of a data directory where a user's own lie
+_counting = threading.Lock()  # a model without content is made one at a time
+
+
+def size(own: Sequence[Path], request: Request) -> Response:
+    """The sizes, with the choices that there are."""
+    try:
+        return json_answer(answer(request.args, presets(own)))
+    except ImpossibleInput as error:
+        raise AppError("bad_request", str(error), said=error.said) from error
+
+
+def size_of_config(own: Sequence[Path], request: Request) -> Response:
+    """The sizes of the model whose config.json is the body."""
+    request.max_content_length = MOST_CONFIG + 1
+    try:
+        if (request.content_length or 0) > MOST_CONFIG:
+            raise impossible("config_size", most=MOST_CONFIG, size=request.content_length or 0)
+        return json_answer(answer(request.args, presets(own), _counted(request.get_data(cache=False))))
+    except ImpossibleInput as error:
+        raise AppError("bad_request", str(error), said=error.said) from error
+
+
+@functools.lru_cache(maxsize=16)
+def _counted(text: bytes) -> Architecture:
+    from engine.described import architecture_from  # torch: only when a configuration is read
+
+    with _counting:
+        return architecture_from(text, "config.json")
+
+
+def own_presets(data_dir: Path | None, file: Path | None = None) -> list[Path]:
+    """A user's own files: those of the folder `presets` in the data directory, by name, and one more."""
+    found = sorted((data_dir / OWN).glob("*.toml")) if data_dir is not None else []
+    return [*found, file] if file is not None else found
+
+
+def answer(asked: Mapping[str, str], known: Presets, model: Architecture | None = None) -> dict[str, Any]:
+    """`sizes`: numbers of the model; `held`: shares of memory that tokens fill, `cited`: what others measured of it;
+    `gpus`: of each card its numbers; `links`: of each its own; `curve`: requests of one card by context; `mistakes`:
+    beside which number what is often said; `models`, `kv_dtypes`, ...: what may be chosen. `model`: one that is no
+    preset.
+
+    Raises:
+        ImpossibleInput: an input is not one, or its numbers cannot be.
+    """
+    preset: ModelPreset | None = None
+    if model is None:
+        preset = _one("model", asked.get("model", "llama-3.1-8b"), known.models)
+        model = preset.architecture
+    kv_dtype = _one("kv_dtype", asked.get("kv_dtype", AUTO), {name: name for name in KV_DTYPES})
+    dtype = _one("dtype", asked.get("dtype", SHIPPED), {name: name for name in WEIGHT_DTYPES})
+    element, scales = (model.element or 2, 0) if kv_dtype == AUTO else stored_element(kv_dtype)
+    weights = model.shipped if dtype == SHIPPED else served_in(dtype, model.embedding_params)
+    stored = Stored(weights=weights, element=element, scales=scales)
+    cost = Cost(model, stored, _load(asked))
+    gpu = _one("gpu", asked.get("gpu", "a100-80gb"), known.gpus)
+    return {
+        "model": _model(preset, model),
+        "load": cost.load,
+        "has_cross": cost.kept.has_cross,
+        "sizes": cost.numbers,
+        "held": cost.held(),
+        "cited": cited_facts(),
+        "moved": cost.moved(),
+        "mistakes": mistakes(cost, _namesake(preset, known, stored, cost.load)),
+        "gpus": [_on(one, cost.on(one.room_bytes)) for one in known.gpus.values()],
+        "links": [_over(one, cost) for one in known.links.values()],
+        "gpu": gpu.id,
+        "curve": curve(cost, gpu.room_bytes),
+        "models": [{"id": one.id, "name": one.name} for one in known.models.values()],
+        "kv_dtypes": KV_DTYPES,
+        "dtypes": WEIGHT_DTYPES,
+    }
+
+
+def curve(cost: Cost, memory_bytes: int) -> list[dict[str, int]]:
+    """Requests that a card holds over the context: reserved, in pages, in pages with the prefix shared."""
+    contexts = [cost.load.max_model_len >> power for power in range(CURVE)]
+    found = []
+    for context in sorted({one for one in contexts if one > cost.load.shared_prefix}):
+        load = Load(**{**_fields(cost.load), "context": context})
+        numbers = {one.id: int(one.value) for one in Cost(cost.model, cost.stored, load).on(memory_bytes)}
+        found.append({"context": context, **{name: numbers[name] for name in HELD if name in numbers}})
+    return found
+
+
+HELD = ("reserved", "paged", "shared")
+
+
+def _fields(load: Load) -> dict[str, Any]:
+    return {name: getattr(load, name) for name in load.__struct_fields__}
+
+
+def _model(preset: ModelPreset | None, chosen: Architecture) -> dict[str, Any]:
+    said: dict[str, Any] = {"name": chosen.name, "num_params": chosen.num_params, "max_position": chosen.max_position}
+    said |= {"num_active_params": chosen.num_active_params, "unread": chosen.unread}
+    layers = [{"kind": shape.kind, "num_layers": shape.num_layers} for shape in chosen.shapes]
+    if preset is None:
+        return {**said, "id": "", "sources": [], "layers": layers}
+    return {**said, "id": preset.id, "sources": preset.told(OF_MODELS), "layers": layers}
+
+
+def _namesake(preset: ModelPreset | None, known: Presets, stored: Stored, load: Load) -> Derived | None:
+    if preset is None or preset.mistaken_for not in known.models:
+        return None
+    other = known.models[preset.mistaken_for]
+    return Kept(other.shapes, stored.element, stored.scales, load.tensor_parallel).token
+
+
+def _on(gpu: GpuPreset, numbers: list[Derived]) -> dict[str, Any]:
+    given = {"id": gpu.id, "name": gpu.name, "announced": gpu.announced}
+    memory = {"memory_bytes": gpu.memory_bytes, "room_bytes": gpu.room_bytes}
+    return {**given, **memory, "sources": gpu.told({"gpu_memory": gpu.room_figure}), "numbers": numbers}
+
+
+def _over(link: LinkPreset, cost: Cost) -> dict[str, Any]:
+    sources = link.told({"link_rate": "bytes_per_second", "link_rate_both": "bytes_per_second"})
+    given = {"id": link.id, "name": link.name, "announced": link.announced, "sources": sources}
+    found = {**given, "bytes_per_second": link.bytes_per_second}
+    numbers = cost.over(link.bytes_per_second, link.both_directions)
+    wrong = cost.over(link.bytes_per_second)[0] if link.both_directions else None
+    return {**found, "both_directions": link.both_directions, "numbers": numbers, "wrong": wrong}
+
+
+def _one(name: str, asked: str, known: Mapping[str, T]) -> T:
+    if asked not in known:
+        raise impossible("unknown", name=name, asked=asked[:40], known=", ".join(known))
+    return known[asked]
+
+
+def _load(asked: Mapping[str, str]) -> Load:
+    """The load that is asked for.
+
+    Raises:
+        ImpossibleInput: one of its fields is no number, or too large.
+    """
+    given: dict[str, Any] = {}
+    for name in Load.__struct_fields__:
+        if name not in asked:
+            continue
+        is_whole = isinstance(getattr(Load(), name), int)
+        try:
+            value = float(asked[name])
+        except ValueError:
+            raise impossible("no_number", name=name, asked=asked[name][:40]) from None
+        if not abs(value) <= MOST:
+            raise impossible("too_large", name=name)
+        if is_whole and value != int(value):
+            raise impossible("no_whole", name=name, asked=f"{value:g}")
+        given[name] = int(value) if is_whole else value
+    if "max_model_len" not in given:  # a longer context raises what is only a default
+        given["max_model_len"] = max(Load().max_model_len, given.get("context", 0))
+    return Load(**given)

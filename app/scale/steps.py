@@ -1,0 +1,302 @@
+"""Steps of a model under two roofs as the page draws them: curves, the chosen step, measured dots, and the error.
+
+A time of a model or a machine that is not here is a prediction: it is told with the error that was measured, on a card
+of its layers, on this machine of the steps of `step-time`, or not at all. So is a crossing: with the roofs that the
+measured ones reach.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+from app.recordings.shelf import file_stamp
+from app.scale.errors import ErrorSource, MeasuredOn, errors_of, reached_roofs
+from app.scale.request import Asked, refusal, whole, wholes
+from engine.accounting.derived import Derived
+from engine.accounting.memory import bytes_per_element, bytes_per_weight, kv_bytes_per_token
+from engine.accounting.mla import absorbed_flops, expanded_flops
+from engine.accounting.presets import ModelPreset
+from engine.accounting.roofline_steps import Bound, Crossing, Roof, StepTime, StepTimes
+from engine.accounting.shape import ModelShape
+from engine.accounting.sources import Told
+from engine.accounting.weights import PUBLISHED
+from engine.bench.prediction_error import SCENARIO as STEP_TIME
+from engine.bench.prediction_error import PredictionError, prediction_error, sequences_of
+from engine.bench.record import Record, read_record
+from engine.bench.saturation import SCENARIO as TWO_AXES
+from engine.bench.saturation import Saturation, saturation
+from engine.trace.records import Phase
+
+BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+CONTEXTS = [60, 256, 900]
+LONG_CONTEXTS = [512, 4096, 32_768]  # of models that take them
+MOST_BATCH, MOST_CONTEXT = 4096, 131_072
+MOST_TOKENS = 1 << 20  # of a prefill step
+
+
+class StepPoint(TypedDict):
+    """A step. `seconds` is None where no error of such a prediction was measured."""
+
+    batch: int
+    tokens: int  # computed for each sequence
+    context: int
+    intensity: float
+    flops_per_second: float  # that the roofs allow at this intensity
+    bound: Bound
+    seconds: float | None
+    # `seconds` times the least that measured steps took of it, and what even choices of experts take times the most
+    expected: tuple[float, float] | None
+
+
+class MeasuredStep(TypedDict):
+    """A dot of the roofline: a step of this model that was measured under these roofs."""
+
+    phase: Phase
+    variant: str
+    batch: int
+    tokens: int
+    intensity: float
+    flops_per_second: float
+
+
+class Choice(TypedDict):
+    """Of a list."""
+
+    id: str
+    name: str
+
+
+Span = tuple[int | None, int | None]  # from the least to the most; None: there is none
+
+
+class DecodeLine(TypedDict):
+    """Decode over the batch, at so many keys. `expected`: the crossing with the roofs that were reached; None: nobody
+    measured them, or it is not asked of a model that runs here.
+    """
+
+    context: int
+    points: list[StepPoint]
+    crossing: Crossing
+    expected: Span | None
+
+
+class PrefillLine(TypedDict):
+    """Prefill over the length of prompts, so many in a step. `crossing`: the length that is compute-bound, if any."""
+
+    batch: int
+    points: list[StepPoint]
+    crossing: int | None
+    expected: Span | None
+
+
+class RooflineAnswer(TypedDict):
+    """/api/scale/roofline."""
+
+    model: str
+    max_position: int
+    models: list[Choice]  # `here`, if there is a live model, is the first
+    gpus: list[Choice]  # this machine: `recorded`, as it was when quiet, and `here`, as it is now
+    is_loading: bool  # a model here is on its way: asked again in a moment, there is more to choose
+    dtypes: list[str]  # to choose from; empty: it runs in the model's own
+    dtype: str
+    experts_in: str | None  # what the experts' weights were published in, if in something narrower
+    roof: Roof
+    sources: Sequence[Told]  # of the figures of the model and of the card
+    ridge: Derived
+    is_here: bool  # this model runs on this machine
+    decode: list[DecodeLine]
+    never_from: int | None  # keys from which on no batch of decode is compute-bound; None: none of the model's contexts
+    prefill: list[PrefillLine]
+    chosen: dict[str, Any]  # decode and prefill at the batch and context asked for, with what is derived of them
+    errors: dict[Phase, PredictionError | None]  # by phase; None: nobody has measured it yet
+    error_source: ErrorSource | None
+    dots: list[MeasuredStep]  # empty: the record is of another model, or the roofs are not its own
+    measured_on: dict[str, str]  # by scenario: the processor of its record
+    saturation: Saturation | None
+
+
+class Served(NamedTuple):
+    """A model with weights in another dtype than its own. K and V stay as wide as they are served beside such weights:
+    in two bytes where weights take one (`kv_cache_dtype` auto). Experts that were published narrower stay so.
+    """
+
+    dtype: str
+    weight_element_bytes: float
+    kv_bytes_per_token: int
+    expert_element_bytes: float | None = None
+
+
+def served_in(shape: ModelShape, dtype: str) -> Served:
+    """What it takes then.
+
+    Raises:
+        ValueError: unknown dtype.
+    """
+    size, experts = bytes_per_element(dtype), None
+    if isinstance(shape, ModelPreset) and shape.published == "mxfp4":
+        experts = min(size, PUBLISHED["mxfp4"])
+    return Served(dtype, size, kv_bytes_per_token(shape, max(size, 2)), experts)
+
+
+class Subject(NamedTuple):
+    """What steps are drawn of, and under which roofs, with what else could be chosen."""
+
+    shape: ModelShape
+    roof: Roof
+    is_here: bool  # this model runs on this machine
+    is_recorded: bool  # the roofs are those of the record of `step-time`
+    models: list[Choice]
+    gpus: list[Choice]
+    is_loading: bool = False  # a model here is on its way; then there will be more to choose
+    dtypes: Sequence[str] = ()  # in which the device multiplies, where it has several
+    served: Served | None = None  # None: in the model's own dtype
+    measured: MeasuredOn | None = None  # None: it is this machine
+    sources: Sequence[Told] = ()  # of the figures of the model and of the card, where they are presets
+
+
+def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
+    """All curves and figures for these settings.
+
+    Raises:
+        AppError: one of them cannot be.
+    """
+    shape, roof, is_here = subject.shape, subject.roof, subject.is_here
+    furthest = min(MOST_CONTEXT, shape.max_position)
+    batches = wholes(asked, "batches", BATCHES, 1, MOST_BATCH)
+    usual = LONG_CONTEXTS if furthest > LONG_CONTEXTS[1] else CONTEXTS
+    contexts = wholes(asked, "contexts", [n for n in usual if n <= furthest] or [furthest], 1, furthest)
+    batch = whole(asked, "batch", 16, 1, MOST_BATCH)
+    context = whole(asked, "context", min(256, furthest), 1, furthest)
+    if batch * context > MOST_TOKENS:
+        raise refusal("prefill_step", "refused", batch=batch, context=context)
+    served = subject.served or Served(shape.dtype, bytes_per_weight(shape), kv_bytes_per_token(shape))
+    sizes = served.weight_element_bytes, served.kv_bytes_per_token, served.expert_element_bytes
+    times = StepTimes(shape, roof, *sizes)
+    step_time, two_axes = published(results, STEP_TIME), published(results, TWO_AXES)
+    errors, error_source = errors_of(subject.measured, step_time)
+    reached = None if is_here else reached_roofs(roof, subject.measured, errors)
+
+    def span(of: Callable[[StepTimes], int | None]) -> Span | None:
+        if reached is None:
+            return None
+        low, high = (of(StepTimes(shape, one, *sizes)) for one in reached)
+        return low, high
+
+    lengths = [1 << power for power in range(furthest.bit_length()) if 1 << power <= furthest]
+    prompts = [n for n in (1, 4, 16) if n * lengths[-1] <= MOST_TOKENS]
+
+    def told(step: StepTime, phase: Phase) -> StepPoint:
+        error, seconds = errors[phase], step.seconds.value
+        return {
+            "batch": step.batch,
+            "tokens": step.tokens,
+            "context": step.context,
+            "intensity": step.intensity.value,
+            "flops_per_second": min(roof.flops_per_second, step.intensity.value * roof.bytes_per_second),
+            "bound": step.bound,
+            "seconds": seconds if is_here or error else None,
+            "expected": (seconds * error.least, (step.evenly or step.seconds).value * error.most) if error else None,
+        }
+
+    def derived(step: StepTime, phase: Phase) -> dict[str, Any]:
+        shown = is_here or errors[phase]
+        of_a_key = absorbed_flops if phase == "decode" else expanded_flops
+        return {
+            "step": told(step, phase),
+            "latent": of_a_key(shape) if shape.latent_dim else None,
+            "work": step.work,
+            "intensity": step.intensity,
+            "seconds": step.seconds if shown else None,
+            "experts": step.experts,
+            "evenly": step.evenly if shown else None,
+        }
+
+    def decode_line(keys: int) -> DecodeLine:
+        return {
+            "context": keys,
+            "points": [told(times.decode(number, keys), "decode") for number in batches],
+            "crossing": times.crossing(keys),
+            "expected": span(lambda moved: moved.crossing(keys).evenly),
+        }
+
+    def prefill_line(number: int) -> PrefillLine:
+        return {
+            "batch": number,
+            "points": [told(times.prefill(number, tokens), "prefill") for tokens in lengths],
+            "crossing": times.prefill_crossing(number),
+            "expected": span(lambda moved: moved.prefill_crossing(number)),
+        }
+
+    return {
+        "model": shape.name,
+        "max_position": shape.max_position,
+        "models": subject.models,
+        "gpus": subject.gpus,
+        "is_loading": subject.is_loading,
+        "dtypes": list(subject.dtypes),
+        "dtype": served.dtype,
+        "experts_in": "mxfp4" if served.expert_element_bytes else None,
+        "roof": roof,
+        "sources": subject.sources,
+        "ridge": roof.ridge,
+        "is_here": is_here,
+        "decode": [decode_line(keys) for keys in contexts],
+        "never_from": times.never_from(),
+        "prefill": [prefill_line(number) for number in prompts],
+        "chosen": {
+            "decode": derived(times.decode(batch, context), "decode"),
+            "prefill": derived(times.prefill(batch, context), "prefill"),
+        },
+        "errors": errors,
+        "error_source": error_source,
+        "dots": _dots(step_time, subject, times) if step_time else [],
+        "measured_on": {
+            record.scenario.id: record.environment.machine.processor for record in (step_time, two_axes) if record
+        },
+        "saturation": saturation(two_axes) if two_axes else None,
+    }
+
+
+def _dots(record: Record, subject: Subject, times: StepTimes) -> list[MeasuredStep]:
+    """Steps of the record, if they were of this model; decode as it was halfway through an answer."""
+    scenario = record.scenario
+    if not subject.is_recorded or scenario.model != subject.shape.name:
+        return []
+    halfway = int(scenario.workload["output_tokens"]) // 2
+    found: list[MeasuredStep] = []
+    phases: tuple[Phase, ...] = ("prefill", "decode")
+    for phase in phases:
+        for point in prediction_error(record, phase).points:
+            batch = sequences_of(scenario, point.variant)
+            decodes = phase == "decode"
+            step = times.decode(batch, point.tokens + halfway) if decodes else times.prefill(batch, point.tokens)
+            found.append(
+                {
+                    "phase": phase,
+                    "variant": point.variant,
+                    "batch": batch,
+                    "tokens": point.tokens,
+                    "intensity": step.intensity.value,
+                    "flops_per_second": step.work.flops / point.measured,
+                }
+            )
+    return found
+
+
+_records: dict[Path, tuple[str, Record]] = {}
+_reading = threading.Lock()
+
+
+def published(results: Path, scenario: str) -> Record | None:
+    """The record of a scenario, read again when its file has changed; None: there is none."""
+    path = results / f"{scenario}.json"
+    if not path.is_file():
+        return None
+    stamp = file_stamp(path)
+    with _reading:
+        if path not in _records or _records[path][0] != stamp:
+            _records[path] = (stamp, read_record(path))
+        return _records[path][1]

@@ -1,0 +1,104 @@
+"""What /api answers, one type an address: as JSON, so bytes are hexadecimal text there.
+
+The page's types come from these (`python -m tools.wire_types`). PROTOCOL.md says what each field means.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypedDict
+
+from msgspec import Meta
+
+from app.models.served import ModelStatus
+from app.scenes.museum import Exhibit
+from app.scenes.presets import Preset
+from app.scenes.told import Translated, TranslatedList
+from app.session.answers import Status
+from app.session.summary import Summary
+from engine.config import EngineConfig, SamplingParams
+from engine.model.device_facts import DeviceFacts
+from engine.options.payload import OptionsPayload
+from engine.trace.records import Machine, ModelFacts, TokenizerFacts
+
+# What each scene has by language, beside its fields
+PRESET_WORDS = {"title": Translated, "watch": Translated, "end": Translated, "prompts": TranslatedList}
+EXHIBIT_WORDS = {"title": Translated, "text": Translated, "watch": Translated, "prompts": TranslatedList}
+
+
+class HealthAnswer(TypedDict):
+    """/api/health."""
+
+    ok: bool
+    version: str
+    model: ModelStatus
+
+
+class Limits(TypedDict):
+    max_theaters: int
+    max_prompts: int
+    max_prompt_bytes: int
+    max_pool_bytes: int
+
+
+class ModelAnswer(TypedDict):
+    """/api/model."""
+
+    version: str
+    live: bool  # whether there is a model; without one the fields about it are None
+    model: ModelFacts | None
+    tokenizer: TokenizerFacts | None
+    kv_bytes_per_token: int | None
+    config: EngineConfig
+    sampling: SamplingParams
+    options: OptionsPayload
+    presets: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Preset, "words": PRESET_WORDS})]]
+    museum: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Exhibit, "words": EXHIBIT_WORDS})]]
+    machine: Machine | None
+    api: str | None  # the theater that answers OpenAI's clients on the first model; None: they are not answered
+    attached: str | None  # the id of the server that is watched, to be joined like a theater; None: none is
+    limits: Limits
+
+
+class ListedModel(TypedDict):
+    """A model of /api/models."""
+
+    status: ModelStatus
+    theaters: int  # that are on it now
+    model: ModelFacts | None  # None: it has not been read yet
+    kv_bytes_per_token: int | None
+
+
+class DeviceMemory(TypedDict):
+    """What lies on the device that the models compute on, at this moment."""
+
+    facts: DeviceFacts
+    weights_bytes: int  # of all models that are loaded
+    pools_bytes: int  # of the runs whose keys and values lie in blocks
+    logs_bytes: int  # of the runs' logs with their captures, in files
+
+
+class ModelsAnswer(TypedDict):
+    """/api/models."""
+
+    models: list[ListedModel]  # the first one first; empty where only recordings are shown
+    bytes: int  # of the weights of all
+    max_bytes: int  # of those that may be loaded at once
+    device: DeviceMemory | None  # None: no model is there
+
+
+class ListedTheater(TypedDict):
+    """A theater of /api/theaters."""
+
+    theater: str
+    name: str
+    model: str
+    is_lab: bool  # a follower's own run, in a class
+    config: EngineConfig
+    status: Status
+    summary: Summary  # of its log, as of a recording
+
+
+class TheatersAnswer(TypedDict):
+    """/api/theaters."""
+
+    theaters: list[ListedTheater]

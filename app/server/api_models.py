@@ -1,0 +1,145 @@
+"""`/api/model`, `/api/models` and `/api/machine`: what a server computes with."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+from typing import NamedTuple
+
+import flask
+from flask import Request, Response
+from msgspec.structs import replace
+
+from app import __version__
+from app.ground import routing
+from app.ground.errors import AppError
+from app.ground.routing import Route, json_answer
+from app.ground.settings import ServerSettings
+from app.models.engine_face import ServedModel
+from app.models.pool_bytes import pool_bytes
+from app.models.registry import Models
+from app.openai.sessions import ApiSessions
+from app.page.options import page_tables
+from app.scenes.museum import EXHIBITS
+from app.scenes.presets import PRESETS
+from app.scenes.told import told
+from app.server.api_answers import DeviceMemory, ListedModel, ModelAnswer, ModelsAnswer
+from app.session.log_session import ATTACHED
+from app.session.session_manager import SessionManager
+from engine.config import SamplingParams
+from engine.options.payload import options_payload
+
+
+class Here(NamedTuple):
+    """What the endpoints use."""
+
+    theaters: SessionManager
+    models: Models
+    settings: ServerSettings
+    api: ApiSessions | None  # None: OpenAI's clients are not answered
+
+
+def model_facts(here: Here, request: Request) -> Response:
+    """What a client needs to know before it creates a theater: model, defaults, options, scenes, limits.
+
+    `?model=` names another model than the first, which is opened if it is not there: `loading` at once, ask again. Few
+    threads answer requests, and none of them waits.
+    """
+    with ExitStack() as stack:
+        name = request.args.get("model")
+        is_live = here.models.is_live
+        return _model_facts(here, stack.enter_context(here.models.lease(name, wait=0)).model if is_live else None)
+
+
+def _model_facts(here: Here, model: ServedModel | None) -> Response:
+    config = here.settings.config_of(model.facts.name if model else None)
+    answer: ModelAnswer = {
+        "version": __version__,
+        "live": model is not None,
+        "model": model.facts if model else None,
+        "tokenizer": model.tokenizer_facts if model else None,
+        "kv_bytes_per_token": model.kv_bytes_per_token if model else None,
+        "config": config,
+        "sampling": SamplingParams(),
+        "options": options_payload(page_tables(config, model.facts if model else None)),
+        "presets": [told("presets", preset) for preset in PRESETS],
+        "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
+        "machine": model.machine if model else None,
+        "api": here.api.of_model(None).theater.theater_id if model and here.api else None,
+        "attached": ATTACHED if here.theaters.shows(ATTACHED) else None,
+        "limits": {
+            "max_theaters": here.settings.max_theaters,
+            "max_prompts": here.settings.max_prompts,
+            "max_prompt_bytes": here.settings.max_prompt_bytes,
+            "max_pool_bytes": here.settings.max_pool_bytes,
+        },
+    }
+    return json_answer(answer)
+
+
+def models(here: Here, request: Request) -> Response:
+    """Every model of the server: how far it is, what it takes, and what runs on it."""
+    listed: list[ListedModel] = []
+    theaters = [theater.model_name for theater in here.theaters.all()]
+    for served in here.models.all() if here.models.is_live else []:
+        listed.append(
+            {
+                "status": served.status(),
+                "theaters": theaters.count(served.name),
+                "model": served.facts,
+                "kv_bytes_per_token": served.kv_bytes_per_token,
+            }
+        )
+    answer: ModelsAnswer = {
+        "models": listed,
+        "bytes": here.models.num_bytes,
+        "max_bytes": here.models.most_bytes,
+        "device": _device(here) if here.models.is_live and here.models.first.is_there else None,
+    }
+    return json_answer(answer)
+
+
+def _device(here: Here) -> DeviceMemory:
+    """What lies on the device. Blocks in CPU memory that runs swap to are not among the pools' bytes."""
+    pools = logs = 0
+    for theater in here.theaters.all():
+        with suppress(AppError):  # it is closing
+            run = theater.run
+            logs += run.whole.num_bytes
+            if run.config.by_sequence is None:
+                pools += pool_bytes(replace(run.config, preemption_mode="recompute"), theater.model.facts)
+    return {
+        "facts": here.models.first.model.device,
+        "weights_bytes": here.models.num_bytes,
+        "pools_bytes": pools,
+        "logs_bytes": logs,
+    }
+
+
+def let_go(here: Here, request: Request, name: str) -> Response:
+    """A model's memory, given back; an idle run of the API's on it goes with it."""
+    if here.api is not None:
+        here.api.leave_model(name)
+    here.models.let_go(name)
+    return models(here, request)
+
+
+def machine(here: Here, request: Request) -> Response:
+    """The machine with its roofs, which the first request measures."""
+    if not here.models.is_live:
+        raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
+    return json_answer(here.theaters.measured(here.models.first.model))
+
+
+ROUTES = [
+    Route("GET", "/model", model_facts),
+    Route("GET", "/models", models),
+    Route("DELETE", "/models/<path:name>", let_go),
+    Route("GET", "/machine", machine),
+]
+
+
+def blueprint(
+    theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSessions | None = None
+) -> flask.Blueprint:
+    """What a server computes with, under /api."""
+    return routing.blueprint("models", "/api", Here(theaters, models, settings, api), ROUTES)

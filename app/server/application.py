@@ -1,0 +1,156 @@
+"""The application: Flask for pages and endpoints, Socket.IO for the theaters, a guard in front of both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import flask
+from flask import Flask, Response
+
+from app.bench import page as bench_page
+from app.bench.records import BenchRecords
+from app.bench.runs import BenchRuns
+from app.classroom import exports
+from app.classroom import pages as classroom_pages
+from app.classroom.access import Access
+from app.classroom.classrooms import Classrooms
+from app.classroom.events import ClassEvents
+from app.classroom.labs import Labs
+from app.classroom.store import Store
+from app.ground import routing
+from app.ground.malloc_trim import TRIM
+from app.ground.paths import static_dir, templates_dir
+from app.ground.settings import ServerSettings
+from app.lessons import pages as lesson_pages
+from app.lessons.catalogue import Catalogue
+from app.lessons.recorded import recorded_lessons
+from app.lessons.rooms import LessonRooms
+from app.log_index import endpoints as survey_api
+from app.log_index.derived_files import LogIndexes, LogTables
+from app.metrics import endpoint as metrics_endpoint
+from app.metrics.http import HttpRequests
+from app.metrics.lanes import LaneRequests
+from app.metrics.observer import SPANS, Metrics
+from app.models.registry import Models
+from app.openai import endpoints as openai
+from app.openai.keys import ApiKeys
+from app.openai.paths import is_api
+from app.openai.sessions import ApiSessions
+from app.page import assets, words
+from app.page import modules as page_modules
+from app.page import sheets as page_sheets
+from app.recordings import endpoints
+from app.recordings.library import open_library
+from app.recordings.playback import Playbacks
+from app.relay.relays import Relays
+from app.scale import page as scale_page
+from app.scale import roofline as scale_roofline
+from app.server import api, api_models, dispatch, events, pages
+from app.server.first_use import prepare_types
+from app.server.lesson_events import LessonEvents
+from app.server.security import Guard, recognizer, refused_body
+from app.session.log_session import AttachedSession
+from app.session.session_manager import SessionManager
+from app.transport.access_log import AccessLog
+from app.transport.connection import Noting
+from app.transport.server import Transport
+
+if TYPE_CHECKING:
+    from app.metrics.spans import RequestSpans
+    from engine.attach.attachment import Attachment
+
+
+def _answer_error(error: Exception) -> Response:
+    return openai.answer_error(error) if is_api(flask.request.path) else routing.answer_error(error)
+
+
+def create_app(
+    models: Models,
+    settings: ServerSettings,
+    shown: Sequence[Path] = (),
+    access_log: AccessLog | None = None,
+    spans: RequestSpans | None = None,
+    attachment: Attachment | None = None,
+) -> Flask:
+    """The application for these models. Close `app.extensions["kvtheater"]`, its Theaters, at the end.
+
+    `attachment`: a server that is watched; it is closed with the theaters.
+    `shown`: trace files to show beside those of the library. `access_log`: where each request is noted;
+    `spans`: is told of each request to a model that has ended.
+
+    Raises:
+        BusError: there is no such message queue as the settings name.
+    """
+    prepare_types()
+    app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))
+    app.config["MAX_CONTENT_LENGTH"] = settings.max_message_bytes
+    requests = HttpRequests()
+    noted_by: list[Noting] = [requests] if access_log is None else [requests, access_log]
+    transport = Transport(app, settings.limits, settings.max_message_bytes, refused_body, noted_by)
+    library = open_library(settings, shown)
+    transport.clients.on_freed(TRIM.freed)
+    emit = transport.clients.emit
+    runs = BenchRuns(settings.data_dir, emit, live=models.is_live)
+    metrics = Metrics(spans.take if spans else None)
+    app.extensions[SPANS] = spans
+    theaters = SessionManager(models, settings, emit, metrics.observe)
+    playbacks = Playbacks(library, emit)
+    theaters.show(runs)
+    if attachment is not None:
+        theaters.show(AttachedSession(attachment, emit))
+    theaters.show(playbacks)
+    theaters.on_close(library.close)
+    app.extensions["kvtheater.library"] = library
+    app.extensions["kvtheater"] = theaters
+    app.extensions["kvtheater.transport"] = transport
+    lessons = LessonRooms(theaters, Catalogue(settings.lessons), recorded_lessons(settings.recorded_lessons), models)
+    classrooms = Classrooms(emit)
+    access = Access(classrooms)
+    labs = Labs(theaters, classrooms, access, emit, settings)
+    app.extensions["kvtheater.classrooms"] = classrooms
+    store = Store(settings.data_dir, settings.class_store)
+    app.extensions["kvtheater.labs"] = labs
+    app.extensions["kvtheater.ending"] = (labs.stop, classrooms.close, store.stop)  # before the theaters
+    dispatch.register(
+        transport.clients,
+        events.Events(theaters, emit, models, settings, access, library, runs),
+        LessonEvents(lessons, classrooms),
+        ClassEvents(access, classrooms, theaters, lessons, labs, store, settings, emit),
+        access,
+        theaters,
+    )
+    models.on_change(lambda status: transport.clients.emit_to_all("model", status))
+    app.register_blueprint(classroom_pages.blueprint(classrooms))
+    app.register_blueprint(exports.blueprint(classrooms, store, theaters))
+    app.register_blueprint(pages.blueprint(settings.config_of(models.first.name), models.first))
+    app.register_blueprint(endpoints.blueprint(library, playbacks, settings))
+    app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
+    app.register_blueprint(scale_roofline.blueprint(theaters, models, settings.data_dir, settings.presets))
+    app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))
+    app.register_blueprint(words.blueprint())
+    app.register_blueprint(lesson_pages.blueprint(lessons))
+    answering = ApiSessions(theaters, models, settings, settings.api, transport.hub) if settings.api else None
+    if answering is not None and settings.api is not None:
+        app.extensions["kvtheater.api"] = answering
+        app.register_blueprint(openai.blueprint(answering, models, ApiKeys(settings.api.keys, settings.api.default)))
+    app.register_blueprint(api_models.blueprint(theaters, models, settings, answering))
+    surveys = LogIndexes(settings.data_dir)
+    theaters.on_close(surveys.close)
+    app.register_blueprint(survey_api.blueprint(theaters, surveys))
+    tables = LogTables(settings.data_dir)
+    theaters.on_close(tables.close)
+    app.register_blueprint(api.blueprint(theaters, models, tables))
+    lanes = [LaneRequests(answering.waiting, settings.api.clients)] if answering and settings.api else []
+    app.register_blueprint(metrics_endpoint.blueprint(metrics, requests, *lanes))
+    app.register_error_handler(Exception, _answer_error)
+
+    recognize = recognizer(settings.token, classrooms.known)
+    if settings.message_queue is not None:
+        app.extensions["kvtheater.relays"] = Relays(settings.message_queue, transport.hub, transport.clients, recognize)
+    host = settings.host if settings.token is None else None
+    keys = settings.api.keys if settings.api is not None else {}
+    files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
+    app.wsgi_app = Guard(files, host, recognize, keys)  # type: ignore[method-assign]
+    return app

@@ -1,0 +1,277 @@
+"""Events of the socket about runs, and what answers them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future, wait
+from contextlib import ExitStack
+
+from msgspec import structs
+
+from app.bench.runs import BenchRuns
+from app.classroom import bounds, rights
+from app.classroom.access import Access
+from app.classroom.rights import Event
+from app.ground.errors import AppError
+from app.ground.settings import MIB, ServerSettings
+from app.models.engine_face import OwnTiers, ServedModel
+from app.models.registry import Models
+from app.recordings.library import Library
+from app.session import answers, messages
+from app.session.broadcast import Emit
+from app.session.closing import Closing
+from app.session.jobs import Fork, Performed, change_of, config_of
+from app.session.messages import parse_config, parse_sampling
+from app.session.run import OpenLog, Run, read_batch
+from app.session.session import Session
+from app.session.session_manager import SessionManager
+from app.transport.clients import Ack, Answer
+from engine.lab.change import ConfigChange
+from engine.trace import codec
+
+FORK_NEWS = 0.25  # seconds between two status messages about a run that is made again
+READ_RECORDS = 256
+READ_BYTES = 4 * MIB  # records and captures, together
+READS = 8  # at once, of all clients; the others wait for their turn
+
+logger = logging.getLogger(__name__)
+
+
+class Events:
+    """One method for each event: from the client's id and the checked message to the acknowledgement without `ok`."""
+
+    def __init__(
+        self,
+        theaters: SessionManager,
+        emit: Emit,
+        models: Models,
+        settings: ServerSettings,
+        access: Access,
+        library: Library,
+        runs: BenchRuns,
+    ) -> None:
+        self._library, self._runs = library, runs
+        self._theaters, self._emit, self._models, self._settings = theaters, emit, models, settings
+        self._access = access
+        self._reads = threading.BoundedSemaphore(READS)
+
+    def greet(self, sid: str) -> None:
+        """Tell who comes how far the first model is, those named with it, and whatever else is loaded."""
+        for served in self._models.all():
+            status = served.status()
+            if status["place"] != "at_hand" or status["state"] != "unloaded":
+                self._emit("model", status, [sid])
+
+    def create(self, sid: str, message: messages.Create) -> Answer:
+        base = self._settings.config_of(self._models.find(message.model).name)
+        config = parse_config(message.config, base.of_one if message.alone else base)
+        own = OwnTiers(None) if message.alone else None
+        theater = self._theaters.create(config, message.name, message.model, own)
+        return Answer(*theater.join(sid, 0, None, message.captures))
+
+    def join(self, sid: str, message: messages.Join) -> Answer:
+        watched = self._theaters.watch(message.theater)
+        return Answer(*watched.join(sid, message.first, message.epoch, message.captures, message.windows))
+
+    def leave(self, sid: str, message: messages.OfTheater) -> answers.Nothing:
+        self._theaters.watch(message.theater).leave(sid)  # who is no viewer leaves nothing
+        return {}
+
+    def submit(self, sid: str, message: messages.Submit) -> answers.Submitted:
+        theater, sampling = self._theater(message), parse_sampling(message.sampling)
+        if not self._access.person(sid).is_owner:
+            bounds.check_submit(message, sampling)
+        count, limit = len(message.prompts), self._settings.max_prompts
+        if count > limit:
+            raise AppError("bad_request", f"prompts: {count} at once are too many; at most {limit} are taken")
+        prompts = [structs.replace(p, text=self._seen(p.text, theater.model)) for p in message.prompts]
+        requests, num_records = theater.submit(list(prompts), sampling)
+        return {
+            "requests": [
+                {"request_id": r.request_id, "seq_id": r.seq_id, "num_prompt_tokens": r.num_prompt_tokens}
+                for r in requests
+            ],
+            "num_records": num_records,
+        }
+
+    def step(self, sid: str, message: messages.Step) -> Future[Performed]:
+        if message.count > self._settings.max_count:
+            raise AppError("bad_request", f"count: at most {self._settings.max_count} steps at once")
+        return self._theater(message).step(message.count, message.expect)
+
+    def prefill(self, sid: str, message: messages.Prefill) -> Future[Performed]:
+        return self._theater(message).prefill(message.expect)
+
+    def run(self, sid: str, message: messages.Play) -> answers.StatusAnswer:
+        return {"status": self._theater(message).play(message.speed)}
+
+    def pause(self, sid: str, message: messages.OfTheater) -> answers.StatusAnswer:
+        return {"status": self._theater(message).pause()}
+
+    def abort(self, sid: str, message: messages.Abort) -> answers.Aborted:
+        return {"num_records": self._theater(message).abort(message.request_id)}
+
+    def reset(self, sid: str, message: messages.OfTheater) -> answers.Begun:
+        return _begun(self._theater(message).reset())
+
+    def configure(self, sid: str, message: messages.Configure) -> answers.Begun:
+        theater = self._theater(message)
+        before, is_owner = theater.model_name, self._access.person(sid).is_owner
+        if not is_owner:
+            bounds.check_model(theater, message.model)
+        base = self._settings.moved(theater.config, before, self._models.find(message.model or before).name)
+        config = parse_config(message.config, base)
+        if not is_owner:
+            bounds.check_configure(theater, config)
+        return _begun(theater.reset(config, message.model))
+
+    def focus(self, sid: str, message: messages.Focus) -> answers.Nothing:
+        theater = self._theaters.get(message.theater)
+        facts = theater.model.facts
+        self._check_exist("layers", message.layers, facts.num_layers)
+        self._check_exist("heads", message.heads, facts.num_heads)
+        theater.focus(message.layers, message.heads)
+        return {}
+
+    def recompute(self, sid: str, message: messages.Recompute) -> answers.Recomputed:
+        theater = self._theater(message)
+        facts = theater.model.facts
+        self._check_exist("layer", None if message.layer is None else [message.layer], facts.num_layers)
+        self._check_exist("heads", message.heads, facts.num_heads)
+        epoch, done = theater.recompute(message.seq_id, message.layer, message.heads, message.num_tokens)
+        arrays = [codec.encode(layer) for layer in done.layers]
+        return {"epoch": epoch, "token_ids": done.token_ids, "arrays": arrays if message.layer is None else arrays[0]}
+
+    def record(self, sid: str, message: messages.Record) -> answers.StatusAnswer:
+        library = self._library
+        return {"status": self._theater(message).record(lambda run: library.record(run, message.name, message.tags))}
+
+    def record_stop(self, sid: str, message: messages.OfTheater) -> answers.StatusAnswer:
+        return {"status": self._theater(message).stop_recording()}
+
+    def fork(self, sid: str, message: messages.Fork) -> answers.Forked:
+        """Answered when the run is made again up to the change, however long that takes; the status tells how far."""
+        source = self._theaters.watch(message.theater)
+        if message.epoch is not None and message.epoch != source.run.epoch:
+            raise AppError("stale_epoch", f"the theater is at epoch {source.run.epoch}, not {message.epoch}")
+        wish, model = message.change, self._model_of(source.run)
+        with ExitStack() as undo:
+            lease = undo.enter_context(self._models.lease(model))
+            text = self._seen(wish.text, lease.model) if isinstance(wish, messages.ForkRequest) else None
+            config = source.config if isinstance(source, Session) else config_of(source.run.log)
+            change = change_of(wish, text, config)
+            fork = Fork(message.theater, source.run, message.at, change, message.follow)
+            undo.callback(fork.close)
+            if (length := len(fork.log)) > self._settings.max_count:
+                limit = self._settings.max_count
+                raise AppError(
+                    "refused", f"a run of {length} records is too long to be made again: at most {limit} are"
+                )
+            config = change.config if isinstance(change, ConfigChange) else config
+            theater = self._theaters.create(config, message.name, model)
+            undo.callback(self._theaters.remove, theater, Closing("unbuilt"))
+            job = theater.follow(fork)
+            while not wait((job.forked,), FORK_NEWS).done:
+                self._emit("status", theater.status(), [sid])
+            job.forked.result()
+            undo.pop_all()
+            lease.close()
+        return {
+            "theater": theater.theater_id,
+            "epoch": theater.run.epoch,
+            "header": theater.run.header,
+            "num_records": len(theater.run.log),
+            "status": theater.status(),
+            "source": {"theater": message.theater, "epoch": fork.epoch, "at": message.at},
+        }
+
+    def read(self, sid: str, message: messages.Read) -> answers.RecordRange:
+        run = self._theaters.watch(message.theater).run
+        with self._reads, run.reading() as log:
+            first = min(message.first, len(log))
+            end = max(first, min(message.to, len(log), first + READ_RECORDS))
+            records, captures = read_batch(
+                log, first, end, READ_BYTES // 2, first if message.captures else None, READ_BYTES // 2
+            )
+            return {"epoch": run.epoch, "first": first, "records": records, "captures": captures}
+
+    def tokenize(self, sid: str, message: messages.Tokenize) -> answers.Tokenized:
+        if not self._access.person(sid).is_owner:
+            bounds.check_text(message.text)
+        name = None if message.theater is None else self._theaters.get(message.theater).model_name
+        with self._models.lease(name) as lease:
+            model = lease.model
+            seen = self._seen(message.text, model)
+            token_ids = model.encode(seen)
+            return {"token_ids": token_ids, "token_bytes": [model.token_bytes(i) for i in token_ids], "text": seen}
+
+    def bench_follow(self, sid: str, message: messages.Message) -> Ack:
+        return {"status": structs.asdict(self._runs.follow(sid))}
+
+    def bench_run(self, sid: str, message: messages.BenchRun) -> Ack:
+        status = self._runs.start(message.scenario, message.rounds, message.quiet_seconds)
+        return {"status": structs.asdict(status)}
+
+    def bench_stop(self, sid: str, message: messages.Message) -> Ack:
+        return {"status": structs.asdict(self._runs.stop())}
+
+    def _theater(self, message: messages.OfTheater) -> Session:
+        """Return the run that a message commands."""
+        theater = self._theaters.get(message.theater)
+        if theater.in_lesson:
+            raise AppError("refused", "this run belongs to a lesson: go on there, or finish it and do as you like")
+        return theater
+
+    def _model_of(self, run: OpenLog) -> str | None:
+        """The model that a run was on; None, the first, where there is none of that name: what is made again then says
+        that it is another one.
+        """
+        with run.reading() as log:
+            name = log.header.model.name
+        return name if self._models.knows(name) else None
+
+    @staticmethod
+    def _check_exist(name: str, chosen: list[int] | None, count: int) -> None:
+        if chosen and max(chosen) >= count:
+            raise AppError("bad_request", f"{name}: {max(chosen)} is not among 0..{count - 1}")
+
+    def _seen(self, text: str, model: ServedModel) -> str:
+        """The text as the model will see it; AppError when it is too long or not text."""
+        try:
+            size = len(text.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise AppError("bad_request", "the text holds half a character (a lone surrogate)") from None
+        if size > self._settings.max_prompt_bytes:
+            limit = self._settings.max_prompt_bytes
+            raise AppError("bad_request", f"the text has {size} bytes of UTF-8; at most {limit} are taken")
+        return model.normalize(text)
+
+
+EVENTS: dict[str, Event] = {
+    "create": Event(messages.Create, rights.owner, Events.create),
+    "join": Event(messages.Join, rights.watcher, Events.join),
+    "leave": Event(messages.OfTheater, rights.anyone, Events.leave),
+    "submit": Event(messages.Submit, rights.driver, Events.submit),
+    "step": Event(messages.Step, rights.driver, Events.step),
+    "prefill": Event(messages.Prefill, rights.driver, Events.prefill),
+    "run": Event(messages.Play, rights.driver, Events.run),
+    "pause": Event(messages.OfTheater, rights.driver, Events.pause),
+    "abort": Event(messages.Abort, rights.driver, Events.abort),
+    "reset": Event(messages.OfTheater, rights.driver, Events.reset),
+    "configure": Event(messages.Configure, rights.driver, Events.configure),
+    "focus": Event(messages.Focus, rights.driver, Events.focus),
+    "recompute": Event(messages.Recompute, rights.driver, Events.recompute),
+    "record": Event(messages.Record, rights.driving_owner, Events.record),
+    "record_stop": Event(messages.OfTheater, rights.driver, Events.record_stop),
+    "fork": Event(messages.Fork, rights.owner, Events.fork),
+    "read": Event(messages.Read, rights.watcher, Events.read),
+    "tokenize": Event(messages.Tokenize, rights.anyone, Events.tokenize),
+    "bench_follow": Event(messages.Message, rights.owner, Events.bench_follow),
+    "bench_run": Event(messages.BenchRun, rights.owner, Events.bench_run),
+    "bench_stop": Event(messages.Message, rights.owner, Events.bench_stop),
+}
+
+
+def _begun(run: Run) -> answers.Begun:
+    return {"epoch": run.epoch, "header": run.header}

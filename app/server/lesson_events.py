@@ -1,0 +1,146 @@
+"""Events of the socket about lessons, and what answers them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from app.classroom import rights
+from app.classroom.classrooms import Classrooms
+from app.classroom.refusing import refusal
+from app.classroom.rights import Event
+from app.ground.errors import AppError
+from app.ground.plain import plain
+from app.lessons import messages
+from app.lessons.answers import LessonOpened, LessonRetold, LessonState
+from app.lessons.lesson import LessonError
+from app.lessons.retold import way
+from app.lessons.rooms import LessonRoom, LessonRooms
+from app.lessons.telling import told
+from app.lessons.words import question_texts
+from app.page.words import languages
+from app.server.events import READ_BYTES
+
+
+class LessonEvents:
+    """One method for each event."""
+
+    def __init__(self, lessons: LessonRooms, classrooms: Classrooms) -> None:
+        self._lessons, self._classrooms = lessons, classrooms
+
+    def lesson_open(self, sid: str, message: messages.LessonOpen) -> LessonOpened:
+        known = self._lessons.known(message.theater, message.lesson, message.language)
+        room = known or self._lessons.open(
+            message.lesson,
+            message.language,
+            message.at,
+            message.answers,
+            message.changes,
+            [(one.lesson, one.item) for one in message.again],
+        )
+        return _lesson_opened(room, message.language, 0)
+
+    def lesson_look(self, sid: str, message: messages.LessonLook) -> LessonOpened:
+        """A lesson as far as its class has come."""
+        return _lesson_opened(self._lessons.find(message.theater), message.language, message.since)
+
+    def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
+        """Carry out what the learner stands before, and go on to what stands next."""
+        room = self._lessons.find(message.theater)
+        with room.lock, _of_lesson():
+            self._check_not_asked(message)
+            first = room.course.at
+            if message.item == first:  # else another click was faster
+                room.course.go_on()
+                room.show()
+            self._classrooms.lesson_is_at(message.theater, room.course.at)
+        return _lesson_state(room, message.item)
+
+    def lesson_answer(self, sid: str, message: messages.LessonAnswer) -> LessonState:
+        room = self._lessons.find(message.theater)
+        with room.lock, _of_lesson():
+            self._check_not_asked(message)
+            course = room.course
+            if message.item == course.at:
+                course.answer(message.given)
+                if course.is_answered:
+                    course.go_on()
+                    room.show()
+            self._classrooms.lesson_is_at(message.theater, room.course.at)
+        return _lesson_state(room, message.item)
+
+    def lesson_retell(self, sid: str, message: messages.LessonRetell) -> LessonRetold:
+        lessons = self._lessons.recorded
+        transcript = lessons.get(message.lesson, message.language)
+        shown = way(transcript, message.at, message.answers)
+        has = message.first if message.run == shown.moment.run else 0
+        header, first, records, captures = lessons.stretch(transcript, shown, has, READ_BYTES)
+        return {
+            "theater": "",
+            "first": message.since,
+            "items": plain(shown.items[message.since :]),
+            "progress": plain(shown.progress),
+            "lesson": transcript.lesson,
+            "language": transcript.language,
+            "kind": transcript.kind,
+            "title": transcript.title,
+            "minutes": transcript.minutes,
+            "words": transcript.words,
+            "run": shown.moment.run,
+            "num_records": shown.moment.records,
+            "header": header,
+            "first_record": first,
+            "records": records,
+            "captures": captures,
+        }
+
+    def _check_not_asked(self, message: messages.LessonGo | messages.LessonAnswer) -> None:
+        """What a class is asked is answered by showing it to all.
+
+        Raises:
+            AppError: `refused`.
+        """
+        if self._classrooms.asks(message.theater):
+            raise refusal("refused", "poll.asked")
+
+
+LESSON_EVENTS: dict[str, Event] = {
+    "lesson_open": Event(messages.LessonOpen, rights.owner, LessonEvents.lesson_open),
+    "lesson_look": Event(messages.LessonLook, rights.watcher, LessonEvents.lesson_look),
+    "lesson_go": Event(messages.LessonGo, rights.driver, LessonEvents.lesson_go),
+    "lesson_answer": Event(messages.LessonAnswer, rights.driver, LessonEvents.lesson_answer),
+    "lesson_retell": Event(messages.LessonRetell, rights.owner, LessonEvents.lesson_retell),
+}
+
+
+def _lesson_opened(room: LessonRoom, wanted: str, since: int) -> LessonOpened:
+    """A lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
+    lesson, language = room.course.lesson, room.course.language
+    return {
+        **_lesson_state(room, since),
+        "lesson": lesson.id,
+        "language": language,
+        "kind": lesson.kind,
+        "title": lesson.title[language],
+        "minutes": lesson.minutes,
+        "words": question_texts(wanted if wanted in languages() else language),
+    }
+
+
+def _lesson_state(room: LessonRoom, first: int) -> LessonState:
+    course = room.course
+    return {
+        "theater": room.theater.theater_id,
+        "first": first,
+        "items": plain(told(course, first)),
+        "progress": plain(course.progress),
+    }
+
+
+@contextlib.contextmanager
+def _of_lesson() -> Iterator[None]:
+    """What a lesson objects to is what the client is told."""
+    try:
+        yield
+    except LessonError as error:
+        raise AppError("refused", str(error)) from error

@@ -1,0 +1,61 @@
+"""The page itself and the two files that it asks for by other names than their own."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import flask
+from flask import Request, Response
+
+from app.ground import routing
+from app.ground.routing import Route
+from app.models.served import Served
+from app.page import modules as page_modules
+from app.page import plotly as plotly_asset
+from app.page import sheets as page_sheets
+from app.page.options import option_tables
+from engine.config import EngineConfig
+
+
+class Here(NamedTuple):
+    """What decides what the page asks for in a new run: the server's settings, and the model once it is there."""
+
+    config: EngineConfig
+    served: Served
+
+
+def page(here: Here, request: Request) -> Response:
+    """The stage."""
+    modules = page_modules.PAGE.ahead("js/main.js")
+    response = flask.make_response(
+        flask.render_template(
+            "index.html",
+            modules=modules,
+            sheets=page_sheets.SHEETS.links("index"),
+            options=option_tables(here.config, here.served.facts),
+        )
+    )
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def plotly(here: Here, request: Request) -> Response:
+    """The charts' script, from the installed package."""
+    return plotly_asset.answer()
+
+
+def icon(here: Here, request: Request) -> Response:
+    """What browsers ask for unasked; the page names its own icon."""
+    return Response(status=204)
+
+
+ROUTES = [
+    Route("GET", "/", page),
+    Route("GET", "/vendor/plotly.min.js", plotly),
+    Route("GET", "/favicon.ico", icon),
+]
+
+
+def blueprint(config: EngineConfig, served: Served) -> flask.Blueprint:
+    """The addresses outside /api and /bench, of a server with these settings."""
+    return routing.blueprint("pages", "", Here(config, served), ROUTES)

@@ -1,0 +1,256 @@
+"""Who may talk to the server, and what a browser may do with its answers.
+
+Stands in front of everything, pages, HTTP endpoints and sockets alike:
+- a request from another site's page is refused (its Origin), and so is one that reached this machine under another
+  site's name (its Host: DNS rebinding), because a page anywhere can make a browser send requests to 127.0.0.1; an
+  image of such a page is requested without an Origin, so the browser's Sec-Fetch-Site header counts as well;
+- the API's addresses ask for an API key where the server has some, for nothing else; `/metrics` is no client's, and
+  asks for what the page asks for;
+- where others can reach the server, every request needs the token, or a pass to a class, which opens what a follower's
+  page asks for and nothing else. The way to such a pass (`/j/`, and what that page is drawn with) needs neither.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Callable, Container, Iterable, Mapping
+from http.cookies import CookieError, SimpleCookie
+from typing import Any, Literal
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from app.ground.callers import (
+    ADDRESS,
+    COOKIE,
+    DOOR_ICON,
+    DOOR_SHEETS,
+    JOIN,
+    OWNER,
+    PASS,
+    PASS_COOKIE,
+    SHOWN,
+    Environ,
+    Pass,
+    Person,
+    Shown,
+    address_of,
+    bearer,
+)
+from app.ground.errors import HTTP_STATUS, AppError
+from app.ground.settings import is_loopback
+from app.openai.errors import of_refusal
+from app.openai.keys import digest
+from app.openai.paths import ALIVE, is_api, is_for_keys
+
+StartResponse = Callable[..., Any]
+WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
+GUEST_FOLDERS = ("/static/", "/vendor/", "/words/")
+FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # asked with the token in the address, they answer at once
+PAGES = frozenset({"/", "/bench", "/scale"})  # a link on another site may lead here
+
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",
+        "connect-src 'self'",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+SECURITY_HEADERS = [
+    ("Content-Security-Policy", CONTENT_SECURITY_POLICY),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+]
+
+
+class Guard:
+    """WSGI middleware around the whole application."""
+
+    def __init__(
+        self,
+        app: WSGI,
+        host: str | None,
+        who: Callable[[Shown], Person],
+        api_keys: Container[str] = (),
+        is_elsewhere: Callable[[str], bool] = lambda path: False,
+    ) -> None:
+        """Put it in front of `app`.
+
+        Args:
+            app: what answers.
+            host: what is listened on, where everybody who can reach it is an owner; None: where a token is asked for.
+            who: says who shows this. Called on the hub thread, where it may wait as greenlets do.
+            api_keys: digests of the keys to the interface for programs, if it asks for one.
+            is_elsewhere: which addresses are answered by another process, behind its own guard.
+        """
+        self._app, self._who, self._api_keys, self._is_elsewhere = app, who, api_keys, is_elsewhere
+        self._host = None if host is None else host.strip("[]").lower()
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            taken = {name.lower() for name, _ in headers}
+            extra = [h for h in SECURITY_HEADERS if h[0].lower() not in taken]
+            return start_response(status, [*headers, *extra], *rest)
+
+        try:
+            self._check_site(environ)
+            _check_handshake(environ)
+            path = str(environ.get("PATH_INFO", "/"))
+            way = None if self._is_elsewhere(path) else self._check_token(environ, path)
+        except AppError as error:
+            return _answer_error(error, start, str(environ.get("PATH_INFO", "")))
+        if way is not None:
+            redirect, token = way
+            cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Lax"
+            start("303 See Other", [("Location", redirect), ("Set-Cookie", cookie), ("Content-Length", "0")])
+            return [b""]
+        return self._app(environ, start)
+
+    def _check_site(self, environ: Environ) -> None:
+        host = environ.get("HTTP_HOST", "")
+        name = _host_name(host)
+        # With a token the name does not matter: another site's page cannot have the cookie, which belongs to ours.
+        if self._host is not None and not (is_loopback(name) or name == self._host):
+            raise AppError("forbidden", f"this server does not answer to the name {name[:80]!r}")
+        if not _asked_from_here(environ):
+            raise AppError("forbidden", "requests from another site's page are refused; open the address itself")
+        origin = environ.get("HTTP_ORIGIN")
+        if origin and _netloc(origin) != host.lower():
+            raise AppError("forbidden", "requests from another site's page are refused")
+
+    def _check_token(self, environ: Environ, path: str) -> tuple[str, str] | None:
+        """Check who asks. Returns where to go instead, and the token, when a page was opened with it in its address."""
+        if self._api_keys and is_for_keys(path):
+            if digest(bearer(environ)) in self._api_keys or (self._host is not None and path in ALIVE):
+                return None
+            if self._host is not None:
+                raise AppError("token_required", "this server asks for an API key")
+        query = parse_qsl(str(environ.get("QUERY_STRING", "")), keep_blank_values=True)
+        if (given := dict(query).get("token")) and self._host is None and self._is_owners(environ, given):
+            if environ["REQUEST_METHOD"] != "GET" or path.startswith(FOR_PROGRAMS):
+                return None
+            rest = urlencode([(k, v) for k, v in query if k != "token"])
+            # one slash: never another site's address
+            return "/" + quote(path.lstrip("/"), encoding="latin-1") + (f"?{rest}" if rest else ""), given
+        if self._is_owners(environ, _cookie(environ, COOKIE), bearer(environ)):
+            return None
+        if (
+            _is_door(path)
+            or path in (DOOR_ICON, *DOOR_SHEETS)
+            or (environ[PASS] and _is_for_guests(environ["REQUEST_METHOD"], path))
+        ):
+            return None
+        raise AppError(
+            "token_required", "this server needs its token: open the address that it printed, with ?token= at the end"
+        )
+
+    def _is_owners(self, environ: Environ, *tokens: str) -> bool:
+        """Note who asks, who shows these, and whether it is an owner."""
+        environ[SHOWN] = shown = Shown(tuple(filter(None, tokens)), _cookie(environ, PASS_COOKIE))
+        who = self._who(shown)
+        environ[OWNER], environ[PASS], environ[ADDRESS] = who.is_owner, who.seat, address_of(environ)
+        return bool(environ[OWNER])
+
+
+def recognizer(token: str | None, known: Callable[[str], Pass | None]) -> Callable[[Shown], Person]:
+    """Who shows what, for a server with this token; None: everybody is an owner. `known`: whose pass a text is."""
+    wanted = token and token.encode()
+
+    def who(shown: Shown) -> Person:
+        matches = [hmac.compare_digest(given.encode("utf-8", "replace"), wanted) for given in shown.tokens if wanted]
+        return Person(wanted is None or any(matches), known(shown.ticket))
+
+    return who
+
+
+def _asked_from_here(environ: Environ) -> bool:
+    """Whether our page, a person or a program asks. From another site only a visit to a page is taken.
+
+    Programs send no such header, nor do browsers from before 2023, which are told by their Origin where they send one.
+    """
+    if environ.get("HTTP_SEC_FETCH_SITE", "none") in ("same-origin", "none"):
+        return True
+    visit = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("HTTP_SEC_FETCH_DEST") == "document"
+    path = str(environ.get("PATH_INFO", ""))
+    return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and (path in PAGES or _is_door(path))
+
+
+def _host_name(host: str) -> str:
+    """The Host header without its port."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def _check_handshake(environ: Environ) -> None:
+    """Check what the libraries below take for granted of a web socket's opening request (RFC 6455, 4.2.1)."""
+    asked = dict(parse_qsl(str(environ.get("QUERY_STRING", "")))).get("transport") == "websocket"
+    if not asked or not str(environ.get("PATH_INFO", "")).startswith("/socket.io"):
+        return
+    upgrade, connection = (environ.get(name, "").lower() for name in ("HTTP_UPGRADE", "HTTP_CONNECTION"))
+    version, key = (environ.get(f"HTTP_SEC_WEBSOCKET_{name}") for name in ("VERSION", "KEY"))
+    if upgrade != "websocket" or "upgrade" not in connection or version != "13" or not key:
+        raise AppError("bad_request", "this request cannot become a web socket: its headers are not a handshake's")
+
+
+def _netloc(origin: str) -> str:
+    """The Origin header without its scheme."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _is_door(path: str) -> bool:
+    """Whether this is the way into a class."""
+    return path == JOIN.rstrip("/") or path.startswith(JOIN)
+
+
+def _is_for_guests(method: str, path: str) -> bool:
+    """Whether a follower's page asks for this."""
+    if path.startswith("/socket.io"):
+        return True  # who may do what there says app/classroom/access.py
+    plain = ".." not in path.split("/")
+    return plain and method in ("GET", "HEAD") and (path in GUEST_PAGES or path.startswith(GUEST_FOLDERS))
+
+
+def _cookie(environ: Environ, name: str) -> str:
+    try:
+        found = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(name)
+    except CookieError:
+        return ""
+    return found.value if found else ""
+
+
+def _answer_error(error: AppError, start: StartResponse, path: str) -> list[bytes]:
+    status, headers, body = refused(error, path)
+    start(status, headers)
+    return [body]
+
+
+def refused(error: AppError, path: str) -> tuple[str, list[tuple[str, str]], bytes]:
+    """Status line, headers and body: as OpenAI has them where the path is the API's."""
+    if is_api(path):
+        found = of_refusal(error)
+        return found.status_line, found.headers(), found.body()
+    body = json.dumps(error.as_map()).encode()
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    return f"{HTTP_STATUS[error.code]} {error.code}", headers, body
+
+
+def refused_body(
+    environ: Mapping[str, Any], code: Literal["busy", "too_slow"], message: str
+) -> tuple[str, list[tuple[str, str]], bytes]:
+    """The same for a request whose body is not taken, as the transport asks for it."""
+    return refused(AppError(code, message), str(environ.get("PATH_INFO", "")))

@@ -1,0 +1,202 @@
+"""What the server says on the socket, one type a message: acknowledgements, and events that no client asked for.
+
+The page's types come from these (`python -m tools.wire_types`). PROTOCOL.md says what each field means.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypedDict
+
+from msgspec import Meta
+
+from app.session.closing import Cause
+from engine.trace.records import Objection
+
+Ended = Literal[
+    "stopped",  # on request
+    "reset",  # the theater was reset
+    "closed",  # the theater or its server was closed
+    "write_failed",  # the disk was full, or gone: `ended_detail` says what
+    "interrupted",  # the server was killed while recording
+    "imported",  # the file was uploaded, or found in the folder
+]
+
+# What is said of a run
+
+
+class RecordingStatus(TypedDict):
+    """The last recording of a theater."""
+
+    id: str
+    name: str
+    ended: Ended | None  # None: it grows
+    ended_detail: str
+
+
+class ForkStatus(TypedDict):
+    """What an epoch was forked from, and how far that is."""
+
+    source: str  # a theater or recording
+    epoch: int  # of the source
+    at: int
+    change: str | None  # its kind
+    expected: int  # records in the end, roughly
+    forked: bool
+    active: bool
+    left_out: list[str]
+
+
+class ApiStatus(TypedDict):
+    """Who asks a theater for something by the API."""
+
+    waiting: dict[str, int]  # requests by client, in the order of their turns
+    active: int  # requests that are not over, those that wait in the engine's queue or run included
+
+
+class Status(TypedDict):
+    """What a theater or recording is doing: the `status` event."""
+
+    theater: str
+    epoch: int
+    mode: Literal["paused", "running", "recording"]
+    speed: float  # steps a second; 0 = as fast as it goes
+    num_records: int
+    unfinished: int  # sequences
+    coming: list[int]  # of each prompt that comes later: after so many more steps
+    viewers: int
+    error: str | None
+    objection: Annotated[dict[str, Any], Meta(extra={"fields_of": Objection})] | None
+    notice: str | None
+    fork: ForkStatus | None
+    recording: RecordingStatus | None
+    api: ApiStatus | None  # None: it takes no requests of the API
+
+
+# Events that no client asked for
+
+
+class Records(TypedDict):
+    """The `records` event."""
+
+    theater: str
+    epoch: int
+    first: int
+    records: list[bytes]
+    captures: list[bytes | None]
+
+
+class Reset(TypedDict):
+    """The `reset` event."""
+
+    theater: str
+    epoch: int
+    header: bytes
+    num_records: int
+
+
+class Large(TypedDict):
+    """The `large` event: the run is longer than a page keeps."""
+
+    theater: str
+    epoch: int
+    num_records: int
+
+
+class Closed(TypedDict):
+    """The `closed` event."""
+
+    theater: str
+    cause: Cause
+    detail: str  # a mistake of the server's: what went wrong
+    reason: str  # both in one sentence
+
+
+# Acknowledgements, without `ok`
+
+
+class Nothing(TypedDict):
+    """There is nothing to say but that it is done."""
+
+
+Joined = TypedDict(  # `from` is a keyword of Python
+    "Joined",
+    {
+        "theater": str,
+        "epoch": int,
+        "header": bytes,
+        "num_records": int,
+        "from": int,
+        "status": Status,
+        "large": bool,  # its records are not sent: the page asks for what it shows (`/api/theaters/<id>/survey`)
+    },
+)
+
+
+class JoinedRecording(Joined):
+    """The same of a recording."""
+
+    recording: dict[str, Any]  # its entry
+
+
+class SubmittedRequest(TypedDict):
+    """One of the requests of a submission."""
+
+    request_id: str
+    seq_id: int
+    num_prompt_tokens: int
+
+
+class Submitted(TypedDict):
+    requests: list[SubmittedRequest]
+    num_records: int
+
+
+class Aborted(TypedDict):
+    num_records: int
+
+
+class StatusAnswer(TypedDict):
+    status: Status
+
+
+class Begun(TypedDict):
+    """A new log."""
+
+    epoch: int
+    header: bytes
+
+
+class Recomputed(TypedDict):
+    epoch: int
+    token_ids: list[int]
+    arrays: bytes | list[bytes]  # a LayerCapture of the trace; of each layer, where none was named
+
+
+class ForkSource(TypedDict):
+    theater: str
+    epoch: int
+    at: int
+
+
+class Forked(TypedDict):
+    theater: str
+    epoch: int
+    header: bytes
+    num_records: int
+    status: Status
+    source: ForkSource
+
+
+class RecordRange(TypedDict):
+    """What `read` answers."""
+
+    epoch: int
+    first: int
+    records: list[bytes]
+    captures: list[bytes | None]
+
+
+class Tokenized(TypedDict):
+    token_ids: list[int]
+    token_bytes: list[bytes]
+    text: str  # as the model will see it

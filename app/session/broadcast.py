@@ -1,0 +1,281 @@
+"""From a theater's log to its viewers, each at its own pace.
+
+    engine thread --append--> log (file)          wake()
+                               |                    |
+                               +----- read ---- broadcast thread --emit--> viewers
+                                                    ^                        |
+                                                    +------ acknowledge -----+
+
+Viewers that need the same records are sent the same bytes: a batch is read and packed once for all of them. Bytes
+that a viewer has not acknowledged are bounded, and the server keeps no more of a viewer than its place in the log. So a
+slow viewer costs little memory, never delays the engine or another viewer, and misses no record.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from app.ground.errors import AppError
+from app.session.answers import Closed, Large, Records, Reset, Status
+from app.session.closing import Closing
+from app.session.run import OpenLog, is_large, read_batch
+
+MAX_RECORDS = 256  # in a batch
+MAX_BYTES = 1024 * 1024  # of records in a batch
+MAX_CAPTURE_BYTES = 4 * 1024 * 1024  # in a batch
+WINDOW = 1024 * 1024  # bytes that a viewer need not have acknowledged when it is sent the next batch
+ASK = WINDOW // 4  # bytes after which an acknowledgement is asked for
+RECENT = 16  # captures go along for so many of the newest records; a viewer further behind catches up without them
+PACE = 1 / 60  # seconds between two batches to one viewer: more often cannot be seen and takes time from the engine
+SENDING_SHARE = 1 / 4  # of the time may go into sending to many viewers: beyond it batches are fewer and larger
+SLOWEST_PACE = 0.5  # seconds
+STATUS_PACE = 0.2  # seconds between two status messages while only the numbers of records and viewers change
+STATUS_PACE_EACH = 1 / 400  # seconds for each viewer, where they are many: 400 messages a second to all of them
+
+logger = logging.getLogger(__name__)
+
+
+class Emit(Protocol):
+    """Queue an event for clients; never blocks.
+
+    `acknowledged` is called with the id of each who has it, `sent` with the seconds until it was written to all who can
+    be written to.
+    """
+
+    def __call__(
+        self,
+        event: str,
+        data: Mapping[str, Any],
+        sids: Sequence[str],
+        acknowledged: Callable[[str], None] | None = None,
+        sent: Callable[[float], None] | None = None,
+    ) -> None: ...
+
+
+class Viewer:
+    """How far one client has got. Changed only under the broadcast's lock."""
+
+    def __init__(self, sid: str, run: OpenLog, first: int, captures: bool) -> None:
+        self.sid = sid
+        self.run = run
+        self.next = first
+        self.captures = captures
+        self.in_windows = False  # it asks for what it shows of this run: no records are sent
+        self.knows_large = False  # it was told that this run is long
+        self.begun = False  # the acknowledgement of its join is on its way, and records may follow
+        self.sent = 0  # bytes of records and captures
+        self.asked = 0  # of them, up to the last that it is to acknowledge
+        self.acknowledged = 0  # of them, at least
+        self.sent_at = 0.0
+        self.status: Status | None = None  # as last sent
+
+    def has_room(self, end: int) -> bool:
+        """Whether it can be sent more, of `end` records."""
+        return not self.in_windows and self.next < end and self.sent - self.acknowledged < WINDOW
+
+
+class Broadcast:
+    """The viewers of one theater and the thread that serves them."""
+
+    def __init__(self, theater_id: str, emit: Emit, status: Callable[[], Status]) -> None:
+        """`status` gives the status to send; it is called on the broadcast thread."""
+        self._theater_id = theater_id
+        self._emit = emit
+        self._status = status
+        self._viewers: dict[str, Viewer] = {}
+        self._lock = threading.Lock()
+        self._sending = threading.Lock()  # held while records go out; its holder never waits for another broadcast's
+        self._wake = threading.Event()
+        self._closed = False
+        self._run: OpenLog | None = None
+        self._status_at = 0.0
+        self._pace = PACE  # seconds between two batches to one viewer
+        self._thread = threading.Thread(target=self._serve, name=f"broadcast-{theater_id}", daemon=True)
+        self._thread.start()
+
+    @property
+    def num_viewers(self) -> int:
+        return len(self._viewers)
+
+    def wake(self) -> None:
+        """There may be something to send. Cheap: called on the engine thread after each append; without viewers, who
+        begin by waking it, the thread stays asleep.
+        """
+        if (self._viewers or self._closed) and not self._wake.is_set():
+            self._wake.set()
+
+    def follow(self, run: OpenLog) -> None:
+        """Switch to a new run; every viewer is told of it and gets its records from 0."""
+        with self._lock:
+            self._run = run
+        self.wake()
+
+    def join(self, sid: str, run: OpenLog, first: int, captures: bool, in_windows: bool = False) -> Callable[[], None]:
+        """Serve `sid` from record `first` of `run` on; `in_windows`: with its status, and no record until another run
+        begins. Returns what is to be called when the join is acknowledged.
+
+        A viewer that joins again gets no more of what it was served before, once this returns.
+        """
+        viewer = Viewer(sid, run, first, captures)
+        viewer.in_windows = viewer.knows_large = in_windows
+        with self._lock:
+            self._viewers[sid] = viewer
+        with self._sending:
+            pass  # a batch for its earlier place is being sent
+
+        def begin() -> None:
+            viewer.begun = True
+            self.wake()
+
+        return begin
+
+    def leave(self, sid: str) -> bool:
+        """Stop serving `sid`. Returns whether it was a viewer."""
+        with self._lock:
+            found = self._viewers.pop(sid, None) is not None
+        if found:
+            self.wake()
+        return found
+
+    def close(self, why: Closing) -> None:
+        """Tell every viewer and end the thread."""
+        with self._lock:
+            viewers, self._viewers = list(self._viewers), {}
+            self._closed = True
+        if viewers:
+            message: Closed = {
+                "theater": self._theater_id,
+                "cause": why.cause,
+                "detail": why.detail,
+                "reason": str(why),
+            }
+            self._emit("closed", message, viewers)
+        self.wake()
+
+    def _serve(self) -> None:
+        delay: float | None = None
+        while True:
+            self._wake.wait(delay)
+            self._wake.clear()
+            if self._closed:
+                return
+            try:
+                delay = self._round()
+            except Exception:
+                logger.exception("broadcast of theater %s", self._theater_id)
+                delay = 1.0
+
+    def _round(self) -> float | None:
+        """Send each viewer what is due. Returns the seconds after which something else will be due, None for never."""
+        with self._lock:
+            run, viewers = self._run, [viewer for viewer in self._viewers.values() if viewer.begun]
+        if run is None or not viewers:
+            return None
+        now, status = time.monotonic(), self._status()
+        self._restart([viewer for viewer in viewers if viewer.run is not run], run)
+        self._tell_large([viewer for viewer in viewers if not viewer.knows_large], run)
+        delays = [self._send_records(viewers, run, now), self._send_status(viewers, status, now)]
+        return min((delay for delay in delays if delay is not None), default=None)
+
+    def _restart(self, viewers: list[Viewer], run: OpenLog) -> None:
+        if not viewers:
+            return
+        with self._lock:
+            for viewer in viewers:
+                viewer.run, viewer.next, viewer.sent_at = run, 0, 0.0
+                viewer.sent = viewer.asked = viewer.acknowledged = 0
+                viewer.in_windows = viewer.knows_large = False
+        message: Reset = {
+            "theater": self._theater_id,
+            "epoch": run.epoch,
+            "header": run.header,
+            "num_records": len(run.log),
+        }
+        self._emit("reset", message, [viewer.sid for viewer in viewers])
+
+    def _tell_large(self, viewers: list[Viewer], run: OpenLog) -> None:
+        """The run may have become longer than a page keeps. Who can show it in windows joins again for that."""
+        if not viewers or run.is_held_back or not is_large(run.log):
+            return
+        for viewer in viewers:
+            viewer.knows_large = True
+        message: Large = {"theater": self._theater_id, "epoch": run.epoch, "num_records": len(run.log)}
+        self._emit("large", message, [viewer.sid for viewer in viewers])
+
+    def _send_records(self, viewers: list[Viewer], run: OpenLog, now: float) -> float | None:
+        """A batch for each viewer with room for one. Viewers at the same record are one group."""
+        end = len(run.log)
+        groups: dict[tuple[int, bool], list[Viewer]] = {}
+        for viewer in viewers:
+            if viewer.has_room(end) and viewer.sent_at + self._pace <= now:
+                groups.setdefault((viewer.next, viewer.captures), []).append(viewer)
+        try:
+            for (first, captures), group in groups.items():
+                self._send_batch(group, run, first, end, captures, now)
+        except AppError:
+            return None  # just retired: `follow` comes next
+        return min((viewer.sent_at + self._pace - now for viewer in viewers if viewer.has_room(end)), default=None)
+
+    def _send_batch(
+        self, group: list[Viewer], run: OpenLog, first: int, end: int, with_captures: bool, now: float
+    ) -> None:
+        with run.reading() as log:
+            captures_from = end - RECENT if with_captures else None
+            last = min(end, first + MAX_RECORDS)
+            records, captures = read_batch(log, first, last, MAX_BYTES, captures_from, MAX_CAPTURE_BYTES)
+        message: Records = {
+            "theater": self._theater_id,
+            "epoch": run.epoch,
+            "first": first,
+            "records": records,
+            "captures": captures,
+        }
+        size = sum(map(len, records)) + sum(len(capture) for capture in captures if capture)
+        with self._sending:
+            with self._lock:
+                # the others have left, or joined again, since this round began
+                group = [viewer for viewer in group if self._viewers.get(viewer.sid) is viewer]
+                for viewer in group:
+                    viewer.next += len(records)
+                    viewer.sent += size
+                    viewer.sent_at = now
+                asks = any(viewer.sent - viewer.asked >= ASK for viewer in group)
+                if asks:
+                    for viewer in group:
+                        viewer.asked = viewer.sent
+                marks = {viewer.sid: (viewer, run, viewer.sent) for viewer in group}
+            if group:
+                acknowledged = (lambda sid: self._acknowledged(*marks[sid])) if asks else None
+                self._emit("records", message, list(marks), acknowledged, self._was_sent)
+
+    def _send_status(self, viewers: list[Viewer], status: Status, now: float) -> float | None:
+        pace = max(STATUS_PACE, STATUS_PACE_EACH * len(viewers), self._pace)
+        late = [viewer for viewer in viewers if viewer.status != status]
+        due = late if now >= self._status_at + pace else [v for v in late if _calm(v.status) != _calm(status)]
+        if due:
+            self._emit("status", status, [viewer.sid for viewer in due])
+            for viewer in due:
+                viewer.status = status
+        if len(due) == len(late):
+            self._status_at = now
+        return self._status_at + pace - now if len(due) < len(late) else None
+
+    def _was_sent(self, seconds: float) -> None:
+        """Sending to many viewers takes time from the engine: the longer it takes, the less often batches are sent."""
+        self._pace = min(max(PACE, seconds / SENDING_SHARE), SLOWEST_PACE)
+
+    def _acknowledged(self, viewer: Viewer, run: OpenLog, sent: int) -> None:
+        with self._lock:
+            if viewer.run is not run:
+                return  # of a batch before a reset
+            viewer.acknowledged = max(viewer.acknowledged, sent)
+        self.wake()
+
+
+def _calm(status: Status | None) -> dict[str, Any] | None:
+    """A status without what changes at every record, or at every coming and going."""
+    return status and {k: v for k, v in status.items() if k not in ("num_records", "unfinished", "viewers")}

@@ -1,0 +1,104 @@
+"""A queue of things to do on one thread, asked for from any."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple, TypeVar
+
+from app.ground.errors import AppError, one_sentence, refusal_of
+
+MAX_PENDING = 256  # commands waiting
+LONGEST_WAIT = 60.0  # seconds for which the thread sleeps at once; a clock cannot count to every number
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class _Command(NamedTuple):
+    do: Callable[[], Any]
+    future: Future[Any]
+
+
+class CommandQueue:
+    """Commands in the order in which they came, until closed."""
+
+    def __init__(self) -> None:
+        self._gone: AppError | None = None
+        self._queue: queue.Queue[_Command] = queue.Queue(MAX_PENDING)
+        self._ended = False
+
+    @property
+    def closed(self) -> bool:
+        return self._gone is not None
+
+    @property
+    def gone(self) -> AppError | None:
+        """What is answered since it was closed."""
+        return self._gone
+
+    def ask(self, do: Callable[[], T]) -> T:
+        """Have it done on the working thread and wait for what comes of it.
+
+        Raises:
+            AppError: what `do` raised; the engine's refusals (ValueError) and the disk's (OSError) as `refused`,
+                anything else as `internal`; `busy` when too much is waiting.
+        """
+        if self._gone is not None:
+            raise self._gone
+        future: Future[T] = Future()
+        try:
+            self._queue.put_nowait(_Command(do, future))
+        except queue.Full:
+            raise AppError("busy", f"{MAX_PENDING} commands are waiting already; try again in a moment") from None
+        if self._ended:  # it ended since the first line: no thread reads the queue any more
+            self._refuse_all()
+        return future.result()
+
+    def wake(self) -> None:
+        """Have the working thread look at what else it has to do; from any thread, without waiting."""
+        if self._queue.empty():
+            with contextlib.suppress(queue.Full):
+                self._queue.put_nowait(_Command(lambda: None, Future()))
+
+    def carry_out_next(self, wait: float | None) -> bool:
+        """On the working thread: do the next command, waiting `wait` seconds for it (None: forever). Whether it did.
+
+        It may come back earlier without one: one sleep is `LONGEST_WAIT` at most.
+        """
+        try:
+            command = self._queue.get(wait is None or wait > 0, wait if wait is None else min(wait, LONGEST_WAIT))
+        except queue.Empty:
+            return False
+        try:
+            result = command.do()
+        except ValueError as error:  # ConfigError, RequestError: one sentence with the numbers
+            command.future.set_exception(AppError("refused", one_sentence(error)))
+        except BaseException as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                logger.exception("a command")
+            command.future.set_exception(refusal or AppError("internal", one_sentence(error)))
+        else:
+            command.future.set_result(result)
+        return True
+
+    def close(self, gone: AppError) -> None:
+        """From any thread: take no more commands, answer them with `gone`, and wake the working thread."""
+        self._gone = self._gone or gone
+        with contextlib.suppress(queue.Full):  # then it has enough to wake up for
+            self._queue.put_nowait(_Command(lambda: None, Future()))
+
+    def end(self) -> None:
+        """On the working thread, at its end: answer the commands that still wait."""
+        self._ended = True
+        self._refuse_all()
+
+    def _refuse_all(self) -> None:
+        assert self._gone is not None
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait().future.set_exception(self._gone)

@@ -1,0 +1,162 @@
+"""A log on stage that takes no commands: joined, read and left like a theater."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from app.session.broadcast import Emit
+from app.session.closing import Closing
+from app.session.run import OpenLog
+from engine.trace.log import TraceWriter
+
+if TYPE_CHECKING:
+    from engine.attach.attachment import Attachment
+
+from collections.abc import Callable
+
+from app.session.answers import Joined, Status
+from app.session.broadcast import Broadcast
+from app.session.run import is_large
+
+
+class LogSession:
+    """A log that others write, or wrote, and its viewers."""
+
+    def __init__(self, theater_id: str, run: OpenLog, emit: Emit) -> None:
+        self.theater_id = theater_id
+        self.run = run
+        self.last_used = time.monotonic()
+        self._broadcast = Broadcast(theater_id, emit, self.status)
+        self._broadcast.follow(run)
+
+    @property
+    def num_viewers(self) -> int:
+        return self._broadcast.num_viewers
+
+    @property
+    def error(self) -> str | None:
+        """What is wrong with the log; None as a rule."""
+        return None
+
+    def status(self) -> Status:
+        """As a theater's; `mode` is "recording"."""
+        return {
+            "theater": self.theater_id,
+            "epoch": self.run.epoch,
+            "mode": "recording",
+            "speed": 0.0,
+            "num_records": len(self.run.log),
+            "unfinished": 0,
+            "coming": [],
+            "viewers": self.num_viewers,
+            "error": self.error,
+            "objection": None,
+            "notice": None,
+            "fork": None,
+            "recording": None,
+            "api": None,
+        }
+
+    def join(
+        self, sid: str, first: int, epoch: int | None, captures: bool = False, windows: bool = False
+    ) -> tuple[Joined, Callable[[], None]]:
+        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
+
+        Arrays are not sent along: a viewer fetches those that it shows. `windows`: where the log is longer than a page
+        keeps no record is sent either.
+        """
+        run = self.run
+        first = min(first, len(run.log)) if epoch in (None, run.epoch) else 0
+        large = windows and is_large(run.log)
+        first = len(run.log) if large else first
+        begin = self._broadcast.join(sid, run, first, captures=False, in_windows=large)
+        answer: Joined = {
+            "theater": self.theater_id,
+            "epoch": run.epoch,
+            "header": run.header,
+            "num_records": len(run.log),
+            "from": first,
+            "status": self.status(),
+            "large": large,
+        }
+        return answer, begin
+
+    def leave(self, sid: str) -> bool:
+        """Whether `sid` was a viewer; it is none now."""
+        return self._broadcast.leave(sid)
+
+    def turn_to(self, run: OpenLog) -> None:
+        """Show another log instead. Reads of the one before go on to their end."""
+        before, self.run = self.run, run
+        self._broadcast.follow(run)
+        before.retire()
+
+    def wake(self) -> None:
+        """There are new records."""
+        self._broadcast.wake()
+
+    def close(self, why: Closing) -> None:
+        """Tell the viewers. Reads under way go on to their end."""
+        self._broadcast.close(why)
+        self.run.retire()
+
+
+class LogSessions(Protocol):
+    """Log sessions of one kind, under ids of their own."""
+
+    what: str  # completes "...: it can be looked at, not changed"
+
+    def owns(self, theater_id: str) -> bool:
+        """Whether the id is of this kind, open or not."""
+
+    def get(self, theater_id: str) -> LogSession:
+        """Return the session, opened if it is not.
+
+        Raises:
+            AppError: `unknown_theater`, `not_found`; `refused` when a file cannot be read.
+        """
+
+    def forget_viewer(self, sid: str) -> object:
+        """A client is gone."""
+
+    def close(self, why: Closing) -> None:
+        """Close all of them and tell their viewers."""
+
+
+ATTACHED = "attached"  # its id: there is one a server
+
+
+class AttachedSession(LogSession):
+    """The log of an attachment and its viewers. The watched server does not notice either. The only one of its kind."""
+
+    what = "this is a server that is watched"
+
+    def __init__(self, attachment: Attachment, emit: Emit) -> None:
+        self._attachment = attachment
+        super().__init__(ATTACHED, OpenLog(0, attachment.log), emit)
+        attachment.log.subscribe(lambda record: self.wake())
+        attachment.observed.on_next(self._turn)
+
+    def _turn(self, log: TraceWriter) -> None:
+        """The log had become long: the next one has begun."""
+        log.subscribe(lambda record: self.wake())
+        self.turn_to(OpenLog(self.run.epoch + 1, log))
+
+    def owns(self, theater_id: str) -> bool:
+        return theater_id == ATTACHED
+
+    def get(self, theater_id: str) -> AttachedSession:
+        return self
+
+    def forget_viewer(self, sid: str) -> None:
+        self.leave(sid)
+
+    @property
+    def error(self) -> str | None:
+        return self._attachment.error
+
+    def close(self, why: Closing) -> None:
+        """Listen no more, and tell the viewers. Reads under way go on to their end."""
+        self._attachment.close()
+        super().close(why)

@@ -1,0 +1,112 @@
+"""Copies a run's log into a file of the library while it grows."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from app.session.answers import Ended, RecordingStatus
+from app.session.run import Run
+
+logger = logging.getLogger(__name__)
+
+
+class Recorder:
+    """A recording under way: what the log has already, then each record as it is appended, the same bytes.
+
+    The copy is made on the thread that appends, before any viewer is told of the record, so a killed server loses at
+    most the record being written. The file is locked while it grows: an unlocked file has no writer any more. When it
+    cannot be written, the recording ends with its last whole record and the run goes on.
+    """
+
+    def __init__(
+        self,
+        recording_id: str,
+        name: str,
+        path: Path,
+        run: Run,
+        grow: Callable[[int], None],
+        ended: Callable[[Recorder], None],
+    ) -> None:
+        """Copies what the log has; `ended` is called once, when the recording ends.
+
+        `grow` is told how many bytes the file is to have, before they are written; AppError: there is no room for them.
+
+        Raises:
+            OSError: the file cannot be written; no file is left then.
+            AppError: the run is over, or there is no room.
+        """
+        self.recording_id, self.name, self.path = recording_id, name, path
+        self.ended: Ended | None = None
+        self.ended_detail = ""
+        self._grow, self._ended = grow, ended
+        self._log = run.whole
+        self._copied = 0  # bytes, up to a whole record
+        self.num_records = 0
+        self._lock = threading.Lock()
+        with contextlib.ExitStack() as cleanup:
+            cleanup.enter_context(run.reading())  # the log stays open as long as it is copied
+            self._file: IO[bytes] = cleanup.enter_context(open(path, "xb", buffering=0))
+            cleanup.callback(self._remove_if_empty)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._copy()
+            self._cleanup = cleanup.pop_all()
+        self._unsubscribe = run.whole.subscribe(lambda _: self._follow())
+        self._follow()  # records appended meanwhile
+
+    @property
+    def num_bytes(self) -> int:
+        return self._copied
+
+    def status(self) -> RecordingStatus:
+        """What the theater's status says of it."""
+        return {"id": self.recording_id, "name": self.name, "ended": self.ended, "ended_detail": self.ended_detail}
+
+    def end(self, ended: Ended, detail: str = "") -> None:
+        """End it where it is; idempotent."""
+        with self._lock:
+            if self.ended is not None:
+                return
+            self.ended, self.ended_detail = ended, detail
+            self._unsubscribe()
+            self._cleanup.close()
+        self._ended(self)
+
+    def _follow(self) -> None:
+        """Copy what is new. Never raises: the run does not depend on its recording."""
+        try:
+            with self._lock:
+                if self.ended is None:
+                    self._copy()
+        except Exception as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+            logger.warning("recording %s ended after %d records: %s", self.recording_id, self.num_records, reason)
+            try:
+                self.end("write_failed", f"it ends after {self.num_records} records: {reason}")
+            except Exception:
+                logger.exception("ending recording %s", self.recording_id)
+
+    def _copy(self) -> None:
+        count, end = len(self._log), self._log.num_bytes
+        self._grow(end)
+        try:
+            for chunk in self._log.file_chunks(end, first=self._copied):
+                left = memoryview(chunk)
+                while left:
+                    left = left[self._file.write(left) :]
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file.fileno(), self._copied)
+            raise
+        self._copied, self.num_records = end, count
+
+    def _remove_if_empty(self) -> None:
+        if not self._copied:
+            with contextlib.suppress(OSError):
+                self.path.unlink()

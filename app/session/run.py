@@ -1,0 +1,183 @@
+"""One epoch of a theater: an engine and its log; and a log that any number of threads read."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from app.ground.errors import AppError
+from app.models.engine_face import EngineLike
+from app.models.registry import Lease
+from app.session.summary import Summary, summary_of
+from engine.config import EngineConfig
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.shown_log import ShownLog
+
+
+class OpenLog:
+    """A log, readable by any number of threads; once it is retired, the last of them closes it.
+
+    `log` is what anybody may read of it. `whole` is all of it, and only who runs it looks there: of a lesson's run the
+    records that answer an open question are held back.
+    """
+
+    def __init__(self, epoch: int, log: TraceReader) -> None:
+        self.epoch = epoch
+        self.whole: TraceReader = log
+        self._shown: ShownLog | None = None
+        self.header: bytes = log.header_bytes
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._retired = False
+        self._summary: Summary | None = None
+
+    @property
+    def log(self) -> TraceReader:
+        """As far as it is shown."""
+        shown = self._shown
+        return self.whole if shown is None else shown
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is appended to it any more."""
+        return self._retired
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether there may be more than is shown."""
+        return self._shown is not None
+
+    def hold_back(self, count: int | None) -> None:
+        """Show the first `count` records and no more, whatever is appended; None: show everything from now on."""
+        self._shown = None if count is None else ShownLog(self.whole, count)
+
+    def shown_unfinished(self) -> int:
+        """Sequences that are not finished in what is shown; 0 of a run that is over."""
+        with contextlib.suppress(AppError), self.reading() as log:
+            state = log.state_at(len(log) - 1)
+            return len(state.waiting) + len(state.running)
+        return 0
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[TraceReader]:
+        """The log, kept open inside the `with`.
+
+        Raises:
+            AppError: `stale_epoch` when the run is over.
+        """
+        with self._lock:
+            if self._retired:
+                raise AppError("stale_epoch", f"epoch {self.epoch} of this theater is over")
+            self._readers += 1
+        try:
+            yield self.log
+        finally:
+            with self._lock:
+                self._readers -= 1
+                last = self._retired and self._readers == 0
+            if last:
+                self._close()
+
+    def summary(self) -> Summary:
+        """What the log says of itself, read again only when it has grown.
+
+        Raises:
+            AppError: `stale_epoch` when the run is over.
+        """
+        with self.reading() as log:
+            known = self._summary
+            if known is None or known.num_records != len(log):
+                known = self._summary = summary_of(log)
+            return known
+
+    def retire(self) -> None:
+        """Close the log when its last reader is done; idempotent."""
+        with self._lock:
+            if self._retired:
+                return
+            self._retired = True
+            last = self._readers == 0
+        if last:
+            self._close()
+
+    def _close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.whole.close()
+
+
+class Run(OpenLog):
+    """An engine and its log.
+
+    A reset retires the run while viewers and downloads may still be reading it: the engine goes, and with it the use of
+    its model; the log stays open for them, and the last one out closes it. It is a file without a name and goes then.
+    """
+
+    whole: TraceWriter
+
+    def __init__(self, epoch: int, engine: EngineLike, lease: Lease | None = None) -> None:
+        """`lease`: of the engine's model, ended when the run is over."""
+        super().__init__(epoch, engine.log)
+        self._engine: EngineLike | None = engine
+        self.config: EngineConfig = engine.config  # as resolved
+        self.was_halted = True  # since the last record a person kept it from going on: nobody waits for that time
+        self._lease = lease
+
+    @property
+    def engine(self) -> EngineLike:
+        """The engine.
+
+        Raises:
+            AppError: `stale_epoch` when the run is over.
+        """
+        if self._engine is None:
+            raise AppError("stale_epoch", f"epoch {self.epoch} of this theater is over")
+        return self._engine
+
+    def retire(self) -> None:
+        """Idempotent."""
+        engine, self._engine = self._engine, None
+        if engine is not None:
+            engine.let_go()
+        super().retire()
+        if self._lease is not None:
+            self._lease.close()
+
+
+def read_batch(
+    log: TraceReader, first: int, end: int, max_bytes: int, captures_from: int | None, max_capture_bytes: int
+) -> tuple[list[bytes], list[bytes | None]]:
+    """Records [first, end) as they lie in the file, as many as fit `max_bytes` but at least one.
+
+    Captures come with the records from `captures_from` on (None: with none), newest first while they fit
+    `max_capture_bytes`; the others are None.
+    """
+    records: list[bytes] = []
+    size = 0
+    for index in range(first, end):
+        payload = log.record_bytes(index)
+        size += len(payload)
+        if records and size > max_bytes:
+            break
+        records.append(payload)
+    captures: list[bytes | None] = [None] * len(records)
+    if captures_from is not None:
+        left = max_capture_bytes
+        for index in range(first + len(records) - 1, max(first, captures_from) - 1, -1):
+            capture = log.capture_bytes(index)
+            if capture is None:
+                continue
+            left -= len(capture)
+            if left < 0:
+                break
+            captures[index - first] = capture
+    return records, captures
+
+
+MOST_RECORDS = 20_000  # of a log that a page reads whole
+MOST_BYTES = 64 << 20  # of its records: arrays are only sent as they are shown
+
+
+def is_large(log: TraceReader) -> bool:
+    """Whether a page is told about the log in pieces, and neither takes nor keeps all of it."""
+    return len(log) > MOST_RECORDS or log.all_record_bytes > MOST_BYTES

@@ -1,0 +1,373 @@
+"""A theater: one engine, the thread that owns it, and what clients may ask of it.
+
+Every method may be called from any thread. Commands go to the engine thread by a queue and come back as futures; the
+engine is touched on that thread alone. Between two steps the thread always looks at its commands first, so a pause,
+a submission or an abort waits for one step at most.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import ExitStack
+from typing import TypeVar
+
+from msgspec import structs
+
+from app.ground.errors import AppError, one_sentence
+from app.ground.settings import ServerSettings
+from app.models.engine_face import OwnTiers, Prompt, RecomputedLike, RequestLike, ServedModel
+from app.models.registry import Models
+from app.session.answers import Ended, Joined, Status
+from app.session.broadcast import Broadcast, Emit
+from app.session.closing import Closing
+from app.session.command_queue import CommandQueue
+from app.session.engine_lock import EngineLock, LabLock
+from app.session.engine_loop import EngineLoop
+from app.session.jobs import Fork, ForkJob, Performed, StepJob
+from app.session.recorder import Recorder
+from app.session.run import Run, is_large
+from app.session.source import Source
+from engine.config import EngineConfig, SamplingParams
+
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+
+class Session:
+    """One live run and its viewers.
+
+    Raises (every command):
+        AppError: `refused` the engine said no, `busy`, `unknown_theater` when it closed meanwhile, `internal`.
+    """
+
+    def __init__(
+        self,
+        theater_id: str,
+        name: str,
+        config: EngineConfig,
+        model: str | None,
+        models: Models,
+        settings: ServerSettings,
+        turns: EngineLock | LabLock,
+        emit: Emit,
+        failed: Callable[[Session], object],
+        observe: Callable[[Run], object],
+        own: OwnTiers | None = None,
+    ) -> None:
+        """Builds the engine, on the model of that name (None: the first), on the theater's own thread. `failed` is
+        called there when it closed by a mistake, `observe` with each run before its first record. `own`: what its runs
+        keep outside their pools instead of what the server does.
+        """
+        self.theater_id = theater_id
+        self.name = name
+        self.last_used = time.monotonic()
+        self.in_lesson = False  # a lesson drives it, and takes no other commands than its own
+        self.is_lab = isinstance(turns, LabLock)
+        self.is_api = False  # it was made to answer OpenAI's clients
+        self.most_pool_bytes: int | None = None  # of a lab: what settings it may take
+        self._max_count = settings.max_count
+        self._failed, self._observe = failed, observe
+        self._models = models
+        self._own = own
+        self._commands = CommandQueue()
+        self._broadcast = Broadcast(theater_id, emit, self.status)
+        self._recorder: Recorder | None = None  # the last one; it may have ended
+        self._loop = EngineLoop(
+            settings,
+            turns,
+            changed=self._broadcast.wake,
+            began=self._began,
+        )
+        self._thread = threading.Thread(target=self._work, name=f"engine-{theater_id}", daemon=True)
+        self._thread.start()
+        try:
+            self._begin(config, model)
+        except BaseException:
+            self.close(Closing("unbuilt"))
+            raise
+
+    # Questions that need no engine thread
+
+    @property
+    def run(self) -> Run:
+        """The present run."""
+        return self._loop.current
+
+    @property
+    def config(self) -> EngineConfig:
+        """The settings as they were asked for."""
+        return self._loop.config
+
+    @property
+    def model_name(self) -> str:
+        """Of the model that the present run is on."""
+        return self._loop.model
+
+    @property
+    def model(self) -> ServedModel:
+        """The model that the present run is on.
+
+        Raises:
+            AppError: `loading`, when the run is over and the model was let go.
+        """
+        return self._models.find(self.model_name).model
+
+    @property
+    def num_viewers(self) -> int:
+        return self._broadcast.num_viewers
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is one of those of which a server has a limited number."""
+        return not self.is_lab and not self.is_api
+
+    @property
+    def is_idle(self) -> bool:
+        """It has no viewer, and nothing is under way."""
+        return not self.num_viewers and not self._loop.at_work
+
+    @property
+    def is_working(self) -> bool:
+        """Something is under way."""
+        return self._loop.at_work
+
+    @property
+    def is_closed(self) -> bool:
+        """It takes no more commands."""
+        return self._commands.closed
+
+    def status(self) -> Status:
+        """What it is doing, as the `status` event says it."""
+        loop, run = self._loop, self.run
+        held_back = run.is_held_back  # what a step behind the curtain came to is nobody's business yet
+        objection = None if held_back else loop.objection
+        return {
+            "theater": self.theater_id,
+            "epoch": run.epoch,
+            "mode": loop.mode,
+            "speed": loop.speed,
+            "num_records": len(run.log),
+            "unfinished": run.shown_unfinished() if held_back else loop.unfinished,
+            "coming": [] if held_back else loop.coming(),
+            "viewers": self.num_viewers,
+            "error": None if held_back else loop.error,
+            "objection": structs.asdict(objection) if objection else None,
+            "notice": loop.notice,
+            "fork": loop.fork.status() if loop.fork else None,
+            "recording": self._recorder.status() if self._recorder else None,
+            "api": loop.source.status() if loop.source else None,
+        }
+
+    @property
+    def computes(self) -> bool:
+        """Whether it takes steps by itself now."""
+        return self._loop.mode == "running" and self._loop.unfinished > 0
+
+    def join(
+        self, sid: str, first: int, epoch: int | None, captures: bool, windows: bool = False
+    ) -> tuple[Joined, Callable[[], None]]:
+        """Make `sid` a viewer; returns the acknowledgement, and what to call when that is on its way.
+
+        `windows`: where the log is longer than a page keeps no record is sent, and it asks for what it shows.
+        """
+        run = self.run
+        if epoch is not None and epoch != run.epoch:
+            first = 0
+        first = min(first, len(run.log))
+        self.last_used = time.monotonic()
+        large = windows and not run.is_held_back and is_large(run.log)
+        first = len(run.log) if large else first
+        begin = self._broadcast.join(sid, run, first, captures, large)
+        if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, who was not told then
+            raise self._commands.gone
+        answer: Joined = {
+            "theater": self.theater_id,
+            "epoch": run.epoch,
+            "header": run.header,
+            "num_records": len(run.log),
+            "from": first,
+            "status": self.status(),
+            "large": large,
+        }
+        return answer, begin
+
+    def hold_back(self, count: int | None) -> None:
+        """Show viewers the first `count` records of the present run and no more; None: everything."""
+        self.run.hold_back(count)
+        self._broadcast.wake()
+
+    def leave(self, sid: str) -> bool:
+        """Whether `sid` was a viewer; it is none now."""
+        found = self._broadcast.leave(sid)
+        if found:
+            self.last_used = time.monotonic()
+        return found
+
+    # Commands
+
+    def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
+        """All prompts or none. Returns the requests and the number of records."""
+        return self._ask(lambda: self._loop.submit(prompts, sampling))
+
+    def follow(self, fork: Fork) -> ForkJob:
+        """Begin to play another run's log to this one. Its `forked` says when the change is made, or why not."""
+        return self._ask(lambda: self._loop.add_fork(fork))
+
+    def step(self, count: int, expect: int | None) -> Future[Performed]:
+        """Up to `count` steps, none if the log has grown past `expect`. The future is answered when they are over."""
+        return self._ask_steps(StepJob(count, expect, until_prefilled=False))
+
+    def prefill(self, expect: int | None) -> Future[Performed]:
+        """Step until every submitted prompt is computed."""
+        return self._ask_steps(StepJob(self._max_count, expect, until_prefilled=True))
+
+    def play(self, speed: float) -> Status:
+        """Step on its own, `speed` steps a second (0 = as fast as it goes), until paused. Returns the status."""
+        self._ask(lambda: self._loop.play(speed))
+        return self.status()
+
+    def pause(self) -> Status:
+        """Step no more, after the step under way. Returns the status."""
+        self._ask(self._loop.pause)
+        return self.status()
+
+    def abort(self, request_id: str) -> int:
+        """End a request. Returns the number of records."""
+        return self._ask(lambda: self._loop.abort(request_id))
+
+    def lose_instance(self, index: int) -> None:
+        """An instance of the run ends, as a process does that is killed, and begins anew."""
+        self._ask(lambda: self._loop.lose_instance(index))
+
+    def serve(self, source: Source) -> None:
+        """Take the requests of `source` from now on."""
+        self._ask(lambda: self._loop.serve(source))
+
+    @property
+    def source(self) -> Source | None:
+        """What sends it requests besides the page."""
+        return self._loop.source
+
+    def look(self) -> None:
+        """Have the engine thread look at its source, from any thread, without waiting for it."""
+        self.last_used = time.monotonic()
+        self._commands.wake()
+        self._loop.wake()
+
+    def reset(self, config: EngineConfig | None = None, model: str | None = None, own: OwnTiers | None = None) -> Run:
+        """A new log from the beginning, with other settings, on another model or with other tiers if given; if these
+        cannot work, the old log goes on.
+        """
+        self._own = own or self._own
+        if self.source is not None and self.source.num_active:
+            raise AppError("busy", f"{self.source.num_active} requests of the API are under way; wait for their ends")
+        return self._begin(config, model or self.model_name)
+
+    def _begin(self, config: EngineConfig | None, model: str | None) -> Run:
+        lease = self._models.lease(model)  # here, while the engine's thread does what others ask of it
+        try:
+            return self._ask(lambda: self._loop.begin(config or self._loop.config, lease, self._own))
+        except BaseException:
+            lease.close()
+            raise
+
+    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
+        """What captures keep first."""
+        self._ask(lambda: self._loop.focus(layers, heads))
+
+    def recompute(
+        self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
+    ) -> tuple[int, RecomputedLike]:
+        """A layer of a sequence, or all (None), computed again without the cache, between two steps; and its epoch."""
+        return self._ask(lambda: self._loop.recompute(seq_id, layer, heads, num_tokens))
+
+    def record(self, begin: Callable[[Run], Recorder]) -> Status:
+        """Record the run, from its beginning and until it is over. Returns the status."""
+
+        def do() -> None:
+            if self._recorder and self._recorder.ended is None:
+                raise AppError("refused", f"the theater is being recorded already, as “{self._recorder.name}”")
+            self._recorder = begin(self.run)
+
+        self._ask(do)
+        return self.status()
+
+    def stop_recording(self) -> Status:
+        """Record no more. Returns the status."""
+        self._ask(lambda: self._end_recording("stopped"))
+        return self.status()
+
+    def close(self, why: Closing) -> None:
+        """End both threads and delete the log; commands without an answer get `unknown_theater`. Idempotent."""
+        self.begin_close(why)
+        self.has_closed(None)
+
+    def begin_close(self, why: Closing) -> None:
+        """As `close`, without waiting for the step under way."""
+        self._commands.close(AppError("unknown_theater", f"theater {self.theater_id} is closed: {why}"))
+        self._broadcast.close(why)
+
+    def has_closed(self, seconds: float | None) -> bool:
+        """Whether it has ended, waiting at most `seconds` (None: until the step under way is done)."""
+        if threading.current_thread() is not self._thread:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _ask(self, do: Callable[[], T]) -> T:
+        self.last_used = time.monotonic()
+        return self._commands.ask(do)
+
+    def _ask_steps(self, job: StepJob) -> Future[Performed]:
+        self._ask(lambda: self._loop.add_job(job))
+        return job.future
+
+    def _began(self, run: Run) -> None:
+        """Called before `run` is set: a viewer that joins the old run in between is moved on to the new one."""
+        self._end_recording("reset", "the theater was reset")
+        self._broadcast.follow(run)
+        self._observe(run)
+
+    def _end_recording(self, ended: Ended, detail: str = "") -> None:
+        if self._recorder:
+            self._recorder.end(ended, detail)
+
+    def _work(self) -> None:
+        """The engine thread. When it fails it closes the theater: no other thread would answer the commands."""
+        with ExitStack() as ending:  # each of these, even if another one fails
+            ending.callback(self._loop.end)
+            ending.callback(self._end_recording, "closed", "the theater was closed")
+            ending.callback(self._tell_source)
+            ending.callback(self._commands.end)
+            try:
+                self._perform()
+            except BaseException as error:
+                logger.exception("theater %s", self.theater_id)
+                self.close(Closing("mistake", one_sentence(error)))
+                ending.callback(self._failed, self)
+            self._loop.end_jobs(self._commands.gone)
+
+    def _tell_source(self) -> None:
+        """Whoever waits for an answer is told that there will be none."""
+        if self.source is not None and self._commands.gone is not None:
+            self.source.failed(self._commands.gone)
+
+    def _begin_anew(self) -> None:
+        """The log of a run that clients feed has become long: the next one begins, and with it an empty cache."""
+        lease = self._models.lease(self.model_name)
+        self._loop.begin(self._loop.config, lease, self._own)
+        self._loop.notice = "the log had become long: this run began anew, with an empty cache"
+
+    def _perform(self) -> None:
+        """Commands and steps, until it is closed."""
+        while not self._commands.closed:
+            self._loop.tend(is_watched=self.num_viewers > 0)
+            if self._loop.source and self._loop.is_long and not self._loop.unfinished:
+                self._begin_anew()
+            if self._commands.carry_out_next(self._loop.seconds_to_next_step()):
+                self._broadcast.wake()  # the status may be another one
+            else:
+                self._loop.advance()

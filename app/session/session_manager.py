@@ -1,0 +1,258 @@
+"""The theaters of a server: how many there may be, when an unused one makes room, and the recordings beside them."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+
+from app.ground.errors import AppError
+from app.ground.settings import ServerSettings
+from app.models.engine_face import OwnTiers, ServedModel
+from app.models.registry import Models
+from app.session.broadcast import Emit
+from app.session.closing import SENTENCES, Closing
+from app.session.engine_lock import EngineLock, LabLock
+from app.session.log_session import LogSession, LogSessions
+from app.session.run import Run
+from app.session.session import Session
+from engine.config import EngineConfig
+from engine.trace.records import Machine
+
+CLOSE_SECONDS = 5.0  # for the steps that are under way when the server ends
+logger = logging.getLogger(__name__)
+Watched = Session | LogSession
+
+
+class SessionManager:
+    """The theaters by id, and the recordings that are open."""
+
+    def __init__(
+        self,
+        models: Models,
+        settings: ServerSettings,
+        emit: Emit,
+        observe: Callable[[Run], object] = lambda run: None,
+    ) -> None:
+        """`observe` is called with each run of each theater, on its thread, before the run's first record."""
+        self._models, self._settings, self._emit = models, settings, emit
+        self._observe = observe
+        self._logs: list[LogSessions] = []
+        self._ends: list[Callable[[], None]] = []  # of what stands beside the theaters
+        self.turns = EngineLock()  # of all that computes here
+        self._theaters: dict[str, Session] = {}
+        self._being_built = 0
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._janitor = threading.Thread(target=self._watch, name="janitor", daemon=True)
+        self._janitor.start()
+
+    def create(self, config: EngineConfig, name: str, model: str | None = None, own: OwnTiers | None = None) -> Session:
+        """A new theater, on the model of that name (None: the server's first). `own`: what its runs keep outside their
+        pools instead of what the server does.
+
+        Raises:
+            AppError: `too_many_theaters`; `refused` when the configuration cannot work or there is no model;
+                `loading` when it is on its way; `not_found`: no model is called so.
+        """
+        with self._models.lease(model):  # before another theater has to make room
+            return self._create(config, name, model, own)
+
+    def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Session:
+        """A run of a follower: it is not counted among the theaters, whose bound is for owners, and its steps stand
+        behind all others'. Who makes it has a bound of its own.
+
+        Raises:
+            AppError: as `create`, but for `too_many_theaters`.
+        """
+        with self._models.lease(model):
+            if self._closed.is_set():
+                raise AppError("refused", SENTENCES["shutdown"])
+            return self._build(config, name, model, settings, self.turns.labs)
+
+    def create_api(self, config: EngineConfig, name: str, model: str) -> Session:
+        """A run that answers OpenAI's clients: not counted either, and it makes room for nobody.
+
+        Raises:
+            AppError: as `create`, but for `too_many_theaters`.
+        """
+        with self._models.lease(model):
+            if self._closed.is_set():
+                raise AppError("refused", SENTENCES["shutdown"])
+            theater = self._build(config, name, model, self._settings, self.turns)
+            theater.is_api = True
+            return theater
+
+    def _create(self, config: EngineConfig, name: str, model: str | None, own: OwnTiers | None) -> Session:
+        limit = self._settings.max_theaters
+        with self._lock:
+            if self._closed.is_set():
+                raise AppError("refused", SENTENCES["shutdown"])
+            left = self._reclaim() if self._num_counted >= limit else None
+            if self._num_counted >= limit:
+                raise AppError(
+                    "too_many_theaters",
+                    f"all {limit} theaters of this server are in use: try again when somebody has left, "
+                    "or start the server with a larger --max-theaters",
+                )
+            self._being_built += 1
+        if left is not None:
+            left.close(Closing("displaced"))
+        try:
+            return self._build(config, name, model, self._settings, self.turns, own)
+        finally:
+            with self._lock:
+                self._being_built -= 1
+
+    def _build(
+        self,
+        config: EngineConfig,
+        name: str,
+        model: str | None,
+        settings: ServerSettings,
+        turns: EngineLock | LabLock,
+        own: OwnTiers | None = None,
+    ) -> Session:
+        theater_id = secrets.token_urlsafe(9)
+        theater = Session(
+            theater_id, name, config, model, self._models, settings, turns, self._emit, self._take_out, self._observe,
+            own,
+        )  # fmt: skip
+        with self._lock:
+            if not theater.is_closed:  # its thread may have failed already
+                self._theaters[theater_id] = theater
+        return theater
+
+    @property
+    def _num_counted(self) -> int:
+        """Theaters against the limit. The caller holds the lock."""
+        return sum(theater.is_counted for theater in self._theaters.values()) + self._being_built
+
+    def get(self, theater_id: str) -> Session:
+        """The theater.
+
+        Raises:
+            AppError: `unknown_theater`; `refused` when it is a recording, which takes no commands.
+        """
+        theater = self._theaters.get(theater_id)
+        if theater is None and (logs := self._logs_of(theater_id)):
+            raise AppError("refused", f"{logs.what}: it can be looked at, not changed")
+        if theater is None:
+            raise AppError("unknown_theater", f"there is no theater {theater_id[:40]!r}; it may have been closed")
+        return theater
+
+    def watch(self, theater_id: str) -> Watched:
+        """The theater, recording or running benchmark of that id, to be joined and read.
+
+        Raises:
+            AppError: `unknown_theater`, `not_found`; `refused` when the recording's file cannot be read.
+        """
+        logs = None if theater_id in self._theaters else self._logs_of(theater_id)
+        return logs.get(theater_id) if logs else self.get(theater_id)
+
+    def show(self, logs: LogSessions) -> None:
+        """Serve these sessions beside the live ones; they are closed with them."""
+        self._logs.append(logs)
+
+    def shows(self, theater_id: str) -> bool:
+        """Whether the id belongs to a log session, open or not."""
+        return self._logs_of(theater_id) is not None
+
+    def _logs_of(self, theater_id: str) -> LogSessions | None:
+        return next((logs for logs in self._logs if logs.owns(theater_id)), None)
+
+    def all(self) -> list[Session]:
+        """Every theater, oldest first."""
+        with self._lock:
+            return list(self._theaters.values())
+
+    def measured(self, model: ServedModel, wait: float = 1.0, *, hold_up: bool = False) -> Machine:
+        """The machine of a model with its roofs, which the first call measures, in a turn of its own.
+
+        What is computed beside it would make the roofs too low, and they stay. `wait`: seconds in which the turn has
+        to come. `hold_up`: also between two steps of a theater that runs.
+
+        Raises:
+            AppError: `busy`.
+        """
+        if model.machine.roofs is not None:
+            return model.machine
+        runs = not hold_up and any(theater.computes for theater in self.all())
+        if runs or not self.turns.take(wait):
+            raise AppError("busy", "the machine is measured while nothing is computed: pause what runs, or ask again")
+        try:
+            return model.measured_machine()
+        finally:
+            self.turns.leave()
+
+    def forget_viewer(self, sid: str) -> None:
+        """A client is gone."""
+        for theater in self.all():
+            theater.leave(sid)
+        for logs in self._logs:
+            logs.forget_viewer(sid)
+
+    @property
+    def num_viewers(self) -> int:
+        """Of all theaters."""
+        return sum(theater.num_viewers for theater in self.all())
+
+    def close(self) -> int:
+        """Close every theater, all at once. Their logs are deleted and recordings under way end.
+
+        Returns how many were still at a step after a while: they end with the process.
+        """
+        self._closed.set()
+        self._models.close()
+        with self._lock:
+            theaters = list(self._theaters.values())
+            self._theaters.clear()
+        for theater in theaters:
+            theater.begin_close(Closing("shutdown"))
+        end = time.monotonic() + CLOSE_SECONDS
+        left = sum(not theater.has_closed(max(0.0, end - time.monotonic())) for theater in theaters)
+        self._janitor.join()
+        for logs in self._logs:
+            logs.close(Closing("shutdown"))
+        for close in self._ends:
+            close()
+        return left
+
+    def on_close(self, end: Callable[[], None]) -> None:
+        """Call `end` when everything is closed."""
+        self._ends.append(end)
+
+    def close_idle(self) -> None:
+        """Close the theaters that have been unused for long."""
+        limit = self._settings.idle_seconds
+        for theater in self.all():
+            keeps = theater.is_api and theater.model_name == self._models.first.name
+            if not keeps and theater.is_idle and time.monotonic() - theater.last_used >= limit:
+                self.remove(theater, Closing("unused"))
+
+    def _reclaim(self) -> Session | None:
+        """Take out the theater without viewers for longest, if long enough. The caller holds the lock."""
+        before = time.monotonic() - self._settings.reclaim_seconds
+        idle = [t for t in self._theaters.values() if t.is_counted and t.is_idle and t.last_used <= before]
+        if not idle:
+            return None
+        return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)
+
+    def remove(self, theater: Session, why: Closing) -> None:
+        """Close a theater; its viewers are told the reason."""
+        if self._take_out(theater):
+            theater.close(why)
+
+    def _take_out(self, theater: Session) -> bool:
+        """Free its place for another theater. Returns whether it had one."""
+        with self._lock:
+            return self._theaters.pop(theater.theater_id, None) is not None
+
+    def _watch(self) -> None:
+        while not self._closed.wait(min(30.0, self._settings.idle_seconds / 4)):
+            try:
+                self.close_idle()
+            except Exception:
+                logger.exception("closing idle theaters")

@@ -1,0 +1,131 @@
+"""What a device has, what of it is taken, and what a lack of it means: the one place that asks an allocator.
+
+Tests replace `ALLOCATOR`; nothing else of a GPU is needed to try what follows from its answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+import psutil
+import torch
+
+from engine.model.device_facts import DeviceFacts
+from engine.model.errors import ModelError
+
+MIB = 1 << 20
+
+
+class Room(NamedTuple):
+    """Bytes of a device's memory: a GPU's own, or the machine's."""
+
+    free: int
+    total: int
+
+
+class OutOfMemory(ModelError, MemoryError):
+    """There was no memory for what was to be done; the message has the sizes and says what to change."""
+
+
+class Allocator:
+    """The answers of torch's allocator and of the driver."""
+
+    def has_own_memory(self, device: torch.device) -> bool:
+        """Whether the device computes in memory of its own."""
+        return device.type == "cuda"
+
+    def room(self, device: torch.device) -> Room:
+        """What is free for everybody, and what there is."""
+        if device.type == "cuda":
+            return Room(*torch.cuda.mem_get_info(device))
+        memory = psutil.virtual_memory()
+        return Room(memory.available, memory.total)
+
+    def held(self, device: torch.device) -> int:
+        """Bytes that this process has: on a GPU for tensors, in use or kept for the next ones."""
+        if device.type == "cuda":
+            return torch.cuda.memory_reserved(device)
+        return int(psutil.Process().memory_info().rss)
+
+    def peak(self, device: torch.device, work: Callable[[], object]) -> int:
+        """Bytes that `work` takes at its peak beyond what was allocated; what it frees goes back to the device."""
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        work()
+        torch.cuda.synchronize(device)
+        taken = torch.cuda.max_memory_allocated(device) - before
+        torch.cuda.empty_cache()
+        return taken
+
+    def name(self, device: torch.device) -> str:
+        """The device's own name, or its type."""
+        return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+    def clock_mhz(self, device: torch.device) -> int | None:
+        """Of its processors; needs the package nvidia-ml-py."""
+        return _asked(torch.cuda.clock_rate, device)
+
+    def power_watts(self, device: torch.device) -> float | None:
+        """That it draws; needs the package nvidia-ml-py."""
+        milliwatts = _asked(torch.cuda.power_draw, device)
+        return None if milliwatts is None else milliwatts / 1000
+
+
+def _asked(ask: Callable[[torch.device], int], device: torch.device) -> int | None:
+    """The driver's answer; None without a GPU, without nvidia-ml-py, or where the driver does not tell."""
+    if device.type != "cuda":
+        return None
+    try:
+        return int(ask(device))
+    except Exception:  # nvidia-ml-py has an error class of its own for each refusal
+        return None
+
+
+ALLOCATOR = Allocator()
+
+
+def device_facts(device: torch.device) -> DeviceFacts:
+    """What is known of a device at this moment."""
+    room = ALLOCATOR.room(device)
+    return DeviceFacts(
+        name=ALLOCATOR.name(device),
+        has_own_memory=ALLOCATOR.has_own_memory(device),
+        total_bytes=room.total,
+        free_bytes=room.free,
+        process_bytes=ALLOCATOR.held(device),
+        clock_mhz=ALLOCATOR.clock_mhz(device),
+        power_watts=ALLOCATOR.power_watts(device),
+    )
+
+
+def out_of_memory(error: BaseException, device: torch.device, what: str, instead: str) -> OutOfMemory | None:
+    """The sentence for a failed allocation: what needs more than there is, and what to do instead; None: `error` is
+    something else.
+    """
+    text = str(error)
+    is_memory = isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "DefaultCPUAllocator" in text
+    if not is_memory or isinstance(error, OutOfMemory):
+        return None
+    room = ALLOCATOR.room(device)
+    asked = _asked_bytes(text)
+    wanted = f"{size(asked)} more were asked for, and " if asked else ""
+    return OutOfMemory(
+        f"{what} needs more memory than {device.type} has: {wanted}{size(room.free)} of {size(room.total)} are free; "
+        f"{instead}"
+    )
+
+
+def size(num_bytes: float) -> str:
+    """Bytes as MiB or GiB."""
+    return f"{num_bytes / MIB:.0f} MiB" if num_bytes < 1024 * MIB else f"{num_bytes / MIB / 1024:.1f} GiB"
+
+
+def _asked_bytes(text: str) -> int | None:
+    """How much an allocator's message says was asked for."""
+    found = re.search(r"[Tt]ried to allocate ([\d.]+) ?([KMG]iB|bytes)", text)
+    if found is None:
+        return None
+    return int(float(found[1]) * {"bytes": 1, "KiB": 1 << 10, "MiB": MIB, "GiB": 1 << 30}[found[2]])

@@ -1,0 +1,84 @@
+// Keyboard focus: a group of things as one stop of the Tab key, and a focus that survives its button.
+
+import { useLayoutEffect, useRef } from "../../vendor/preact/hooks.js";
+
+/**
+ * A ref for the box around buttons, some of which share a place: the one that is there is `data-shown`. When the
+ * focused one is hidden or disabled by a change of `now`, the focus goes to the one that came, else to `otherwise`, a
+ * selector in the box.
+ *
+ * @param {unknown} now
+ * @param {string | null} [otherwise]
+ */
+export function useHeldFocus(now, otherwise = null) {
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  const at = document.activeElement;
+  const held = at instanceof HTMLElement && box.current?.contains(at) ? at : null;
+  useLayoutEffect(() => {
+    if (!held || (!("disabled" in held && held.disabled) && held.dataset.shown !== "false")) return;
+    if (!box.current) return;
+    const came =
+      box.current.querySelector('[data-shown="true"]:not(:disabled)') ??
+      (otherwise ? box.current.querySelector(otherwise) : null);
+    if (came instanceof HTMLElement) came.focus({ preventScroll: true });
+  }, [now]);
+  return box;
+}
+
+/** @type {Record<string, (at: number, last: number) => number>} */
+const MOVES = {
+  ArrowLeft: (at) => at - 1,
+  ArrowUp: (at) => at - 1,
+  ArrowRight: (at) => at + 1,
+  ArrowDown: (at) => at + 1,
+  Home: () => 0,
+  End: (_, last) => last,
+};
+
+/**
+ * Make what a selector finds one stop: where one was last, else the first. Which there are is known when a key is
+ * pressed.
+ *
+ * @param {string} selector
+ */
+export function rove(selector) {
+  /** @type {Element | null} */
+  let last = null;
+  const all = () =>
+    /** @type {HTMLElement[]} */ ([...document.querySelectorAll(selector)]).filter((one) => one.checkVisibility());
+  const offer = () => {
+    const found = all();
+    const stop = found.find((one) => one === last) ?? found[0];
+    for (const one of found) one.tabIndex = one === stop ? 0 : -1;
+  };
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      const target = /** @type {Element} */ (event.target);
+      const at = target.closest?.(selector) ?? null;
+      if (at) last = at;
+      if (event.key === "Tab") return offer();
+      if (!at || !(event.key in MOVES) || event.altKey || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      const found = all();
+      const to = MOVES[event.key](found.indexOf(/** @type {HTMLElement} */ (at)), found.length - 1);
+      found[Math.max(0, Math.min(found.length - 1, to))].focus();
+    },
+    true,
+  );
+}
+
+/** @type {Record<string, "previousElementSibling" | "nextElementSibling">} */
+const NEIGHBOUR = { ArrowLeft: "previousElementSibling", ArrowRight: "nextElementSibling" };
+
+/**
+ * Move the focus from the button that has it to its neighbour.
+ *
+ * @param {KeyboardEvent} event
+ */
+export function walkRow(event) {
+  const next = NEIGHBOUR[event.key];
+  if (!next) return;
+  event.preventDefault();
+  /** @type {HTMLElement | null} */ (/** @type {Element} */ (event.currentTarget)[next])?.focus();
+}

@@ -1,0 +1,35 @@
+"""Streams and events as `torch.cuda` has them, of a device that is the CPU: its work is done when it is queued."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+
+class FakeCuda:
+    """Every stream and event in one; counts how often an event is waited for."""
+
+    def __init__(self) -> None:
+        self.waited = 0
+
+    def Stream(self, device: torch.device) -> FakeCuda:
+        return self
+
+    def Event(self, enable_timing: bool = False) -> FakeCuda:
+        return self
+
+    def current_stream(self, device: torch.device) -> FakeCuda:
+        return self
+
+    def stream(self, stream: FakeCuda) -> contextlib.nullcontext[None]:
+        return contextlib.nullcontext()
+
+    def wait_stream(self, stream: FakeCuda) -> None: ...
+    def record(self, stream: FakeCuda) -> None: ...
+
+    def synchronize(self) -> None:
+        self.waited += 1
+
+    def elapsed_time(self, end: FakeCuda) -> float:
+        return 0.0

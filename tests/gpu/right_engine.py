@@ -1,0 +1,158 @@
+"""The engine on the device: its tokens against transformers' `generate`, and against itself under other settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM
+
+from engine.config import EngineConfig, SamplingParams
+from engine.connector.offloading import OffloadingConnector
+from engine.connector.tiers.tiers import Tiers
+from engine.engine import Engine
+from engine.model.capture import CaptureRequest
+from engine.model.device import ALLOCATOR, size
+from engine.model.errors import ModelError
+from engine.model.loaded import LoadedModel
+from engine.model.loader import load_model
+from engine.model.shipped import SHIPPED
+from tests.gpu.results import Run, Skipped
+from tests.gpu.variants import VARIANTS, overrides
+
+PROMPTS = [
+    "春江潮水连海平，海上明月共潮生。",
+    "床前明月光，",
+    "Once upon a time, there was",
+    "Who has seen the wind?\n",
+]
+GREEDY = SamplingParams(max_tokens=24, ignore_eos=True)
+Outputs = list[list[int]]
+
+
+def checks(run: Run) -> Iterator[tuple[str, Callable[[], str]]]:
+    """Every check of the engine, in float32, where greedy tokens must be equal."""
+    model = load_model(dtype="float32", device=run.device)
+    expected = outputs(model, EngineConfig(num_blocks=128, enforce_eager=True))
+    settings: dict[str, dict[str, Any]] = {
+        "chunks": {"max_num_batched_tokens": 7},
+        "a block a token": {"block_size": 1, "num_blocks": 2048},
+        "preemption": {"num_blocks": 9},
+        "swap": {"num_blocks": 9, "preemption_mode": "swap"},
+        "contiguous": {"strategy": "contiguous", "max_model_len": 64},
+    }
+    yield "tokens of generate", lambda: _generated(run, model, expected)
+    for name, given in settings.items():
+        yield f"tokens under {name}", lambda more=given: _equal(model, expected, **more)  # type: ignore[misc]
+    for name in VARIANTS:
+        yield f"tokens with {name}", lambda of=name: _variant(model, expected, of)  # type: ignore[misc]
+    yield "tokens while captured", lambda: _equal(model, expected, capture=CaptureRequest())
+    yield "blocks to CPU memory and back", lambda: _tiers(model, expected)
+    yield "blocks bit by bit", lambda: _round_trip(model)
+    yield "a pool by the device's memory", lambda: _pool_by_memory(model, expected)
+    yield "a pool that does not fit", lambda: _too_large(model)
+
+
+def outputs(
+    model: LoadedModel, config: EngineConfig, capture: CaptureRequest | None = None, connector: Any = None
+) -> Outputs:
+    """The greedy tokens of all prompts, served together."""
+    with Engine(model, config, capture=capture, connector=connector, keep_log=capture is not None) as engine:
+        requests = [engine.add_request(prompt, GREEDY) for prompt in PROMPTS]
+        while engine.has_unfinished():
+            engine.step()
+        engine.check_integrity()
+        return [list(request.outputs[0].output_token_ids) for request in requests]
+
+
+def _equal(model: LoadedModel, expected: Outputs, capture: CaptureRequest | None = None, **settings: Any) -> str:
+    found = outputs(model, EngineConfig(**{"num_blocks": 128, "enforce_eager": True, **settings}), capture)
+    return _compared(found, expected)
+
+
+def _compared(found: Outputs, expected: Outputs) -> str:
+    wrong = [index for index, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other]
+    if wrong:
+        one, other = found[wrong[0]], expected[wrong[0]]
+        at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+        raise AssertionError(f"prompt {wrong[0]} differs from token {at} on: {one} instead of {other}")
+    return f"{sum(map(len, found))} tokens equal"
+
+
+def _generated(run: Run, model: LoadedModel, expected: Outputs) -> str:
+    assert model.tokenizer is not None
+    module: Any = AutoModelForCausalLM.from_pretrained(SHIPPED["bundled"].folder, dtype=torch.float32).to(run.device)
+    module.generation_config.eos_token_id = None
+    found = []
+    for prompt in PROMPTS:
+        ids = torch.tensor([model.tokenizer.encode(prompt)], device=run.device)
+        made = module.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=GREEDY.max_tokens, pad_token_id=0
+        )
+        found.append(made[0, ids.shape[1] :].tolist())
+    return _compared(expected, found)
+
+
+def _variant(model: LoadedModel, expected: Outputs, name: str) -> str:
+    settings, missing = overrides(name)
+    if missing:
+        raise Skipped(missing)
+    return _equal(model, expected, **settings)
+
+
+def _tiers(model: LoadedModel, expected: Outputs) -> str:
+    """Two engines one after the other: the second finds the first one's blocks."""
+    config = EngineConfig(num_blocks=128, block_size=4, enforce_eager=True)
+    tiers = Tiers(64 << 20, None)
+    try:
+        for _ in range(2):
+            _compared(outputs(model, config, connector=OffloadingConnector(tiers, model, config)), expected)
+        return "tokens equal"
+    finally:
+        tiers.close()
+
+
+def _pool_by_memory(model: LoadedModel, expected: Outputs) -> str:
+    if not ALLOCATOR.has_own_memory(model.device):
+        raise Skipped("on a CPU the pool follows from the model")
+    config = EngineConfig(enforce_eager=True, gpu_memory_utilization=0.5)
+    with Engine(model, config, keep_log=False) as engine:
+        room, num_blocks = ALLOCATOR.room(model.device), engine.config.num_blocks
+        if room.free < 0.45 * room.total:
+            raise AssertionError(f"half of the memory was to stay free, {size(room.free)} of {size(room.total)} are")
+    said = _compared(outputs(model, config), expected)
+    return f"{num_blocks} blocks, {size(room.free)} of {size(room.total)} stay free, {said}"
+
+
+def _too_large(model: LoadedModel) -> str:
+    """A sentence, and the next engine works."""
+    if not ALLOCATOR.has_own_memory(model.device):
+        raise Skipped("a CPU hands out memory that it does not have")
+    try:
+        Engine(model, EngineConfig(block_size=1024, num_blocks=1 << 14, kv_cache_dtype="float32"), keep_log=False)
+    except ModelError as error:
+        return f"refused: {error}"
+    return f"it fits: {size(ALLOCATOR.room(model.device).free)} are left"
+
+
+def _round_trip(model: LoadedModel) -> str:
+    """`take` and `put` of every kind of cache keep each bit."""
+    from engine.cache.block_tiers import BlockTiers
+    from engine.cache.kv_store import KVStore
+    from engine.model.loaded import DTYPES
+
+    kinds = ["float32", "bfloat16", "fp8", "int8", "int4"]
+    for kind in kinds:
+        store = KVStore(model.layer_shapes[:2], 8, 4, DTYPES.get(kind, kind), model.device, model.dtype)
+        shape = model.layer_shapes[0]
+        slots = torch.arange(32, device=model.device)
+        for layer in range(2):
+            k = torch.randn((32, shape.num_kv_heads, shape.head_dim), device=model.device)
+            store.write(layer, slots, k, k[..., : shape.v_head_dim])
+        tiers = BlockTiers(store, [0, 1])
+        before = [bytes(content) for content in tiers.take([1, 5])]
+        tiers.put([(6, before[0]), (2, before[1])])
+        if [bytes(content) for content in tiers.take([6, 2])] != before:
+            raise AssertionError(f"blocks of {kind} change on their way to CPU memory and back")
+    return ", ".join(kinds)

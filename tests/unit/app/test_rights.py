@@ -1,0 +1,61 @@
+"""Each event of the socket names its right in the table that registers it, and the handlers ask for none."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from app.classroom import rights
+from app.classroom.access import Access
+from app.classroom.classrooms import Classrooms
+from app.ground.callers import NOBODY, Person
+from app.ground.errors import AppError
+from app.server.dispatch import ALL_EVENTS
+
+FOR_ANYONE = {"leave", "tokenize"}
+RIGHTS = {right for _, right in inspect.getmembers(rights, inspect.isfunction) if right.__module__ == rights.__name__}
+CHECK = re.compile(r"_access\.(own|watch|presents|seat|pass_of)\(")
+
+
+@pytest.fixture(name="classrooms")
+def one_class() -> Iterator[Classrooms]:
+    found = Classrooms(lambda *_: None)
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("name", ALL_EVENTS)
+def test_a_connection_without_a_right_is_refused(classrooms: Classrooms, name: str) -> None:
+    event, access = ALL_EVENTS[name], Access(classrooms)
+    access.come("sid", NOBODY)
+    message = SimpleNamespace(theater="theater", id=classrooms.open("", "optional").id)
+    assert event.right in RIGHTS
+    if event.right is rights.anyone:
+        assert name in FOR_ANYONE
+        return
+    with pytest.raises(AppError) as refused:
+        event.right(access, "sid", message)
+    assert refused.value.code == "forbidden"
+
+
+def test_every_right_is_some_events() -> None:
+    assert {event.right for event in ALL_EVENTS.values()} == RIGHTS
+
+
+@pytest.mark.parametrize("name", ALL_EVENTS)
+def test_a_handler_leaves_the_check_to_the_table(name: str) -> None:
+    assert not CHECK.search(inspect.getsource(ALL_EVENTS[name].handle))
+
+
+def test_a_class_without_a_presenter_is_ended_by_any_owner(classrooms: Classrooms) -> None:
+    access, found = Access(classrooms), classrooms.open("", "optional")
+    message = SimpleNamespace(id=found.id)
+    access.come("owner", Person(is_owner=True, seat=None))
+    assert rights.presenter_or_heir(access, "owner", message) == (found,)
+    found.present("presenter")
+    with pytest.raises(AppError, match="presenter"):
+        rights.presenter_or_heir(access, "owner", message)

@@ -1,0 +1,174 @@
+"""A GPU's memory, by an allocator that answers for one: how large a pool is, what a lack of it says, what frees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.ground.settings import ServerSettings
+from app.models.live_engine import engine_builder
+from app.models.live_model import LiveModel
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.device_pool import with_pool
+from engine.engine import Engine
+from engine.model import device, loader
+from engine.model.device import Allocator, OutOfMemory, Room
+from engine.model.errors import ModelError
+from engine.model.loaded import LoadedModel
+from engine.model.loader import from_module, load_model
+from engine.pool_size import DRAWN, num_blocks_that_fit
+from tests.tiny_models import tiny_model
+
+MIB = 1 << 20
+PER_TOKEN = 3 * 2 * (8 + 8) * 4  # bytes of K and V: layers, KV heads, numbers of a key and a value, float32
+CUDA = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79.1 GiB of which 1 GiB is free."
+CPU = "[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: not enough memory: you tried to allocate 4096 bytes."
+
+
+class Gpu(Allocator):
+    """A GPU of `total` bytes whose steps take `taken`; it runs what it is to measure."""
+
+    def __init__(self, free: int, total: int, taken: int) -> None:
+        self.free, self.total, self.taken = free, total, taken
+        self.measured = 0
+
+    def has_own_memory(self, _: torch.device) -> bool:
+        return True
+
+    def room(self, _: torch.device) -> Room:
+        return Room(self.free, self.total)
+
+    def peak(self, _: torch.device, work: Callable[[], object]) -> int:
+        work()
+        self.measured += 1
+        return self.taken
+
+
+@pytest.fixture
+def model() -> LoadedModel:
+    return from_module(tiny_model("llama"))
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
+    found = Gpu(free=60 * MIB, total=100 * MIB, taken=20 * MIB)
+    monkeypatch.setattr(device, "ALLOCATOR", found)
+    return found
+
+
+def test_the_pool_is_what_the_share_leaves_beside_what_is_taken_and_a_steps_peak(model: LoadedModel, gpu: Gpu) -> None:
+    """0.9 · 100 − 40 taken − 20 of a step = 30 MiB, in blocks of 4 tokens."""
+    found = with_pool(EngineConfig(block_size=4), model)
+    assert found.num_blocks == 30 * MIB // (4 * PER_TOKEN) and gpu.measured == 1
+    assert with_pool(EngineConfig(block_size=4, gpu_memory_utilization=0.7), model).num_blocks == 10 * MIB // (
+        4 * PER_TOKEN
+    )
+
+
+@given(
+    st.integers(1 << 20, 1 << 40), st.floats(0, 1), st.floats(0.01, 1), st.integers(0, 1 << 38), st.integers(1, 1 << 24)
+)
+def test_no_pool_passes_the_share_and_no_block_more_would_fit(
+    total: int, free_share: float, utilization: float, peak: int, each: int
+) -> None:
+    taken = total - int(free_share * total)
+    count = num_blocks_that_fit(total - taken, total, utilization, peak, each)
+    if count:
+        assert taken + peak + count * each <= int(utilization * total)
+    assert taken + peak + (count + 1) * each > int(utilization * total)
+
+
+def test_a_pool_that_was_chosen_and_a_cpu_are_left_alone(model: LoadedModel, gpu: Gpu) -> None:
+    chosen = EngineConfig(num_blocks=7)
+    assert with_pool(chosen, model) is chosen and gpu.measured == 0
+    device.ALLOCATOR = Allocator()
+    left = EngineConfig()
+    assert with_pool(left, model) is left
+
+
+def test_an_engine_has_that_pool_and_its_log_says_how_large_it_is(model: LoadedModel, gpu: Gpu) -> None:
+    with Engine(model, EngineConfig(block_size=4)) as engine:
+        expected = 30 * MIB // (4 * PER_TOKEN)
+        assert engine.config.num_blocks == expected
+        header = engine.header().engine
+        assert header["num_blocks"] == expected and "gpu_memory_utilization" not in header
+
+
+def test_a_share_without_room_is_refused_with_the_sizes(model: LoadedModel, gpu: Gpu) -> None:
+    gpu.taken = 50 * MIB
+    with pytest.raises(ConfigError, match=r"0\.9 of 100 MiB.*40 MiB are taken.*a step takes 50 MiB") as refused:
+        with_pool(EngineConfig(), model)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [(torch.OutOfMemoryError(CUDA), "2.5 GiB"), (RuntimeError(CPU), "0 MiB"), (MemoryError(), None)],
+)
+def test_a_failed_allocation_is_one_sentence_with_sizes(gpu: Gpu, error: Exception, asked: str | None) -> None:
+    found = device.out_of_memory(error, torch.device("cpu"), "the step", "use less")
+    assert found is not None
+    text = str(found)
+    assert "60 MiB of 100 MiB are free; use less" in text and "\n" not in text
+    assert (f"{asked} more were asked for" in text) is (asked is not None)
+
+
+def test_another_error_is_none(gpu: Gpu) -> None:
+    assert device.out_of_memory(RuntimeError("shape mismatch"), torch.device("cpu"), "the step", "") is None
+
+
+def test_a_step_without_memory_fails_as_others_do_and_the_engine_goes_on(
+    model: LoadedModel, gpu: Gpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampling = SamplingParams(max_tokens=3, ignore_eos=True)
+    with Engine(model, EngineConfig(num_blocks=8)) as engine:
+        engine.add_request([5, 6, 7], sampling)
+        execute = engine._runner.execute
+
+        def fails(*_: Any) -> Any:
+            raise torch.OutOfMemoryError(CUDA)
+
+        monkeypatch.setattr(engine._runner, "execute", fails)
+        with pytest.raises(OutOfMemory, match=r"the step needs more memory than cpu has: 2\.5 GiB more"):
+            engine.step()
+        monkeypatch.setattr(engine._runner, "execute", execute)
+        engine.check_integrity()
+        request = engine.add_request([5, 6, 7], sampling)
+        while engine.has_unfinished():
+            engine.step()
+        assert len(request.outputs[0].output_token_ids) == 3
+
+
+def test_loading_without_memory_is_one_sentence(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise torch.OutOfMemoryError(CUDA)
+
+    monkeypatch.setattr(loader, "from_module", fails)
+    with pytest.raises(
+        ModelError, match=r"'bundled' needs more memory than cpu has: 2\.5 GiB more.*use a smaller model"
+    ):
+        load_model("bundled", device="cpu")
+
+
+def test_runs_of_the_page_keep_the_pool_that_can_be_drawn_and_the_apis_may_pass_the_limit(
+    model: LoadedModel, gpu: Gpu
+) -> None:
+    """Several runs share a GPU: only the one that the server's own settings size has what is left."""
+    engine = engine_builder(model, 64 * MIB)(EngineConfig(block_size=4), None)
+    assert (engine.config.num_blocks or 0) <= DRAWN
+    engine.close()
+    live = LiveModel(model, False, ServerSettings(max_pool_bytes=MIB))
+    sized = live.with_pool(EngineConfig(block_size=4))
+    assert (sized.num_blocks or 0) > DRAWN
+    engine = live.build(sized, None)
+    assert engine.config.num_blocks == sized.num_blocks
+    pools = engine._engine._runner.kv_store.pools([0, 1, 2])  # type: ignore[attr-defined]
+    assert all(pool.untyped_storage().nbytes() for pool in pools)
+    engine.let_go()
+    assert not any(pool.untyped_storage().nbytes() for pool in pools)
+    engine.close()

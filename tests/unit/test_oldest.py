@@ -1,0 +1,24 @@
+"""`make oldest` installs what pyproject.toml promises as oldest, and pins the rest as usual."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from tools.install import CONSTRAINTS, OLDEST, ROOT, oldest
+
+
+def pins(text: str) -> list[tuple[str, str]]:
+    return re.findall(r"^([\w.-]+)(?:==|<)([^\s;]+)", text, re.MULTILINE)
+
+
+def test_each_lower_bound_is_a_pin_and_the_rest_is_pinned_as_usual() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    found, usual = pins(oldest()), dict(pins(CONSTRAINTS.read_text()))
+    for name in OLDEST:
+        assert [f"{name}>={version}" for one, version in found if one == name] == [
+            re.split(",|;", line)[0] for line in declared if line.startswith(f"{name}>=")
+        ]
+        assert dict(found)[name] != usual[name], "or the run says nothing about older ones"
+    kept = [(name, version) for name, version in found if name not in OLDEST and name != "numpy"]
+    assert kept and set(kept) <= set(pins(CONSTRAINTS.read_text()))

@@ -1,0 +1,55 @@
+"""Pack the corpora into rows of token ids for a run elsewhere.
+
+    python -m training.pack --corpus FOLDER --config training/bundled.toml --out FILE.safetensors
+                            [--tokenizer FOLDER] [--variant gpu] [--mib 48]
+
+The file is one pass over the mix, `--mib` MiB of it, for both phases; a run goes over it again and again in another
+order. Held-out poems and books are left out, as in any run.
+"""
+
+from __future__ import annotations
+
+import argparse
+from itertools import islice
+from pathlib import Path
+
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from training.config import load_config
+from training.corpus import END_OF_TEXT, read_split
+from training.data import encode_corpus, mix, rows, token_id
+from training.packed import BYTES_PER_TOKEN, packed_rows, write_packed
+
+
+def main() -> None:
+    """Read, pack and write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", type=Path, required=True, help="folder with the corpora")
+    parser.add_argument("--config", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--tokenizer", type=Path, default=Path("engine/model/bundled"), help="(default: %(default)s)")
+    parser.add_argument("--variant", default="gpu", help="of the configuration (default: %(default)s)")
+    parser.add_argument("--mib", type=float, default=48.0, help="of the file (default: %(default)s)")
+    args = parser.parse_args()
+    config = load_config(args.config, variant=args.variant)
+    train = config["train"]
+    tokenizer = Tokenizer.from_file(str(args.tokenizer / "tokenizer.json"))
+    end = token_id(tokenizer, END_OF_TEXT)
+    corpus = read_split(args.corpus, config["data"])
+    tensors: dict[str, Tensor] = {}
+    for length, share in (
+        (train["row_tokens"], 1 - train["long"]["share"]),
+        (train["long"]["row_tokens"], train["long"]["share"]),
+    ):
+        total = int(args.mib * 2**20 * share / BYTES_PER_TOKEN)
+        stream = mix(encode_corpus(corpus, tokenizer, length), config["data"], total, train["seed"], share)
+        packed = packed_rows(list(islice(rows(stream, length), total // length)), length, end)
+        tensors |= packed
+        print(f"{packed[f'{length}.ends'].sum():,} tokens in rows of {length}", flush=True)
+    write_packed(tensors, args.out)
+    print(f"{args.out}: {args.out.stat().st_size / 2**20:.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()
