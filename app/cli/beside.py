@@ -28,7 +28,8 @@ def add_parser(commands: Any) -> None:
         "  kvtheater beside requests.jsonl --python vllm-env/bin/python --num-blocks 24 --block-size 32 -o both\n"
         "  kvtheater replay both            both runs in the page; Compare shows them side by side\n\n"
         """a line of the file: {"prompt": "Once upon a time", "max_tokens": 40}, and where it matters "priority",\n"""
-        """  "at_step" (it comes before that step), "ignore_eos", "request_id"; a prompt may be token ids\n""",
+        """  "at_step" (it comes before that step), "ignore_eos", "request_id"; a prompt may be token ids\n"""
+        "on a GPU each of the two takes half of the memory unless --gpu-memory-utilization says otherwise\n",
     )
     parser.add_argument("requests", type=Path, metavar="REQUESTS", help="a file of JSON lines")
     parser.add_argument(

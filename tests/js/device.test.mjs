@@ -5,14 +5,28 @@ import { test } from "node:test";
 import { partsOf } from "../../static/js/panels/models/device.js";
 
 const facts = {
-  name: "GPU", has_own_memory: true, total_bytes: 100, free_bytes: 30, process_bytes: 60, clock_mhz: null,
+  name: "GPU",
+  has_own_memory: true,
+  total_bytes: 100,
+  free_bytes: 30,
+  process_bytes: 60,
+  clock_mhz: null,
   power_watts: null,
 }; // prettier-ignore
 
 test("the parts are the whole device", () => {
   const parts = partsOf({ facts, weights_bytes: 20, pools_bytes: 25, logs_bytes: 9 });
-  assert.deepEqual(parts, [["weights", 20], ["pools", 25], ["rest", 15], ["others", 10], ["free", 30]]);
-  assert.equal(parts.reduce((sum, [, bytes]) => sum + bytes, 0), facts.total_bytes);
+  assert.deepEqual(parts, [
+    ["weights", 20],
+    ["pools", 25],
+    ["rest", 15],
+    ["others", 10],
+    ["free", 30],
+  ]);
+  assert.equal(
+    parts.reduce((sum, [, bytes]) => sum + bytes, 0),
+    facts.total_bytes,
+  );
 });
 
 test("a rest that does not follow from what is told is left out", () => {

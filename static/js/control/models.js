@@ -1,5 +1,5 @@
-// Another model for the page's run: it is read if it is not there, and a new run on it takes the place of the present
-// one.
+// The sides for export and for models, one of which is open at a time. Another model for the page's run: it is read if
+// it is not there, and a new run on it takes the place of the present one.
 
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { Refusal } from "../net/client.js";

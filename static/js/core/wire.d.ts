@@ -366,6 +366,8 @@ export interface EngineConfig {
   kv_load_failure_policy: "fail" | "recompute";
   link_mb_per_second: number | null;
   enforce_eager: boolean;
+  max_cudagraph_capture_size: number;
+  async_scheduling: boolean;
   count_copies: boolean;
   private: boolean;
   fault: "missing_causal_mask" | "no_copy_at_shared_write" | "output_lost_at_preemption" | "read_after_release" | "rope_restarted_at_chunk" | "slot_off_by_one" | "stale_hash_after_reallocation" | null;

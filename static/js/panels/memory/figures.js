@@ -1,6 +1,6 @@
 // KV memory in numbers: used, reserved, wasted, cached, free; both usage figures; paged against reserved in one piece.
 
-import { modelsOpen, toggleModels } from "../../control/export_side.js";
+import { modelsOpen, toggleModels } from "../../control/models.js";
 import { counterfactual } from "../../core/counterfactual.js";
 import { bytesIfAllKept, capacityBytes, figuresByGroup, hasSiblings } from "../../core/groups.js";
 import { kvTerms } from "../../core/metrics.js";
