@@ -11,15 +11,16 @@ from engine.accounting.as_model import preset_payload
 from engine.config import EngineConfig, SamplingParams
 from engine.options.payload import OptionFacts, tables_of
 from engine.resolve import resolve_for
+from engine.trace.goodput import APPLICATIONS
 from engine.trace.records import ModelFacts
 
 SHORT = 1024  # positions of a model up to which the page asks for its own layout: few blocks, of a few slots
 
 
 def option_tables(config: EngineConfig | None = None, facts: ModelFacts | None = None) -> dict[str, Any]:
-    """`page_tables` in plain data, as they stand in the page, with the models of other sizes to compare with."""
+    """`page_tables` in plain data, as they stand in the page, with models of other sizes and objectives."""
     plain: dict[str, Any] = msgspec.to_builtins(page_tables(config, facts))
-    return {**plain, "models": preset_payload()}
+    return {**plain, "models": preset_payload(), "slos": msgspec.to_builtins(APPLICATIONS)}
 
 
 def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[str, list[OptionFacts]]:

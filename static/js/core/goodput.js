@@ -10,27 +10,17 @@
  *   did not meet it, of requests that have ended
  */
 
-/**
- * What applications ask for: Table 1 of the DistServe paper, of OPT-13B for chat and OPT-66B for the others.
- *
- * @type {Record<string, Slo>}
- */
-export const APPLICATIONS = {
-  chat: { ttft: 0.25, tpot: 0.1 },
-  code: { ttft: 0.125, tpot: 0.2 },
-  summarising: { ttft: 15, tpot: 0.15 },
-};
-
 const OWN = /^ttft:(\d{1,9}(?:\.\d{1,3})?),tpot:(\d{1,9}(?:\.\d{1,3})?)$/;
 
 /**
  * The objective that a text names: an application, or milliseconds as in `ttft:250,tpot:100`.
  *
  * @param {string} text
+ * @param {Record<string, Slo>} applications by name
  * @returns {Slo | undefined}
  */
-export function sloOf(text) {
-  if (Object.hasOwn(APPLICATIONS, text)) return APPLICATIONS[text];
+export function sloOf(text, applications) {
+  if (Object.hasOwn(applications, text)) return applications[text];
   const [ttft, tpot] = OWN.exec(text)?.slice(1).map(Number) ?? [0, 0];
   return ttft > 0 && tpot > 0 ? { ttft: ttft / 1000, tpot: tpot / 1000 } : undefined;
 }

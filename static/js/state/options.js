@@ -8,11 +8,14 @@
 
 const element = globalThis.document?.getElementById("options") ?? null;
 /**
- * What stands in the page: rows of options, and models of other sizes (state/presets.js).
+ * What stands in the page: rows of options, models of other sizes (state/presets.js), objectives of applications.
  * @type {Record<"engine" | "sampling", import("../core/wire.js").OptionFacts[]> &
- *   {models?: import("./presets.js").ModelPreset[]}}
+ *   {models?: import("./presets.js").ModelPreset[], slos?: Record<string, import("../core/goodput.js").Slo>}}
  */
 export const tables = element?.textContent ? JSON.parse(element.textContent) : { engine: [], sampling: [] };
+/** Service level objectives that applications ask for (engine/trace/applications.toml), by name. */
+export const APPLICATIONS = tables.slos ?? {};
+
 /** @param {import("../core/wire.js").OptionFacts[]} rows */
 const offered = (rows) => /** @type {OptionRow[]} */ (rows.filter((row) => row.control));
 

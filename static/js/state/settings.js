@@ -3,7 +3,7 @@
 import { batch, effect, signal } from "../../vendor/signals/signals.js";
 import { sloOf } from "../core/goodput.js";
 import { LANGUAGES } from "../tell/language.js";
-import { ENGINE, SAMPLING } from "./options.js";
+import { APPLICATIONS, ENGINE, SAMPLING } from "./options.js";
 
 /**
  * @template T
@@ -150,7 +150,7 @@ export const TABLE = {
   only: { type: oneOf("preempted", "missed"), initial: null },
   client: { type: text, initial: null },
   // the objective that they are held to: an application, or milliseconds
-  slo: { type: { parse: (value) => (sloOf(value) ? value : undefined), write: String }, initial: "chat" },
+  slo: { type: { parse: (value) => (sloOf(value, APPLICATIONS) ? value : undefined), write: String }, initial: "chat" },
   // of the memory region: the model that the live tokens are counted as
   as_model: { type: modelId, initial: "llama-2-7b" },
   // of the race: strategies of this engine, implementations of a cache, or models

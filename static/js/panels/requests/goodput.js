@@ -1,11 +1,12 @@
 // How many requests a second met an objective, an application's or one's own; and which did not.
 
-import { APPLICATIONS, goodput, milliseconds, sloOf, sloText } from "../../core/goodput.js";
+import { goodput, milliseconds, sloOf, sloText } from "../../core/goodput.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { Term } from "../../kit/term.js";
+import { APPLICATIONS } from "../../state/options.js";
 import { settings } from "../../state/settings.js";
 import { grouped, secondsText, t } from "../../tell/words.js";
 
@@ -17,7 +18,7 @@ const OWN = "own";
 /** @param {{figures: import("./lists.js").Figures, open: (seq: number) => void}} props */
 export function GoodputSection({ figures, open }) {
   const chosen = settings.slo.value;
-  const slo = /** @type {Slo} */ (sloOf(chosen)); // the setting takes no other text
+  const slo = /** @type {Slo} */ (sloOf(chosen, APPLICATIONS)); // the setting takes no other text
   const { met, ended, perSecond, missed } = goodput(figures.rows, figures.seconds, slo);
   const more = missed.length - FEW;
   const limits = { ttft: grouped(milliseconds(slo.ttft)), tpot: grouped(milliseconds(slo.tpot)) };
@@ -69,7 +70,7 @@ function Limit({ slo, name }) {
   const change = (event) => {
     const field = /** @type {HTMLInputElement} */ (event.currentTarget);
     const text = sloText({ ...slo, [name]: field.valueAsNumber / 1000 });
-    if (sloOf(text)) settings.slo.value = text;
+    if (sloOf(text, APPLICATIONS)) settings.slo.value = text;
     else field.value = String(milliseconds(slo[name]));
   };
   return html`<label class="goodput-limit">${name.toUpperCase()} ≤
