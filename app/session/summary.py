@@ -64,8 +64,6 @@ def summary_of(reader: TraceReader) -> Summary:
     except TraceFormatError as error:  # its checksum holds: it was written so
         damage = damage or str(error)
     duration = last.timing.at if last else 0.0
-    if not math.isfinite(duration):
-        damage, duration = damage or f"the clock of its last record says {duration}", 0.0
     return Summary(
         generator=_short(header.generator),
         created=_short(header.created),

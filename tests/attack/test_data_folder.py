@@ -216,7 +216,7 @@ def test_a_clock_that_is_no_number_costs_no_tag(make_server, data, server, clien
     for one in (server, make_server(data_dir=data)):
         (entry,) = own(one)
         assert (entry["id"], entry["name"], entry["tags"]) == (recording, "first", ["kept"])
-        assert entry["summary"]["duration"] == 0 and "clock" in entry["summary"]["damage"]
+        assert entry["summary"]["duration"] == 0 and "timing.at" in entry["summary"]["damage"]
 
 
 def test_a_folder_that_goes_takes_nothing_else_along(server, client, folder, tmp_path):

@@ -1,6 +1,6 @@
 // The first script of a page in one file: a browser imports no modules from file://, so their texts lie in the page,
-// and become modules under the names of an import map. app/page/onefile.py makes such a page; this script stands in it as it
-// is.
+// and become modules under the names of an import map. app/page/onefile.py makes such a page; this script stands in it
+// as it is.
 (async () => {
   const { nonce } = /** @type {HTMLScriptElement} */ (document.currentScript);
   /** @param {string} id of what lies packed in the page */

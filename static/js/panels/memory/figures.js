@@ -95,6 +95,8 @@ export function Figures() {
   const token = isKeptBack ? "bytes per token" : `${grouped(perToken)} B`;
   /** @param {number} n */
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
+  // a replay keeps the room of the button: it looks as the live run did
+  const isOwn = connection.value === "live" && ownIsShown.value;
   return html`<section class="figures" id="memory-figures">
     <div class="figures-head"><h3 class="panel-title"><${Term} id="kv_cache">${t("memory.title")}<//></h3><${Usage}
       m=${m} /></div>
@@ -119,12 +121,8 @@ export function Figures() {
     </dl>
     <${Asked} rule=${PER_TOKEN}><${Formula} header=${header} /><//>
     ${isShared({ header }) ? null : html`<${AsModel} tokens=${m.tokens_held} perToken=${perToken} />`}
-    ${
-      connection.value === "live" && ownIsShown.value
-        ? html`<button class="figure-bytes device-link" id="btn-device" aria-expanded=${modelsOpen.value}
-          onClick=${toggleModels}>${t("memory.device")}</button>`
-        : null
-    }
+    <button class="figure-bytes device-link" id="btn-device" aria-expanded=${modelsOpen.value} onClick=${toggleModels}
+      style=${{ visibility: isOwn ? "visible" : "hidden" }}>${t("memory.device")}</button>
   </section>`;
 }
 
