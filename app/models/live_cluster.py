@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.models.engine_face import Prompt, RecomputedLike, RequestLike, RerunLike
-from app.models.observed_layers import Observing
+from app.models.observed_layers import Observed, Observing
 from app.models.specs import specs_of
 from engine.cluster.cluster import LONGEST_WAIT, Cluster
 from engine.config import ConfigError, EngineConfig, SamplingParams
@@ -14,7 +14,7 @@ from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord
 
 
-class LiveCluster:
+class LiveCluster(Observed):
     """A `Cluster` with captures on."""
 
     def __init__(self, cluster: Cluster, is_small: bool = False) -> None:
@@ -58,15 +58,6 @@ class LiveCluster:
 
     def prefill_pending(self) -> bool:
         return self.cluster.prefill_pending()
-
-    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        self._observing.focus(layers, heads)
-
-    def stop_captures(self) -> None:
-        self._observing.stop()
-
-    def observe(self, is_watched: bool) -> None:
-        self._observing.watched(is_watched)
 
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from app.ground.settings import MIB
 from app.models.engine_face import BuildEngine, EngineLike, OwnTiers, Prompt, RecomputedLike, RequestLike, RerunLike
 from app.models.live_cluster import LiveCluster
-from app.models.observed_layers import Observing
+from app.models.observed_layers import Observed, Observing
 from app.models.pool_bytes import pool_bytes
 from app.models.specs import specs_of
 from engine.cluster.process_cluster import process_cluster
@@ -31,7 +31,7 @@ from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord
 
 
-class LiveEngine:
+class LiveEngine(Observed):
     """An `Engine` with captures on."""
 
     def __init__(
@@ -86,15 +86,6 @@ class LiveEngine:
 
     def prefill_pending(self) -> bool:
         return self._engine.prefill_pending()
-
-    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        self._observing.focus(layers, heads)
-
-    def stop_captures(self) -> None:
-        self._observing.stop()
-
-    def observe(self, is_watched: bool) -> None:
-        self._observing.watched(is_watched)
 
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None

@@ -52,3 +52,18 @@ class Observing:
         return CaptureRequest(
             layers=layers, heads=heads, outputs=True, dtype="float32", budget_bytes=2 * DEFAULT_BUDGET
         )
+
+
+class Observed:
+    """The part of `EngineLike` that chooses what a run captures."""
+
+    _observing: Observing
+
+    def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
+        self._observing.focus(layers, heads)
+
+    def stop_captures(self) -> None:
+        self._observing.stop()
+
+    def observe(self, is_watched: bool) -> None:
+        self._observing.watched(is_watched)

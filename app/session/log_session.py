@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from app.session.answers import Joined, Status
 from app.session.broadcast import Broadcast
-from app.session.run import is_large
+from app.session.run import is_large, joined
 
 
 class LogSession:
@@ -71,16 +71,7 @@ class LogSession:
         large = windows and is_large(run.log)
         first = len(run.log) if large else first
         begin = self._broadcast.join(sid, run, first, captures=False, in_windows=large)
-        answer: Joined = {
-            "theater": self.theater_id,
-            "epoch": run.epoch,
-            "header": run.header,
-            "num_records": len(run.log),
-            "from": first,
-            "status": self.status(),
-            "large": large,
-        }
-        return answer, begin
+        return joined(self.theater_id, run, first, self.status(), large), begin
 
     def leave(self, sid: str) -> bool:
         """Whether `sid` was a viewer; it is none now."""

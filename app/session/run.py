@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from app.ground.errors import AppError
 from app.models.engine_face import EngineLike
 from app.models.registry import Lease
+from app.session.answers import Joined, Status
 from app.session.summary import Summary, summary_of
 from engine.config import EngineConfig
 from engine.trace.log import TraceReader, TraceWriter
@@ -181,3 +182,16 @@ MOST_BYTES = 64 << 20  # of its records: arrays are only sent as they are shown
 def is_large(log: TraceReader) -> bool:
     """Whether a page is told about the log in pieces, and neither takes nor keeps all of it."""
     return len(log) > MOST_RECORDS or log.all_record_bytes > MOST_BYTES
+
+
+def joined(theater_id: str, run: OpenLog, first: int, status: Status, large: bool) -> Joined:
+    """Return the acknowledgement of a viewer that is sent the records from `first` on."""
+    return {
+        "theater": theater_id,
+        "epoch": run.epoch,
+        "header": run.header,
+        "num_records": len(run.log),
+        "from": first,
+        "status": status,
+        "large": large,
+    }

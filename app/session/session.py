@@ -29,7 +29,7 @@ from app.session.engine_lock import EngineLock, LabLock
 from app.session.engine_loop import EngineLoop
 from app.session.jobs import Fork, ForkJob, Performed, StepJob
 from app.session.recorder import Recorder
-from app.session.run import Run, is_large
+from app.session.run import Run, is_large, joined
 from app.session.source import Source
 from engine.config import EngineConfig, SamplingParams
 
@@ -184,16 +184,7 @@ class Session:
         begin = self._broadcast.join(sid, run, first, captures, large)
         if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, who was not told then
             raise self._commands.gone
-        answer: Joined = {
-            "theater": self.theater_id,
-            "epoch": run.epoch,
-            "header": run.header,
-            "num_records": len(run.log),
-            "from": first,
-            "status": self.status(),
-            "large": large,
-        }
-        return answer, begin
+        return joined(self.theater_id, run, first, self.status(), large), begin
 
     def hold_back(self, count: int | None) -> None:
         """Show viewers the first `count` records of the present run and no more; None: everything."""
