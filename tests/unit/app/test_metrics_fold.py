@@ -6,13 +6,11 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from msgspec import structs
 
-import app
 from app.metrics import names
 from app.metrics.buckets import tokens_up_to
 from app.metrics.fold import Fold
@@ -26,6 +24,7 @@ from engine.trace.events import Admit, Copy, Evict, Finish, Fork, Lookup, Preemp
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures
 from engine.trace.records import Header, StepRecord, Timing
 from engine.trace.state import initial_state
+from tests.conftest import ROOT
 from tests.unit.app.metrics_runs import folded, recorded, retimed
 from tests.unit.engine.runs import CONFIGS, GREEDY, POLICIES, log_of, ops_of, tiny_llama
 
@@ -270,7 +269,7 @@ def test_token_buckets_are_one_two_five() -> None:
 
 
 def test_the_protocol_says_of_each_metric_what_it_counts() -> None:
-    text = (Path(app.__file__).parent / "PROTOCOL.md").read_text("utf-8")
+    text = (ROOT / "docs/reference/protocol.md").read_text("utf-8")
     section = text[text.index("## Metrics") : text.index("## For programs")]
     said = re.findall(r"`((?:vllm|kvtheater):[a-z0-9_]+)`", section)
     assert sorted(said) == sorted([*(metric.name for metric in names.METRICS), names.CACHE_CONFIG, REFUSED, WAITING])
