@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from engine.request import Request as Request
     from engine.request_spec import RequestError as RequestError
     from engine.request_spec import RequestSpec as RequestSpec
+    from engine.trace import compare as _compare
     from engine.trace.codec import TraceFormatError as TraceFormatError
     from engine.trace.codec import decode as decode
-    from engine.trace.compare import same as same_run
     from engine.trace.log import TraceReader as TraceReader
     from engine.trace.records import Capture as Capture
     from engine.trace.records import Header as Header
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from kvtheater.notebook import (
         watch_generate as watch_generate,
     )
+
+    same_run = _compare.same
 
 NAMES = {
     "engine": "__version__",
