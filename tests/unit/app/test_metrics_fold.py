@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
@@ -14,8 +13,6 @@ from msgspec import structs
 from app.metrics import names
 from app.metrics.buckets import tokens_up_to
 from app.metrics.fold import Fold
-from app.metrics.http import REFUSED
-from app.metrics.lanes import WAITING
 from app.metrics.names import Metric
 from app.metrics.tally import Tally
 from engine.engine import Engine
@@ -24,7 +21,6 @@ from engine.trace.events import Admit, Copy, Evict, Finish, Fork, Lookup, Preemp
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures
 from engine.trace.records import Header, StepRecord, Timing
 from engine.trace.state import initial_state
-from tests.conftest import ROOT
 from tests.unit.app.metrics_runs import folded, recorded, retimed
 from tests.unit.engine.runs import CONFIGS, GREEDY, POLICIES, log_of, ops_of, tiny_llama
 
@@ -266,10 +262,3 @@ def test_token_buckets_are_one_two_five() -> None:
     assert tokens_up_to(100) == (1, 2, 5, 10, 20, 50, 100)
     assert tokens_up_to(64) == (1, 2, 5, 10, 20, 50)
     assert tokens_up_to(0) == ()
-
-
-def test_the_protocol_says_of_each_metric_what_it_counts() -> None:
-    text = (ROOT / "docs/reference/protocol.md").read_text("utf-8")
-    section = text[text.index("## Metrics") : text.index("## For programs")]
-    said = re.findall(r"`((?:vllm|kvtheater):[a-z0-9_]+)`", section)
-    assert sorted(said) == sorted([*(metric.name for metric in names.METRICS), names.CACHE_CONFIG, REFUSED, WAITING])

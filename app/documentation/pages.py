@@ -1,0 +1,73 @@
+"""`/docs/…`: pages of the documentation, and their pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import flask
+from flask import Request, Response
+from werkzeug.exceptions import NotFound
+
+from app.documentation.render import navigation, page
+from app.ground import routing
+from app.ground.paths import docs_dir
+from app.ground.routing import Route
+from app.page.sheets import SHEETS
+
+PICTURES = "img"
+
+
+class Here(NamedTuple):
+    """The folder of the documentation."""
+
+    folder: Path
+
+
+def first(here: Here, request: Request) -> Response:
+    """Redirect to the first page."""
+    return Response(status=303, headers={"Location": "/docs/index", "Cache-Control": "no-cache"})
+
+
+def shown(here: Here, request: Request, name: str) -> Response:
+    """A page of the navigation; a picture of the documentation."""
+    folder, _, file = name.rpartition("/")
+    if folder == PICTURES:
+        return _picture(here, file)
+    entries = navigation(here.folder)
+    at = next((at for at, entry in enumerate(entries) if entry.name == name), None)
+    if at is None:
+        raise NotFound(f"the documentation has no page {name[:80]!r}; its contents are at /docs/index")
+    sections: dict[str, list[object]] = {}
+    for entry in entries:
+        sections.setdefault(entry.section or entry.title, []).append(entry)
+    rendered = page(here.folder, name)
+    text = flask.render_template(
+        "documentation.html",
+        entry=entries[at],
+        sections=sections,
+        before=entries[at - 1] if at else None,
+        after=entries[at + 1] if at + 1 < len(entries) else None,
+        body=rendered.html,
+        headings=[heading for heading in rendered.headings if heading.level == 2],
+        sheets=SHEETS.links("documentation"),
+    )
+    return Response(text, mimetype="text/html", headers={"Cache-Control": "no-cache"})
+
+
+def _picture(here: Here, file: str) -> Response:
+    if file not in {path.name for path in (here.folder / PICTURES).iterdir()}:
+        raise NotFound(f"the documentation has no picture {file[:80]!r}")
+    return flask.send_file(here.folder / PICTURES / file, max_age=0)
+
+
+ROUTES = [
+    Route("GET", "/docs", first),
+    Route("GET", "/docs/", first),
+    Route("GET", "/docs/<path:name>", shown),
+]
+
+
+def blueprint() -> flask.Blueprint:
+    """The documentation."""
+    return routing.blueprint("documentation", "", Here(docs_dir()), ROUTES)
