@@ -16,6 +16,7 @@ from app.ground.routing import Route
 from app.page.sheets import SHEETS
 
 PICTURES = "img"
+PICTURE_TYPES = {".png": "image/png", ".webp": "image/webp"}
 
 
 class Here(NamedTuple):
@@ -56,9 +57,10 @@ def shown(here: Here, request: Request, name: str) -> Response:
 
 
 def _picture(here: Here, file: str) -> Response:
-    if file not in {path.name for path in (here.folder / PICTURES).iterdir()}:
+    path = next((path for path in (here.folder / PICTURES).iterdir() if path.name == file), None)
+    if path is None or path.suffix not in PICTURE_TYPES:
         raise NotFound(f"the documentation has no picture {file[:80]!r}")
-    return flask.send_file(here.folder / PICTURES / file, max_age=0)
+    return flask.send_file(path, mimetype=PICTURE_TYPES[path.suffix], max_age=0)
 
 
 ROUTES = [
