@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,3 +91,13 @@ assert not any(name.split('.')[0] in WEB for name in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_workflows_and_forms_are_yaml() -> None:
+    files = [*(ROOT / ".github").rglob("*.yml"), ROOT / "CITATION.cff"]
+    assert len(files) > 4
+    for path in files:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert isinstance(found, dict), path
+        for job in found.get("jobs", {}).values():
+            assert job["runs-on"] and all(("uses" in step) != ("run" in step) for step in job["steps"]), path
