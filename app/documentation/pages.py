@@ -26,8 +26,9 @@ class Here(NamedTuple):
 
 
 def first(here: Here, request: Request) -> Response:
-    """Redirect to the first page."""
-    return Response(status=303, headers={"Location": "/docs/index", "Cache-Control": "no-cache"})
+    """Redirect to the first page; the address is relative, since a proxy may serve this below any path."""
+    target = "index" if request.path.endswith("/") else "docs/index"
+    return Response(status=303, headers={"Location": target, "Cache-Control": "no-cache"})
 
 
 def shown(here: Here, request: Request, name: str) -> Response:
@@ -45,6 +46,7 @@ def shown(here: Here, request: Request, name: str) -> Response:
     rendered = page(here.folder, name)
     text = flask.render_template(
         "documentation.html",
+        root="../" * (name.count("/") + 1),
         entry=entries[at],
         sections=sections,
         before=entries[at - 1] if at else None,

@@ -60,6 +60,9 @@ def test_pages_and_pictures_are_served(server: Server) -> None:
         answer = requests.get(f"{server.url}/docs/{name}", timeout=10)
         assert answer.status_code == 200 and 'aria-current="page"' in answer.text, name
         assert "<script" not in answer.text and "<style" not in answer.text
+        assert not re.search(r'(?:href|src)="/', answer.text), "a proxy may serve this below another path"
+        sheet = re.findall(r'<link rel="stylesheet" href="([^"]*)"', answer.text)[0]
+        assert normpath(join(f"docs/{name}", "..", sheet)) == "static/documentation.css"
     for address in ("/docs", "/docs/"):
         assert requests.get(server.url + address, timeout=10).url == f"{server.url}/docs/index"
     picture = requests.get(f"{server.url}/docs/img/stage.png", timeout=10)

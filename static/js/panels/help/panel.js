@@ -29,7 +29,7 @@ function Open() {
       isEmbedded || isSite
         ? null // a page without a server has no documentation beside it
         : html`<p class="help-docs">
-            <a id="help-docs" href="/docs/index" target="_blank" rel="noreferrer">${t("help.docs")}</a>
+            <a id="help-docs" href="docs/index" target="_blank" rel="noreferrer">${t("help.docs")}</a>
           </p>`
     }
     <${Glossary} />
