@@ -83,6 +83,8 @@ def render(text: str) -> Page:
             token.attrSet("id", anchor)
         elif token.type == "table_open":
             token.attrSet("tabindex", "0")  # a wide table is scrolled by keys too
+        elif token.type in ("th_open", "td_open") and (style := token.attrs.pop("style", None)):
+            token.attrSet("class", str(style).replace(":", "-"))  # text-align-right; the policy allows no inline style
         elif token.type == "inline":
             _relink(token)
     return Page(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}), headings)
