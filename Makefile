@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test test-all checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints oldest gpu clean
+.PHONY: run test test-all checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints oldest gpu docs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -100,6 +100,10 @@ lint: $(VENV)/.test node_modules/.installed
 	$(BIN)/python -m tools.node node_modules/@biomejs/biome/bin/biome check .
 	$(BIN)/python -m tools.node node_modules/eslint/bin/eslint.js static
 
+# the documentation as a site, in site/
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # pins for every supported system and Python; ARGS=--upgrade takes the newest releases
 constraints: $(VENV)/.test
 	$(BIN)/python -m tools.constraints $(ARGS)
@@ -127,4 +131,4 @@ fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,6 +19,7 @@ from app.classroom.classrooms import Classrooms
 from app.classroom.events import ClassEvents
 from app.classroom.labs import Labs
 from app.classroom.store import Store
+from app.documentation import pages as documentation
 from app.ground import routing
 from app.ground.malloc_trim import TRIM
 from app.ground.paths import static_dir, templates_dir
@@ -129,6 +130,7 @@ def create_app(
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(scale_roofline.blueprint(theaters, models, settings.data_dir, settings.presets))
     app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))
+    app.register_blueprint(documentation.blueprint())
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
     answering = ApiSessions(theaters, models, settings, settings.api, transport.hub) if settings.api else None

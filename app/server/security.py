@@ -47,7 +47,7 @@ StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
-GUEST_FOLDERS = ("/static/", "/vendor/", "/words/")
+GUEST_FOLDERS = ("/static/", "/vendor/", "/words/", "/docs/")
 FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # asked with the token in the address, they answer at once
 PAGES = frozenset({"/", "/bench", "/scale"})  # a link on another site may lead here
 
@@ -216,7 +216,7 @@ def _asked_from_here(environ: Environ) -> bool:
         return True
     visit = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("HTTP_SEC_FETCH_DEST") == "document"
     path = str(environ.get("PATH_INFO", ""))
-    return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and (path in PAGES or _is_door(path))
+    return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and _is_page(path)
 
 
 def _host_name(host: str) -> str:
@@ -244,6 +244,11 @@ def _netloc(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
+
+
+def _is_page(path: str) -> bool:
+    """Whether a link on another site may lead here."""
+    return path in PAGES or path.startswith("/docs/") or _is_door(path)
 
 
 def _is_door(path: str) -> bool:

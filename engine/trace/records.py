@@ -143,7 +143,8 @@ class Observed(Struct, frozen=True, kw_only=True):
 
     source: str  # which server, and which version of it where it says so
     events: list[str] = []  # where each instance's events came from
-    # What nobody said. Fields that would say it have a value because they must, and it means nothing: see FORMAT.md
+    # What nobody said. Fields that would say it have a value because they must, and it means nothing: see "observed" in
+    # docs/reference/trace-format.md
     unknown: list[Unknown]
 
 
@@ -354,7 +355,7 @@ class Seen(Struct, frozen=True, gc=False, kw_only=True):
 class Objection(Struct, frozen=True, gc=False, kw_only=True):
     """What one guard or check found wrong: which rule is broken, and the numbers that its sentence has."""
 
-    rule: str = ""  # see FORMAT.md; "" = one without a name there
+    rule: str = ""  # see docs/reference/trace-format.md; "" = one without a name there
     seq_id: int | None = None
     text: str  # the sentence, in the guard's own words
     block_id: Int | None = None

@@ -56,7 +56,7 @@ def test_whatever_the_door_names_loads_before_anybody_has_come_in(room: Room) ->
 
 def test_a_guest_reaches_what_a_followers_page_needs_and_nothing_else(room: Room) -> None:
     cookie = room.ticket()
-    for path in ("/", "/static/js/main.js", "/words/en.json", "/api/model", "/vendor/plotly.min.js"):
+    for path in ("/", "/static/js/main.js", "/words/en.json", "/api/model", "/vendor/plotly.min.js", "/docs/index"):
         assert room.get(path).status == 401, path
         assert room.get(path, Cookie=cookie).status == 200, path
     for path in (

@@ -1,4 +1,4 @@
-// The socket: events as promises, reconnection, errors as sentences. See app/PROTOCOL.md.
+// The socket: events as promises, reconnection, errors as sentences. See docs/reference/protocol.md.
 
 import { isPolling } from "../state/store.js";
 import { language } from "../tell/language.js";
