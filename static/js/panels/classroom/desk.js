@@ -43,7 +43,9 @@ function Lessons() {
   return html`<label class="field class-lesson">${t("class.lesson")} <select id="class-lesson"
     value=${opened.value?.lesson ?? ""} onChange=${withValue(open)}>
     <option value="" disabled>${t("class.lesson_none")}</option>
-    ${all.map(({ id, number, title }) => html`<option key=${id} value=${id}>${number || "?"} ${inLanguage(title)}</option>`)}
+    ${all.map(
+      ({ id, number, title }) => html`<option key=${id} value=${id}>${number || "?"} ${inLanguage(title)}</option>`,
+    )}
   </select></label>`;
 }
 
@@ -167,6 +169,7 @@ function End() {
   const [asks, ask] = useState(false);
   if (!asks) return html`<button class="quiet" id="class-end" onClick=${() => ask(true)}>${t("class.end")}</button>`;
   return html`<span class="class-steps"><span>${t("class.end_sure")}</span>
-    <button class="command primary" id="class-end-sure" onClick=${() => askOfClass("class_end", {})}>${t("class.end")}</button>
+    <button class="command primary" id="class-end-sure"
+      onClick=${() => askOfClass("class_end", {})}>${t("class.end")}</button>
     <button class="quiet" onClick=${() => ask(false)}>${t("class.not_yet")}</button></span>`;
 }

@@ -30,9 +30,9 @@ export function Histogram({ poll, mine, textOf }) {
       const isMine =
         kind === "answer" ? mine.some((one) => same(one, value)) : kind === "unsure" && mine.includes(null);
       return html`<tr key=${`${kind} ${value}`} data-right=${isRight} data-mine=${isMine}>
-        <th scope="row">${hasLetters && kind === "answer" ? html`<i class="class-letter">${letter(Number(value))}</i> ` : null}${
-          kind === "answer" ? textOf(value) : t(`class.${kind}`)
-        }
+        <th scope="row">${
+          hasLetters && kind === "answer" ? html`<i class="class-letter">${letter(Number(value))}</i> ` : null
+        }${kind === "answer" ? textOf(value) : t(`class.${kind}`)}
           ${isRight ? html` <i class="class-mark">✓ ${t("class.right")}</i>` : null}
           ${isMine ? html` <i class="class-mark mine">${t("class.yours")}</i>` : null}</th>
         <td>${counts.map(
