@@ -1104,6 +1104,7 @@ export interface ToldAsk {
   over: boolean;
   right: number | null;
   evidence: Evidence | null;
+  of: number | null;
   again: string | null;
 }
 
