@@ -179,7 +179,7 @@ export interface ClassLost {
 }
 
 export interface ClassOpen {
-  origin: string;
+  base: string;
   title?: string;
   names?: "none" | "optional";
 }
@@ -198,7 +198,7 @@ export interface ClassPoll {
 
 export interface ClassPresent {
   id: string;
-  origin: string;
+  base: string;
   secret: string;
 }
 
