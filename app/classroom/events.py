@@ -103,6 +103,14 @@ class ClassEvents:
         found.hold(message.held)
         return {}
 
+    def lesson(self, sid: str, message: messages.ClassLesson, found: Classroom) -> Nothing:
+        """Have the presenter's driving page open a lesson; a seat that drives gives the wheel back."""
+        if found.driver_name is not None:
+            found.hand(None)
+        pressed: ClassPressed = {"id": found.id, "key": None, "lesson": message.lesson}
+        self._emit("class_pressed", pressed, found.driver_sids())
+        return {}
+
     def hand(self, sid: str, message: messages.ClassHand, found: Classroom) -> Nothing:
         found.hand(message.seat)
         if message.seat is not None:
@@ -186,7 +194,7 @@ class ClassEvents:
         return found.mine(seat)
 
     def press(self, sid: str, message: messages.ClassPress, found: Classroom) -> Nothing:
-        pressed: ClassPressed = {"id": found.id, "key": message.key}
+        pressed: ClassPressed = {"id": found.id, "key": message.key, "lesson": None}
         self._emit("class_pressed", pressed, found.driver_sids())
         return {}
 
@@ -257,6 +265,7 @@ CLASS_EVENTS: dict[str, Event] = {
     "class_present": Event(messages.ClassPresent, rights.owner, ClassEvents.present),
     "class_end": Event(messages.OfClass, rights.presenter_or_heir, ClassEvents.end),
     "class_cast": Event(messages.ClassCast, rights.class_driver, ClassEvents.cast),
+    "class_lesson": Event(messages.ClassLesson, rights.presenter, ClassEvents.lesson),
     "class_hold": Event(messages.ClassHold, rights.presenter, ClassEvents.hold),
     "class_hand": Event(messages.ClassHand, rights.presenter, ClassEvents.hand),
     "class_remote": Event(messages.ClassRemote, rights.presenter, ClassEvents.remote),

@@ -139,3 +139,9 @@ class ClassLab(Message, frozen=True, kw_only=True):
 
 class ClassPress(OfClass, frozen=True, kw_only=True):
     key: Press
+
+
+class ClassLesson(OfClass, frozen=True, kw_only=True):
+    """Open a lesson on the page that the class sees."""
+
+    lesson: Name

@@ -150,19 +150,27 @@ def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
         one.do("class_answer", poll=poll, round=0, given=given)
     followers[0].do("class_answer", poll=poll, round=0, given=1)  # while it is open one may change one's mind
     wait_for(lambda: room.presenter.desks and room.presenter.desks[-1]["answered"] == 3)
+    assert counts(room.presenter.desks[-1]) == [[1, 1]] and room.presenter.desks[-1]["tallies"][0]["unsure"] == 1
     assert not any(told["poll"]["tallies"] for one in followers for told in one.told if told["poll"])
     room.presenter.do("class_poll", id=room.id, poll=poll, to="talk")
     assert followers[0].refused("class_answer", poll=poll, round=0, given=0)["code"] == "refused"
     room.presenter.do("class_poll", id=room.id, poll=poll, to="again")
     assert followers[0].refused("class_answer", poll=poll, round=0, given=0)["code"] == "refused"
     mine = followers[0].do("class_answer", poll=poll, round=1, given=0)
+    wait_for(lambda: counts(room.presenter.desks[-1]) == [[1, 1], [1, 0]])
+    assert not any(one.desks for one in followers)
     assert mine["answers"] == [{"poll": poll, "given": [1, 0], "has": [True, True]}]
     room.presenter.do("class_poll", id=room.id, poll=poll, to="shown", right=1)
     wait_for(lambda: followers[1].last()["poll"]["phase"] == "shown")
     shown = followers[1].last()["poll"]
-    assert [[one["count"] for one in tally["answers"]] for tally in shown["tallies"]] == [[1, 1], [1, 0]]
+    assert counts(shown) == [[1, 1], [1, 0]]
     assert [tally["unsure"] for tally in shown["tallies"]] == [1, 0] and shown["right"] == 1
     assert followers[0].refused("class_answer", poll=poll, round=1, given=1)["code"] == "refused"
+
+
+def counts(told: dict[str, Any]) -> list[list[int]]:
+    """How many gave each option, by round."""
+    return [[one["count"] for one in tally["answers"]] for tally in told["tallies"]]
 
 
 @pytest.mark.parametrize(
@@ -272,7 +280,18 @@ def test_a_remote_presses_and_nobody_else(room: Room) -> None:
     wait_for(lambda: room.seat().get("wish") == "remote")
     room.presenter.do("class_remote", id=room.id, seat=entered["mine"]["seat"], allowed=True)
     guest.do("class_press", id=room.id, key="next")
-    wait_for(lambda: room.presenter.pressed == [{"id": room.id, "key": "next"}])
+    wait_for(lambda: room.presenter.pressed == [{"id": room.id, "key": "next", "lesson": None}])
+    assert not guest.pressed
+
+
+def test_the_presenter_chooses_a_lesson_for_the_page_that_drives(room: Room) -> None:
+    """A follower who drives cannot open one: the presenter drives again."""
+    guest, entered = room.follower()
+    room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
+    assert guest.refused("class_lesson", id=room.id, lesson="pages")["code"] == "forbidden"
+    room.presenter.do("class_lesson", id=room.id, lesson="pages")
+    wait_for(lambda: room.presenter.pressed == [{"id": room.id, "key": None, "lesson": "pages"}])
+    wait_for(lambda: room.presenter.told and room.presenter.told[-1]["driver"] is None)
     assert not guest.pressed
 
 

@@ -93,6 +93,7 @@ async function untilTaken(ask) {
 export function leaveClass() {
   batch(() => {
     settings.class.value = null;
+    if (settings.distance.peek() === "desk") settings.distance.value = "look"; // there is no desk without a class
     told.value = mine.value = presenting.value = desk.value = null;
     roaming.value = false;
   });

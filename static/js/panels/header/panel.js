@@ -106,8 +106,9 @@ function ExportButton() {
 export function Panel() {
   const header = (log.value ?? longRun.value)?.header;
   return html`<header class="header">
-    <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span><span
-        class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></h1>
+    <h1 class="wordmark"><button id="btn-look" title=${t("header.look")}
+      onClick=${() => (settings.distance.value = "look")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
+      class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></button></h1>
     <${ModelButton} />
     <div class="facts">${
       header?.observed
@@ -178,7 +179,12 @@ const Links = () => html`<span class="header-links" role="toolbar" aria-label=${
             )}</button>`
       }
       <${ApiLink} />
-      ${isEmbedded || isSite ? null : html`<a class="tool header-bench" href="bench">${t("header.bench")}</a>`}
+      ${
+        isEmbedded || isSite
+          ? null
+          : html`<a class="tool header-bench" href="scale">${t("header.scale")}</a>
+            <a class="tool header-bench" href="bench">${t("header.bench")}</a>`
+      }
     </span>`;
 
 /** The run that answers OpenAI's clients, with how many it has under way where this page shows it. */
