@@ -11,7 +11,7 @@ from engine.model.batch import SequenceSlice
 from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
-from engine.model.plain_check import BLOCK_SIZE, LENGTHS, STEPS, TABLES, Difference, compare_logits
+from engine.model.plain_check import BLOCK_SIZE, LENGTHS, ROUNDINGS, STEPS, TABLES, Difference, compare_logits
 from engine.model.runner import ModelRunner
 
 # Kinds of caches other than the model's own dtype, and the step between two numbers that they can hold, relative to the
@@ -27,6 +27,8 @@ def check_served(model: LoadedModel, compiled: CompiledForward | None = None) ->
         ModelError: it does not.
     """
     found = compare_logits(_served(model, "auto", compiled), model.plain.logits, model.dtype)
+    if model.plain.rounding is not None:
+        found = found._replace(tolerance=min(found.tolerance, ROUNDINGS * model.plain.rounding))
     _refuse(model, found, "compiled" if compiled else "packed over a paged KV cache", "by itself")
     if compiled is None:
         model.differences["auto"] = found
