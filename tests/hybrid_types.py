@@ -45,10 +45,8 @@ SERVED: dict[str, dict[str, Any]] = {
     "qwen3_5_moe": _DELTA_NET,
     "qwen3_5_text": _DELTA_NET,
     "qwen3_next": _DELTA_NET,
-    "zaya": {"num_experts_per_tok": 1},
+    "zaya": {},
 }
-_SHARED = {**_layers(), "num_hidden_layers": 5, "layers_block_type": [LINEAR, LINEAR, "hybrid", LINEAR, "hybrid"]}
-del _SHARED["layer_types"]
 # And why the others are not.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "falcon_mamba": ({}, "keeps states alone"),
@@ -62,11 +60,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "its logits differ by",
     ),
     "recurrent_gemma": ({}, "elsewhere than in the cache"),
-    "zamba": ({**_SHARED, "n_mamba_heads": 2}, "shares one attention among several layers"),
-    "zamba2": (
-        {**_SHARED, "n_mamba_heads": 4, "mamba_ngroups": 1, "num_mem_blocks": 1},
-        "shares one attention among several layers",
-    ),
+    "zamba": ({}, "shares one attention among several layers"),
+    "zamba2": ({}, "shares one attention among several layers"),
 }
 
 
