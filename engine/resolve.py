@@ -97,6 +97,11 @@ def _with_checkpoints(config: EngineConfig) -> EngineConfig:
     """
     if config.strategy != "paged":
         raise ConfigError(f"a model with recurrent states goes with strategy paged, not {config.strategy}")
+    if config.prefill or config.decode:
+        raise ConfigError(
+            "a model with recurrent states is not handed over from prefill to decode instances: the one that goes on "
+            "computes the last prompt token again, and a state cannot be taken back by a token; use mixed instances"
+        )
     every = 4 * config.block_size if config.mamba_block_size is None else config.mamba_block_size
     if every % config.block_size:
         raise ConfigError(f"mamba_block_size must be a multiple of block_size {config.block_size}, not {every}")

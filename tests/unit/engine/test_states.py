@@ -11,12 +11,18 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from engine.cluster.build import local_cluster
 from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.connector.offloading import OffloadingConnector
+from engine.connector.tiers.speeds import Line, Speeds
+from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
+from engine.model.compiled import compile_model
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
+from engine.request_spec import RequestSpec
 from engine.trace.check import check
-from engine.trace.events import Copy, Lookup, Op, Preempt, Release, SwapIn
+from engine.trace.events import Copy, Load, Lookup, Medium, Op, Preempt, Release, SwapIn
 from engine.trace.snapshot import snapshot_of
 from tests.causal_types import VOCAB_SIZE
 from tests.hybrid_types import hybrid_model
@@ -50,6 +56,19 @@ def case(request: Any) -> Iterator[Case]:
         answers.append(ids[len(prompt) :])
     yield Case(from_module(module), answers)
     torch.set_num_threads(before)
+
+
+class QuickTiers(Speeds):
+    """Tiers that are quicker than the smallest model, on any machine and whatever else it does."""
+
+    def opened(self, tier: Medium, line: Line | None) -> None:
+        super().opened(tier, Line(0.0, 1e-12))
+
+    def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:
+        pass
+
+    def note_placing(self, num_bytes: int, seconds: float) -> None:
+        pass
 
 
 def config(**settings: Any) -> EngineConfig:
@@ -168,3 +187,55 @@ def test_other_strategies_are_refused(case: Case, strategy: str) -> None:
 def test_a_checkpoint_is_a_whole_number_of_blocks(case: Case) -> None:
     with pytest.raises(ConfigError, match="mamba_block_size must be a multiple of block_size 4, not 6"):
         Engine(case.model, config(mamba_block_size=6))
+
+
+def test_prefill_and_decode_instances_are_refused(case: Case) -> None:
+    """What is handed over ends before the last prompt token; the state is the one after it."""
+    with pytest.raises(ConfigError, match="a state cannot be taken back by a token"):
+        local_cluster(case.model, config(prefill=1, decode=1))
+
+
+def test_mixed_instances_serve_states(case: Case) -> None:
+    cluster = local_cluster(case.model, config(mixed=2, max_num_seqs=2))
+    sampling = SamplingParams(max_tokens=NEW, ignore_eos=True)
+    try:
+        cluster.submit([RequestSpec(prompt, sampling) for prompt in prompts()])
+        while cluster.num_unfinished:
+            cluster.step(wait=0.01)
+        found = {tuple(s.token_ids[:-NEW]): s.token_ids[-NEW:] for s in cluster.log.state_now().sequences.values()}
+    finally:
+        cluster.close()
+    assert found == {tuple(prompt): answer for prompt, answer in zip(prompts(), case.answers, strict=True)}
+
+
+def test_states_go_to_a_tier_and_come_back(case: Case) -> None:
+    """A second engine with the same tier computes nothing that the first one left there, states among it."""
+    tiers = Tiers(cpu_bytes=1 << 26, speeds=QuickTiers())
+    settings = config(num_blocks=24, max_num_seqs=2)
+    for turn in range(2):
+        with Engine(case.model, settings, connector=OffloadingConnector(tiers, case.model, settings)) as engine:
+            sampling, ops = SamplingParams(max_tokens=NEW, ignore_eos=True), list[Op]()
+            requests = [engine.add_request(prompt, sampling) for prompt in prompts()]
+            while engine.has_unfinished():
+                ops += engine.step().ops
+                engine.check_integrity()
+            assert engine.log is not None
+            sequences = engine.log.state_now().sequences
+            for request, answer in zip(requests, case.answers, strict=True):
+                assert sequences[request.sequence.seq_id].token_ids[-NEW:] == answer
+            of_states = engine.block_groups[-1].first_block
+            loaded = [op for op in ops if isinstance(op, Load) and op.block_id >= of_states]
+            assert loaded or turn == 0
+            assert all(op.num_bytes == case.model.facts.state_bytes for op in loaded)
+
+
+def test_a_model_with_states_is_not_compiled(case: Case) -> None:
+    with pytest.raises(ValueError, match="recurrent states run in parts of a step"):
+        compile_model(case.model)
+
+
+def test_half_precision_finds_a_lost_state() -> None:
+    """The median row does not: few rows go on from a state in the steps that are compared."""
+    module = hybrid_model("jamba").to(torch.bfloat16)
+    states = from_module(module).states
+    assert states is not None and states.one_by_one
