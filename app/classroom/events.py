@@ -10,7 +10,7 @@ from app.classroom.access import Access
 from app.classroom.answers import ClassEntered, ClassLeft, ClassOpened, ClassPressed, Mine, Presenting
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
-from app.classroom.doors import door, origins
+from app.classroom.doors import bases, door
 from app.classroom.labs import Labs
 from app.classroom.polls import LessonQuestion
 from app.classroom.refusing import refusal
@@ -52,14 +52,14 @@ class ClassEvents:
     def open(self, sid: str, message: messages.ClassOpen) -> ClassOpened:
         found = self._classrooms.open(message.title.strip(), message.names)
         found.present(sid)
-        return {"secret": found.secret.tell(), "presenting": self._presenting(found, message.origin)}
+        return {"secret": found.secret.tell(), "presenting": self._presenting(found, message.base)}
 
     def present(self, sid: str, message: messages.ClassPresent) -> Presenting:
         found = self._classrooms.get(message.id)
         if found.is_over or not found.secret.fits(message.secret):
             raise refusal("forbidden", "class.not_presenter")
         found.present(sid)
-        return self._presenting(found, message.origin)
+        return self._presenting(found, message.base)
 
     def end(self, sid: str, message: messages.OfClass, found: Classroom) -> Nothing:
         """By its presenter; one whose presenter is away, and may have lost the secret, by any owner of the server."""
@@ -212,13 +212,13 @@ class ClassEvents:
                 for sid in sids:
                     theater.leave(sid)
 
-    def _presenting(self, found: Classroom, origin: str) -> Presenting:
+    def _presenting(self, found: Classroom, base: str) -> Presenting:
         join = f"/j/{found.code}.{found.key}"
         return {
             "told": found.told(),
             "desk": found.desk(),
             "code": found.code,
-            "doors": [door(one, join) for one in origins(origin, self._settings.host)],
+            "doors": [door(one, join) for one in bases(base, self._settings.host)],
             "join": join,
         }
 

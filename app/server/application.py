@@ -152,5 +152,13 @@ def create_app(
     host = settings.host if settings.token is None else None
     keys = settings.api.keys if settings.api is not None else {}
     files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
-    app.wsgi_app = Guard(files, host, recognize, keys)  # type: ignore[method-assign]
+    app.wsgi_app = Guard(  # type: ignore[method-assign]
+        files,
+        host,
+        recognize,
+        keys,
+        root_path=settings.root_path,
+        allowed_hosts=settings.allowed_hosts,
+        allowed_origins=settings.api.allowed_origins if settings.api is not None else (),
+    )
     return app

@@ -183,6 +183,8 @@ def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) ->
     )
     assert len(rows) == 6 and max(rows) - min(rows) < 10, rows  # one line of tools
 
+    # the answer comes anew with each record: both runs have their last tokens
+    page.wait_for_function("document.querySelector('.runs-place:last-child').querySelectorAll('button').length === 2")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("End")
     side = "document.activeElement.dataset.side"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_the_way_in(room: Room) -> None:
         f"/j/in?code={code}",
     ):
         answer = room.get(way)
-        assert (answer.status, answer.headers["Location"]) == (303, f"/?class={room.id}")
+        assert (answer.status, answer.headers["Location"]) == (303, f"../?class={room.id}")
         assert "HttpOnly" in answer.headers["Set-Cookie"]
     assert room.get("/j/").status == 200
     assert room.get("/j").status == 308
@@ -48,7 +49,7 @@ def test_whatever_the_door_names_loads_before_anybody_has_come_in(room: Room) ->
         named = re.findall(r'(?:href|src)="([^"]+)"', page)
         assert any(path.endswith(".css") for path in named)
         for path in named:
-            assert room.get(path).status == 200, path
+            assert room.get(urljoin(way, path)).status == 200, path
     for path in ("/static/css/base.css", "/static/js/main.js", "/static/css/../js/main.js"):
         assert room.get(path).status == 401, path
 
@@ -125,14 +126,14 @@ def test_the_secret_is_the_presenters_alone(room: Room) -> None:
     guest, entered = room.follower()
     assert room.secret not in str(entered)
     assert (
-        guest.refused("class_present", id=room.id, secret=room.secret, origin=room.server.url)["code"] == "forbidden"
+        guest.refused("class_present", id=room.id, secret=room.secret, base=room.server.url)["code"] == "forbidden"
     )  # no owner
     owner = room.member(headers=OWNER)
-    assert owner.refused("class_present", id=room.id, secret="x" * 32, origin=room.server.url)["code"] == "forbidden"
-    again = owner.do("class_present", id=room.id, secret=room.secret, origin=room.server.url)
+    assert owner.refused("class_present", id=room.id, secret="x" * 32, base=room.server.url)["code"] == "forbidden"
+    again = owner.do("class_present", id=room.id, secret=room.secret, base=room.server.url)
     assert room.secret not in str(again)
     owner.do("class_end", id=room.id)
-    assert owner.refused("class_present", id=room.id, secret=room.secret, origin=room.server.url)["code"] == "forbidden"
+    assert owner.refused("class_present", id=room.id, secret=room.secret, base=room.server.url)["code"] == "forbidden"
     assert room.get(room.presenting["join"]).status == 404
 
 

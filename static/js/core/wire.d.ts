@@ -173,7 +173,7 @@ export interface ClassLost {
 }
 
 export interface ClassOpen {
-  origin: string;
+  base: string;
   title?: string;
   names?: "none" | "optional";
 }
@@ -192,7 +192,7 @@ export interface ClassPoll {
 
 export interface ClassPresent {
   id: string;
-  origin: string;
+  base: string;
   secret: string;
 }
 

@@ -18,6 +18,7 @@ import {
   connection,
   exhibits,
   isLoading,
+  isPolling,
   log,
   longRun,
   modelFacts,
@@ -215,14 +216,16 @@ function Connection() {
   const now = connection.value;
   const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
   const away = putAway.value && (now === "lost" || now === "gone");
-  const said = now === "connecting" && isLoading.value ? "loading" : now;
+  const polls = now === "live" && isPolling.value;
+  const said = now === "connecting" && isLoading.value ? "loading" : polls ? "polling" : now;
   const text = html`<i aria-hidden="true">${mark}</i> <span class="connection-text">${t(`connection.${said}`)}</span>`;
-  return html`<span class=${`connection ${now}`} role="status" id="connection">${
-    away
-      ? html`<button class="connection-why" id="connection-why" title=${t("connection.why")}
+  return html`<span class=${`connection ${now}`} role="status" id="connection"
+    title=${polls ? t("connection.polling_why") : null}>${
+      away
+        ? html`<button class="connection-why" id="connection-why" title=${t("connection.why")}
           onClick=${() => (putAway.value = false)}>${text}</button>`
-      : text
-  }</span>`;
+        : text
+    }</span>`;
 }
 
 function learn() {

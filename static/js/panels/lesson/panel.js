@@ -57,8 +57,10 @@ function link(node, inside) {
   }
   if (node.thing) return html`<b class=${`lesson-thing thing-${node.thing}`}>${inside}</b>`;
   if (node.setting) return html`<${Knob} name=${node.setting} text=${words(node.children)} />`;
-  if (isEmbedded && node.href?.startsWith("/")) return inside; // a file has no other pages
-  return html`<a href=${node.href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
+  const ofServer = node.href?.startsWith("/");
+  if (isEmbedded && ofServer) return inside; // a file has no other pages
+  const href = ofServer ? `.${node.href}` : node.href;
+  return html`<a href=${href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
 }
 
 /**
