@@ -93,6 +93,7 @@ def run(case: Case, path: Path, **settings: Any) -> list[Op]:
                 ops += engine.step().ops
                 engine.check_integrity()
                 assert engine.log is not None and snapshot_of(engine.log.state_now()) == engine.snapshot()
+            assert engine.log is not None
             for request, answer in zip(requests, case.answers, strict=True):
                 tokens = engine.log.state_now().sequences[request.sequence.seq_id].token_ids
                 assert tokens[-NEW:] == answer
