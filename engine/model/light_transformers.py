@@ -147,10 +147,14 @@ from transformers import (  # noqa: E402 - what they bring has been kept away
     AutoTokenizer,
     Cache,
     DynamicCache,
+    cache_utils,
 )
-from transformers.cache_utils import LinearAttentionLayer, StaticLayer  # noqa: E402
+from transformers.cache_utils import StaticLayer  # noqa: E402
 from transformers.masking_utils import AttentionMaskInterface  # noqa: E402
 from transformers.models.auto.modeling_auto import AutoModelForSpeechSeq2Seq  # noqa: E402
+
+# None: this transformers keeps no states in its cache
+LinearAttentionLayer: Any = getattr(cache_utils, "LinearAttentionLayer", None)
 
 __all__ = [
     "AttentionInterface",
