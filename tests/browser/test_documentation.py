@@ -21,7 +21,7 @@ def test_help_leads_to_the_documentation(open_page: Callable[..., Page]) -> None
         page.click("#help-docs")
     documentation = opened.value
     expect(documentation.locator("h1")).to_have_text("KV Theater")
-    documentation.click("text=Debug a cache >> nth=0")
+    documentation.locator("a:visible", has_text="Debug a cache").first.click()
     expect(documentation.locator("h1")).to_have_text("Debug a KV cache")
     expect(documentation.locator("[aria-current=page]")).to_have_text("Debug a cache")
 

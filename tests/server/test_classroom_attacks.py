@@ -111,6 +111,7 @@ PRESENTERS: list[tuple[str, dict[str, Any]]] = [
     ("class_hold", {"held": True}),
     ("class_hand", {"seat": 0}),
     ("class_remote", {"seat": 0, "allowed": True}),
+    ("class_lesson", {"lesson": "computed-twice"}),
     ("class_send_away", {"seat": 0}),
     ("class_keep", {"until": "2027-01-01"}),
     ("class_unkeep", {}),
