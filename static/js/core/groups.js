@@ -71,13 +71,16 @@ export function blockGroups(header) {
 const known = new WeakMap();
 
 /** @param {import("./trace.js").BlockGroup} group @returns {Group} */
-const group = ({ instance = 0, window = null, sinks = 0, state_bytes = 0, checkpoint = 0, ...rest }) => ({
-  instance,
-  window,
-  sinks,
-  state_bytes,
-  checkpoint,
-  ...rest,
+const group = (group) => ({
+  layers: group.layers,
+  first_block: group.first_block,
+  num_blocks: group.num_blocks,
+  kv_bytes_per_token: group.kv_bytes_per_token,
+  instance: group.instance ?? 0,
+  window: group.window ?? null,
+  sinks: group.sinks ?? 0,
+  state_bytes: group.state_bytes ?? 0,
+  checkpoint: group.checkpoint ?? 0,
 });
 
 /**
