@@ -283,35 +283,21 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
         swap_blocks_held: int = 0,
     ) -> Memory:
         """The figures that follow from the counts. `state_bytes` > 0: of blocks with states, which hold no tokens."""
-        if state_bytes:
-            return cls(
-                num_blocks=num_blocks,
-                block_size=block_size,
-                blocks_held=blocks_held,
-                blocks_cached=blocks_cached,
-                blocks_free=num_blocks - blocks_held - blocks_cached,
-                tokens_held=0,
-                tokens_logical=0,
-                bytes_held=blocks_held * state_bytes,
-                bytes_used=blocks_held * state_bytes,
-                bytes_cached=blocks_cached * state_bytes,
-                swap_blocks=swap_blocks,
-                swap_blocks_held=swap_blocks_held,
-                state_blocks_held=blocks_held,
-            )
+        bytes_per_block = state_bytes or block_size * kv_bytes_per_token
         return cls(
             num_blocks=num_blocks,
             block_size=block_size,
             blocks_held=blocks_held,
             blocks_cached=blocks_cached,
             blocks_free=num_blocks - blocks_held - blocks_cached,
-            tokens_held=tokens_held,
-            tokens_logical=tokens_logical,
-            bytes_held=blocks_held * block_size * kv_bytes_per_token,
-            bytes_used=tokens_held * kv_bytes_per_token,
-            bytes_cached=blocks_cached * block_size * kv_bytes_per_token,
+            tokens_held=0 if state_bytes else tokens_held,
+            tokens_logical=0 if state_bytes else tokens_logical,
+            bytes_held=blocks_held * bytes_per_block,
+            bytes_used=blocks_held * state_bytes if state_bytes else tokens_held * kv_bytes_per_token,
+            bytes_cached=blocks_cached * bytes_per_block,
             swap_blocks=swap_blocks,
             swap_blocks_held=swap_blocks_held,
+            state_blocks_held=blocks_held if state_bytes else 0,
         )
 
     @classmethod

@@ -70,17 +70,17 @@ export function blockGroups(header) {
 /** @type {WeakMap<object, Group[]>} header -> its groups */
 const known = new WeakMap();
 
-/** @param {import("./trace.js").BlockGroup} group @returns {Group} */
-const group = (group) => ({
-  layers: group.layers,
-  first_block: group.first_block,
-  num_blocks: group.num_blocks,
-  kv_bytes_per_token: group.kv_bytes_per_token,
-  instance: group.instance ?? 0,
-  window: group.window ?? null,
-  sinks: group.sinks ?? 0,
-  state_bytes: group.state_bytes ?? 0,
-  checkpoint: group.checkpoint ?? 0,
+/** @param {import("./trace.js").BlockGroup} given @returns {Group} */
+const group = (given) => ({
+  layers: given.layers,
+  first_block: given.first_block,
+  num_blocks: given.num_blocks,
+  kv_bytes_per_token: given.kv_bytes_per_token,
+  instance: given.instance ?? 0,
+  window: given.window ?? null,
+  sinks: given.sinks ?? 0,
+  state_bytes: given.state_bytes ?? 0,
+  checkpoint: given.checkpoint ?? 0,
 });
 
 /**

@@ -23,7 +23,7 @@ const DRIVING = ["submit", "step", "prefill", "run", "abort", "reset", "configur
  *
  * @param {string} theater
  */
-const isForeign = (theater) => !settings.class.peek() && !ownRuns.peek().includes(theater);
+export const isForeign = (theater) => !settings.class.peek() && !ownRuns.peek().includes(theater);
 
 /**
  * Send a command, of the followed run unless `body` names another theater.

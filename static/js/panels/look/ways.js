@@ -6,6 +6,8 @@ import { step } from "../../control/actions.js";
 import { writeOwn } from "../../control/opening.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
+import { isForeign } from "../../net/commands.js";
+import { session } from "../../net/session.js";
 import { attends, startOpen, told } from "../../state/classroom.js";
 import { hasLesson, isEmbedded } from "../../state/embedded.js";
 import { settings } from "../../state/settings.js";
@@ -46,6 +48,7 @@ export function readAtOnce() {
     const { value: log } = store.own.log;
     const isNew = store.connection.value === "live" && store.status.value?.num_records === 0 && log !== read;
     if (!log || !isNew || attends.value || settings.step.value !== null) return;
+    if (isForeign(session.run?.theater ?? "")) return; // of others one is asked before driving
     read = log;
     untracked(step);
   });
