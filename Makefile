@@ -55,8 +55,8 @@ checked:
 # Three workers, a file each (tests/conftest.py), also on two cores: a test that drives a browser waits a third of the
 # time. ARGS="-n 0" runs in one process; ARGS=--find-long writes tests/long.txt anew.
 tested:
-	$(BIN)/python -m pytest --numprocesses 3 --quiet $(SHORT) $(ARGS) $(NONE_CHOSEN)
 	$(BIN)/python -m tests.js
+	$(BIN)/python -m pytest --numprocesses 3 --quiet $(SHORT) $(ARGS) $(NONE_CHOSEN)
 
 # run after each change: no browser, nothing compiled but the engine's own C, no other processes
 test-fast: $(VENV)/.test

@@ -30,13 +30,14 @@ class Server {
     this.theaters = new Map();
     this.refuse = null; // (event, body) -> a sentence or null
     this.sockets = 0;
-    globalThis.io = () => this.#socket();
+    globalThis.io = ({ transports }) => this.#socket(transports);
   }
 
-  #socket() {
+  #socket(transports) {
     this.sockets += 1;
     const handlers = (this.handlers = {}); // of the latest connection
     const socket = {
+      io: { opts: { transports }, engine: { transport: { name: "websocket" } } },
       on: (event, handler) => (handlers[event] = handler),
       disconnect: () => (handlers.gone = true),
       timeout: () => ({

@@ -9,5 +9,6 @@ export const { tables, texts } = JSON.parse(readFileSync(path, "utf8"));
 
 /** As much of a document as a module asks for when it is imported. */
 globalThis.document = {
+  baseURI: "http://127.0.0.1/",
   getElementById: (id) => (id === "options" ? { textContent: JSON.stringify(tables) } : null),
 };

@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { asksToDrive, rememberRun } from "../../static/js/net/own_runs.js";
 import { header } from "./log_builder.mjs";
 import {
   coming,
@@ -127,6 +128,31 @@ test("buttons are free when nothing is under way any more, not when one of two t
   socket.question("step").answer({ num_records: 1, performed: 1 });
   await one;
   assert.equal(store.busy.value, false);
+});
+
+test("a run that came by a link is not driven before its reader has said so", async () => {
+  await coming("another's", { isOwn: false });
+  socket.question("join", "another's").answer(joined("another's"));
+  await soon();
+  assert.equal(await command("step"), null);
+  assert.deepEqual([asksToDrive.value, socket.asked.length], [true, 0]);
+  rememberRun("another's");
+  const step = command("step");
+  await soon();
+  socket.question("step").answer({ num_records: 1, performed: 1 });
+  await step;
+  assert.equal(asksToDrive.value, false);
+});
+
+test("a WebSocket that nobody answers is followed by polling, and by a WebSocket again if that is not answered", async () => {
+  await following(1);
+  const { opts } = socket.io;
+  const ways = [opts.transports.join()];
+  for (const message of ["xhr poll error", "timeout", "timeout"]) {
+    socket.handlers.connect_error(new Error(message));
+    ways.push(opts.transports.join());
+  }
+  assert.deepEqual(ways, ["websocket,polling", "websocket,polling", "polling", "websocket,polling"]);
 });
 
 test("of two changes of the settings the second is sent when the first is done, and the prompts come back once", async () => {

@@ -21,7 +21,8 @@ const RECORDS = recordsOf([
 
 /** A socket that keeps what is asked until the test answers it. */
 class Socket {
-  constructor() {
+  constructor({ transports }) {
+    this.io = { opts: { transports }, engine: { transport: { name: "websocket" } } };
     this.handlers = {};
     this.asked = []; // {event, body, answer(map), lose()}
     setTimeout(() => this.handlers.connect());
@@ -64,13 +65,14 @@ class Socket {
 
 /** The socket of the page, as it is now. */
 export let socket;
-globalThis.io = () => (socket = new Socket());
+globalThis.io = (options) => (socket = new Socket(options));
 globalThis.fetch = async () => ({ ok: false });
 const wait = globalThis.setTimeout;
 globalThis.setTimeout = (action, ms) => (ms > 1000 ? wait(action, ms).unref() : wait(action, ms)); // what leaves after a while holds nobody up
 
 export const { session } = await import("../../static/js/net/session.js");
 export const { command } = await import("../../static/js/net/commands.js");
+const { rememberRun } = await import("../../static/js/net/own_runs.js");
 export const store = await import("../../static/js/state/store.js");
 export const { settings } = await import("../../static/js/state/settings.js");
 
@@ -104,7 +106,8 @@ export function file(count) {
 }
 
 /** The page without a run, on its way to theater `wanted` or to one of its own. */
-export async function coming(wanted) {
+export async function coming(wanted, { isOwn = true } = {}) {
+  if (isOwn) rememberRun(wanted);
   session.open(file(1)); // whatever was followed before
   settings.theater.value = wanted;
   store.toasts.value = [];
