@@ -198,15 +198,22 @@ function paintLines(c, columns, rows, asked, progress) {
       c.lineWidth = 2 + 12 * weights[p];
       along(c, curve, Math.max(0, 1 - back * 1.25), Math.min(1, 1.25 - back * 1.25));
     }
-    if (named.has(p) && weights[p] >= LOUD && progress.lines > 0.8) {
-      c.globalAlpha = linear(progress.lines, 0.8, 1);
-      c.fillStyle = palette["ink-2"];
-      c.font = fontOf(14);
-      c.textAlign = "center";
-      c.textBaseline = "alphabetic";
-      const own = p === query;
-      c.fillText(weights[p].toFixed(2), own ? from + 36 : Math.max(18, to), own ? rows.k - 28 : rows.k - 10);
-    }
+  }
+  c.globalAlpha = linear(progress.lines, 0.8, 1);
+  c.fillStyle = palette["ink-2"];
+  c.strokeStyle = palette.paper;
+  c.lineWidth = 5;
+  c.lineJoin = "round";
+  c.font = fontOf(14);
+  c.textAlign = "center";
+  c.textBaseline = "alphabetic";
+  for (const p of progress.lines > 0.8 ? named : []) {
+    if (weights[p] < LOUD) continue;
+    const own = p === query;
+    const at = own ? from + 36 : Math.max(18, columns.x[p - columns.first]);
+    const y = own ? rows.k - 28 : rows.k - 10;
+    c.strokeText(weights[p].toFixed(2), at, y); // a thick line ends below it
+    c.fillText(weights[p].toFixed(2), at, y);
   }
   c.globalAlpha = 1;
 }
