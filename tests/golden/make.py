@@ -5,7 +5,8 @@ evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); beside l
 (`states.kvtrace`); and with a store outside the pool, blocks that
 go there and come from there, in two groups of layers of which one has a window (`outside.kvtrace`). Every record
 carries the manager's own memory figures, so whoever folds the operations can be held to them. `instances.kvtrace` is of
-three engines of a small model, with arrays: what moves between them, and two that end and come again.
+three engines of a small model, with arrays: what moves between them, and two that end and come again. `hybrid.kvtrace`
+is an engine's whose model has layers with a state, with preemptions and hits.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from msgspec.structs import replace
 
 from engine.cache.incoming import Loading, Source
 from engine.cache.reach import Retention, state_retention
+from engine.config import EngineConfig, SamplingParams
+from engine.engine import Engine
 from engine.model.capture import CaptureRequest
+from engine.model.loader import from_module
 from engine.trace.events import Admit, AllocateReason, Cache, LookupExternal, Medium, Op, Sample, Store, Write
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
@@ -35,6 +39,7 @@ from engine.trace.records import (
     TokenizerFacts,
 )
 from tests.golden import observed
+from tests.hybrid_types import hybrid_model
 from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, STATE_BYTES, CacheRun
 from tests.unit.cluster.clusters import log_of_everything
 from tests.unit.engine.runs import tiny_llama
@@ -340,8 +345,23 @@ def make(path: Path) -> None:
         walked(log, seed, num_moves=150)
 
 
+def log_of_hybrid(path: Path) -> None:
+    """Write the log of an engine whose model keeps states in three of five layers; its pool is too small for all."""
+    config = EngineConfig(
+        block_size=4, num_blocks=20, max_num_seqs=4, max_num_batched_tokens=16, max_model_len=64, enforce_eager=True
+    )
+    with Engine(from_module(hybrid_model("qwen3_5_text")), config, log_path=path) as engine:
+        for first in (3, 40, 3, 80):
+            engine.add_request(list(range(first, first + 18)), SamplingParams(max_tokens=10, ignore_eos=True))
+            engine.step()
+        while engine.has_unfinished():
+            engine.step()
+
+
 if __name__ == "__main__":
-    if Path(sys.argv[1]).stem == "instances":
+    if Path(sys.argv[1]).stem == "hybrid":
+        log_of_hybrid(Path(sys.argv[1]))
+    elif Path(sys.argv[1]).stem == "instances":
         log_of_everything(tiny_llama(), Path(sys.argv[1]), CaptureRequest())
     elif Path(sys.argv[1]).stem == "observed":
         observed.make(Path(sys.argv[1]))

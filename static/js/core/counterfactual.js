@@ -1,6 +1,6 @@
 // What other reservations would have cost for the same requests: derived from the log, none of it happened. Pure.
 
-import { bytesOfBlock, capacityBytes, heldIn } from "./groups.js";
+import { bytesOfBlock, capacityBytes, heldIn, isOfStates } from "./groups.js";
 import { memoryFigures } from "./state.js";
 
 /** @typedef {NonNullable<ReturnType<typeof counterfactual>>} Counterfactual */
@@ -23,13 +23,13 @@ export const USUAL_BLOCK = 16;
  * - `fit`: ⌊pool_slots / max_model_len⌋ requests fit at all, added over the instances; `unfit`: how many of the running
  *   ones would not
  *
- * Null where the header does not say max_model_len.
+ * Null where the header does not say max_model_len, and where layers keep states, which go with paged blocks alone.
  * @param {import("./trace.js").Header} header @param {import("./state.js").State} state
  */
 export function counterfactual(header, state) {
   const { strategy } = header.engine;
   const each = Number(header.engine.max_model_len ?? 0);
-  if (!each) return null;
+  if (!each || state.block_groups.some(isOfStates)) return null;
   const { block_size } = state;
   const pages = strategy === "paged";
   const size = pages ? block_size : USUAL_BLOCK;

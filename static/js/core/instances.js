@@ -1,7 +1,7 @@
 // Several instances in one log: whose a sequence, a block and a place in a queue are. Mirrors
 // engine/trace/instances.py: same rules, same errors. Pure.
 
-import { groupOf } from "./groups.js";
+import { groupOf, isOfStates } from "./groups.js";
 import { emptyBlock, expect, own, sequenceOf } from "./state_parts.js";
 
 /**
@@ -39,13 +39,14 @@ export const unfinished = ({ waiting, receiving, running, holding }) =>
   waiting.length + receiving.length + running.length + holding.length;
 
 /**
- * The groups of layers that a sequence may have blocks in, those of its instance, and its table in each when record
- * `index` computed it; none when it did not.
+ * The groups of layers that a sequence may have keys and values in, those of its instance, and its table in each when
+ * record `index` computed it; none when it did not.
  * @typedef {{groups: Group[], tables: number[][]}} Own
  * @param {import("./log.js").TraceLog} log @param {number} index @param {number} seqId @returns {Own}
  */
 export function ownAtCompute(log, index, seqId) {
-  const places = ownGroups(log.groups, log.stateAt(index).sequences.get(seqId)?.instance ?? 0);
+  const all = ownGroups(log.groups, log.stateAt(index).sequences.get(seqId)?.instance ?? 0);
+  const places = all.filter((place) => !isOfStates(log.groups[place]));
   const tables = log.tablesAtCompute(index, seqId);
   return {
     groups: places.map((place) => log.groups[place]),

@@ -66,8 +66,8 @@ export const FIGURES = {
     lines:
       l.terms.length > 1
         ? l.terms.map((term) =>
-            t("group.figure", {
-              layers: sentence(layersText(term.layers)),
+            t(term.of_states ? "group.figure_states" : "group.figure", {
+              layers: sentence(term.of_states ? t("group.with_state") : layersText(term.layers)),
               slots: grouped(term.slots),
               token: grouped(term.per_token),
               bytes: grouped(term.bytes),
@@ -79,7 +79,7 @@ export const FIGURES = {
     name: sequenceName(l.seq),
     term: null,
     lines: [
-      t("chain.part.text", {
+      t(l.of_states ? "chain.part.states" : "chain.part.text", {
         slots: grouped(l.slots),
         token: grouped(l.per_token),
         bytes: grouped(l.bytes),

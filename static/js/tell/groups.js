@@ -17,9 +17,13 @@ export function layersText(layers) {
 
 /**
  * Every layer by its number.
- * @param {number[]} layers
+ * @param {import("../core/groups.js").Group} group
  */
-export const allLayers = (layers) => t("group.layers", { layers: layers.join(", ") });
+export const allLayers = (group) =>
+  isOfStates(group) ? t("group.with_state") : t("group.layers", { layers: group.layers.join(", ") });
+
+/** A group's layers, many of them as a number. @param {import("../core/groups.js").Group} group */
+export const layersOf = (group) => (isOfStates(group) ? t("group.with_state") : layersText(group.layers));
 
 /**
  * What a group's layers keep: all keys, a window of them, or a state.
@@ -42,8 +46,7 @@ export function shortKeys({ window, state_bytes }) {
 
 /** @param {import("../core/groups.js").Group} group */
 export function groupName(group) {
-  const layers = isOfStates(group) ? t("group.with_state") : layersText(group.layers);
-  return t("group.title", { layers, keys: keysText(group) });
+  return t("group.title", { layers: layersOf(group), keys: keysText(group) });
 }
 
 /**

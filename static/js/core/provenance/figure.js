@@ -1,7 +1,7 @@
 // A byte figure: the slots that it counts in each block group, and what each sequence contributes. Pure.
 
 import { counterfactual } from "../counterfactual.js";
-import { bytesOfBlock, figuresByGroup, heldIn, isOfStates } from "../groups.js";
+import { figuresByGroup, groupOf, heldIn, isOfStates } from "../groups.js";
 import { memoryFigures } from "../state.js";
 import { bytesLink, inGroup } from "./links.js";
 
@@ -33,17 +33,19 @@ export function ofFigure(at, name) {
   const m = memoryFigures(at.state);
   const size = m.block_size;
   const terms = slotsByGroup(at, name);
-  const sum = (/** @type {"slots" | "bytes"} */ field) => terms.reduce((total, term) => total + term[field], 0);
-  const chosen = at.state.blocks.filter((b) => MEMBERS[name](b, size)).map((b) => b.block_id);
+  const slots = terms.reduce((total, term) => total + (term.of_states ? 0 : term.slots), 0);
+  const isMember = (/** @type {import("../state.js").Block} */ block) =>
+    MEMBERS[name](block, size) && !(name === "waste" && isOfStates(groupWith(at, block.block_id)));
+  const chosen = at.state.blocks.filter(isMember).map((b) => b.block_id);
   /** @type {Link[]} */
   const links = [
     {
       kind: "figure",
       fidelity: "derived",
       name,
-      slots: sum("slots"),
+      slots,
       per_token: perToken,
-      bytes: sum("bytes"),
+      bytes: terms.reduce((total, term) => total + term.bytes, 0),
       terms,
       ...m,
       blocks: chosen,
@@ -54,24 +56,29 @@ export function ofFigure(at, name) {
   return { kind: "figure", links };
 }
 
+/** @param {At} at @param {number} block */
+const groupWith = (at, block) => at.log.groups[groupOf(at.log.groups, block)];
+
 /**
- * The slots that a figure counts in each block group: [{slots, per_token, bytes, layers}].
+ * The slots that a figure counts in each block group, of states their number: [{slots, per_token, bytes, layers,
+ * of_states}]; `per_token` is then the bytes of a state.
  * @param {At} at @param {Counted} name
  */
 function slotsByGroup(at, name) {
   const size = at.state.block_size;
   return figuresByGroup(at.state).map(({ blocks_held: held, blocks_cached: cached, tokens_held: tokens }, group) => {
-    const of = at.log.groups[group];
-    const { num_blocks, layers } = of;
-    const [per_token, used] = [bytesOfBlock(of, size) / size, isOfStates(of) ? held * size : tokens];
+    const { num_blocks, layers, state_bytes, kv_bytes_per_token } = at.log.groups[group];
+    const of_states = state_bytes > 0;
+    const [each, per_token] = of_states ? [1, state_bytes] : [size, kv_bytes_per_token];
+    const used = of_states ? held : tokens;
     const slots = {
       used,
-      held: held * size,
-      waste: held * size - used,
-      cached: cached * size,
-      free: (num_blocks - held - cached) * size,
+      held: held * each,
+      waste: held * each - used,
+      cached: cached * each,
+      free: (num_blocks - held - cached) * each,
     }[name];
-    return { slots, per_token, bytes: slots * per_token, layers };
+    return { slots, per_token, bytes: slots * per_token, layers, of_states };
   });
 }
 
@@ -100,9 +107,11 @@ function parts(at, name) {
       const own = heldIn(table).filter((block) => !counted.has(block));
       own.forEach((block) => counted.add(block));
       if (!own.length) return;
-      const filled = own.reduce((sum, block) => sum + at.state.blocks[block].token_ids.length, 0);
-      const slots = name === "used" ? filled : name === "held" ? own.length * size : own.length * size - filled;
-      const { kv_bytes_per_token: perToken } = at.log.groups[group];
+      const { kv_bytes_per_token, state_bytes } = at.log.groups[group];
+      const of_states = state_bytes > 0;
+      const [each, perToken] = of_states ? [1, state_bytes] : [size, kv_bytes_per_token];
+      const filled = of_states ? own.length : own.reduce((sum, id) => sum + at.state.blocks[id].token_ids.length, 0);
+      const slots = name === "used" ? filled : name === "held" ? own.length * each : own.length * each - filled;
       links.push({
         kind: "part",
         fidelity: "derived",
@@ -112,6 +121,7 @@ function parts(at, name) {
         per_token: perToken,
         bytes: slots * perToken,
         num_blocks: own.length,
+        of_states,
         select: { seq: seq.seq_id },
       });
     });

@@ -74,6 +74,7 @@ export interface LifeEvent {
 interface FigureTerm {
   slots: number;
   per_token: number;
+  of_states: boolean;
   bytes: number;
   layers: number[];
 }
@@ -145,7 +146,7 @@ interface Kinds {
     blocks_free: number;
     block_size: number;
   };
-  part: { seq: number; slots: number; per_token: number; bytes: number; num_blocks: number };
+  part: { seq: number; slots: number; per_token: number; bytes: number; num_blocks: number; of_states: boolean };
   contiguous: Counterfactual & { per_token: number; groups: number };
 }
 

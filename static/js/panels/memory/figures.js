@@ -2,7 +2,7 @@
 
 import { modelsOpen, toggleModels } from "../../control/models.js";
 import { counterfactual } from "../../core/counterfactual.js";
-import { bytesIfAllKept, capacityBytes, figuresByGroup, hasSiblings } from "../../core/groups.js";
+import { bytesIfAllKept, capacityBytes, figuresByGroup, hasSiblings, isOfStates } from "../../core/groups.js";
 import { kvTerms } from "../../core/metrics.js";
 import { isShared } from "../../core/parts.js";
 import { memoryFigures } from "../../core/state.js";
@@ -93,6 +93,8 @@ export function Figures() {
   const several = hasSiblings(groups, 0);
   const isKeptBack = several || isAsked(PER_TOKEN); // each block group's layers have bytes of their own
   const token = isKeptBack ? "bytes per token" : `${grouped(perToken)} B`;
+  const states = groups.some(isOfStates);
+  const plus = (/** @type {string} */ blocks) => (states ? `, + ${blocks} · bytes of a state` : "");
   /** @param {number} n */
   const of = (n) => `${grouped(n)} / ${grouped(m.num_blocks)}`;
   // a replay keeps the room of the button: it looks as the live run did
@@ -104,9 +106,9 @@ export function Figures() {
     <dl class="figure-list num">
       <${Figure} kind="used" name=${t("memory.used")} bytes=${m.bytes_used}
         note=${t(several ? "group.slots" : "memory.tokens", { n: grouped(m.tokens_held) })}
-        formula=${`tokens_held · ${token}`} />
+        formula=${`tokens_held · ${token}${plus("state_blocks_held")}`} />
       <${Figure} kind="held" name=${t("memory.reserved")} bytes=${m.bytes_held} note=${of(m.blocks_held)}
-        formula=${`blocks_held · block_size · ${token}`} />
+        formula=${`blocks_held · block_size · ${token}${plus("state_blocks_held")}`} />
       <${Figure}
         kind="waste"
         name=${html`<${Term} id="waste">${t("memory.waste")}<//>`}
@@ -115,7 +117,7 @@ export function Figures() {
         formula="reserved − used"
       />
       <${Figure} kind="cached" name=${t("memory.cached")} bytes=${m.bytes_cached} note=${of(m.blocks_cached)}
-        formula=${`blocks_cached · block_size · ${token}`} />
+        formula=${`blocks_cached · block_size · ${token}${plus("cached states")}`} />
       <${Figure} kind="free" name=${t("memory.free")} bytes=${total - m.bytes_held - m.bytes_cached}
         note=${of(m.blocks_free)} formula="pool − reserved − cached" />
     </dl>

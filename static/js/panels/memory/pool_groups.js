@@ -35,7 +35,7 @@ export function GroupTitles({ now, titles }) {
       style=${{ top: px(top), left: px(left), width: px(width) }}
       onPointerMove=${stop} onClick=${stop}>
       <span class=${of(i) ? "group-name instance" : "group-name"}
-        title=${`${allLayers(groups[i].layers)} · ${keysText(groups[i])}`}>${nameOf(i)}</span>
+        title=${`${allLayers(groups[i])} · ${keysText(groups[i])}`}>${nameOf(i)}</span>
       ${isLost(groups[i]) ? html`<b class="group-lost">${t("pool.lost")}</b>` : null}
       <span class="group-held num" tabindex="0" data-held=${figures[i].blocks_held}
         ...${tips(() => lines(groups[i], figures[i], size))}>

@@ -1,7 +1,7 @@
 // The tables and filled slots of a state as the operations of one record change them; the state itself is left alone.
 // Pure.
 
-import { groupOf, heldIn } from "../../core/groups.js";
+import { groupOf, heldIn, isOfStates } from "../../core/groups.js";
 import { followTable } from "../../core/history.js";
 
 /**
@@ -33,7 +33,7 @@ export class Shadow {
     if (op.type !== "write") return "block_id" in op ? [op.block_id] : [];
     const size = this.state.block_size;
     return this.#tablesOf(op.seq_id).flatMap((table) =>
-      table.slice(Math.floor(op.start / size), Math.ceil((op.start + op.num_tokens) / size)),
+      heldIn(table.slice(Math.floor(op.start / size), Math.ceil((op.start + op.num_tokens) / size))),
     );
   }
 
@@ -52,7 +52,7 @@ export class Shadow {
     if (op.type === "load") return [0, size];
     if (op.type === "receive") return [0, op.num_tokens];
     if (op.type === "swap_in") return [0, this.state.cpu_blocks[op.cpu_block_id].token_ids.length];
-    if (op.type !== "write") return [0, 0];
+    if (op.type !== "write" || isOfStates(this.#groupOf(block))) return [0, 0];
     const first = this.#table(op.seq_id, block).indexOf(block) * size;
     return [within(op.start - first), within(op.start + op.num_tokens - first)];
   }
@@ -96,6 +96,12 @@ export class Shadow {
    */
   #table(id, block) {
     return this.#tablesOf(id)[groupOf(this.state.block_groups, block)];
+  }
+
+  /** @param {number} block */
+  #groupOf(block) {
+    const { block_groups: groups } = this.state;
+    return groups[groupOf(groups, block)];
   }
 
   /** @param {number} block */

@@ -1,7 +1,7 @@
 // The block tables of each sequence, one for each block group: logical block -> physical block. And the CPU store,
 // where swapped-out blocks wait.
 
-import { hasSiblings, RELEASED } from "../../core/groups.js";
+import { hasSiblings, isOfStates, RELEASED } from "../../core/groups.js";
 import { instanceName, ownGroups } from "../../core/instances.js";
 import { Swatch } from "../../kit/colour.js";
 import { Fidelity } from "../../kit/fidelity.js";
@@ -9,7 +9,7 @@ import { walkRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { connected, hovered, layer, log, select, selected, shownSeq, state } from "../../state/store.js";
-import { allLayers, groupName, keysText, layersText } from "../../tell/groups.js";
+import { allLayers, groupName, keysText, layersOf, shortKeys } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { arriving, placeKey } from "./pool_scene.js";
 
@@ -68,17 +68,17 @@ function TableRow({ now, seq, table, at }) {
       aria-pressed=${selected.value?.seq === id && selected.value.position === undefined}
       aria-label=${
         group
-          ? `${id} ${shortLayers(group.layers)}: ${t("group.table", { name, group: groupName(group) })}`
+          ? `${id} ${shortLayers(group)}: ${t("group.table", { name, group: groupName(group) })}`
           : t("tables.sequence", { name })
       }
-      title=${group ? `${allLayers(group.layers)} · ${keysText(group)}` : undefined}
+      title=${group ? `${allLayers(group)} · ${keysText(group)}` : undefined}
       onClick=${() => select({ seq: id })}
       onPointerEnter=${point}
       onPointerLeave=${leave}
       onFocus=${point}
       onBlur=${leave}
     >
-      <${Swatch} id=${id} />${id}${group ? html` <small>${shortLayers(group.layers)}</small>` : null}
+      <${Swatch} id=${id} />${id}${group ? html` <small>${shortLayers(group)}</small>` : null}
     </button>
     <span class="entries num" data-arrows>
       ${table.length === 0 ? html`<span class="none">${t("tables.none")}</span>` : null}
@@ -92,9 +92,12 @@ function TableRow({ now, seq, table, at }) {
 
 const NAMED = 4; // more layers than these are a number
 
-/** @param {number[]} layers */
-const shortLayers = (layers) =>
-  layers.length > NAMED ? t("group.many", { n: layers.length }) : `L${layers.join(",")}`;
+/** @param {Group} group */
+function shortLayers(group) {
+  const { layers } = group;
+  if (isOfStates(group)) return shortKeys(group);
+  return layers.length > NAMED ? t("group.many", { n: layers.length }) : `L${layers.join(",")}`;
+}
 
 /**
  * The place `logical` of the table of the sequence `name`; `group` where there are several.
@@ -104,7 +107,7 @@ const shortLayers = (layers) =>
 function Entry({ now, seq, name, block, logical, group }) {
   if (block === RELEASED) {
     const gone = group
-      ? t("group.entry_released", { name, logical, layers: layersText(group.layers) })
+      ? t("group.entry_released", { name, logical, layers: layersOf(group) })
       : t("tables.released", { name, logical });
     return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${gone}
       title=${gone} onKeyDown=${walkRow}>

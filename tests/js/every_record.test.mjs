@@ -1,0 +1,54 @@
+// What the page says and draws of a record exists for every record of every kind of log.
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { parseTrace } from "../../static/js/core/file.js";
+import { flowOf } from "../../static/js/core/flow.js";
+import { TraceLog } from "../../static/js/core/log.js";
+import { provenanceOf } from "../../static/js/core/provenance.js";
+import { memoryFigures } from "../../static/js/core/state.js";
+import { motionsOf } from "../../static/js/panels/memory/pool_motion.js";
+import { phaseSentencesOf } from "../../static/js/panels/transport/phase_sentence.js";
+import { PHASES } from "../../static/js/state/moment.js";
+import { wordsOf } from "../../static/js/tell/chain.js";
+import { plainSentencesOf } from "../../static/js/tell/plain_sentence.js";
+import { sentencesOf } from "../../static/js/tell/sentence.js";
+import "./words.mjs";
+
+const FOLDER = new URL("../golden/", import.meta.url);
+const LOGS = readdirSync(FOLDER).filter((name) => name.endsWith(".kvtrace"));
+const MOST = 60; // records of a log
+const FIGURES = { used: "bytes_used", held: "bytes_held", cached: "bytes_cached" };
+
+for (const name of LOGS)
+  test(`${name}: every record is told, drawn and its figures add up`, () => {
+    const trace = parseTrace(readFileSync(new URL(name, FOLDER)));
+    const log = new TraceLog(trace.header);
+    for (const [index, bytes] of trace.records.entries()) log.append(bytes, trace.captures[index]);
+    const pace = Math.ceil(log.length / MOST);
+    for (let index = 0; index < log.length; index += pace) {
+      const state = log.stateAt(index);
+      if (index) motionsOf(log.stateAt(index - 1), log.records[index]);
+      for (const { seq_id: id } of log.records[index].batch ?? []) {
+        sentencesOf(log, index, id);
+        plainSentencesOf(log, index, id);
+        flowOf(log, index, id);
+        for (const phase of PHASES) phaseSentencesOf(log, index, phase, id);
+      }
+      const totals = memoryFigures(state);
+      for (const [figure, field] of Object.entries(FIGURES)) {
+        const { links } = provenanceOf(log, index, { figure });
+        const [whole, ...parts] = links.filter(({ kind }) => kind === "figure" || kind === "part");
+        assert.equal(whole.bytes, totals[field], `${name}: record ${index}, ${figure}`);
+        if (parts.length)
+          assert.equal(
+            parts.reduce((sum, part) => sum + part.bytes, 0),
+            whole.bytes,
+            figure,
+          );
+        for (const link of links) wordsOf(link);
+      }
+    }
+  });
