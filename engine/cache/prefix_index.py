@@ -88,7 +88,22 @@ class PrefixIndex:
             chain = self.chain(seq_id, cache_salt)
             missing = (self._missing(shelf, chain, token_ids, logical) for shelf in self._shelves)
             lost = next((found for found in missing if found is not None), None)
-        return self.memory.explain(token_ids, cache_salt, num_hit_tokens, self._block_size, all_hit, lost)
+        found = self.memory.explain(token_ids, cache_salt, num_hit_tokens, self._block_size, all_hit, lost)
+        if (
+            found.reason not in (None, "evicted")
+            and (keys := self._keys(seq_id, token_ids, cache_salt)) > num_hit_tokens
+        ):
+            return found._replace(reason="no_state", num_shared_tokens=keys)
+        return found
+
+    def _keys(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> int:
+        """Tokens that would hit if layers with a state needed none; 0 where no layer has one."""
+        of_keys = [shelf for shelf in self._shelves if shelf.retention is None or not shelf.retention.checkpoint]
+        if len(of_keys) == len(self._shelves):
+            return 0
+        held = [Held(shelf.pool.find_id, shelf.retention) for shelf in of_keys]
+        hits = longest_match(held, self.chain(seq_id, cache_salt), token_ids, self._block_size)
+        return len(hits[0]) * self._block_size if hits else 0
 
     def _missing(self, shelf: Shelf, chain: HashChain, token_ids: Sequence[int], logical: int) -> LostBlock | None:
         """Where the block was that this group lacked for a hit of blocks [0, logical]."""

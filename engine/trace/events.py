@@ -23,6 +23,7 @@ LookupReason = Literal[
     "differs",
     "earlier_ended",
     "other_salt",
+    "no_state",
     "not_computed",
     "nothing_shared",
     "forgotten",
@@ -107,6 +108,7 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     `differs`           the first token that differs from the closest's is at position s
     `earlier_ended`     the closest has no token at position s: its last block was never full
     `other_salt`        the closest holds the next block's tokens, under another salt
+    `no_state`          keys of the first s tokens are cached, but beyond what hit no state of the layers that keep one
     `not_computed`      the closest has these tokens, but had not computed them
     `nothing_shared`    no remembered sequence begins with the same token
     `forgotten`         the sequence that had the next block is no longer remembered

@@ -102,7 +102,7 @@ def test_one_key_tells_the_same_for_who_knows_the_words(open_page: OpenPage) -> 
     page.keyboard.press("Escape")
     page.locator("body").press("e")
     expect(page.locator("#sentence")).to_contain_text("Prefill, step 1: 16 prompt tokens of seq 0 at once")
-    expect(page.locator("#sentence")).to_contain_text("The prefix cache held none of the 16 tokens of seq 0")
+    expect(page.locator("#sentence")).to_contain_text("Not one of the 16 tokens of seq 0 hits the prefix cache")
     wait_until(page, "location.search.includes('telling=expert')")
     page.locator("body").press("?")
     expect(page.locator("#help")).to_contain_text("sentences for experts, or plain ones")

@@ -22,6 +22,14 @@ const LOGS = readdirSync(FOLDER).filter((name) => name.endsWith(".kvtrace"));
 const MOST = 60; // records of a log
 const FIGURES = { used: "bytes_used", held: "bytes_held", cached: "bytes_cached" };
 
+/** Put links into words, in which every number is one. */
+function said(links) {
+  for (const link of links) {
+    const { lines, value } = wordsOf(link);
+    assert.doesNotMatch([value, ...lines].join(" "), /NaN|undefined|Infinity|\{\w+\}|layers :/, link.kind);
+  }
+}
+
 for (const name of LOGS)
   test(`${name}: every record is told, drawn and its figures add up`, () => {
     const trace = parseTrace(readFileSync(new URL(name, FOLDER)));
@@ -37,6 +45,14 @@ for (const name of LOGS)
         flowOf(log, index, id);
         for (const phase of PHASES) phaseSentencesOf(log, index, phase, id);
       }
+      for (const block of [0, ...log.groups.map((group) => group.first_block + 1)])
+        said(provenanceOf(log, index, { block }).links);
+      for (const seq of state.sequences.keys()) {
+        const { links } = provenanceOf(log, index, { seq }) ?? { links: [] };
+        said(links);
+        const held = links.filter(({ kind }) => kind === "bytes" || kind === "state");
+        for (const { bytes } of held) assert.ok(bytes >= 0, `${name}: record ${index}, sequence ${seq}`);
+      }
       const totals = memoryFigures(state);
       for (const [figure, field] of Object.entries(FIGURES)) {
         const { links } = provenanceOf(log, index, { figure });
@@ -48,7 +64,7 @@ for (const name of LOGS)
             whole.bytes,
             figure,
           );
-        for (const link of links) wordsOf(link);
+        said(links);
       }
     }
   });

@@ -4,13 +4,13 @@
 import { contentsOf } from "./cached_contents.js";
 import { blockSize } from "./geometry.js";
 import { groupOf } from "./groups.js";
-import { groupsOf, missingUpTo } from "./prefix_tree.js";
+import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
 
 /**
  * @typedef {import("./prefix_tree.js").Node} Node
  * @typedef {import("./cached_contents.js").Content} Content
- * @typedef {"all" | "too_short" | "evicted" | "differs" | "other_salt" | "nothing"} End why the hit ends where it
- *   does: no more may hit; no whole block may; the next block's content was evicted; what is cached goes on with other
+ * @typedef {"all" | "too_short" | "evicted" | "differs" | "other_salt" | "no_state" | "nothing"} End why the hit ends
+ *   where it does: no more may hit; no whole block may; the next block's content was evicted; what is cached goes on with other
  *   tokens; the beginning is cached under another `cache_salt`; nothing is cached that begins, or goes on, like this
  * @typedef {object} Hit
  * @property {Node[]} way the contents that hit
@@ -68,6 +68,8 @@ export function wouldHit(log, tree, state, tokens, salt = null, until = state.in
   const lost = count < way.length ? missingUpTo(way[count], groups, size) : (next ?? null);
   const eviction = lost && lastUntil(lost.evictions, groups, until);
   if (lost && eviction) return { ...hit, end: "evicted", lost, eviction };
+  const keys = keysUpTo(way, groups, size);
+  if (keys > count) return { ...hit, end: "no_state", shared: keys * size };
   if (!count && otherSalt(tree, blockAt(0), salt)) return { ...hit, end: "other_salt" };
   const siblings = (way[count - 1]?.children ?? tree.roots).filter((node) => node.content.salt === salt);
   for (const node of siblings) {

@@ -5,7 +5,7 @@
 
 import { contentsOf, hashKey } from "./cached_contents.js";
 import { blockSize } from "./geometry.js";
-import { groupOf } from "./groups.js";
+import { groupOf, isOfStates } from "./groups.js";
 
 /**
  * @typedef {import("./state_parts.js").State} State
@@ -110,27 +110,31 @@ export const groupsOf = ({ block_groups: groups }, instance) => groups.filter((g
 const has = (node, { first_block: first, num_blocks: count }) =>
   node.blocks.some(({ block_id: id }) => id >= first && id < first + count);
 
+/** Keys that a query sees in a group, null: all. Of states it needs the one before it. @param {Group} group */
+const sightIn = (group) => (isOfStates(group) ? 2 : group.window);
+
 /**
  * Where the blocks begin that the next query after `count` of them sees, beside the sinks': `Retention` in
  * engine/cache/reach.py.
  * @param {number} count @param {Group} group @param {number} size slots of a block
  */
-function seenFrom(count, { window, sinks }, size) {
+function seenFrom(count, group, size) {
+  const window = sightIn(group);
   if (window === null) return 0;
   const hidden = Math.floor(Math.max(0, count * size - Math.max(window, 2) + 1) / size);
-  return Math.max(Math.ceil(sinks / size), hidden);
+  return Math.max(Math.ceil(group.sinks / size), hidden);
 }
 
 /** Whether a group needs a block for every hit that goes beyond it: under a window only the sinks are. */
-const isKept = (/** @type {Node} */ { content }, /** @type {Group} */ { window, sinks }, /** @type {number} */ size) =>
-  window === null || content.logical < Math.ceil(sinks / size);
+const isKept = (/** @type {Node} */ { content }, /** @type {Group} */ group, /** @type {number} */ size) =>
+  sightIn(group) === null || content.logical < Math.ceil(group.sinks / size);
 
 /**
  * Whether a group has the blocks up to `node` that the next query after it sees in its window.
  * @param {Node} node @param {Group} group @param {number} size
  */
 function seesAll(node, group, size) {
-  if (group.window === null) return true;
+  if (sightIn(group) === null) return true;
   const from = seenFrom(node.content.logical + 1, group, size);
   for (let at = /** @type {Node | null} */ (node); at && at.content.logical >= from; at = at.parent)
     if (!has(at, group)) return false;
@@ -153,4 +157,16 @@ export function missingUpTo(node, groups, size) {
     if (found) return found.content;
   }
   return null;
+}
+
+/**
+ * Contents of a way from a root whose keys are all there, if layers with states needed none; 0 where no layer has one.
+ * @param {Node[]} way @param {Group[]} groups @param {number} size
+ */
+export function keysUpTo(way, groups, size) {
+  const ofKeys = groups.filter((group) => !isOfStates(group));
+  if (ofKeys.length === groups.length) return 0;
+  let count = way.length;
+  while (count > 0 && missingUpTo(way[count - 1], ofKeys, size)) count -= 1;
+  return count;
 }

@@ -273,6 +273,7 @@ export const STRUCTS = {
               "earlier_ended",
               "evicted",
               "forgotten",
+              "no_state",
               "not_computed",
               "nothing_shared",
               "other_salt",

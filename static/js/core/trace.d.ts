@@ -263,6 +263,7 @@ export interface Lookup {
     | "earlier_ended"
     | "evicted"
     | "forgotten"
+    | "no_state"
     | "not_computed"
     | "nothing_shared"
     | "other_salt"

@@ -245,7 +245,7 @@ const WORDS = {
 function blockWords(l) {
   const lines = [
     l.ref_count > 0
-      ? t("chain.block.held", { n: l.ref_count, filled: l.filled, size: l.size })
+      ? t(l.size ? "chain.block.held" : "chain.block.state", { n: l.ref_count, filled: l.filled, size: l.size })
       : t(l.hash ? "chain.block.cached" : "chain.block.free", { place: l.place }),
     l.hash ? t("chain.hash", { hash: hashText(l.hash) }) : "",
   ];

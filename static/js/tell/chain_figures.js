@@ -14,7 +14,7 @@ import { bytesText, grouped, percentText, secondsText, t } from "./words.js";
 /** A text with its first letter large. @param {string} text */
 export const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** @type {{[K in "bytes" | "moved" | "figure" | "part" | "contiguous"]: (link: LinkOf<K>) => Words}} */
+/** @type {{[K in "bytes" | "state" | "moved" | "figure" | "part" | "contiguous"]: (link: LinkOf<K>) => Words}} */
 export const FIGURES = {
   bytes: (l) => ({
     name: t("chain.bytes"),
@@ -38,6 +38,13 @@ export const FIGURES = {
         layer: grouped(l.per_layer),
       }),
     ],
+  }),
+  state: (l) => ({
+    name: t("chain.bytes"),
+    term: "kv_cache",
+    value: bytesText(l.bytes),
+    second: t("group.short.state"),
+    lines: [t("chain.part.states", { slots: l.states, token: grouped(l.each), bytes: grouped(l.bytes) })],
   }),
   moved: (l) => ({
     name: t("op.receive.chain"),
@@ -67,7 +74,7 @@ export const FIGURES = {
       l.terms.length > 1
         ? l.terms.map((term) =>
             t(term.of_states ? "group.figure_states" : "group.figure", {
-              layers: sentence(term.of_states ? t("group.with_state") : layersText(term.layers)),
+              layers: sentence(layersText(term.layers)),
               slots: grouped(term.slots),
               token: grouped(term.per_token),
               bytes: grouped(term.bytes),

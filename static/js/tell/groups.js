@@ -7,10 +7,11 @@ import { bytesText, t } from "./words.js";
 const NAMED = 6; // more layers than these are a number; all of them are on hover
 
 /**
- * "layers 1, 3, 5", or how many they are.
+ * "layers 1, 3, 5", or how many they are; no layers with keys are those with a state.
  * @param {number[]} layers
  */
 export function layersText(layers) {
+  if (!layers.length) return t("group.with_state");
   if (layers.length > NAMED) return t("group.many", { n: layers.length });
   return t(layers.length === 1 ? "group.layer" : "group.layers", { layers: layers.join(t("join.list")) });
 }
@@ -21,9 +22,6 @@ export function layersText(layers) {
  */
 export const allLayers = (group) =>
   isOfStates(group) ? t("group.with_state") : t("group.layers", { layers: group.layers.join(", ") });
-
-/** A group's layers, many of them as a number. @param {import("../core/groups.js").Group} group */
-export const layersOf = (group) => (isOfStates(group) ? t("group.with_state") : layersText(group.layers));
 
 /**
  * What a group's layers keep: all keys, a window of them, or a state.
@@ -46,7 +44,7 @@ export function shortKeys({ window, state_bytes }) {
 
 /** @param {import("../core/groups.js").Group} group */
 export function groupName(group) {
-  return t("group.title", { layers: layersOf(group), keys: keysText(group) });
+  return t("group.title", { layers: layersText(group.layers), keys: keysText(group) });
 }
 
 /**

@@ -117,6 +117,17 @@ def test_prefixes_hit_as_far_as_a_state_reaches(case: Case, tmp_path: Path) -> N
     assert {op.reason for op in ops if isinstance(op, Release)} == {"state"}
 
 
+def test_a_hit_that_ends_for_want_of_a_state_says_so(case: Case) -> None:
+    """The keys of three blocks are there; of states the first that is kept is after four."""
+    prompt = prompts()[0]
+    with Engine(case.model, config(max_num_batched_tokens=32)) as engine:
+        for tokens, expected in ((prompt, "nothing_shared"), ([*prompt[:13], 5, 6, 7], "no_state")):
+            engine.add_request(tokens, SamplingParams(max_tokens=1, ignore_eos=True))
+            (found,) = [op for op in engine.step().ops if isinstance(op, Lookup)]
+            assert (found.reason, found.num_hit_tokens) == (expected, 0)
+    assert found.num_shared_tokens == 12
+
+
 def test_without_prefix_caching_nothing_hits(case: Case, tmp_path: Path) -> None:
     assert not any(hits(run(case, tmp_path / "a.kvtrace", enable_prefix_caching=False)))
 

@@ -156,7 +156,7 @@ def test_a_lookup_says_what_was_found_and_why_no_more() -> None:
     gone = lookup(reason="evicted", lost_block_id=5, evicted_in=6, evicted_for=2)
     said = Voice("zh", name=lambda seq_id: f"甲{seq_id}", first_record=0).tell(gone, context_of(gone))
     assert said == (
-        "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有缓存。"  # ⌊8 / 4⌋ = 2
+        "甲1：前缀缓存未命中，最后一个词元之前的 2 个满块，一个也没有命中。"  # ⌊8 / 4⌋ = 2
         "下一个块原来缓存在块 5，在记录 6 被甲2 取走。"
     )
 
@@ -166,7 +166,7 @@ def test_a_full_last_block_that_is_not_looked_up_gets_its_reason() -> None:
     miss, hit = lookup(num_tokens=16), lookup(verdict="hit", num_tokens=16, num_hit_tokens=12, block_ids=[0, 1, 2])
     why = "The last token must always be computed, so its own block, though full, is not looked up."
     assert Voice().tell(miss, context_of(miss)) == (
-        f"seq 1: prefix cache miss, none of the 3 full blocks before its last token is cached. {why}"
+        f"seq 1: prefix cache miss, none of the 3 full blocks before its last token hits. {why}"
     )
     assert Voice().tell(hit, context_of(hit)).endswith(why)
     for other in (lookup(num_tokens=15), lookup(verdict="hit", num_tokens=16, num_hit_tokens=8, block_ids=[0, 1])):

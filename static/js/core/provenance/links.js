@@ -1,6 +1,6 @@
 // Links that several provenance chains have: slot, block, table, bytes, request. Pure.
 
-import { groupOf, hasSiblings } from "../groups.js";
+import { groupOf, hasSiblings, isOfStates } from "../groups.js";
 import { tokenLabels } from "../labels.js";
 import { kvTerms } from "../metrics.js";
 import { sequenceOf } from "../operation_kinds.js";
@@ -77,7 +77,7 @@ export function blockLink(at, id) {
     ref_count,
     hash,
     filled: token_ids.length,
-    size: at.state.block_size,
+    size: isOfStates(at.state.block_groups[group]) ? 0 : at.state.block_size,
     place: place || null,
     select: { block: id },
   };
@@ -98,10 +98,16 @@ export function ownersOf({ state }, block) {
 }
 
 /**
- * Bytes of `slots` slots: of a block group, or of all layers.
- * @param {At} at @param {number} slots @param {number} [group] @returns {import("./types.js").LinkOf<"bytes">}
+ * Bytes of `slots` slots: of a block group, or of all layers. Of a group with states: of the states in so many blocks.
+ * @param {At} at @param {number} slots @param {number} [group]
+ * @returns {import("./types.js").LinkOf<"bytes"> | import("./types.js").LinkOf<"state">}
  */
 export function bytesLink(at, slots, group = -1) {
+  const each = at.log.groups[group]?.state_bytes ?? 0;
+  if (each) {
+    const states = Math.ceil(slots / at.state.block_size);
+    return { kind: "state", fidelity: "derived", states, each, bytes: states * each, select: { figure: "used" } };
+  }
   const terms = kvTerms(at.log.header, hasSiblings(at.log.groups, group) ? at.log.groups[group] : null);
   return {
     kind: "bytes",

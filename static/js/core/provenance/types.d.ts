@@ -127,6 +127,7 @@ interface Kinds {
   earlier: { seq: number; block: number };
   life: { events: LifeEvent[] };
   bytes: KvTerms & { slots: number; per_layer: number; bytes: number };
+  state: { states: number; each: number; bytes: number };
   operation: { op: Op; at: number; of: number; told: Entry | null; blocks: number[]; seq?: number; go: number };
   given: { seq: number; type: Op["type"]; why: string };
   request: { seq: number; request_id: string; num_prompt_tokens: number; max_tokens: number };

@@ -9,7 +9,7 @@ import { walkRow } from "../../kit/focus.js";
 import { html } from "../../kit/html.js";
 import { Term } from "../../kit/term.js";
 import { connected, hovered, layer, log, select, selected, shownSeq, state } from "../../state/store.js";
-import { allLayers, groupName, keysText, layersOf, shortKeys } from "../../tell/groups.js";
+import { allLayers, groupName, keysText, layersText, shortKeys } from "../../tell/groups.js";
 import { t } from "../../tell/words.js";
 import { arriving, placeKey } from "./pool_scene.js";
 
@@ -107,7 +107,7 @@ function shortLayers(group) {
 function Entry({ now, seq, name, block, logical, group }) {
   if (block === RELEASED) {
     const gone = group
-      ? t("group.entry_released", { name, logical, layers: layersOf(group) })
+      ? t("group.entry_released", { name, logical, layers: layersText(group.layers) })
       : t("tables.released", { name, logical });
     return html`<button tabindex=${logical === 0 ? 0 : -1} class="entry" aria-disabled="true" aria-label=${gone}
       title=${gone} onKeyDown=${walkRow}>

@@ -131,6 +131,6 @@ function endText({ end, eviction, shared, way }) {
       record: grouped(eviction.record + 1),
       name: t("sequence.name", { id: eviction.seq }),
     });
-  if (end === "differs") return t("prefix.end.differs", { n: shared });
+  if (end === "differs" || end === "no_state") return t(`prefix.end.${end}`, { n: shared });
   return t(`prefix.end.${end === "nothing" && way.length ? "nothing_more" : end}`);
 }

@@ -20,6 +20,7 @@ const SHORT = new Set([
   "decision",
   "freed",
   "bytes",
+  "state",
   "operation",
   "request",
   "sequence",
