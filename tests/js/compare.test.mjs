@@ -243,7 +243,10 @@ test("operations that the same words tell are told apart by their fields", () =>
     b: { ...lookup, verdict: "too_short", reason: null },
   };
   const told = opDifference({ ...COMPARISON, first_op });
-  assert.equal(told.a, "Not one of the 7 tokens of seq 0 hits the prefix cache. No remembered sequence begins like it.");
+  assert.equal(
+    told.a,
+    "Not one of the 7 tokens of seq 0 hits the prefix cache. No remembered sequence begins like it.",
+  );
   assert.equal(told.b, "seq 0 is too short for the prefix cache: 7 tokens have no full block before the last token.");
   const evict = { type: "evict", block_id: 4, seq_id: 0 };
   const apart = { ...first_op, a: { ...evict, lifetime_steps: 1 }, b: { ...evict, lifetime_steps: 2 } };
