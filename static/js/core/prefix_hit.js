@@ -10,9 +10,9 @@ import { groupsOf, keysUpTo, missingUpTo } from "./prefix_tree.js";
  * @typedef {import("./prefix_tree.js").Node} Node
  * @typedef {import("./cached_contents.js").Content} Content
  * @typedef {"all" | "too_short" | "evicted" | "differs" | "other_salt" | "no_state" | "nothing"} End why the hit ends
- *   where it does: no more may hit; no whole block may; the next block's content was evicted; what is cached goes on with
- *   other tokens; the beginning is cached under another `cache_salt`; keys are there but no state; nothing is cached that
- *   begins, or goes on, like this
+ *   where it does: no more may hit; no whole block may; the next block's content was evicted; what is cached goes on
+ *   with other tokens; the beginning is cached under another `cache_salt`; keys are there but no state; nothing is
+ *   cached that begins, or goes on, like this
  * @typedef {object} Hit
  * @property {Node[]} way the contents that hit
  * @property {number} tokens that hit
