@@ -26,7 +26,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "img"
-SIZE = (880, 550)  # CSS pixels of the animated picture
+SIZE = (1040, 700)  # CSS pixels of the animated picture
 FILM = [0.6 * at for at in range(1, 72)]  # seconds of the opening that are shown
 LIVE_STEPS = 8
 STEPS_AFTER = 4  # of the run with a preemption, after it
