@@ -61,11 +61,15 @@ async function readQuestion(theater, index) {
   }
 }
 
+let reads = 0; // so many; an answer to an earlier one may come last
+
 /** The lesson, as far as the class has come. @param {string} theater */
 async function read(theater) {
   const { client } = session;
+  const own = ++reads;
   try {
     const heard = await look(theater);
+    if (own !== reads) return;
     if (told.peek()?.lesson?.theater !== heard.theater) return;
     const code = language.peek();
     addMoreWords(code, heard.words);

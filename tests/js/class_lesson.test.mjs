@@ -1,0 +1,28 @@
+// The lesson that a class has on stage, when what the server says of it comes out of turn.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { followClassLesson } from "../../static/js/control/class_lesson.js";
+import { told } from "../../static/js/state/classroom.js";
+import { opened } from "../../static/js/state/lessons.js";
+import { language } from "../../static/js/tell/language.js";
+import { following, socket, soon } from "./session_page.mjs";
+
+const lessonAt = (at) => ({ theater: "L", lesson: "pages", title: {}, items: [], progress: { at }, words: {} });
+
+test("an answer to an earlier look at the lesson does not take the place of a later one", async () => {
+  await following(1);
+  language.value = "en";
+  followClassLesson();
+  for (const at of [0, 1]) {
+    told.value = { id: "c", lesson: { theater: "L", at, version: at }, poll: null };
+    await soon();
+  }
+  const [first, second] = [socket.question("lesson_look"), socket.question("lesson_look")];
+  second.answer(lessonAt(1));
+  await soon();
+  first.answer(lessonAt(0));
+  await soon();
+  assert.equal(opened.value.progress.at, 1);
+});
