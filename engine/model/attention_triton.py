@@ -3,7 +3,7 @@
     grid    (sequence, KV head, split)      a split takes a share of the sequence's keys (flash decoding)
     tile    KEYS keys: position -> block_table[position // block_size] -> slot -> K, V
     scores  softcap(q k^T * scaling); the online softmax keeps the running maximum m, the sum l and the output
-    join    the splits of a sequence are weighted by exp(m - max m)
+    join    the splits of a sequence, where there are several, are weighted by exp(m - max m)
 
 The query heads that share a KV head are the rows of one small matrix product, so K and V are read once for all of them.
 Prefill goes through `GatherAttention`, and so does everything under a policy: the kernel knows one range of keys a
@@ -29,21 +29,31 @@ from engine.model.compiler_cache import use_own_cache
 
 use_own_cache()
 
-KEYS = 32  # keys a tile
+KEYS, FLOAT_KEYS = 64, 32  # keys a tile, in half precision and in float32, where 64 take more registers than there are
 ROWS = 16  # the least that a matrix product takes; query heads of a group are padded to it
-KEYS_A_SPLIT = 512  # more keys than this are shared among several programs
-MAX_SPLITS = 16
+STAGES = 2  # tiles that are on their way from memory
+KEYS_A_SPLIT = 64  # fewer are not shared among several programs
+MAX_SPLITS = 64
+PROGRAMS = 528  # from so many on the device is full: four of each multiprocessor of an H100
+# what matrix units multiply; Triton's interpreter has no product of bfloat16
+HALVES = (torch.float16,) if triton.knobs.runtime.interpret else (torch.float16, torch.bfloat16)
 
 
 @triton.jit
 def _attend(  # type: ignore[no-untyped-def]
     q_ptr, k_ptr, v_ptr, table_ptr, length_ptr, start_ptr, sink_ptr, part_ptr, max_ptr, sum_ptr, score_ptr,
-    scaling, softcap, table_width, score_width, num_splits,
+    out_ptr, lse_ptr, scaling, softcap, table_width, score_width, num_splits,
     HKV: tl.constexpr, G: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BLOCK_SIZE: tl.constexpr,
     DP: tl.constexpr, DVP: tl.constexpr, GP: tl.constexpr, TILE: tl.constexpr,
-    HAS_SOFTCAP: tl.constexpr, HAS_SINKS: tl.constexpr, STORE_SCORES: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr, HAS_SINKS: tl.constexpr, STORE_SCORES: tl.constexpr, HALF: tl.constexpr,
+    IS_WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """One split of one sequence and KV head: its unnormalised output [G, DV], maximum and sum [G]."""
+    """One split of one sequence and KV head: its unnormalised output [G, DV], maximum and sum [G].
+
+    `IS_WHOLE`: there is one split alone, and what `_join` would make of it is written.
+    `HALF`: q, K and V are of one half dtype, which matrix units multiply as they are, with sums in float32; the weights
+    are rounded to it before they meet V. Else all is float32.
+    """
     seq, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     rows, dims, vdims = tl.arange(0, GP), tl.arange(0, DP), tl.arange(0, DVP)
     heads = head * G + rows
@@ -51,7 +61,9 @@ def _attend(  # type: ignore[no-untyped-def]
         q_ptr + (seq * HKV * G + heads)[:, None] * D + dims[None, :],
         mask=(rows < G)[:, None] & (dims < D)[None, :],
         other=0.0,
-    ).to(tl.float32)
+    )
+    if not HALF:
+        q = q.to(tl.float32)
     first, end = tl.load(start_ptr + seq), tl.load(length_ptr + seq)
     share = tl.cdiv(tl.cdiv(end - first, TILE), num_splits) * TILE
     begin = first + split * share
@@ -68,9 +80,9 @@ def _attend(  # type: ignore[no-untyped-def]
         seen = positions < stop
         blocks = tl.load(table_ptr + seq * table_width + positions // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
         slots = (blocks * BLOCK_SIZE + positions % BLOCK_SIZE) * HKV + head
-        k = tl.load(k_ptr + slots[:, None] * D + dims[None, :], mask=seen[:, None] & (dims < D)[None, :], other=0.0).to(
-            tl.float32
-        )
+        k = tl.load(k_ptr + slots[:, None] * D + dims[None, :], mask=seen[:, None] & (dims < D)[None, :], other=0.0)
+        if not HALF:
+            k = k.to(tl.float32)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee") * scaling  # [GP, TILE]
         if HAS_SOFTCAP:
             scores = softcap * (2 * tl.sigmoid(2 * scores / softcap) - 1)  # softcap * tanh(scores / softcap)
@@ -84,16 +96,23 @@ def _attend(  # type: ignore[no-untyped-def]
         higher = tl.maximum(top, tl.max(scores, 1))
         weights = tl.exp(scores - higher[:, None])
         shrink = tl.exp(top - higher)
-        v = tl.load(
-            v_ptr + slots[:, None] * DV + vdims[None, :], mask=seen[:, None] & (vdims < DV)[None, :], other=0.0
-        ).to(tl.float32)
+        v = tl.load(v_ptr + slots[:, None] * DV + vdims[None, :], mask=seen[:, None] & (vdims < DV)[None, :], other=0.0)
         total = total * shrink + tl.sum(weights, 1)
+        if HALF:
+            weights = weights.to(v.dtype)
+        else:
+            v = v.to(tl.float32)
         out = out * shrink[:, None] + tl.dot(weights, v, input_precision="ieee")
         top = higher
     at = (seq * HKV * G + heads) * num_splits + split
-    tl.store(part_ptr + at[:, None] * DV + vdims[None, :], out, mask=(rows < G)[:, None] & (vdims < DV)[None, :])
-    tl.store(max_ptr + at, top, mask=rows < G)
-    tl.store(sum_ptr + at, total, mask=rows < G)
+    places, known = at[:, None] * DV + vdims[None, :], (rows < G)[:, None] & (vdims < DV)[None, :]
+    if IS_WHOLE:
+        tl.store(out_ptr + places, (out / total[:, None]).to(out_ptr.dtype.element_ty), mask=known)
+        tl.store(lse_ptr + at, top + tl.log(total), mask=rows < G)
+    else:
+        tl.store(part_ptr + places, out, mask=known)
+        tl.store(max_ptr + at, top, mask=rows < G)
+        tl.store(sum_ptr + at, total, mask=rows < G)
 
 
 @triton.jit
@@ -153,28 +172,29 @@ def _decode(
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
     tables = batch.decode_tables(batch.reach(call.layer, call.sliding_window))
     longest = tables.longest
-    num_splits = max(1, min(MAX_SPLITS, longest // KEYS_A_SPLIT))
+    num_splits = max(1, min(MAX_SPLITS, longest // KEYS_A_SPLIT, PROGRAMS // (n * num_kv_heads)))
     keys, values = store.keys[call.layer].pools[0], store.values[call.layer].pools[0]
     floats: dict[str, Any] = {"dtype": torch.float32, "device": q.device}
-    parts = torch.empty((n, num_heads, num_splits, v_head_dim), **floats)
-    tops, totals = torch.empty((2, n, num_heads, num_splits), **floats)
-    scores = torch.full((n, num_heads, longest) if needs_weights else (1, 1, 1), float("-inf"), **floats)
-    sinks = call.sinks if call.sinks is not None else scores
+    out, lse = q.new_empty((n, num_heads, v_head_dim)), torch.empty((n, num_heads), **floats)
+    splits = (n, num_heads, num_splits) if num_splits > 1 else (1, 1, 1)
+    parts, tops, totals = torch.empty((*splits, v_head_dim), **floats), *torch.empty((2, *splits), **floats)
+    scores = torch.full((n, num_heads, longest), float("-inf"), **floats) if needs_weights else parts
+    sinks = call.sinks if call.sinks is not None else parts
     dims = {"D": head_dim, "DV": v_head_dim, "DP": max(16, triton.next_power_of_2(head_dim))}
     wide = max(16, triton.next_power_of_2(v_head_dim))
     group = num_heads // num_kv_heads
+    half = q.dtype == keys.dtype == values.dtype and q.dtype in HALVES
     _attend[(n, num_kv_heads, num_splits)](
         q.contiguous(), keys, values, tables.block_tables, tables.lengths, tables.starts, sinks, parts, tops, totals,
-        scores, call.scaling, call.softcap or 1.0, tables.block_tables.shape[1], longest, num_splits,
+        scores, out, lse, call.scaling, call.softcap or 1.0, tables.block_tables.shape[1], longest, num_splits,
         HKV=num_kv_heads, G=group, BLOCK_SIZE=store.block_size, DVP=wide, GP=max(ROWS, triton.next_power_of_2(group)),
-        TILE=KEYS, HAS_SOFTCAP=call.softcap is not None, HAS_SINKS=call.sinks is not None, STORE_SCORES=needs_weights,
-        **dims,
+        TILE=KEYS if half else FLOAT_KEYS, HALF=half, IS_WHOLE=num_splits == 1, HAS_SOFTCAP=call.softcap is not None,
+        HAS_SINKS=call.sinks is not None, STORE_SCORES=needs_weights, num_stages=STAGES, **dims,
     )  # fmt: skip
-    out = q.new_empty((n, num_heads, v_head_dim))
-    lse = torch.empty((n, num_heads), **floats)
-    _join[(n * num_heads,)](
-        parts, tops, totals, out, lse, num_splits, DV=v_head_dim, DVP=wide, SP=triton.next_power_of_2(num_splits)
-    )
+    if num_splits > 1:
+        _join[(n * num_heads,)](
+            parts, tops, totals, out, lse, num_splits, DV=v_head_dim, DVP=wide, SP=triton.next_power_of_2(num_splits)
+        )
     if not needs_weights:
         return out, None
     return out, DecodeWeights(tables.key_starts, torch.exp(scores - lse[..., None]))

@@ -25,7 +25,7 @@ from engine.model.batch import DecodeTables, SlotTable, StepBatch
 
 log = logging.getLogger(__name__)
 
-LEAST_KEYS = 512  # of a graph; as many as one program of the decode kernel reads
+LEAST_KEYS = 512  # of a graph
 
 
 class Graph(Protocol):

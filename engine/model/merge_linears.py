@@ -3,7 +3,7 @@
     a = x Wa^T, b = x Wb^T   ->   y = x [Wa; Wb]^T, a = y[..., :n], b = y[..., n:]
 
 One large product takes less time than two small ones. The model's own weights become views of the merged one, so
-nothing is held twice; its layout is theirs: panels (`packed_linears`), or that of `cpu_layout`.
+nothing is held twice; its layout is theirs: panels (`packed_linears`), that of `cpu_layout`, or on a GPU rows.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ class MergedWeights:
 
     def of(self, root: nn.Module, names: tuple[str, ...]) -> Tensor:
         """From the parameters of these names, which become views of it: of panels more panels [N / 16, K, 16], of
-        others [N, K] with strides (1, N).
+        others [N, K], on the CPU with strides (1, N).
         """
         weight = self._weights.get(names)
         if weight is None:
             parts = [root.get_parameter(name).detach() for name in names]
-            weight = torch.cat(parts) if parts[0].dim() == 3 else torch.cat([part.t() for part in parts], dim=1).t()
+            by_rows = parts[0].dim() == 3 or parts[0].device.type != "cpu"
+            weight = torch.cat(parts) if by_rows else torch.cat([part.t() for part in parts], dim=1).t()
             begin = 0
             for name, part in zip(names, parts, strict=True):
                 owner, _, attribute = name.rpartition(".")
@@ -108,14 +109,14 @@ def _bias(node: fx.Node) -> Any:
 
 
 def _is_mergeable(node: fx.Node, parameters: dict[str, nn.Parameter]) -> bool:
-    """Whether weight and bias are parameters that no other module reads, in the dtype whose layout is ours."""
+    """Whether weight and bias are parameters that nothing else reads; on the CPU in the dtype whose layout is ours."""
     for constant, dtypes in ((node.args[1], KINDS if node.target is PACKED else OWN), (_bias(node), OWN)):
         if constant is None:
             continue
         if not isinstance(constant, fx.Node) or constant.op != "get_attr" or len(constant.users) > 1:
             return False
         found = parameters.get(str(constant.target))
-        if found is None or found.dtype not in dtypes or found.device.type != "cpu":
+        if found is None or (found.device.type == "cpu" and found.dtype not in dtypes):
             return False
     return True
 

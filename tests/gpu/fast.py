@@ -7,14 +7,18 @@ turns, as always. Records lie in OUT/records and are read as any other (`kvtheat
 from __future__ import annotations
 
 import json
+import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from msgspec.structs import replace
 from torch.profiler import ProfilerActivity, profile
 
+from engine.accounting.roofline import bytes_moved
 from engine.bench.errors import BenchError, Cancelled
 from engine.bench.models import LLAMA_8B, QWEN, TINY, Models
 from engine.bench.record import Point, Record, write_record
@@ -23,8 +27,11 @@ from engine.bench.scenario import Case, Scenario, VariantSpec, find_scenario
 from engine.bench.text import Text
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
+from engine.machine import measure_roofs
+from engine.model.capture import CaptureRequest
+from engine.trace.records import StepRecord
 from tests.gpu.results import Run
-from tests.gpu.variants import VARIANTS, overrides
+from tests.gpu.variants import BESIDE, GRAPHS, overrides
 
 PEERS = ("dynamic", "continuous")
 BLOCK = 16
@@ -40,39 +47,54 @@ class Piece:
     model: str
     keys: int
     batches: tuple[int, ...]
-    variants: tuple[str, ...]  # of `gpu-decode`, "captured", or of VARIANTS
+    variants: tuple[str, ...]  # of `gpu-decode` or of VARIANTS
     rounds: int
 
     @property
     def id(self) -> str:
-        return f"gpu-decode-{self.model.removesuffix('-random')}-{self.keys}" + "-compiled" * (
-            "compiled" in self.variants
-        )
+        batches = "-".join(map(str, self.batches))
+        return f"gpu-decode-{self.model.removesuffix('-random')}-{self.keys}-{batches}"
 
 
-ALL = ("eager", "captured", *VARIANTS, *PEERS)
-OURS = ("eager", "all of them", "continuous")
+ALL = ("eager", "compiled", "CUDA graphs", "all of them", *PEERS)
+OURS = ("all of them", "continuous")
 # in order of worth; 256 x 4,096 keys of the 0.6 B shape take 120 GB
 PIECES = [
-    Piece(QWEN, 512, (64, 1, 16, 256), ALL, 3),
-    Piece(LLAMA_8B, 512, (64, 1, 16, 256), OURS, 2),
-    Piece(QWEN, 4096, (1, 16, 64), OURS, 1),
+    Piece(QWEN, 512, (64, 1), ALL, 2),
+    Piece(LLAMA_8B, 512, (64, 1, 16), OURS, 2),
+    Piece(QWEN, 4096, (16, 1, 64), OURS, 1),
+    Piece(QWEN, 512, (16, 256), OURS, 2),
     Piece(QWEN, 128, (1, 16, 64, 256), OURS, 2),
-    Piece(LLAMA_8B, 4096, (1, 16, 64), OURS[:2], 1),
-    Piece(LLAMA_8B, 128, (1, 64, 256), OURS[:2], 1),
-    Piece(QWEN, 512, (1, 64), ("eager", "compiled"), 2),
+    Piece(LLAMA_8B, 4096, (1, 16), OURS, 1),
+    Piece(LLAMA_8B, 128, (1, 64, 256), OURS, 1),
 ]
-TINY_PIECES = [Piece(TINY, 32, (1, 2), ALL, 1)]
+TINY_PIECES = [Piece(TINY, 32, (1, 2), ("eager", "all of them", *PEERS), 1)]
 
 
 def run(run: Run) -> None:
-    """Profiles of the first shape, then records until the time is over."""
+    """Steps and profiles of the first shape, then records until the time is over."""
     pieces = TINY_PIECES if run.tiny else PIECES
-    models = Models()
-    for batch in (1, 2) if run.tiny else (1, 64):
-        name = f"profile of batch {batch}"
-        with run.trying(name):
-            run.add(name, "measured", profiled(run, models, pieces[0], batch))
+    models, sizes = Models(), (1, 2) if run.tiny else (64, 1)
+    device = torch.device(run.device)
+    roof = measure_roofs(device, torch.float32 if run.device == "cpu" else torch.bfloat16).bytes_per_second
+    run.add("copy", "measured", f"{roof / 1e9:.0f} GB/s, read and written", bytes_per_second=roof)
+
+    def each(title: str, make: Callable[[int], str]) -> None:
+        for batch in sizes:
+            name = f"{title}, batch {batch}"
+            with run.trying(name):
+                run.add(name, "measured", make(batch))
+
+    each("steps, eager", lambda batch: stepped(run, models, pieces[0], batch, roof))
+    each("steps, graphs", lambda batch: stepped(run, models, pieces[0], batch, roof, **GRAPHS))
+    each("watched layer", lambda batch: watched(run, models, pieces[0], batch))
+    with run.trying("compiling"):
+        began = time.perf_counter()
+        models.engine_model(pieces[0].model, dtype_of(run), compiled=True)
+        run.add("compiling", "measured", f"{time.perf_counter() - began:.0f} s")
+        both = {**GRAPHS, **BESIDE}
+        each("steps, compiled, graphs", lambda batch: stepped(run, models, pieces[0], batch, roof, **both))
+        each("profile", lambda batch: profiled(run, models, pieces[0], batch, **both))
     models.close()
     told: set[str] = set()
     for piece in pieces:
@@ -97,6 +119,11 @@ def run(run: Run) -> None:
             tell(run, record)
 
 
+def dtype_of(run: Run) -> str:
+    """What weights are measured in."""
+    return "float32" if run.device == "cpu" else "bfloat16"
+
+
 def _is_past(moment: float) -> bool:
     return time.monotonic() > moment
 
@@ -105,9 +132,6 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
     """`gpu-decode` for a piece, without the variants that this engine has no options for; each is said once."""
     base = find_scenario("gpu-decode")
     known = {variant.id: variant for variant in base.variants}
-    known["captured"] = VariantSpec(
-        id="captured", title=Text(en="all arrays captured", zh="捕获全部数组"), set={"observer": "capture"}
-    )
     variants = []
     for name in piece.variants:
         if name in known:
@@ -116,7 +140,9 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
         settings, missing = overrides(name)
         if not missing:
             paths = {f"engine.{option}": value for option, value in settings.items()}
-            variants.append(VariantSpec(id=name.replace(" ", "-"), title=Text(en=name, zh=name), set=paths))
+            variants.append(
+                VariantSpec(id=name.replace(",", "").replace(" ", "-"), title=Text(en=name, zh=name), set=paths)
+            )
         elif name not in told:
             told.add(name)
             run.add(f"variant {name}", "skipped", missing)
@@ -152,7 +178,12 @@ def scenario_of(run: Run, piece: Piece, told: set[str]) -> Scenario:
         baselines=[name for name in ("eager", *PEERS) if name in ids],
         headlines=[],
         rounds=piece.rounds,
-        measure=[*base.measure, "itl_p50"],  # without what a run does once, as capturing graphs
+        measure=[
+            *base.measure,
+            "itl_p50",
+            "decode_forward_seconds",
+            "own_share",
+        ],  # without what a run does once, as capturing graphs
     )
 
 
@@ -181,24 +212,73 @@ def said(point: Point) -> str:
     return ", ".join(parts)
 
 
-def profiled(run: Run, models: Models, piece: Piece, batch: int) -> str:
-    """Profile a few decode steps; the table of the 20 operations that take longest goes to OUT."""
-    model = models.engine_model(piece.model, "float32" if run.device == "cpu" else "bfloat16")
-    on_gpu = model.device.type == "cuda"
-    output = PROFILED_STEPS + 4
+def decoding(
+    run: Run,
+    models: Models,
+    piece: Piece,
+    batch: int,
+    output: int = OUTPUT,
+    capture: CaptureRequest | None = None,
+    **settings: Any,
+) -> Engine:
+    """An engine that has computed all prompts; each of the next `output` - 1 steps decodes `batch` tokens."""
+    model = models.engine_model(piece.model, dtype_of(run))
     blocks = batch * (-(-(piece.keys + output) // BLOCK) + 1)
-    config = EngineConfig(
-        num_blocks=blocks, max_num_seqs=256, max_num_batched_tokens=8192, num_logprobs=0, enforce_eager=True
-    )
-    with Engine(model, config, keep_log=False) as engine:
-        for index in range(batch):
-            prompt = [
-                300 + (7919 * (index + 1) * (at + 1)) % (model.facts.vocab_size - 300) for at in range(piece.keys)
-            ]
-            engine.add_request(prompt, SamplingParams(max_tokens=output, ignore_eos=True))
-        while engine.prefill_pending():
-            engine.step()
+    config = EngineConfig(num_blocks=blocks, max_num_seqs=256, max_num_batched_tokens=8192, num_logprobs=0)
+    config = replace(config, **{"enforce_eager": True, **settings})
+    engine = Engine(model, config, keep_log=capture is not None, capture=capture)
+    span = model.facts.vocab_size - 300
+    for index in range(batch):
+        prompt = [300 + 7919 * (index + 1) * (at + 1) % span for at in range(piece.keys)]
+        engine.add_request(prompt, SamplingParams(max_tokens=output, ignore_eos=True))
+    while engine.prefill_pending():
         engine.step()
+    engine.step()
+    return engine
+
+
+def stepped(run: Run, models: Models, piece: Piece, batch: int, roof: float, **settings: Any) -> str:
+    """The median decode step: whole, its forward pass on the device, and the share of a copy's bandwidth."""
+    taken: list[tuple[float, StepRecord]] = []
+    with decoding(run, models, piece, batch, **settings) as engine:
+        for _ in range(OUTPUT - 4):
+            began = time.perf_counter()
+            record = engine.step(goes_on=True)
+            taken.append((time.perf_counter() - began, record))
+        engine.rest()
+    taken = taken[2:]
+    step = statistics.median(seconds for seconds, _ in taken)
+    forward = statistics.median(record.timing.forward for _, record in taken)
+    needed = statistics.median(bytes_moved(record.work) for _, record in taken if record.work is not None) / roof
+    parts = ", ".join(
+        f"{name} {1e3 * statistics.median(getattr(record.timing, name) for _, record in taken):.2f}"
+        for name in ("schedule", "prepare", "sample")
+    )
+    shares = f"{100 * needed / step:.0f} % of copy, the pass alone {100 * needed / forward:.0f} %"
+    return f"{1e3 * step:.2f} ms, forward {1e3 * forward:.2f} ({parts}): {shares}"
+
+
+def watched(run: Run, models: Models, piece: Piece, batch: int) -> str:
+    """Decode steps while the arrays and weights of one layer are recorded, in turns with steps that record nothing."""
+    layer = CaptureRequest(layers=[1], only=True, outputs=True)
+    with (
+        decoding(run, models, piece, batch) as plain,
+        decoding(run, models, piece, batch, capture=layer) as recording,
+    ):
+        times: list[list[float]] = [[], []]
+        for _ in range(OUTPUT - 4):
+            for engine, taken in zip((plain, recording), times, strict=True):
+                began = time.perf_counter()
+                engine.step()
+                taken.append(time.perf_counter() - began)
+    without, with_it = (statistics.median(taken[2:]) for taken in times)
+    return f"×{with_it / without:.2f}: {1e3 * with_it:.2f} ms a step, {1e3 * without:.2f} ms without recording"
+
+
+def profiled(run: Run, models: Models, piece: Piece, batch: int, **settings: Any) -> str:
+    """Profile a few decode steps; the table of the 20 operations that take longest goes to OUT."""
+    on_gpu = run.device != "cpu"
+    with decoding(run, models, piece, batch, PROFILED_STEPS + 4, **settings) as engine:
         began = time.perf_counter()
         with profile(activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]) as found:
             for _ in range(PROFILED_STEPS):

@@ -16,10 +16,12 @@ from engine.model.capture import CaptureRequest
 from engine.model.device import ALLOCATOR, size
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
-from engine.model.loader import load_model
+from engine.model.loader import from_module, load_model
 from engine.model.shipped import SHIPPED
 from tests.gpu.results import Run, Skipped
 from tests.gpu.variants import VARIANTS, overrides
+from tests.hybrid_types import hybrid_model
+from tests.tiny_models import VOCAB_SIZE
 
 PROMPTS = [
     "春江潮水连海平，海上明月共潮生。",
@@ -27,6 +29,7 @@ PROMPTS = [
     "Once upon a time, there was",
     "Who has seen the wind?\n",
 ]
+HYBRID = ("qwen3_5_text", "bamba", "lfm2")  # a delta rule, a scan, a convolution
 GREEDY = SamplingParams(max_tokens=24, ignore_eos=True)
 Outputs = list[list[int]]
 
@@ -48,6 +51,8 @@ def checks(run: Run) -> Iterator[tuple[str, Callable[[], str]]]:
     for name in VARIANTS:
         yield f"tokens with {name}", lambda of=name: _variant(model, expected, of)  # type: ignore[misc]
     yield "tokens while captured", lambda: _equal(model, expected, capture=CaptureRequest())
+    for kind in HYBRID:
+        yield f"tokens of {kind}", lambda of=kind: _hybrid(run, of)  # type: ignore[misc]
     yield "blocks to CPU memory and back", lambda: _tiers(model, expected)
     yield "blocks bit by bit", lambda: _round_trip(model)
     yield "a pool by the device's memory", lambda: _pool_by_memory(model, expected)
@@ -99,6 +104,26 @@ def _variant(model: LoadedModel, expected: Outputs, name: str) -> str:
     if missing:
         raise Skipped(missing)
     return _equal(model, expected, **settings)
+
+
+def _hybrid(run: Run, kind: str) -> str:
+    """A small model whose layers keep states, on the device and on the CPU."""
+    found = []
+    for device in ("cpu", run.device):
+        try:
+            model = from_module(hybrid_model(kind).to(device))
+        except ModelError as error:
+            if device == run.device != "cpu":
+                raise
+            raise Skipped(str(error)) from error  # this version of transformers keeps states in another way
+        config = EngineConfig(num_blocks=64, max_num_batched_tokens=16, num_logprobs=0, enforce_eager=True)
+        with Engine(model, config, keep_log=False) as engine:
+            prompts = [[3 + (7 * index + 5 * at) % (VOCAB_SIZE - 3) for at in range(23)] for index in range(3)]
+            requests = [engine.add_request(prompt, GREEDY) for prompt in prompts]
+            while engine.has_unfinished():
+                engine.step()
+            found.append([list(request.outputs[0].output_token_ids) for request in requests])
+    return _compared(found[1], found[0])
 
 
 def _tiers(model: LoadedModel, expected: Outputs) -> str:

@@ -33,7 +33,9 @@ def test_every_part_runs_and_what_it_wrote_is_read_again(tmp_path: Path) -> None
     assert {one["part"] for one in found if one["status"] in ("right", "measured")} == set(PARTS)
     assert not [one for one in found if one["status"] == "skipped" and not one["text"]], "a reason for each"
     (record,) = read_records(tmp_path / "records")
-    assert {"eager", "captured", "dynamic"} <= {point.variant for point in record.points if point.figures}
+    assert {"eager", "all-of-them", "dynamic", "continuous"} <= {
+        point.variant for point in record.points if point.figures
+    }
     assert (tmp_path / "trained" / "model" / "model.safetensors").exists()
     assert "aten::" in (tmp_path / "profile-1.txt").read_text()
 

@@ -7,7 +7,7 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.options.table import table_of
 
-GRAPHS = {"max_cudagraph_capture_size": 256}  # the largest batch that is measured
+GRAPHS = {"max_cudagraph_capture_size": 256, "enforce_eager": False}  # up to the largest batch that is measured
 BESIDE = {"async_scheduling": True}
 VARIANTS: dict[str, dict[str, Any]] = {
     "CUDA graphs": GRAPHS,

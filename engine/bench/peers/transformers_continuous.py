@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import time
 from typing import Any, ClassVar
@@ -16,6 +17,8 @@ from engine.config import EngineConfig, SamplingParams
 from engine.resolve import resolve
 
 PAGE = 256  # tokens: its own default
+# what its versions call the size of a page; older ones say block_size
+SIZE = "page_size" if "page_size" in inspect.signature(ContinuousBatchingConfig).parameters else "block_size"
 RESULT_SECONDS = 60  # seconds without a result after which its thread counts as dead
 
 
@@ -36,7 +39,7 @@ class ContinuousBatchingPeer(Peer):
         with self._model.continuous_batching_context_manager(
             generation_config=GenerationConfig(do_sample=False, eos_token_id=-1, pad_token_id=0),
             continuous_batching_config=ContinuousBatchingConfig(
-                page_size=PAGE,
+                **{SIZE: PAGE},
                 num_blocks=max(config.max_num_seqs, pool.num_blocks * pool.config.block_size // PAGE),
                 max_batch_tokens=config.max_num_batched_tokens,
                 max_requests_per_batch=config.max_num_seqs,
