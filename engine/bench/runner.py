@@ -85,6 +85,7 @@ class Runner:
         keep_logs: engines of observer "none" keep a log too, to be looked at; writing it takes a little time.
         traces: a folder for a .kvtrace of each variant's warm-up run at each point.
         quiet_seconds: how long to wait at most for a quiet machine.
+        models: those that are open already, and stay so.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Runner:
         traces: Path | None = None,
         quiet_seconds: float = 60.0,
         command: str = "",
+        models: Models | None = None,
     ) -> None:
         self._scenario = scenario
         self._rounds = rounds or scenario.rounds
@@ -109,7 +111,7 @@ class Runner:
         self._traces = traces
         self._quiet_seconds = quiet_seconds
         self._command = command
-        self._models = Models()
+        self._models, self._closes_models = models or Models(), models is None
         self._clusters = Clusters()
         self._apart = Apart()
         self._peers: dict[tuple[str, str, str], Peer | str] = {}  # loaded, or why it cannot be
@@ -146,7 +148,8 @@ class Runner:
                     peer.close()
             self._clusters.close()
             self._apart.close()
-            self._models.close()
+            if self._closes_models:
+                self._models.close()
 
     # the runs
 

@@ -56,46 +56,34 @@ class Piece:
         return f"gpu-decode-{self.model.removesuffix('-random')}-{self.keys}-{batches}"
 
 
-ALL = ("eager", "compiled", "CUDA graphs", "all of them", *PEERS)
+ALL = ("eager", "all of them", *PEERS)
 OURS = ("all of them", "continuous")
 # in order of worth; 256 x 4,096 keys of the 0.6 B shape take 120 GB
 PIECES = [
     Piece(QWEN, 512, (64, 1), ALL, 2),
-    Piece(LLAMA_8B, 512, (64, 1, 16), OURS, 2),
     Piece(QWEN, 4096, (16, 1, 64), OURS, 1),
     Piece(QWEN, 512, (16, 256), OURS, 2),
     Piece(QWEN, 128, (1, 16, 64, 256), OURS, 2),
+    Piece(LLAMA_8B, 512, (64, 1, 16), OURS, 2),
     Piece(LLAMA_8B, 4096, (1, 16), OURS, 1),
     Piece(LLAMA_8B, 128, (1, 64, 256), OURS, 1),
 ]
+TOGETHER = {**GRAPHS, **BESIDE}
 TINY_PIECES = [Piece(TINY, 32, (1, 2), ("eager", "all of them", *PEERS), 1)]
 
 
 def run(run: Run) -> None:
     """Steps and profiles of the first shape, then records until the time is over."""
     pieces = TINY_PIECES if run.tiny else PIECES
-    models, sizes = Models(), (1, 2) if run.tiny else (64, 1)
     device = torch.device(run.device)
-    roof = measure_roofs(device, torch.float32 if run.device == "cpu" else torch.bfloat16).bytes_per_second
+    roof = measure_roofs(device, getattr(torch, dtype_of(run))).bytes_per_second
     run.add("copy", "measured", f"{roof / 1e9:.0f} GB/s, read and written", bytes_per_second=roof)
-
-    def each(title: str, make: Callable[[int], str]) -> None:
-        for batch in sizes:
-            name = f"{title}, batch {batch}"
-            with run.trying(name):
-                run.add(name, "measured", make(batch))
-
-    each("steps, eager", lambda batch: stepped(run, models, pieces[0], batch, roof))
-    each("steps, graphs", lambda batch: stepped(run, models, pieces[0], batch, roof, **GRAPHS))
-    each("watched layer", lambda batch: watched(run, models, pieces[0], batch))
-    with run.trying("compiling"):
-        began = time.perf_counter()
-        models.engine_model(pieces[0].model, dtype_of(run), compiled=True)
-        run.add("compiling", "measured", f"{time.perf_counter() - began:.0f} s")
-        both = {**GRAPHS, **BESIDE}
-        each("steps, compiled, graphs", lambda batch: stepped(run, models, pieces[0], batch, roof, **both))
-        each("profile", lambda batch: profiled(run, models, pieces[0], batch, **both))
-    models.close()
+    models = Models()
+    steps(run, models, pieces[0], roof)
+    if not run.tiny:
+        others = Models()
+        compiled_steps(run, others, next(piece for piece in pieces if piece.model == LLAMA_8B), (64, 1, 16), roof)
+        others.close()
     told: set[str] = set()
     for piece in pieces:
         if run.seconds_left < LAST_SECONDS:
@@ -105,7 +93,11 @@ def run(run: Run) -> None:
             scenario = scenario_of(run, piece, told)
             end = time.monotonic() + run.seconds_left - LAST_SECONDS
             runner = Runner(
-                scenario, quiet_seconds=0.0, command="python -m tests.gpu", cancelled=partial(_is_past, end)
+                scenario,
+                quiet_seconds=0.0,
+                command="python -m tests.gpu",
+                cancelled=partial(_is_past, end),
+                models=models,
             )
             try:
                 record = runner.run()
@@ -117,6 +109,33 @@ def run(run: Run) -> None:
                 continue
             write_record(record, run.out / "records" / f"{piece.id}.json")
             tell(run, record)
+    models.close()
+
+
+def steps(run: Run, models: Models, piece: Piece, roof: float) -> None:
+    """Decode steps of a model with and without graphs, watched, and compiled."""
+    sizes = (1, 2) if run.tiny else (64, 1)
+    each(run, "steps, eager", sizes, lambda batch: stepped(run, models, piece, batch, roof))
+    each(run, "steps, graphs", sizes, lambda batch: stepped(run, models, piece, batch, roof, **GRAPHS))
+    each(run, "watched layer", sizes, lambda batch: watched(run, models, piece, batch))
+    compiled_steps(run, models, piece, sizes if run.tiny else (*sizes, 16, 256), roof)
+
+
+def compiled_steps(run: Run, models: Models, piece: Piece, sizes: tuple[int, ...], roof: float) -> None:
+    """Compiled decode steps as CUDA graphs, and a profile of the first size."""
+    with run.trying(f"compiling {piece.model}"):
+        began = time.perf_counter()
+        models.engine_model(piece.model, dtype_of(run), compiled=True)
+        run.add(f"compiling {piece.model}", "measured", f"{time.perf_counter() - began:.0f} s")
+        each(run, f"compiled {piece.model}", sizes, lambda size: stepped(run, models, piece, size, roof, **TOGETHER))
+        each(run, f"profile {piece.model}", sizes[:1], lambda size: profiled(run, models, piece, size, **TOGETHER))
+
+
+def each(run: Run, title: str, sizes: tuple[int, ...], measure: Callable[[int], str]) -> None:
+    """A line for each batch size."""
+    for batch in sizes:
+        with run.trying(f"{title}, batch {batch}"):
+            run.add(f"{title}, batch {batch}", "measured", measure(batch))
 
 
 def dtype_of(run: Run) -> str:
@@ -287,7 +306,9 @@ def profiled(run: Run, models: Models, piece: Piece, batch: int, **settings: Any
     rows = found.key_averages()
     column = "self_device_time_total" if on_gpu else "self_cpu_time_total"
     ordered = sorted(rows, key=lambda row: -getattr(row, column))[:20]
-    (run.out / f"profile-{batch}.txt").write_text(rows.table(sort_by=column, row_limit=20), encoding="utf-8")
+    (run.out / f"profile-{piece.model}-{batch}.txt").write_text(
+        rows.table(sort_by=column, row_limit=20), encoding="utf-8"
+    )
     listed: list[dict[str, Any]] = [
         {
             "name": row.key,
@@ -297,7 +318,7 @@ def profiled(run: Run, models: Models, piece: Piece, batch: int, **settings: Any
         }
         for row in ordered
     ]
-    (run.out / f"profile-{batch}.json").write_text(json.dumps(listed, indent=1))
+    (run.out / f"profile-{piece.model}-{batch}.json").write_text(json.dumps(listed, indent=1))
     busy, of = sum(getattr(row, column) for row in rows) / 1e6, "GPU" if on_gpu else "CPU"
     step = f"{1e3 * seconds / PROFILED_STEPS:.2f} ms a profiled step"
     return f"{step}, {of} busy {100 * busy / seconds:.0f} %, most: {ordered[0].key}"

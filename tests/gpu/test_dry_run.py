@@ -37,7 +37,7 @@ def test_every_part_runs_and_what_it_wrote_is_read_again(tmp_path: Path) -> None
         point.variant for point in record.points if point.figures
     }
     assert (tmp_path / "trained" / "model" / "model.safetensors").exists()
-    assert "aten::" in (tmp_path / "profile-1.txt").read_text()
+    assert "aten::" in (tmp_path / "profile-tiny-llama-1.txt").read_text()
 
 
 @pytest.mark.slow
