@@ -179,7 +179,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     # never the compiled forward pass: equal inputs then give the same log (trace.compare)
     enforce_eager: Annotated[bool, Option()] = False
     # on a GPU: sequences of the largest decode step that is one CUDA graph (engine/model/cuda_graphs.py); 0 = none is
-    max_cudagraph_capture_size: Annotated[int, Option(ge=0, le=1024)] = 0
+    max_cudagraph_capture_size: Annotated[int, Option(ge=0, le=1024)] = 256
     # on a GPU: a step's record is encoded and written beside the next step's forward pass (engine/recording.py)
     async_scheduling: Annotated[bool, Option()] = False
     # each record says what its step copied of the cache, counted on the tensors (engine/model/copies.py)

@@ -232,7 +232,9 @@ class Engine:
         if not stage.requests:
             eager = eager or self._is_eager
             eager = eager or self.config.by_sequence is not None  # what is compiled writes to blocks
-            self._runner.compiled = None if eager else self.model.compiled
+            compiled = None if eager else self.model.compiled
+            serves = compiled is not None and compiled.serves(self.config.kv_cache_dtype)
+            self._runner.compiled = compiled if serves else None
             self._runner.uses_graphs = not eager
         requests = self._accepted(specs)
         self._num_requests += len(requests)

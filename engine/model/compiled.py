@@ -95,6 +95,7 @@ class _Facts(Struct, frozen=True):
     many: dict[str, Origin]
     has_tensors: bool
     opened: str | None = None  # the model's name
+    refused: dict[str, str] = {}  # as `CompiledForward.refused`
 
 
 class _GraphContext:
@@ -205,6 +206,7 @@ def _found(model: LoadedModel, key: str | None) -> CompiledForward | None:
             for name, origins in ((ONE, facts.one), (MANY, facts.many))
         ]
         compiled = _forward(graphs[0], graphs[1], model)
+        compiled.refused.update(facts.refused)
         check_served(model, compiled)
     except (KeyError, AttributeError, RuntimeError, OSError, ValueError) as error:  # ModelError is a ValueError
         log.warning("what was compiled before does not serve and is compiled again: %s", " ".join(str(error).split()))
@@ -234,7 +236,8 @@ def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | N
                 compiled = _forward(code[0], code[1], model)
                 check_compiled(model, compiled)
                 if key:
-                    _keep(key, made, tensors, folder, model.opened.name if model.opened else None)
+                    opened = model.opened.name if model.opened else None
+                    _keep(key, made, tensors, folder, opened, compiled.refused)
                 return compiled
     options = cpu_options() if model.device.type == "cpu" else OPTIONS[model.device.type]
     forms = [_compile(_prepare(exported, model, weights), options) for exported in _export(model, [ONE, MANY])]
@@ -243,12 +246,21 @@ def _made(model: LoadedModel, key: str | None, one: Callable[[], MadeLibrary | N
     return compiled
 
 
-def _keep(key: str, made: dict[str, MadeLibrary], tensors: dict[str, Tensor], folder: Path, opened: str | None) -> None:
+def _keep(
+    key: str,
+    made: dict[str, MadeLibrary],
+    tensors: dict[str, Tensor],
+    folder: Path,
+    opened: str | None,
+    refused: dict[str, str],
+) -> None:
     files = made[ONE].files | made[MANY].files
     if tensors:
         files[TENSORS] = folder / TENSORS
         save_file(tensors, files[TENSORS])
-    facts = _Facts(one=made[ONE].origins, many=made[MANY].origins, has_tensors=bool(tensors), opened=opened)
+    facts = _Facts(
+        one=made[ONE].origins, many=made[MANY].origins, has_tensors=bool(tensors), opened=opened, refused=refused
+    )
     keep(key, files, msgspec.to_builtins(facts))
 
 

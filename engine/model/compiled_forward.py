@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -117,6 +117,11 @@ class CompiledForward:
     many: Callable[[Tensor, Tensor, Tensor], list[Tensor]]
     backend: AttentionBackend | None  # attention in C; None: that of the eager path (no C compiler, or on a GPU)
     kernel: StepKernel | None = None  # that the code calls for attention; None: it calls Python
+    refused: dict[str, str] = field(default_factory=dict)  # kinds of cache that it does not serve, and why
+
+    def serves(self, kv_cache_dtype: str) -> bool:
+        """Whether it computes over such a cache what the eager path does."""
+        return kv_cache_dtype.removesuffix("_e4m3") not in self.refused
 
     def __call__(self, batch: StepBatch, numbers: Numbers | None = None) -> tuple[Tensor, int]:
         """Logits [S, V] float32 where a slice samples, and in how many layers C attended; under `torch.inference_mode`

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,8 @@ from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.plain_check import BLOCK_SIZE, LENGTHS, ROUNDINGS, STEPS, TABLES, Difference, compare_logits
 from engine.model.runner import ModelRunner
+
+log = logging.getLogger(__name__)
 
 # Kinds of caches other than the model's own dtype, and the step between two numbers that they can hold, relative to the
 # number or (int8, int4) to the largest. A number near the middle of a step may round either way when its last bit
@@ -62,14 +66,19 @@ def check_kv_cache_dtype(model: LoadedModel, kv_cache_dtype: str, compiled: Comp
 
 
 def check_compiled(model: LoadedModel, compiled: CompiledForward) -> None:
-    """Everything that a compiled model may serve with.
+    """Everything that a compiled model may serve with. A kind of cache over which it differs is noted in
+    `compiled.refused`: the eager path serves that.
 
     Raises:
-        ModelError: some of it differs.
+        ModelError: it differs over a cache of the model's own dtype.
     """
     check_served(model, compiled)
     for kind in KINDS:
-        check_kv_cache_dtype(model, kind, compiled)
+        try:
+            check_kv_cache_dtype(model, kind, compiled)
+        except ModelError as error:
+            compiled.refused[kind] = str(error)
+            log.warning("the eager path serves a cache of %s: %s", kind, error)
 
 
 def _served(

@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from engine.cache.reach import WindowPolicy
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.model import compiled
+from engine.model import compiled, served_check
 from engine.model.ahead_of_time import CompiledGraph
 from engine.model.attention import StepContext, attending
 from engine.model.attention_backend import AttentionBackend
@@ -277,6 +277,29 @@ def test_what_computes_something_else_is_not_taken(
     compilation = compile_in_background(fresh)
     compilation.join(60)
     assert fresh.compiled is None and "logits differ" in compilation.error
+
+
+def test_a_kind_of_cache_that_compiled_code_differs_over_is_served_eagerly(
+    compile_once: Compiled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a last bit of half precision that turns into a whole step of int4; every other kind stays compiled."""
+    model, forward = compile_once("gemma2")
+    right = served_check.check_kv_cache_dtype
+
+    def differs(of: Any, kind: str, compiled: Any = None) -> None:
+        if kind == "int4" and compiled is not None:
+            raise ModelError("its logits differ")
+        right(of, kind, compiled)
+
+    monkeypatch.setattr(served_check, "check_kv_cache_dtype", differs)
+    found = dataclasses.replace(forward, refused={})
+    check_compiled(model, found)
+    assert [*found.refused] == ["int4"]
+    monkeypatch.setattr(model, "compiled", found)
+    for kind in ("auto", "int8", "int4"):
+        config = EngineConfig(block_size=4, num_blocks=16, kv_cache_dtype=kind)
+        _, records = run(model, config, [[5, 6, 7]])
+        assert {record.timing.compiled for record in records if record.kind == "step"} == {kind != "int4"}
 
 
 def test_the_way_that_gpus_are_compiled_for(without_libraries: None, monkeypatch: pytest.MonkeyPatch) -> None:
