@@ -223,7 +223,7 @@ def figures(outcome: Outcome, source: str) -> dict[str, Any]:
         "output_tokens": sum(len(one.tokens) for one in served),
         "moved_bytes": outcome.moved_bytes,
         "busy": [busy / outcome.seconds for busy in outcome.busy_seconds],
-        "ttft": _spread([one.ttft for one in served]),
+        "ttft": _spread([one.ttft for one in served if one.ttft is not None]),
         "tpot": _spread([one.tpot for one in served if one.tpot is not None]),
     }
 

@@ -173,7 +173,7 @@ def both_at(card: Card, rate: float, num_requests: int = REQUESTS) -> tuple[floa
         served = simulation.run(wanted).requests
     finally:
         simulation.close()
-    return _p90(one.ttft for one in served), _p90(one.tpot or 0.0 for one in served)
+    return _p90(one.ttft or 0.0 for one in served), _p90(one.tpot or 0.0 for one in served)
 
 
 def _p90(values: Iterable[float]) -> float:

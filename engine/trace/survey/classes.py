@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from engine.trace.account import time_per_output_token, time_to_first_token
 from engine.trace.busy_time import BusyTime
 from engine.trace.records import Header
 from engine.trace.survey.class_rows import NONE, ClassColumns
@@ -102,18 +103,20 @@ def roots_of(columns: ClassColumns) -> list[int]:
 def latencies(
     survey: Survey, header: Header, rows: list[int], roots: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """TTFT and TPOT of sequences `rows`, in seconds; NaN: there is none. `roots`: where each of their requests came.
+    """Return TTFT and TPOT of sequences `rows`, in seconds; NaN for a sequence without.
 
-    TPOT = (last token − first token) / (output tokens − 1). A fork has no TTFT of its own.
+    A fork has no TTFT of its own. `roots`: the row of the first part of each one's request.
     """
     sequences, more = survey.index.sequences, survey.index.classes
-    now = _clock(survey, header)
-    first, last = _column(sequences.first_token_in, rows), _column(more.last_token_in, rows)
-    came, output = _column(sequences.submitted_in, roots), _column(sequences.num_output_tokens, rows)
-    has_token = first != NONE
-    is_request = _column(more.parent, rows) == NONE
-    ttft = np.where(has_token & is_request, now[first] - now[came], np.nan)
-    tpot = np.where(has_token & (output > 1), (now[last] - now[first]) / np.maximum(1, output - 1), np.nan)
+    now = _clock(survey, header).tolist()
+    ttft, tpot = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
+    for place, (row, root) in enumerate(zip(rows, roots, strict=True)):
+        if (first := sequences.first_token_in[row]) == NONE:
+            continue
+        if more.parent[row] == NONE:
+            ttft[place] = time_to_first_token(now[sequences.submitted_in[root]], now[first])
+        found = time_per_output_token(now[first], now[more.last_token_in[row]], sequences.num_output_tokens[row])
+        tpot[place] = np.nan if found is None else found
     return ttft, tpot
 
 

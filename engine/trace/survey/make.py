@@ -31,7 +31,6 @@ from engine.trace.log import TraceReader
 from engine.trace.made_file import MadeFileError, Stamp
 from engine.trace.state import TraceStateError, initial_state
 from engine.trace.survey.block_rows import CHANGE, Rows, changes, fresh_rows, put, touched
-from engine.trace.survey.class_rows import ClassRows
 from engine.trace.survey.content_rows import ContentRows
 from engine.trace.survey.heard_rows import HeardRows
 from engine.trace.survey.sequence_rows import SequenceRows
@@ -132,7 +131,7 @@ def make(
     if not len(log):
         raise ValueError("the log has no record")
     state, budget, is_told = initial_state(log.header), Budget(), True
-    sequences, classes, contents = SequenceRows(), ClassRows(log.header), ContentRows()
+    sequences, contents = SequenceRows(log.header), ContentRows()
     heard = HeardRows(max(1, len(log.header.instances)))
     problem, told = "", time.monotonic()
     series, tiers = SeriesRows(log.header), TierRows()
@@ -149,6 +148,7 @@ def make(
             rows.close_piece(count)
             file.flush()
             pieces, wholes = rows.take()
+            of_sequences, spans, classes = sequences.take()
             survey.append(
                 Update(
                     stamp=Stamp.of(log, count),
@@ -161,9 +161,9 @@ def make(
                     series=series.take(),
                     said=series.said,
                     media=tiers.media,
-                    sequences=sequences.growing.take(),
-                    spans=sequences.growing_spans.take(),
-                    classes=classes.growing.take(),
+                    sequences=of_sequences,
+                    spans=spans,
+                    classes=classes,
                     contents=msgspec.Raw(msgspec.msgpack.encode(contents.growing.take())),
                     heard=msgspec.Raw(msgspec.msgpack.encode(heard.take())),
                 )
@@ -180,8 +180,7 @@ def make(
                 except (TraceFormatError, TraceStateError) as error:
                     problem = str(error)
                     break
-                sequences.add(record, state)
-                classes.add(record, sequences.rows)
+                sequences.add(record)
                 series.add(record, state)
                 contents.add(record, state)
                 heard.add(record, contents.rows)

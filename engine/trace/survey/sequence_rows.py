@@ -1,25 +1,27 @@
-"""Sequences as rows of a table: what became of each, and the spans in which it waited and ran."""
+"""Sequences as rows of a table: the account of each (`engine.trace.account`), and the spans in which it waited and ran.
+
+The account's clock counts records here, so the times in its rows are the records in which things happened.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import Struct
 
-from engine.trace.events import Admit, Arrive, Await, Finish, Fork, Lookup, Lost, Op, Preempt, Sample, Submit
-from engine.trace.records import StepRecord
-from engine.trace.state import State
-from engine.trace.survey.columns import Growing
+from engine.trace.account import Account, SequenceRow
+from engine.trace.events import Admit, Arrive, Await, Fork, Lookup, Preempt, Sample, Submit
+from engine.trace.parts import RequestParts
+from engine.trace.records import Header, StepRecord
+from engine.trace.survey.class_rows import NONE, ClassColumns, Classes
+from engine.trace.survey.columns import Growing, Patch
 
 WAITING, RUNNING, PREEMPTED = 0, 1, 2  # what a span is
-NONE = -1
-NOTED = frozenset((Submit, Fork, Lookup, Admit, Preempt, Await, Arrive, Finish, Lost))  # beside `Sample`
+SPANS = {Submit: WAITING, Fork: RUNNING, Admit: RUNNING, Preempt: PREEMPTED, Await: WAITING, Arrive: WAITING}
 CHANGING = (
     *("num_cached_tokens", "num_output_tokens", "num_preemptions", "looked_in", "lost_in", "admitted_in"),
     *("first_token_in", "finished_in", "finish_reason"),
 )
 # of a fork: what it has in common with the sequence that it was forked from
-OF_THE_PARENT = ("admitted_in", "first_token_in", "num_cached_tokens", "num_output_tokens", "num_preemptions")
+OF_THE_PARENT = ("client", "priority", "prefix")
 
 
 class SequenceColumns(Struct, kw_only=True, array_like=True):
@@ -50,93 +52,107 @@ class SpanColumns(Struct, kw_only=True, array_like=True):
     end: list[int] = []  # the record in which it ended; NONE: it lasts
 
 
-class SequenceRows:
-    """The columns, filled record by record."""
+class RecordClock:
+    """A clock that counts records: `engine.trace.busy_time.Clock`."""
 
-    def __init__(self) -> None:
+    began: float = -1
+    now: float = -1
+
+    def read(self, record: StepRecord) -> None:
+        """Read the next record."""
+        self.began = self.now = record.index
+
+
+class SequenceRows:
+    """The columns, filled record by record. What changes in a row is written when the columns are taken."""
+
+    def __init__(self, header: Header) -> None:
         self.columns, self.spans = SequenceColumns(), SpanColumns()
-        self.growing = Growing(self.columns, CHANGING)
-        self.growing_spans = Growing(self.spans, ("end",))
+        self.classes = ClassColumns(texts_unknown=bool(header.engine.get("private")))
         self.rows: dict[int, int] = {}  # by seq_id
+        self._growing = Growing(self.columns, CHANGING)
+        self._growing_spans = Growing(self.spans, ("end",))
+        self._growing_classes = Growing(self.classes, ("last_token_in", "num_preemptions"))
+        self._account = Account(RecordClock(), forgets=True)
+        self._parts = RequestParts(len(header.instances) > 1)
+        self._classes = Classes(self.classes)
+        self._changed: dict[int, SequenceRow] = {}  # by row
+        self._preempted_before: dict[int, int] = {}  # by row of a fork: its parent's
         self._open: dict[int, int] = {}  # by row: its span that lasts
 
-    def add(self, record: StepRecord, state: State) -> None:
-        """The next record; `state` is the one after it."""
-        columns, rows = self.columns, self.rows
+    def add(self, record: StepRecord) -> None:
+        """Read the next record."""
+        account, parts, rows = self._account, self._parts, self.rows
+        account.begin(record)
+        handlers, before = account.handlers, None
         for op in record.ops:
-            if type(op) is Sample:
-                row = rows[op.seq_id]
-                columns.num_output_tokens[row] += 1
-                if columns.first_token_in[row] == NONE:
-                    columns.first_token_in[row] = record.index
-                self.growing.change(row)
-            elif type(op) in NOTED:
-                self._note(op, record, state)
+            kind = type(op)
+            if parts.is_shared:
+                before = parts.read(op, record.instance)
+            if (handler := handlers.get(kind)) is not None:
+                handler(op)
+            if isinstance(op, Submit | Fork):
+                self._new(op, record, before)
+            if kind is Sample or kind in SPANS:
+                row = rows[op.seq_id]  # type: ignore[index, union-attr]
+                self._changed[row] = account.rows[op.seq_id]  # type: ignore[index, union-attr]
+                if kind in SPANS:
+                    self._begin(row, SPANS[kind], record.index)
+            elif isinstance(op, Lookup):
+                self._look(op, record.index)
+        for ended in account.ended:
+            row = rows[ended.seq_id]
+            self._changed[row] = ended
+            self._close(row, record.index)
+            self.columns.finished_in[row] = record.index
 
-    def _note(self, op: Op, record: StepRecord, state: State) -> None:
-        match op:
-            case Submit():
-                row = self._new(op.seq_id, op.request_id, record, len(op.prompt_token_ids))
-                self._begin(row, WAITING, record.index)
-            case Fork():
-                row = self._new(op.seq_id, op.request_id, record, state.sequences[op.seq_id].num_prompt_tokens)
-                parent = self.rows[op.parent_seq_id]
-                for name in OF_THE_PARENT:
-                    column = getattr(self.columns, name)
-                    column[row] = column[parent]
-                self._begin(row, RUNNING, record.index)
-            case Lookup():
-                row = self._changed(op.seq_id)
-                if self.columns.admitted_in[row] == NONE:
-                    is_lost = op.reason == "evicted" and op.evicted_in is not None
-                    self.columns.looked_in[row] = record.index if is_lost else NONE
-                    self.columns.lost_in[row] = op.evicted_in if is_lost and op.evicted_in is not None else NONE
-            case Admit():
-                row = self._changed(op.seq_id)
-                if self.columns.admitted_in[row] == NONE:
-                    self.columns.admitted_in[row] = record.index
-                    self.columns.num_cached_tokens[row] = op.num_cached_tokens
-                self._begin(row, RUNNING, record.index)
-            case Preempt():
-                row = self._changed(op.seq_id)
-                self.columns.num_preemptions[row] += 1
-                self._begin(row, PREEMPTED, record.index)
-            case Await() | Arrive():
-                self._begin(self.rows[op.seq_id], WAITING, record.index)
-            case Finish():
-                self._end(self.rows[op.seq_id], record.index, op.reason)
-            case Lost():
-                for seq_id in state.finished:
-                    if state.sequences[seq_id].instance == record.instance and self.rows[seq_id] in self._open:
-                        self._end(self.rows[seq_id], record.index, "abort")
-            case _:
-                pass
+    def take(self) -> tuple[Patch[SequenceColumns], Patch[SpanColumns], Patch[ClassColumns]]:
+        """Return what is new since the last call."""
+        columns, classes = self.columns, self.classes
+        for row, one in self._changed.items():
+            request = one.request
+            columns.num_cached_tokens[row] = request.num_cached_tokens - request.num_external_tokens
+            columns.num_output_tokens[row] = one.num_output_tokens
+            columns.num_preemptions[row] = self._preempted_before.get(row, 0) + one.num_preemptions
+            columns.admitted_in[row] = NONE if request.scheduled is None else int(request.scheduled)
+            columns.first_token_in[row] = NONE if one.first_token is None else int(one.first_token)
+            columns.finish_reason[row] = one.finish_reason or ""
+            classes.last_token_in[row] = NONE if one.last_token is None else int(one.last_token)
+            classes.num_preemptions[row] = one.num_preemptions
+            self._growing.change(row)
+            self._growing_classes.change(row)
+        self._changed.clear()
+        return self._growing.take(), self._growing_spans.take(), self._growing_classes.take()
 
-    def _changed(self, seq_id: int) -> int:
-        """The row of a sequence, of which something changes."""
-        row = self.rows[seq_id]
-        self.growing.change(row)
-        return row
-
-    def _new(self, seq_id: int, request_id: str, record: StepRecord, num_prompt_tokens: int) -> int:
-        columns = self.columns
-        row = self.rows[seq_id] = len(columns.seq_id)
-        given: dict[str, Any] = {
-            "seq_id": seq_id,
-            "request_id": request_id,
-            "instance": record.instance,
-            "num_prompt_tokens": num_prompt_tokens,
-            "submitted_in": record.index,
-            "looked_in": NONE,
-            "lost_in": NONE,
-            "finish_reason": "",
-            "admitted_in": NONE,
-            "first_token_in": NONE,
-            "finished_in": NONE,
-        }
+    def _new(self, op: Submit | Fork, record: StepRecord, before: int | None) -> None:
+        row = self.rows[op.seq_id] = len(self.columns.seq_id)
+        one = self._account.rows[op.seq_id]
+        if isinstance(op, Submit):
+            of_class = self._classes.of(op)
+            of_class["before"] = NONE if before is None else self.rows[before]
+        else:
+            parent = self.rows[op.parent_seq_id]
+            of_class = {name: getattr(self.classes, name)[parent] for name in OF_THE_PARENT}
+            of_class["parent"] = parent
+            preempted = self._account.rows[op.parent_seq_id].num_preemptions
+            self._preempted_before[row] = self._preempted_before.get(parent, 0) + preempted
+        own = {
+            "seq_id": op.seq_id, "request_id": op.request_id, "instance": record.instance, "finish_reason": "",
+            "num_prompt_tokens": one.request.num_prompt_tokens, "submitted_in": record.index,
+        }  # fmt: skip
         for name in SequenceColumns.__struct_fields__:
-            getattr(columns, name).append(given.get(name, 0))
-        return row
+            getattr(self.columns, name).append(own.get(name, NONE))
+        for name in ("client", "priority", "prefix", "parent", "before", "last_token_in", "num_preemptions"):
+            getattr(self.classes, name).append(of_class.get(name, NONE))
+
+    def _look(self, op: Lookup, index: int) -> None:
+        """Note at which evicted block the hits of a sequence's last lookup before its admission ended."""
+        if self._account.rows[op.seq_id].request.scheduled is not None:
+            return
+        row, lost = self.rows[op.seq_id], op.evicted_in if op.reason == "evicted" else None
+        self.columns.looked_in[row] = NONE if lost is None else index
+        self.columns.lost_in[row] = NONE if lost is None else lost
+        self._growing.change(row)
 
     def _begin(self, row: int, kind: int, index: int) -> None:
         self._close(row, index)
@@ -151,10 +167,4 @@ class SequenceRows:
         span = self._open.pop(row, None)
         if span is not None:
             self.spans.end[span] = index
-            self.growing_spans.change(span)
-
-    def _end(self, row: int, index: int, reason: str) -> None:
-        self._close(row, index)
-        self.growing.change(row)
-        self.columns.finished_in[row] = index
-        self.columns.finish_reason[row] = reason
+            self._growing_spans.change(span)

@@ -9,8 +9,8 @@ from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from engine.trace.records import Header
+from engine.trace.survey.class_rows import NONE
 from engine.trace.survey.classes import latencies, roots_of
-from engine.trace.survey.sequence_rows import NONE
 from engine.trace.survey.survey import Survey
 
 
@@ -21,7 +21,7 @@ def sequence_table(survey: Survey, header: Header) -> dict[str, list[Any]]:
     """
     sequences, more = survey.index.sequences, survey.index.classes
     rows = list(range(len(sequences.seq_id)))
-    ttft, tpot = latencies(survey, header, rows, roots_of(more)) if rows else (np.empty(0), np.empty(0))
+    ttft, tpot = latencies(survey, header, rows, roots_of(more))
     at = survey.series["at"]
     looked, lost = np.array(sequences.looked_in, np.int64), np.array(sequences.lost_in, np.int64)
     missed = np.where(looked == NONE, np.nan, at[looked] - at[lost]) if rows else np.empty(0)
