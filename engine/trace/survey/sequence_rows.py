@@ -82,27 +82,28 @@ class SequenceRows:
 
     def add(self, record: StepRecord) -> None:
         """Read the next record."""
-        account, parts, rows = self._account, self._parts, self.rows
+        account, parts, rows, changed = self._account, self._parts, self.rows, self._changed
         account.begin(record)
-        handlers, before = account.handlers, None
+        before = None
         for op in record.ops:
             kind = type(op)
             if parts.is_shared:
                 before = parts.read(op, record.instance)
-            if (handler := handlers.get(kind)) is not None:
+            if kind is Sample:
+                changed[rows[op.seq_id]] = account.sample(op)  # type: ignore[arg-type, index, union-attr]
+            elif kind is Lookup:
+                self._look(op, record.index)  # type: ignore[arg-type]
+            elif (handler := account.handlers.get(kind)) is not None:
                 handler(op)
-            if isinstance(op, Submit | Fork):
-                self._new(op, record, before)
-            if kind is Sample or kind in SPANS:
-                row = rows[op.seq_id]  # type: ignore[index, union-attr]
-                self._changed[row] = account.rows[op.seq_id]  # type: ignore[index, union-attr]
+                if isinstance(op, Submit | Fork):
+                    self._new(op, record, before)
                 if kind in SPANS:
+                    row = rows[op.seq_id]  # type: ignore[index, union-attr]
+                    changed[row] = account.rows[op.seq_id]  # type: ignore[index, union-attr]
                     self._begin(row, SPANS[kind], record.index)
-            elif isinstance(op, Lookup):
-                self._look(op, record.index)
         for ended in account.ended:
             row = rows[ended.seq_id]
-            self._changed[row] = ended
+            changed[row] = ended
             self._close(row, record.index)
             self.columns.finished_in[row] = record.index
 
