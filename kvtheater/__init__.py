@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from engine.config import SamplingParams as SamplingParams
     from engine.engine import Engine as Engine
     from engine.engine import NothingToDo as NothingToDo
-    from engine.lab.watch import WatchError as WatchError
     from engine.model.capture import CaptureRequest as CaptureRequest
     from engine.model.errors import ModelError as ModelError
     from engine.model.loaded import LoadedModel as LoadedModel
     from engine.model.loader import from_module as from_module
     from engine.model.loader import load_model as load_model
     from engine.model.shipped import shipped_model as shipped_model
-    from engine.request import Request as Request
-    from engine.request_spec import RequestError as RequestError
-    from engine.request_spec import RequestSpec as RequestSpec
+    from engine.observe.hf_recorder import WatchError as WatchError
+    from engine.requests.request import Request as Request
+    from engine.requests.request_spec import RequestError as RequestError
+    from engine.requests.request_spec import RequestSpec as RequestSpec
     from engine.trace.codec import TraceFormatError as TraceFormatError
     from engine.trace.log import TraceReader as TraceReader
     from engine.trace.records import Capture as Capture
@@ -61,14 +61,14 @@ NAMES = {
     "engine": "__version__",
     "engine.config": "ConfigError EngineConfig SamplingParams",
     "engine.engine": "Engine NothingToDo",
-    "engine.lab.watch": "WatchError",
+    "engine.observe.hf_recorder": "WatchError",
     "engine.model.capture": "CaptureRequest",
     "engine.model.errors": "ModelError",
     "engine.model.loaded": "LoadedModel",
     "engine.model.loader": "from_module load_model",
     "engine.model.shipped": "shipped_model",
-    "engine.request": "Request",
-    "engine.request_spec": "RequestError RequestSpec",
+    "engine.requests.request": "Request",
+    "engine.requests.request_spec": "RequestError RequestSpec",
     "engine.trace.codec": "TraceFormatError",
     "engine.trace.log": "TraceReader",
     "engine.trace.records": "Capture Header StepRecord",

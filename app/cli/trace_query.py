@@ -12,11 +12,11 @@ from app.cli.reading import open_trace
 from app.cli.terminal import say, say_json
 from app.ground.paths import data_dir
 from app.log_index.cache_dir import drop_unused, folder_in, name_of
+from engine.trace.derived_file import DerivedFileError
 from engine.trace.log import TraceReader
-from engine.trace.made_file import MadeFileError
 from engine.trace.query.database import MOST_ROWS, Answer, LogDatabase, QueryError
-from engine.trace.query.kept import DATA, LONG, SUFFIX, KeptTables, make
 from engine.trace.query.questions import questions
+from engine.trace.query.table_cache import DATA, LONG, SUFFIX, KeptTables, make
 from engine.trace.telling import languages
 
 WIDEST = 44  # characters of a column
@@ -91,7 +91,7 @@ def _kept(log: TraceReader, file: Path) -> KeptTables | None:
     target = folder / f"{name_of(file)}{SUFFIX}"
     try:
         return KeptTables(target, log)
-    except MadeFileError:
+    except DerivedFileError:
         pass
     terminal = sys.stderr.isatty()
 
@@ -108,7 +108,7 @@ def _kept(log: TraceReader, file: Path) -> KeptTables | None:
         if index.problem:
             say(f"kvtheater: {file} contradicts itself: {index.problem}", to=sys.stderr)
         return KeptTables(target, log)
-    except (OSError, MadeFileError) as error:
+    except (OSError, DerivedFileError) as error:
         say(f"kvtheater: the tables are not kept: {error}", to=sys.stderr)
         return None
 

@@ -56,7 +56,7 @@ from app.lessons.questions import check_arguments
 from app.lessons.tiers import TIERS, tiers_of
 from app.page.words import languages
 from engine.config import EngineConfig, SamplingParams
-from engine.toml_text import toml_tables
+from engine.options.toml_text import toml_tables
 from engine.trace.events import Op
 
 PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "museum", "compare")

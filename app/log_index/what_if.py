@@ -15,7 +15,7 @@ from typing import IO, Any, NotRequired, TypedDict
 
 from app.ground.errors import AppError
 from app.session.run import OpenLog
-from engine.host import child_environment
+from engine.platform.host import child_environment
 from engine.trace.log import TraceReader
 
 KEPT = 16  # answers

@@ -14,7 +14,7 @@ from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled
 from app.openai.errors import ApiError
 from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
-from engine.request_spec import RequestError, check_characters
+from engine.requests.request_spec import RequestError, check_characters
 
 COMPLETION_TOKENS = 16  # of a completion that names no max_tokens, as OpenAI has it
 MOST_PROMPTS = 64  # in one body

@@ -18,8 +18,8 @@ from app.ground.routing import json_answer
 from engine.accounting.cited import cited_facts
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput, impossible
-from engine.accounting.kept import Kept
 from engine.accounting.kv_shape import Architecture
+from engine.accounting.layer_bytes import Kept
 from engine.accounting.memory import stored_element
 from engine.accounting.mistakes import mistakes
 from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
@@ -59,7 +59,7 @@ def size_of_config(own: Sequence[Path], request: Request) -> Response:
 
 @functools.lru_cache(maxsize=16)
 def _counted(text: bytes) -> Architecture:
-    from engine.described import architecture_from  # torch: only when a configuration is read
+    from engine.setup.unloaded_model import architecture_from  # torch: only when a configuration is read
 
     with _counting:
         return architecture_from(text, "config.json")

@@ -1,7 +1,7 @@
 """What a model keeps of a sequence, read from its configuration: which layers there are, and the shape of each.
 
 The configuration is a config.json as a mapping. Families write the same thing under several names; where a file leaves
-something to its family's defaults, they are filled in first (`engine.described`).
+something to its family's defaults, they are filled in first (`engine.setup.unloaded_model`).
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
-from engine.request import Request
-from engine.request_spec import RequestSpec
+from engine.requests.request import Request
+from engine.requests.request_spec import RequestSpec
 
 CAPTURE_EVERYTHING = 1 << 30  # bytes a step
 NO_TIERS = TierSizes()

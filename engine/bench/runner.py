@@ -36,9 +36,9 @@ from engine.bench.scenario import Cell, Scenario, Value, cell_of
 from engine.bench.workload import Ask, requests_of
 from engine.config import ConfigError
 from engine.engine import Engine
-from engine.machine import measure_roofs
 from engine.model.errors import ModelError
-from engine.request_spec import RequestError
+from engine.requests.request_spec import RequestError
+from engine.setup.machine import measure_roofs
 from engine.trace.records import Roofs
 
 REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one sentence each; the others go on

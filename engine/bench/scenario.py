@@ -19,7 +19,7 @@ from engine.bench.tiers import TierSizes
 from engine.bench.workload import Workload
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.tiers.settings import SettingError
-from engine.toml_text import decode_toml
+from engine.options.toml_text import decode_toml
 from engine.trace.goodput import SLO
 
 SCENARIOS = Path(__file__).parent / "scenarios"

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from engine.cluster.flight import Flight, may_move
 from engine.cluster.router import Candidate, RejectedError, Router
-from engine.load import Load
+from engine.requests.load import Load
+from engine.trace.disagg_ids import plain_id
 from engine.trace.events import Finish, Fork, Submit
-from engine.trace.halves import plain_id
 from engine.trace.records import InstanceRole, StepRecord
 
 MOST_RETRIES = 1  # of a prompt whose instance ended; then who goes on with it computes it

@@ -15,11 +15,11 @@ from engine.cluster.router import Router
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
 from engine.connector.transfer import LEASE
-from engine.intake import Intake
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
-from engine.request_spec import RequestSpec
-from engine.resolve import resolve_for
+from engine.requests.input_processor import InputProcessor
+from engine.requests.request_spec import RequestSpec
+from engine.setup.resolve import resolve_for
 
 MOST_FAILURES = 3  # of an instance that ends before it has its weights: it stays away then
 
@@ -43,7 +43,7 @@ def process_cluster(
     began = time.perf_counter()
     seats, resolved = seats_of(model, config, began), resolve_for(config, model.facts)
     own, rate = resolved.config.of_one, config.link_mb_per_second
-    intake = Intake(model, resolve_for(own, model.facts))
+    intake = InputProcessor(model, resolve_for(own, model.facts))
     processes = Processes(
         workers,
         lease=lease,

@@ -14,7 +14,7 @@ from typing import Protocol, Self
 from engine.cluster.messages import Source, ToCluster, ToInstance
 from engine.config import ConfigError
 from engine.connector.peer import Peer
-from engine.host import child_environment
+from engine.platform.host import child_environment
 
 END_SECONDS = 5.0  # in which a process that is told to end does so by itself
 MOST_SPARE = 4

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.trace.disagg_ids import plain_id
 from engine.trace.events import Finish, Fork, Lost, Op, Sample, Submit
-from engine.trace.halves import plain_id
 
 
 @dataclass(slots=True)

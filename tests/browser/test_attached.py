@@ -12,13 +12,13 @@ from playwright.sync_api import expect
 import app.log_index.derived_files
 import app.session.run
 from app.ground.errors import AppError
-from engine.attach import attachment
+from engine.observe.monitor import attachment
 from tests.attached_server import attached_server
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage
-from tests.unit.attach.metrics_server import MetricsServer
-from tests.unit.attach.metrics_server import page as metrics_page
-from tests.unit.attach.publisher import message, stored
+from tests.unit.monitor.metrics_server import MetricsServer
+from tests.unit.monitor.metrics_server import page as metrics_page
+from tests.unit.monitor.publisher import message, stored
 
 CONTROLS = "#btn-prefill, #btn-step, #btn-reset, #btn-fork, #prompt, #btn-add"
 

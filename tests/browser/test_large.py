@@ -21,11 +21,11 @@ from app.server.listener import Listener, bind
 from engine.simulate.what_if import what_if
 from engine.trace.events import Preempt, Submit
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.make import make
+from engine.trace.log_index.sequence_rows import PREEMPTED
+from engine.trace.log_index.sequence_table import sequence_table
 from engine.trace.state import State
-from engine.trace.survey.make import make
-from engine.trace.survey.sequence_rows import PREEMPTED
-from engine.trace.survey.sequence_table import sequence_table
-from engine.trace.survey.survey import Survey
 from tests.browser.axe import AXE, violations
 from tests.load.large_log import Shape, write
 from tests.server.conftest import Server
@@ -137,7 +137,7 @@ def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
     """As the survey says them, and the link says which; the keyboard goes from turn to turn."""
     with TraceReader(log) as reader:
         make(reader, log.with_suffix(".survey"))
-        table = sequence_table(Survey(log.with_suffix(".survey"), reader), reader.header)
+        table = sequence_table(LogIndex(log.with_suffix(".survey"), reader), reader.header)
     page = opened(open_page, served)
     box = page.locator("#large-sequences")
     rows = box.locator("tbody tr[data-seq]")

@@ -31,7 +31,7 @@ from engine.connector.tiers.settings import DiskSetting
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
-from engine.request_spec import RequestError, RequestSpec
+from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
 from engine.trace.events import Op, Preempt, TransferFailed
 from engine.trace.log import TraceReader
@@ -101,7 +101,7 @@ def fail_once(engine: Engine, where: str, is_beside: bool = False) -> None:
     owners: dict[str, Any] = {
         "move_blocks": engine._runner,
         "execute": engine._runner,
-        "sample": engine._stage.sampler,
+        "sample": engine._outputs.sampler,
         "start_load_kv": engine._connector,
         "put": engine.kv_caches[0],
     }

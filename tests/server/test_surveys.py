@@ -20,7 +20,7 @@ from app.models.served import Served
 from app.server.application import create_app
 from engine.trace.events import Submit
 from engine.trace.log import TraceReader
-from engine.trace.survey.block_rows import BLOCK
+from engine.trace.log_index.block_rows import BLOCK
 from tests.server.conftest import Client, Server, wait_for
 
 RECORDING, FILE = "rec-moon", static_dir() / "recordings" / "moon.kvtrace"
@@ -32,7 +32,7 @@ def ask(server: Any, what: str = "", **query: Any) -> requests.Response:
 
 @pytest.fixture
 def surveyed(make_server: Callable[..., Server], tmp_path: Path) -> Server:
-    """A server, when it has surveyed the recording."""
+    """A server, when it has indexed the recording."""
     server = make_server(data_dir=tmp_path)
     first = ask(server)
     assert first.status_code in (200, 503)

@@ -13,7 +13,7 @@ from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError, refuse_arrivals, refuse_sampling
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
-from engine.resolve import resolve
+from engine.setup.resolve import resolve
 
 PAGE = 256  # tokens: its own default
 RESULT_SECONDS = 60  # seconds without a result after which its thread counts as dead

@@ -15,7 +15,7 @@ from engine.accounting.architecture import kv_shapes, read_architecture
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.kv_shape import KvShape
 from engine.accounting.presets import presets
-from engine.described import MOST_BYTES, _plain, architecture_from, architecture_of, described
+from engine.setup.unloaded_model import MOST_BYTES, _plain, architecture_from, architecture_of, described
 from tests.causal_types import WINDOW, causal_config, causal_model
 
 LLAMA = {
@@ -189,7 +189,7 @@ def test_nothing_is_made_or_fetched_for_a_configuration_that_asks_too_much(confi
 
 
 def test_a_model_of_too_many_parts_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.described.MOST_MODULES", 50)
+    monkeypatch.setattr("engine.setup.unloaded_model.MOST_MODULES", 50)
     with pytest.raises(ImpossibleInput, match="more than 50 parts"):
         architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json")
     monkeypatch.undo()

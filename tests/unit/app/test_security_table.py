@@ -20,7 +20,7 @@ from app.server.dispatch import ALL_EVENTS
 from app.server.events import READS
 from engine.config import MAX_BIASES, MAX_STOP_CHARACTERS, MAX_STOP_TOKENS, MAX_STOPS
 from engine.connector.link import MAX_READ_SECONDS
-from engine.request_spec import MAX_TOKEN_CHARACTERS
+from engine.requests.request_spec import MAX_TOKEN_CHARACTERS
 from tests.conftest import ROOT
 
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")

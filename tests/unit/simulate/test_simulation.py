@@ -13,7 +13,7 @@ from engine.accounting.memory import stored_bytes_per_token
 from engine.cluster.build import local_cluster
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.simulate.cost import Fixed, Linear
 from engine.simulate.outcome import LinkSpeed
 from engine.simulate.queues import Arrangement, Prefill, mean_ttft
