@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from engine.accounting.memory import stored_bytes_per_token
 from engine.bench.errors import Cancelled
-from engine.bench.measurement import EngineWork, Measurement, Timeline
+from engine.bench.measurement import EngineWork, Measurement, Observer, Timeline
 from engine.bench.outside import outside
-from engine.bench.scenario import Observer
 from engine.bench.tiers import TierSizes
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from engine.accounting.roofline import bytes_moved
 from engine.bench.instances import InstancesWork
@@ -28,6 +28,8 @@ from engine.trace.events import (
     SwapIn,
 )
 from engine.trace.records import StepRecord, Work
+
+Observer = Literal["none", "log", "capture"]  # what of a run is kept while it is measured
 
 
 @dataclass(slots=True)
