@@ -17,7 +17,7 @@ from app.models.registry import served_name
 from app.models.served import Served
 from engine.config import EngineConfig
 from engine.model.compiler_process import begin_early
-from engine.platform.freeze_gc import freeze_gc
+from engine.system.freeze_gc import freeze_gc
 
 if TYPE_CHECKING:
     from app.models.live_model import LiveModel

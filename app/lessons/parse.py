@@ -65,7 +65,7 @@ LANES = ("strategies", "caches", "models")  # that can race
 OPERATIONS = {op.__struct_config__.tag for op in get_args(Op)}
 OPTIONAL = "optional"  # after the name of a section
 MODEL = "model"  # what a restart may change beside settings
-MOST_BYTES = 256 * 1024  # of a file
+MAX_BYTES = 256 * 1024  # of a file
 _HEADING = re.compile(r"##\s+(.*)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _DIRECTIVE = re.compile(r"(\w+):(.*)")
@@ -91,8 +91,8 @@ def read_lesson(path: Path) -> Lesson:
         OSError: the file cannot be read.
     """
     data = path.read_bytes()
-    if len(data) > MOST_BYTES:
-        raise LessonError(0, f"the file has {len(data)} bytes; a lesson has at most {MOST_BYTES}")
+    if len(data) > MAX_BYTES:
+        raise LessonError(0, f"the file has {len(data)} bytes; a lesson has at most {MAX_BYTES}")
     try:
         return parse_lesson(data.decode("utf-8"), path)
     except UnicodeDecodeError:

@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 from app.ground.errors import AppError
 from app.log_index.cache_dir import LIVE, drop_unused, folder_in, name_of
 from app.session.run import OpenLog
-from engine.platform.host import child_environment
+from engine.system.host import child_environment
 from engine.trace.derived_file import DerivedFileError
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.log_index.log_index import LogIndex
@@ -32,7 +32,7 @@ from engine.trace.query.table_cache import DATA, SUFFIX, KeptTables
 
 IDLE = 600.0  # seconds after which nobody looks at a run that goes on any more
 LOOK = 1.0  # seconds between two looks at whether it does
-MOST_READ = 4  # of a kind that are held in memory
+MAX_READ = 4  # of a kind that are held in memory
 
 T = TypeVar("T")
 
@@ -154,7 +154,7 @@ class DerivedFiles(ABC, Generic[T]):
         """It is the one that was asked for last; of the others only the last ones stay in memory."""
         self._read.pop(target, None)
         self._read[target] = known
-        for older in list(self._read)[:-MOST_READ]:
+        for older in list(self._read)[:-MAX_READ]:
             del self._read[older]
             self._stamps.pop(older, None)
 

@@ -28,12 +28,12 @@ from engine.trace.observing import UNSAID
 
 MSGPACK = "application/msgpack"
 SENT = tuple(name for name in BLOCK.names or () if name != "content")  # of a block: what is drawn of it
-MOST_BINS = 4096
-MOST_BRANCHES = 500  # of a prefix tree
-MOST_RECORDS = 256  # in one answer
-MOST_BYTES = 1 << 20  # of records in one answer
-MOST_TOKENS = 1 << 20  # of a prompt that is looked up
-MOST_PROMPT_BYTES = 8 * MOST_TOKENS
+MAX_BINS = 4096
+MAX_BRANCHES = 500  # of a prefix tree
+MAX_RECORDS = 256  # in one answer
+MAX_BYTES = 1 << 20  # of records in one answer
+MAX_TOKENS = 1 << 20  # of a prompt that is looked up
+MAX_PROMPT_BYTES = 8 * MAX_TOKENS
 
 
 class SurveyAnswer(TypedDict):
@@ -73,19 +73,19 @@ class AskedPrompt(msgspec.Struct, kw_only=True):
     """What is posted to /api/theaters/<theater_id>/survey/heard/chains."""
 
     record: int
-    token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MOST_TOKENS)]
+    token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_TOKENS)]
 
 
-class Here(NamedTuple):
+class LogIndexContext(NamedTuple):
     """What the endpoints use."""
 
     theaters: SessionManager
     log_indexes: LogIndexes
 
 
-def overview(here: Here, request: Request, theater_id: str) -> Response:
+def overview(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """How much is known."""
-    run, log_index = _log_index(here, theater_id)
+    run, log_index = _log_index(context, theater_id)
     answer: SurveyAnswer = {
         "num_records": len(run.log),
         "num_surveyed": len(log_index),
@@ -100,11 +100,11 @@ def overview(here: Here, request: Request, theater_id: str) -> Response:
     return json_answer(answer)
 
 
-def series(here: Here, request: Request, theater_id: str) -> Response:
+def series(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Numbers of a stretch in bins: `?first=…&end=…&bins=…`."""
-    _, log_index = _log_index(here, theater_id)
+    _, log_index = _log_index(context, theater_id)
     first, end = _number(request, "first", 0), _number(request, "end", len(log_index))
-    count = min(_number(request, "bins", 1000), MOST_BINS)
+    count = min(_number(request, "bins", 1000), MAX_BINS)
     try:
         found = bins(log_index.series, first, min(end, len(log_index)), count)
     except ValueError as error:
@@ -112,45 +112,45 @@ def series(here: Here, request: Request, theater_id: str) -> Response:
     return _packed({name: column.astype("<f8").tobytes() for name, column in found.items()})
 
 
-def blocks(here: Here, request: Request, theater_id: str) -> Response:
+def blocks(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
-    run, log_index = _log_index(here, theater_id)
+    run, log_index = _log_index(context, theater_id)
     record = _number(request, "record", len(log_index) - 1)
     try:
         rows = log_index.blocks_at(record)
     except (IndexError, DerivedFileError) as error:
-        raise _refusal(here, run, error) from error
+        raise _refusal(context, run, error) from error
     return _packed({"record": record, **_columns(rows, SENT)})
 
 
-def changes(here: Here, request: Request, theater_id: str) -> Response:
+def changes(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Records [first, end), and the blocks that they change: `?first=…&end=…`; fewer than asked is allowed."""
-    run, log_index = _log_index(here, theater_id)
+    run, log_index = _log_index(context, theater_id)
     first = _number(request, "first", 0)
-    end = min(_number(request, "end", first + 1), first + MOST_RECORDS, len(log_index))
+    end = min(_number(request, "end", first + 1), first + MAX_RECORDS, len(log_index))
     if not 0 <= first < end:
         raise AppError("not_found", f"there is no record {first}; {len(log_index)} are known, counted from 0")
     with run.reading() as log:
-        records, _ = read_batch(log, first, end, MOST_BYTES, None, 0)
+        records, _ = read_batch(log, first, end, MAX_BYTES, None, 0)
     end = first + len(records)
     try:
         rows = log_index.changes(first, end)
     except DerivedFileError as error:
-        raise _refusal(here, run, error) from error
+        raise _refusal(context, run, error) from error
     return _packed({"first": first, "end": end, "records": records, **_columns(rows, ("record", "block", *SENT))})
 
 
-def sequences(here: Here, request: Request, theater_id: str) -> Response:
+def sequences(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Every sequence that is known, in columns, with the spans in which it waited and ran."""
-    run, log_index = _log_index(here, theater_id)
+    run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         header = log.header
     return Response(msgspec.msgpack.encode(sequence_table(log_index, header)), mimetype=MSGPACK)
 
 
-def prefix_tree(here: Here, request: Request, theater_id: str) -> Response:
+def prefix_tree(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """The prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
-    run, log_index = _log_index(here, theater_id)
+    run, log_index = _log_index(context, theater_id)
     record = _number(request, "record", len(log_index) - 1)
     instance = _number(request, "instance", 0)
     with run.reading() as log:
@@ -159,13 +159,13 @@ def prefix_tree(here: Here, request: Request, theater_id: str) -> Response:
         raise AppError("not_found", f"there is no instance {instance}")
     end = max(group.first_block + group.num_blocks for group in groups)
     try:
-        found = prefixes(log_index, record, MOST_BRANCHES, min(group.first_block for group in groups), end)
+        found = prefixes(log_index, record, MAX_BRANCHES, min(group.first_block for group in groups), end)
     except (IndexError, DerivedFileError) as error:
-        raise _refusal(here, run, error) from error
+        raise _refusal(context, run, error) from error
     return json_answer({"record": record, **msgspec.to_builtins(found)})
 
 
-def by_class(here: Here, request: Request, theater_id: str) -> Response:
+def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Requests by class, of this run and of another: `?by=prompt&beside=…`."""
     by = request.args.get("by", "all")
     if by not in BYS:
@@ -173,7 +173,7 @@ def by_class(here: Here, request: Request, theater_id: str) -> Response:
     names = [name for name in (theater_id, request.args.get("beside")) if name]
     sides, found = list[ClassedRun](), list[dict[str | None, ClassFigures]]()
     for name in names:
-        run = here.theaters.watch(name).run
+        run = context.theaters.watch(name).run
         with run.reading() as log:
             header = log.header
         if header.observed is not None:
@@ -182,7 +182,7 @@ def by_class(here: Here, request: Request, theater_id: str) -> Response:
             )
             found.append({})
             continue
-        log_index = here.log_indexes.find(run)
+        log_index = context.log_indexes.find(run)
         found.append(classes(log_index, header, by))
         sides.append(
             {
@@ -198,18 +198,18 @@ def by_class(here: Here, request: Request, theater_id: str) -> Response:
     return json_answer(answer)
 
 
-def heard(here: Here, request: Request, theater_id: str) -> Response:
+def heard(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """What each rank of a watched server had said up to a record: `?record=…`."""
-    run, log_index, told = _watched(here, theater_id)
+    run, log_index, told = _watched(context, theater_id)
     record = _known(log_index, _number(request, "record", len(log_index) - 1))
     with run.reading() as log:
         ranks = [told.said(log, rank, record) for rank in range(told.num_ranks)]
     return json_answer({"record": record, "ranks": msgspec.to_builtins(ranks)})
 
 
-def heard_roots(here: Here, request: Request, theater_id: str) -> Response:
+def heard_roots(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """What sequences begin with, of those that a rank named last up to a record: `?record=…&rank=0`."""
-    run, log_index, told = _watched(here, theater_id)
+    run, log_index, told = _watched(context, theater_id)
     record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
     if not 0 <= rank < told.num_ranks:
         raise AppError("not_found", f"there is no rank {rank}")
@@ -218,10 +218,10 @@ def heard_roots(here: Here, request: Request, theater_id: str) -> Response:
     return json_answer({"roots": msgspec.to_builtins(found)})
 
 
-def heard_chains(here: Here, request: Request, theater_id: str) -> Response:
+def heard_chains(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """What each rank of a watched server had of a prompt after a record."""
-    request.max_content_length = MOST_PROMPT_BYTES
-    _, log_index, told = _watched(here, theater_id)
+    request.max_content_length = MAX_PROMPT_BYTES
+    _, log_index, told = _watched(context, theater_id)
     try:
         asked = msgspec.json.decode(request.get_data(), type=AskedPrompt)
     except msgspec.MsgspecError as error:
@@ -249,24 +249,24 @@ ROUTES = [
 
 def blueprint(theaters: SessionManager, log_indexes: LogIndexes) -> flask.Blueprint:
     """The endpoints under /api/theaters/<theater_id>/survey."""
-    return routing.blueprint("survey", "/api/theaters", Here(theaters, log_indexes), ROUTES)
+    return routing.blueprint("survey", "/api/theaters", LogIndexContext(theaters, log_indexes), ROUTES)
 
 
-def _log_index(here: Here, theater_id: str) -> tuple[OpenLog, LogIndex]:
-    run = here.theaters.watch(theater_id).run
-    return run, here.log_indexes.find(run)
+def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex]:
+    run = context.theaters.watch(theater_id).run
+    return run, context.log_indexes.find(run)
 
 
-def _watched(here: Here, theater_id: str) -> tuple[OpenLog, LogIndex, Heard]:
+def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, Heard]:
     """A watched server's log, its log index, and what the server said in it."""
-    run, log_index = _log_index(here, theater_id)
+    run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         if log.header.observed is None:
             raise AppError("not_found", "this is no watched server's log")
     try:
         return run, log_index, log_index.heard
     except DerivedFileError as error:
-        raise _refusal(here, run, error) from error
+        raise _refusal(context, run, error) from error
 
 
 def _known(log_index: LogIndex, record: int) -> int:
@@ -284,10 +284,10 @@ def _number(request: Request, name: str, otherwise: int) -> int:
     return int(given)
 
 
-def _refusal(here: Here, run: OpenLog, error: Exception) -> AppError:
+def _refusal(context: LogIndexContext, run: OpenLog, error: Exception) -> AppError:
     if isinstance(error, IndexError):
         return AppError("not_found", f"there is no such record: {error}")
-    here.log_indexes.forget(run)
+    context.log_indexes.forget(run)
     return AppError("loading", f"{error}; it is made anew, ask again in a moment")
 
 

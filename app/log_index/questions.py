@@ -16,8 +16,8 @@ from engine.trace.query.questions import questions
 from engine.trace.query.table_cache import LONG, KeptTables
 from engine.trace.state import TraceStateError
 
-MOST_SECONDS = 5.0
-MOST_ROWS = 200
+MAX_SECONDS = 5.0
+MAX_ROWS = 200
 FRESH = 5.0  # seconds in which another question about a run that goes on is asked of what was read last
 
 
@@ -74,7 +74,7 @@ class LogQuestions:
             raise AppError("busy", "another question is being answered; ask again in a moment")
         try:
             num_records, database = self._of(run)
-            found = database.ask(sql, MOST_ROWS, MOST_SECONDS)
+            found = database.ask(sql, MAX_ROWS, MAX_SECONDS)
         except DerivedFileError as error:
             self._tables.forget(run)
             raise AppError("loading", f"{error}; it is made anew") from error

@@ -21,7 +21,7 @@ from engine.requests.input_processor import InputProcessor
 from engine.requests.request_spec import RequestSpec
 from engine.setup.resolve import resolve_for
 
-MOST_FAILURES = 3  # of an instance that ends before it has its weights: it stays away then
+MAX_FAILURES = 3  # of an instance that ends before it has its weights: it stays away then
 
 
 def process_cluster(
@@ -61,8 +61,8 @@ def process_cluster(
         name, role, place = seats[index]
         if index in last:
             failures[index] = 0 if last[index].was_ready else failures[index] + 1
-        if failures[index] >= MOST_FAILURES:
-            raise InstanceGoneError(f"instance {name} has ended {MOST_FAILURES} times before it could do anything")
+        if failures[index] >= MAX_FAILURES:
+            raise InstanceGoneError(f"instance {name} has ended {MAX_FAILURES} times before it could do anything")
         place = place._replace(first_seq_id=first_seq_id)
         threads = threads_of_each(len(seats))
         last[index] = processes.start(name, role, own, place, num_threads=threads, check=check)

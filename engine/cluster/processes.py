@@ -17,9 +17,9 @@ from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig, FailurePolicy
 from engine.connector.transfer import LEASE
 from engine.model.capture import CaptureRequest
-from engine.platform import host
 from engine.requests.request_spec import RequestSpec
 from engine.setup.id_namespace import SINGLE, IdNamespace
+from engine.system import host
 
 
 def threads_of_each(num_instances: int) -> int:

@@ -50,10 +50,10 @@ from engine.model.compiled import compile_in_background
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.platform.freeze_gc import freeze_gc
-from engine.platform.host import run_on
 from engine.requests.request_spec import RequestError
 from engine.setup.resolve import resolve_for
+from engine.system.freeze_gc import freeze_gc
+from engine.system.host import run_on
 from engine.trace.codec import encode
 from engine.trace.events import Hold
 from engine.trace.records import Capture, StepRecord

@@ -20,7 +20,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.model.shipped import shipped_model
-from engine.platform.host import child_environment
+from engine.system.host import child_environment
 
 SAME = ("max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching", "enable_chunked_prefill",
         "scheduler_reserve_full_isl", "scheduling_policy", "seed")  # fmt: skip

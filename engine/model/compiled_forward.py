@@ -21,7 +21,7 @@ from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.batch import StepBatch
 from engine.model.native import StepKernel, native_kernels
 from engine.model.native_step import LaidOut, Numbers
-from engine.platform.host import shared_library
+from engine.system.host import shared_library
 
 torch.library.define(
     "kvtheater::attend",

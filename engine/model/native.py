@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from engine.model.kept import find, keep, making
-from engine.platform.host import shared_library
+from engine.system.host import shared_library
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

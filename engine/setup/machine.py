@@ -13,7 +13,7 @@ import torch
 
 from engine.accounting.roofline import copy_traffic, matmul_flops, rate
 from engine.model import device as devices
-from engine.platform.host import processor_name
+from engine.system.host import processor_name
 from engine.trace.records import Machine, Roofs
 
 RUNS = 5  # timed runs of each kind

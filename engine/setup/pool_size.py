@@ -11,7 +11,7 @@ USUAL = 64  # blocks, as far as there is memory: a pool of a few would teach not
 DRAWN = 256  # blocks, of which a page of 1280 x 800 still shows each as a square with its filling
 FEWEST = 16  # blocks, whatever a token takes
 SHARE = 8  # the pool takes at most this part of what the weights take,
-LEAST_BYTES, MOST_BYTES = 64 << 20, 1 << 30  # but never less than the one and never more than the other
+LEAST_BYTES, MAX_BYTES = 64 << 20, 1 << 30  # but never less than the one and never more than the other
 
 
 def slots_that_fit(facts: ModelFacts, kv_cache_dtype: str = "auto") -> int:
@@ -20,7 +20,7 @@ def slots_that_fit(facts: ModelFacts, kv_cache_dtype: str = "auto") -> int:
     It follows from the model alone, not from what a machine has free: the same settings give the same log everywhere.
     """
     weights = facts.num_params * bytes_per_weight(facts)
-    share = min(max(weights / SHARE, LEAST_BYTES), MOST_BYTES)
+    share = min(max(weights / SHARE, LEAST_BYTES), MAX_BYTES)
     return int(share // stored_bytes_per_token(facts, kv_cache_dtype))
 
 

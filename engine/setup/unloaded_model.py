@@ -17,7 +17,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.pytorch_utils import Conv1D
 from transformers.utils import logging
 
-from engine.accounting.architecture import MOST_LAYERS, kv_shapes, read_architecture
+from engine.accounting.architecture import MAX_LAYERS, kv_shapes, read_architecture
 from engine.accounting.checkpoint import Weight, read_storage
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kv_shape import Architecture
@@ -30,10 +30,10 @@ from engine.model.light_transformers import (
     AutoModelForSpeechSeq2Seq,
 )
 
-MOST_BYTES = 256 * 1024  # of a config.json
-MOST_DEPTH = 8  # of objects in objects
-MOST_MODULES = 100_000  # of a model without content; the largest known have some ten thousand
-MOST_EXPERTS = 65_536  # of a layer; Doge has 16,384
+MAX_BYTES = 256 * 1024  # of a config.json
+MAX_DEPTH = 8  # of objects in objects
+MAX_MODULES = 100_000  # of a model without content; the largest known have some ten thousand
+MAX_EXPERTS = 65_536  # of a layer; Doge has 16,384
 # In the names of counts of which each makes a module or an entry of a list.
 MANY = {"layer", "layers", "depth", "depths", "block", "blocks", "expert", "experts", "codebooks"}
 NOT_TAKEN = {
@@ -54,8 +54,8 @@ def architecture_of(name_or_path: str) -> Architecture:
     file = path / "config.json" if path.is_dir() else path
     if file.is_file():
         size = file.stat().st_size
-        if size > MOST_BYTES:
-            raise impossible("config_size", most=MOST_BYTES, size=size)
+        if size > MAX_BYTES:
+            raise impossible("config_size", most=MAX_BYTES, size=size)
         return architecture_from(file.read_bytes(), path.name if path.is_dir() else path.parent.name or path.stem)
     try:
         found, _ = transformers.PreTrainedConfig.get_config_dict(name_or_path)
@@ -70,8 +70,8 @@ def architecture_from(text: bytes, name: str) -> Architecture:
     Raises:
         ImpossibleInput: it is too large, no JSON, or of no model that is understood.
     """
-    if len(text) > MOST_BYTES:
-        raise impossible("config_size", most=MOST_BYTES, size=len(text))
+    if len(text) > MAX_BYTES:
+        raise impossible("config_size", most=MAX_BYTES, size=len(text))
     try:
         given = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -151,7 +151,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
     Counts are bounded here, before a family's code makes lists and modules of so many, in each part of a model.
     """
-    if depth > MOST_DEPTH:
+    if depth > MAX_DEPTH:
         raise impossible("no_json", reason="it is nested too deeply")
     if isinstance(value, Mapping):
         for key, one in value.items():
@@ -167,7 +167,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 
 def _check_counts(name: str, value: Any) -> None:
-    most = MOST_EXPERTS if "expert" in name else MOST_LAYERS
+    most = MAX_EXPERTS if "expert" in name else MAX_LAYERS
     for one in value if isinstance(value, list) else [value]:
         if isinstance(one, int | float) and one > most:
             raise impossible("bad_field", field=name[:40], value=str(one)[:40], most=most)
@@ -198,7 +198,7 @@ def _without_content(config: Any) -> Any:
 @contextmanager
 def _few_modules() -> Iterator[None]:
     """Make this thread's models of so many modules at most: each takes time, even without content."""
-    thread, left = threading.get_ident(), MOST_MODULES
+    thread, left = threading.get_ident(), MAX_MODULES
 
     def count(*_: object) -> None:
         nonlocal left
@@ -206,7 +206,7 @@ def _few_modules() -> Iterator[None]:
             return
         left -= 1
         if left < 0:
-            raise impossible("too_many_modules", most=MOST_MODULES)
+            raise impossible("too_many_modules", most=MAX_MODULES)
 
     handle = register_module_module_registration_hook(count)
     try:

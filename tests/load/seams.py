@@ -52,7 +52,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "beams": {"use_beam_search": True, "beam_width": 2, "n": 2},
 }
 FAULTS = ("move_blocks", "execute", "execute", "sample", "start_load_kv", "put")
-MOST_ACTIONS = 20_000
+MAX_ACTIONS = 20_000
 LEASES = (0.05, 0.6, 0.6)  # seconds
 
 
@@ -135,7 +135,7 @@ class Round:
         actions = 0
         while self.left or self.is_busy:
             actions += 1
-            if actions > MOST_ACTIONS:
+            if actions > MAX_ACTIONS:
                 raise Violation(f"no end after {actions} actions")
             self.act()
         self.finish()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from engine.platform.freeze_gc import freeze_gc
+from engine.system.freeze_gc import freeze_gc
 
 
 class Knot:

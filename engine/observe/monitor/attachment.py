@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from engine.observe.monitor.metrics import Look, MetricsError, look, version_beside
-from engine.observe.monitor.observed_log import MOST_BYTES, ObservedLog, header_of
+from engine.observe.monitor.observed_log import MAX_BYTES, ObservedLog, header_of
 from engine.observe.monitor.sequence import Told
 from engine.observe.monitor.subscriber import Subscriber, rank_endpoint, zmq_module
 from engine.trace.limits import MAX_ALL_BLOCKS, MAX_BLOCKS, MAX_GROUPS
@@ -30,7 +30,7 @@ class Attaching(Struct, frozen=True, kw_only=True):
     block_size: int | None = None  # None: as the metrics say
     num_blocks: int | None = None  # of one rank; None: as the metrics say
     wait: float = 60.0  # seconds until the metrics answer
-    most_bytes: int = MOST_BYTES  # of a log; beyond, the next one begins with what is known
+    most_bytes: int = MAX_BYTES  # of a log; beyond, the next one begins with what is known
     most_parts: int | None = None  # of what is recorded so many such logs stay; None: all
 
 

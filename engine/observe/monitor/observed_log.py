@@ -50,7 +50,7 @@ UNSAID = ModelFacts(
     sliding_windows=[None],
 )
 UNSAID_BYTES = 4  # K and V of such a model's token
-MOST_BYTES = 1 << 30  # of a log
+MAX_BYTES = 1 << 30  # of a log
 TOLD_AT_ONCE = 512  # contents in one record of a log that goes on
 UNKNOWN: list[Unknown] = [
     "ids", "ref_counts", "copies", "requests", "partial_blocks", "preemptions", "steps", "arrays", "before", "model",
@@ -97,7 +97,7 @@ class ObservedLog:
         header: Header,
         path: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
-        most_bytes: int = MOST_BYTES,
+        most_bytes: int = MAX_BYTES,
         most_parts: int | None = None,
     ) -> None:
         """`clock`: seconds; it does not go back. Beyond `most_bytes` the next log begins, beside `path` as NAME-2,

@@ -21,7 +21,7 @@ from engine.trace.records import Header
 By = Literal["all", "client", "priority", "prompt", "output", "prefix"]
 BYS: tuple[By, ...] = get_args(By)
 LENGTHS = (0, 1, 16, 64, 256, 1024, 4096, 16_384)  # where a class of lengths begins
-MOST_GROUPS = 24  # classes that are shown
+MAX_GROUPS = 24  # classes that are shown
 
 
 class ClassFigures(Struct, kw_only=True):
@@ -201,5 +201,5 @@ def beside(
         names.sort(key=lambda name: int(str(name)) if by == "priority" else int(str(name).split("-")[0].rstrip("+")))
     else:
         names.sort(key=lambda name: (-number(name), str(name)))
-    shown = names[:MOST_GROUPS]
+    shown = names[:MAX_GROUPS]
     return [Beside(name=name, a=a.get(name), b=other.get(name)) for name in shown], len(names) - len(shown)

@@ -17,8 +17,8 @@ from engine.trace.events import KnownReason, Stored
 from engine.trace.log import TraceReader
 from engine.trace.log_index.heard_rows import NONE, TABLES, HeardColumns, digest_of, name_of
 
-MOST_POINTS = 120  # of a number: two minutes
-MOST_ROOTS = 4096  # the last ones
+MAX_POINTS = 120  # of a number: two minutes
+MAX_ROOTS = 4096  # the last ones
 ASKED, HIT = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 Numbers = NDArray[Any]
 
@@ -185,9 +185,9 @@ class Heard:
     def roots(self, log: TraceReader, rank: int, index: int) -> list[Root]:
         """The last beginnings up to record `index` of `log`."""
         found = self._until("roots", rank, index)
-        names = set(self._tables["contents"]["name"][found["content"][-MOST_ROOTS:]].tolist())
+        names = set(self._tables["contents"]["name"][found["content"][-MAX_ROOTS:]].tolist())
         roots: list[Root] = []
-        for record in sorted(set(found["index"][-MOST_ROOTS:].tolist())):
+        for record in sorted(set(found["index"][-MAX_ROOTS:].tolist())):
             for op in log.record(record).ops:
                 if isinstance(op, Stored) and not op.again and (name := name_of(op.block_hash)) in names:
                     names.discard(name)
@@ -244,7 +244,7 @@ class Heard:
         for place, name in enumerate(self._told.metrics):
             own = np.flatnonzero(rows["name"] == place)
             if len(own):
-                some = own[-MOST_POINTS:]
+                some = own[-MAX_POINTS:]
                 readings[name] = list(zip(rows["at"][some].tolist(), rows["value"][some].tolist(), strict=True))
                 grown[name] = float(rows["grown"][own[-1]])
         hits = Hits(hits=grown[HIT], asked=grown[ASKED]) if HIT in grown and ASKED in grown else None

@@ -114,10 +114,10 @@ def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
 def make(
     log: TraceReader,
     target: Path,
-    tell: Callable[[int], None] = lambda count: None,
+    on_progress: Callable[[int], None] = lambda count: None,
     wait: Callable[[], bool] = lambda: False,
 ) -> Index:
-    """Index a log into `target` (NAME.survey) and NAME.rows beside it. `tell` is called with the records done.
+    """Index a log into `target` (NAME.survey) and NAME.rows beside it. `on_progress` is called with the records done.
 
     `wait` is called where the log ends: whether it may grow, after a while in which it might have.
 
@@ -168,7 +168,7 @@ def make(
                     heard=msgspec.Raw(msgspec.msgpack.encode(heard.take())),
                 )
             )
-            tell(count)
+            on_progress(count)
 
         count, pause = 0, FIRST
         while count < len(log) or wait():

@@ -19,13 +19,13 @@ from msgspec import Struct
 
 from engine.trace.derived_file import DerivedFileError, Stamp, read_made, write_made
 from engine.trace.log import TraceReader
-from engine.trace.query.database import MOST_ROWS, MOST_SECONDS, Answer, QueryError, answer, restrict, sentence
+from engine.trace.query.database import MAX_ROWS, MAX_SECONDS, Answer, QueryError, answer, restrict, sentence
 from engine.trace.query.tables import fill, names_of
 
 MAGIC = b"KVTABL\x00\x01"
 SUFFIX, DATA = ".tables", ".sqlite"
 LONG = 64 << 20  # bytes of a log; a shorter one is read for each question
-MOST_BYTES = 8 << 30  # of the tables
+MAX_BYTES = 8 << 30  # of the tables
 PAGE = 4096  # bytes, SQLite's own
 DAMAGED = ("malformed", "not a database", "disk I/O")  # what SQLite says of a file that is
 
@@ -62,7 +62,7 @@ class KeptTables:
         count = self.index.num_records
         return count <= len(log) and self.index.stamp == Stamp.of(log, count)
 
-    def ask(self, sql: str, most_rows: int = MOST_ROWS, seconds: float = MOST_SECONDS) -> Answer:
+    def ask(self, sql: str, most_rows: int = MAX_ROWS, seconds: float = MAX_SECONDS) -> Answer:
         """What one statement finds.
 
         Raises:
@@ -85,8 +85,8 @@ class KeptTables:
             connection.close()
 
 
-def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda count: None) -> Index:
-    """Write the tables of a log as `target` (NAME.tables) and NAME.sqlite beside it. `tell`: see `fill`.
+def make(log: TraceReader, target: Path, on_progress: Callable[[int], None] = lambda count: None) -> Index:
+    """Write the tables of a log as `target` (NAME.tables) and NAME.sqlite beside it. `on_progress`: see `fill`.
 
     Raises:
         OSError: there is no room for them.
@@ -103,15 +103,15 @@ def make(log: TraceReader, target: Path, tell: Callable[[int], None] = lambda co
         try:
             connection = sqlite3.connect(fresh, isolation_level=None)
             try:
-                connection.execute(f"PRAGMA max_page_count = {MOST_BYTES // PAGE}")
-                count, problem = fill(connection, log, tell)
+                connection.execute(f"PRAGMA max_page_count = {MAX_BYTES // PAGE}")
+                count, problem = fill(connection, log, on_progress)
             finally:
                 connection.close()
             num_bytes, checksum = _checksum(fresh)
             target.unlink(missing_ok=True)
             os.replace(fresh, data)
         except sqlite3.Error as error:
-            raise OSError(f"the tables cannot be written, or pass {MOST_BYTES >> 30} GiB: {error}") from error
+            raise OSError(f"the tables cannot be written, or pass {MAX_BYTES >> 30} GiB: {error}") from error
         finally:
             fresh.unlink(missing_ok=True)
         index = Index(

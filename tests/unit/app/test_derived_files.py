@@ -52,7 +52,7 @@ def known(log_indexes: LogIndexes, run: OpenLog) -> Callable[[], bool]:
 def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
     log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app.log_index.derived_files, "MOST_READ", 2)
+    monkeypatch.setattr(app.log_index.derived_files, "MAX_READ", 2)
     runs = [OpenLog(0, TraceReader(path)) for path in FILES]
     for run in runs:
         with run.reading() as log:

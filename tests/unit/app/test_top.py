@@ -16,7 +16,7 @@ from app.cli.top_tables import drawn
 from engine.observe.monitor.metrics import Look, MetricsError, read
 from tests.unit.monitor.metrics_server import MetricsServer, page
 
-VLLM = Path(__file__).parents[1] / "attach" / "wire" / "vllm-0.32.0.prom"
+VLLM = Path(__file__).parents[1] / "monitor" / "wire" / "vllm-0.32.0.prom"
 SERVER = "vllm:num_requests_running"
 
 

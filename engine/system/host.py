@@ -45,7 +45,7 @@ def child_environment(**more: str) -> dict[str, str]:
     It imports this package, wherever that lies, and nothing from its working directory: that may be a folder of
     somebody else's files, such as a downloaded model.
     """
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1", **more}
 
