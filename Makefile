@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: run test checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints oldest gpu clean
+.PHONY: run test test-all checked tested fast test-fast processors lint types browser redis bench bench-guard soak fuzz constraints oldest gpu docs clean
 .DEFAULT_GOAL := run
 
 $(VENV)/.python:
@@ -39,22 +39,24 @@ run: $(VENV)/.run
 	$(BIN)/kvtheater serve $(ARGS)
 
 # Bytecode is kept also where a machine says otherwise: a hundred processes would compile the same modules.
-test: export PYTHONDONTWRITEBYTECODE =
-test: $(VENV)/.test
+# All but the tests that tests/long.txt lists, each of more than two seconds.
+test: SHORT = --short
+test test-all: export PYTHONDONTWRITEBYTECODE =
+test test-all: $(VENV)/.test
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.compiled node_modules/.installed browser redis
 	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory fast
-	@$(MAKE) --no-print-directory --jobs 2 checked tested
+	@$(MAKE) --no-print-directory --jobs 2 checked tested SHORT=$(SHORT)
 
 checked:
 	$(BIN)/mypy
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin engine app kvtheater
+	[ "$(SHORT)" ] || $(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin engine app kvtheater
 	$(BIN)/lint-imports --no-cache
 
-# Three workers, a file each (tests/conftest.py), also on two cores: who drives a browser waits a third of the time.
-# ARGS="-n 0" runs in one process.
+# Three workers, a file each (tests/conftest.py), also on two cores: a test that drives a browser waits a third of the
+# time. ARGS="-n 0" runs in one process; ARGS=--find-long writes tests/long.txt anew.
 tested:
-	$(BIN)/python -m pytest --numprocesses 3 --rest $(ARGS) $(NONE_CHOSEN)
+	$(BIN)/python -m pytest --numprocesses 3 --quiet $(SHORT) $(ARGS) $(NONE_CHOSEN)
+	$(BIN)/python -m tests.js
 
 # run after each change: no browser, nothing compiled but the engine's own C, no other processes
 test-fast: $(VENV)/.test
@@ -98,6 +100,10 @@ lint: $(VENV)/.test node_modules/.installed
 	$(BIN)/python -m tools.node node_modules/@biomejs/biome/bin/biome check .
 	$(BIN)/python -m tools.node node_modules/eslint/bin/eslint.js static
 
+# the documentation as a site, in site/
+docs: $(VENV)/.test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 # pins for every supported system and Python; ARGS=--upgrade takes the newest releases
 constraints: $(VENV)/.test
 	$(BIN)/python -m tools.constraints $(ARGS)
@@ -125,4 +131,4 @@ fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
 clean:
-	rm -rf $(VENV) build dist artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site artifacts .pytest_cache .mypy_cache .ruff_cache .hypothesis

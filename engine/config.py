@@ -93,6 +93,9 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             control=Control(group="cache", usual=(1, 2, 4, 8, 16, 32), initial=4, term="block"),
         ),
     ] = 16
+    # tokens, a multiple of block_size: of a model with states one is kept at each multiple, for later prompts that
+    # begin alike; None = 4 blocks
+    mamba_block_size: Annotated[int | None, Option(ge=1, le=MAX_POOL_SLOTS, strategies=("paged",))] = None
     # blocks in the pool; None = as many as fit the model (engine/setup/pool_size.py)
     num_blocks: Annotated[
         int | None,
@@ -240,7 +243,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         """
         # logs that are older do not have them
         optional = (
-            "async_scheduling", "count_copies", "max_cudagraph_capture_size", "private", "scheduler_reserve_full_isl"
+            "async_scheduling", "count_copies", "mamba_block_size", "max_cudagraph_capture_size", "private",
+            "scheduler_reserve_full_isl",
         )  # fmt: skip
         left_out = {name for name in optional if not getattr(self, name)} | {"gpu_memory_utilization"}
         left_out |= set() if self.num_instances else set(OF_SEVERAL)

@@ -35,10 +35,13 @@ if TYPE_CHECKING:
     from engine.model.loader import load_model as load_model
     from engine.model.shipped import shipped_model as shipped_model
     from engine.observe.hf_recorder import WatchError as WatchError
+    from engine.observe.vllm_recorder import watched as watched
     from engine.requests.request import Request as Request
     from engine.requests.request_spec import RequestError as RequestError
     from engine.requests.request_spec import RequestSpec as RequestSpec
+    from engine.trace import compare as _compare
     from engine.trace.codec import TraceFormatError as TraceFormatError
+    from engine.trace.codec import decode as decode
     from engine.trace.log import TraceReader as TraceReader
     from engine.trace.records import Capture as Capture
     from engine.trace.records import Header as Header
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
         watch_generate as watch_generate,
     )
 
+    same_run = _compare.same
+
 NAMES = {
     "engine": "__version__",
     "engine.config": "ConfigError EngineConfig SamplingParams",
@@ -69,12 +74,15 @@ NAMES = {
     "engine.model.shipped": "shipped_model",
     "engine.requests.request": "Request",
     "engine.requests.request_spec": "RequestError RequestSpec",
-    "engine.trace.codec": "TraceFormatError",
+    "engine.trace.codec": "TraceFormatError decode",
+    "engine.trace.compare": "same_run",
     "engine.trace.log": "TraceReader",
     "engine.trace.records": "Capture Header StepRecord",
     "engine.trace.state": "State",
+    "engine.observe.vllm_recorder": "watched",
     "kvtheater.notebook": "Trace WatchedRun open_trace watch_generate",
 }
+NAMES_AT_HOME = {"same_run": "same"}  # of those that have another name there
 HOMES = {name: module for module, names in NAMES.items() for name in names.split()}
 __all__ = sorted(HOMES)
 
@@ -82,7 +90,7 @@ __all__ = sorted(HOMES)
 def __getattr__(name: str) -> Any:
     if name not in HOMES:
         raise AttributeError(f"module 'kvtheater' has no attribute {name!r}")
-    return getattr(import_module(HOMES[name]), name)
+    return getattr(import_module(HOMES[name]), NAMES_AT_HOME.get(name, name))
 
 
 def __dir__() -> list[str]:

@@ -82,6 +82,16 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "lfm2_moe": FULL,
     "longcat_flash": {**LATENT, "head_dim": 4, "num_hidden_layers": None, "num_layers": 2, "zero_expert_num": 2},
     "xmod": {"default_language": "en_XX"},
+    **{
+        kind: {
+            "num_hidden_layers": 5,
+            "layers_block_type": ["linear_attention", "linear_attention", "hybrid", "linear_attention", "hybrid"],
+            "n_mamba_heads": 2,
+            **more,
+        }
+        for kind, more in {"zamba": {}, "zamba2": {"mamba_ngroups": 1, "num_mem_blocks": 1}}.items()
+    },
+    "zaya": {"num_experts_per_tok": 1},
 }
 
 

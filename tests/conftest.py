@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +45,17 @@ SECONDS = {
     "tests/server/": 0.3,
     "tests/": 0.1,
 }
+SPENT: defaultdict[str, float] = defaultdict(float)  # seconds of each test, with its fixtures
+LONG = Path(__file__).parent / "long.txt"  # tests that `--short` leaves out
+LONG_SECONDS, BEARABLE_SECONDS = 2.0, 10.0
 FAST = ("tests/unit/", "tests/property/", "tests/parity/")  # folders that `--fast` runs, but for what is marked slow
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="only tests without a browser, a compiler or another process")
     parser.addoption("--rest", action="store_true", help="only tests that --fast leaves out")
+    parser.addoption("--short", action="store_true", help=f"leave out the tests that {LONG.name} lists")
+    parser.addoption("--find-long", action="store_true", help=f"write {LONG.name}; run all tests on a quiet machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -82,12 +88,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             file = item.nodeid.partition("::")[0]
             seconds[file] += next(each for begins, each in SECONDS.items() if file.startswith(begins))
         items.sort(key=lambda item: -seconds[item.nodeid.partition("::")[0]])
+    if config.getoption("--short"):
+        long = set(LONG.read_text(encoding="utf-8").splitlines())
+        left_out = [item for item in items if not long.isdisjoint((item.nodeid, item.nodeid.partition("[")[0]))]
+        if len(left_out) < len(items):  # who names a test by itself wants it
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if item not in set(left_out)]
     fast, rest = config.getoption("--fast"), config.getoption("--rest")
     if not (fast or rest):
         return
     is_fast = {item: item.nodeid.startswith(FAST) and item.get_closest_marker("slow") is None for item in items}
     config.hook.pytest_deselected(items=[item for item in items if is_fast[item] != fast])
     items[:] = [item for item in items if is_fast[item] == fast]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    SPENT[report.nodeid] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write the list of long tests. A file of which all tests are long keeps its shortest one, if that is bearable."""
+    config = session.config
+    if not config.getoption("--find-long") or hasattr(config, "workerinput"):
+        return
+    long = {test for test, seconds in SPENT.items() if seconds > LONG_SECONDS}
+    for _, tests in groupby(sorted(SPENT), lambda test: test.partition("::")[0]):
+        of_file = list(tests)
+        shortest = min(of_file, key=SPENT.__getitem__)
+        if long.issuperset(of_file) and SPENT[shortest] <= BEARABLE_SECONDS:
+            long.remove(shortest)
+    whole = [list(tests) for _, tests in groupby(sorted(SPENT), lambda test: test.partition("[")[0])]
+    listed = [of[0].partition("[")[0] if long.issuperset(of) else test for of in whole for test in of if test in long]
+    LONG.write_text("\n".join(dict.fromkeys(listed)) + "\n", encoding="utf-8")
 
 
 def pytest_collection_finish() -> None:

@@ -18,6 +18,8 @@ from app.page import sheets as page_sheets
 from engine.trace.codec import TraceFormatError
 from engine.trace.log import TraceReader
 
+ROOT = "../" * 6  # the page's address, relative to that of `on_stage`
+
 
 class BenchContext(NamedTuple):
     """What the endpoints use."""
@@ -70,10 +72,10 @@ def on_stage(context: BenchContext, request: Request, record_id: str, name: str)
             found = _record_of_step(reader, step) if step is not None else _first_decode(reader)
     except (OSError, TraceFormatError) as error:
         raise AppError("refused", f"the trace cannot be read: {error}") from error
-    asked = {"recording": f"/api/bench/records/{record_id}/traces/{name}"}
+    asked = {"recording": f"api/bench/records/{record_id}/traces/{name}"}
     if found is not None:
         asked["step"] = str(found)
-    response = flask.make_response(flask.redirect(f"/?{urlencode(asked)}"))
+    response = flask.make_response(flask.redirect(f"{ROOT}?{urlencode(asked)}"))
     response.headers["Cache-Control"] = "no-store"
     return response
 

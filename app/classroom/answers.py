@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypedDict
 
 from msgspec import Meta
 
-from app.classroom.polls import Answer, PollTold
+from app.classroom.polls import Answer, PollTold, Tally
 
 Names = Literal["optional", "none"]
 Wish = Literal["drive", "remote"]
@@ -109,6 +109,7 @@ class ClassDesk(TypedDict):
     seconds: float  # since it began
     asked: int  # questions
     answered: int  # the open one, in the round that goes on
+    tallies: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Tally})]]  # of the last question, by round
     labs: int  # runs of followers, now
     labs_most: int
     labs_why: LabsWhy  # where that bound comes from
@@ -143,10 +144,11 @@ class ClassOpened(TypedDict):
 
 
 class ClassPressed(TypedDict):
-    """The `class_pressed` event: a remote's key, to the pages that drive."""
+    """The `class_pressed` event, to the pages that drive: a remote's key, or a lesson from the presenter's desk."""
 
     id: str
-    key: Press
+    key: Press | None
+    lesson: str | None
 
 
 class ClassLeft(TypedDict):

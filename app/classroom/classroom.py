@@ -429,6 +429,7 @@ class Classroom:
                 "seconds": time.monotonic() - self._began,
                 "asked": len(self.polls),
                 "answered": len(votes),
+                "tallies": [plain(tally) for tally in self.poll.tallies()] if self.poll else [],
                 "labs": len(labs),
                 "labs_most": self.labs.most,
                 "labs_why": self.labs.why,

@@ -17,12 +17,12 @@ _ANYWHERE = ("0.0.0.0", "::", "")
 _SOMEWHERE = ("10.255.255.255", 9)  # an address of a local network: nothing is sent to it
 
 
-def origins(opened: str, host: str) -> list[str]:
-    """Origins for others in the room, the likeliest first.
+def bases(opened: str, host: str) -> list[str]:
+    """Return addresses at which others in the room reach the server, the likeliest first, without a last slash.
 
     Args:
-        opened: of the presenter's page. One that is not of this machine alone is how others come, too (a name that a
-            proxy has); else its port is.
+        opened: address of the presenter's page. One that is not of this machine alone is how others come, too (a name
+            that a proxy has); else its port and path are.
         host: what the server listens on.
     """
     parts = urlsplit(opened)
@@ -32,16 +32,16 @@ def origins(opened: str, host: str) -> list[str]:
     if is_loopback(host.strip("[]")):
         return []
     port = f":{parts.port}" if parts.port else ""
-    return [f"{parts.scheme}://{address}{port}" for address in _addresses(host.strip("[]"))]
+    return [f"{parts.scheme}://{address}{port}{parts.path}" for address in _addresses(host.strip("[]"))]
 
 
-def door(origin: str, join: str) -> Door:
-    """The way in at an origin, by the path `join`."""
-    url = origin + join
+def door(base: str, join: str) -> Door:
+    """Return the way in at an address of the server, by the path `join`."""
+    url = base + join
     code = segno.make(url, error="m", micro=False)
     rows = [list(row) for row in code.matrix]
     path = "".join(f"M{x} {y}h1v1h-1z" for y, row in enumerate(rows) for x, dark in enumerate(row) if dark)
-    return {"url": url, "shown": f"{urlsplit(origin).netloc}/j", "size": len(rows), "path": path}
+    return {"url": url, "shown": f"{base.partition('://')[2]}/j", "size": len(rows), "path": path}
 
 
 def _addresses(host: str) -> list[str]:

@@ -10,7 +10,7 @@ from app.classroom.access import Access
 from app.classroom.answers import ClassEntered, ClassLeft, ClassOpened, ClassPressed, Mine, Presenting
 from app.classroom.classroom import Classroom
 from app.classroom.classrooms import Classrooms
-from app.classroom.doors import door, origins
+from app.classroom.doors import bases, door
 from app.classroom.labs import Labs
 from app.classroom.polls import LessonQuestion
 from app.classroom.refusing import refusal
@@ -52,14 +52,14 @@ class ClassEvents:
     def open(self, sid: str, message: messages.ClassOpen) -> ClassOpened:
         found = self._classrooms.open(message.title.strip(), message.names)
         found.present(sid)
-        return {"secret": found.secret.tell(), "presenting": self._presenting(found, message.origin)}
+        return {"secret": found.secret.tell(), "presenting": self._presenting(found, message.base)}
 
     def present(self, sid: str, message: messages.ClassPresent) -> Presenting:
         found = self._classrooms.get(message.id)
         if found.is_over or not found.secret.fits(message.secret):
             raise refusal("forbidden", "class.not_presenter")
         found.present(sid)
-        return self._presenting(found, message.origin)
+        return self._presenting(found, message.base)
 
     def end(self, sid: str, message: messages.OfClass, found: Classroom) -> Nothing:
         """By its presenter; one whose presenter is away, and may have lost the secret, by any owner of the server."""
@@ -101,6 +101,14 @@ class ClassEvents:
 
     def hold(self, sid: str, message: messages.ClassHold, found: Classroom) -> Nothing:
         found.hold(message.held)
+        return {}
+
+    def lesson(self, sid: str, message: messages.ClassLesson, found: Classroom) -> Nothing:
+        """Have the presenter's driving page open a lesson; a seat that drives gives the wheel back."""
+        if found.driver_name is not None:
+            found.hand(None)
+        pressed: ClassPressed = {"id": found.id, "key": None, "lesson": message.lesson}
+        self._emit("class_pressed", pressed, found.driver_sids())
         return {}
 
     def hand(self, sid: str, message: messages.ClassHand, found: Classroom) -> Nothing:
@@ -186,7 +194,7 @@ class ClassEvents:
         return found.mine(seat)
 
     def press(self, sid: str, message: messages.ClassPress, found: Classroom) -> Nothing:
-        pressed: ClassPressed = {"id": found.id, "key": message.key}
+        pressed: ClassPressed = {"id": found.id, "key": message.key, "lesson": None}
         self._emit("class_pressed", pressed, found.driver_sids())
         return {}
 
@@ -212,13 +220,13 @@ class ClassEvents:
                 for sid in sids:
                     theater.leave(sid)
 
-    def _presenting(self, found: Classroom, origin: str) -> Presenting:
+    def _presenting(self, found: Classroom, base: str) -> Presenting:
         join = f"/j/{found.code}.{found.key}"
         return {
             "told": found.told(),
             "desk": found.desk(),
             "code": found.code,
-            "doors": [door(one, join) for one in origins(origin, self._settings.host)],
+            "doors": [door(one, join) for one in bases(base, self._settings.host)],
             "join": join,
         }
 
@@ -257,6 +265,7 @@ CLASS_EVENTS: dict[str, Event] = {
     "class_present": Event(messages.ClassPresent, rights.owner, ClassEvents.present),
     "class_end": Event(messages.OfClass, rights.presenter_or_heir, ClassEvents.end),
     "class_cast": Event(messages.ClassCast, rights.class_driver, ClassEvents.cast),
+    "class_lesson": Event(messages.ClassLesson, rights.presenter, ClassEvents.lesson),
     "class_hold": Event(messages.ClassHold, rights.presenter, ClassEvents.hold),
     "class_hand": Event(messages.ClassHand, rights.presenter, ClassEvents.hand),
     "class_remote": Event(messages.ClassRemote, rights.presenter, ClassEvents.remote),

@@ -15,13 +15,14 @@ Title = Annotated[str, Meta(max_length=120)]
 Question = Annotated[str, Meta(max_length=500)]
 Options = Annotated[list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=8)]
 Seconds = Annotated[float, Meta(ge=5, le=3600)] | None
-Origin = Annotated[str, Meta(max_length=200, pattern=r"^https?://[^/?#\s]+$")]
+# address of the presenter's page without its last slash: port and path by which followers may come, too
+Base = Annotated[str, Meta(max_length=400, pattern=r"^https?://[^/?#\s]+(/[^/?#\s]+)*$")]
 Language = Annotated[str, Meta(max_length=20)]
 View = dict[Annotated[str, Meta(max_length=40)], Annotated[str, Meta(max_length=400)]]
 
 
 class ClassOpen(Message, frozen=True, kw_only=True):
-    origin: Origin  # of the presenter's page: which port it came by
+    base: Base
     title: Title = ""
     names: Names = "optional"
 
@@ -35,7 +36,7 @@ class OfClass(Message, frozen=True, kw_only=True):
 class ClassPresent(OfClass, frozen=True, kw_only=True):
     """A page of the presenter's, after each connect."""
 
-    origin: Origin
+    base: Base
     secret: Annotated[str, Meta(max_length=100)]
 
 
@@ -138,3 +139,9 @@ class ClassLab(Message, frozen=True, kw_only=True):
 
 class ClassPress(OfClass, frozen=True, kw_only=True):
     key: Press
+
+
+class ClassLesson(OfClass, frozen=True, kw_only=True):
+    """Open a lesson on the page that the class sees."""
+
+    lesson: Name

@@ -44,9 +44,9 @@ def come_in(here: Here, request: Request, given: str) -> Response:
         return _door(request, given.partition(".")[0], error)
     has = had if text is None else here.classrooms.known(text)
     assert has is not None
-    answer = Response(status=303, headers={"Location": f"/?class={has.class_id}", "Cache-Control": "no-store"})
+    answer = Response(status=303, headers={"Location": f"../?class={has.class_id}", "Cache-Control": "no-store"})
     if text is not None:
-        answer.set_cookie(PASS_COOKIE, text, max_age=DAY, httponly=True, samesite="Lax")
+        answer.set_cookie(PASS_COOKIE, text, max_age=DAY, path=f"{request.script_root}/", httponly=True, samesite="Lax")
     return answer
 
 
@@ -57,8 +57,8 @@ def _door(request: Request, code: str, refusal: AppError | None) -> Response:
         "join.html",
         language=language,
         words=words,
-        icon=DOOR_ICON,
-        sheets=DOOR_SHEETS,
+        icon=f"..{DOOR_ICON}",
+        sheets=[f"..{sheet}" for sheet in DOOR_SHEETS],
         code=code[:20],
         refusal=words[f"refusal.{refusal.code}"] if refusal else "",
     )

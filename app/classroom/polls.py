@@ -2,7 +2,7 @@
 
     open → talk → again → closed → shown        talk and again are left out where the teacher goes on at once
 
-While it is open nobody is told more than how many have answered, and that only the presenter.
+Until it is shown only the presenter's pages are told how many gave which answer.
 """
 
 from __future__ import annotations
@@ -157,11 +157,14 @@ class Poll:
             round=len(self.rounds) - 1,
             seconds=self.seconds,
             left=left,
-            tallies=[self.tally(votes) for votes in self.rounds] if shown else [],
+            tallies=self.tallies() if shown else [],
             right=self.right if shown else None,
         )
 
-    def tally(self, votes: dict[str, Answer]) -> Tally:
+    def tallies(self) -> list[Tally]:
+        return [self._tally(votes) for votes in self.rounds]
+
+    def _tally(self, votes: dict[str, Answer]) -> Tally:
         given = Counter(value for value in votes.values() if value is not None)
         if self.kind in ("choice", "lesson"):
             listed: list[tuple[Answer, int]] = [(i, given[i]) for i in range(self.num_options)]

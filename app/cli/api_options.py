@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 
 from app.cli.options import UserError
@@ -27,6 +28,14 @@ def add_api_options(parser: argparse.ArgumentParser) -> None:
         help="no text and no token id of a request gets to the page, a log or a recording: counts, blocks and times do",
     )
     group.add_argument(
+        "--allowed-origins",
+        type=_origins,
+        default=(),
+        metavar="ORIGIN,…",
+        help="pages of other sites that may call the API from a browser, as https://chat.example.org (* for any); "
+        "default: none",
+    )
+    group.add_argument(
         "--api-keys",
         type=Path,
         metavar="FILE",
@@ -47,6 +56,14 @@ def add_api_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _origins(given: str) -> tuple[str, ...]:
+    origins = tuple(one.strip().lower().rstrip("/") for one in given.split(",") if one.strip())
+    for one in origins:
+        if one != "*" and not re.fullmatch(r"https?://[^/?#\s]+", one):
+            raise argparse.ArgumentTypeError(f"{one!r} is not an origin such as https://chat.example.org, nor *")
+    return origins
+
+
 def api_settings(arguments: argparse.Namespace) -> ApiSettings | None:
     """What the options say; None without `--api`.
 
@@ -54,7 +71,7 @@ def api_settings(arguments: argparse.Namespace) -> ApiSettings | None:
         UserError: a value out of range, or a file of keys that cannot be read.
     """
     if not arguments.api:
-        for name in ("api_private", "api_keys", "api_max_tokens", "api_deadline"):
+        for name in ("api_private", "allowed_origins", "api_keys", "api_max_tokens", "api_deadline"):
             if vars(arguments)[name]:
                 raise UserError(f"--{name.replace('_', '-')} goes with --api")
         return None
@@ -80,4 +97,6 @@ def api_settings(arguments: argparse.Namespace) -> ApiSettings | None:
         keys[digest(key)] = Policy(
             name="key", max_waiting=default.max_waiting, max_tokens=default.max_tokens, deadline=default.deadline
         )
-    return ApiSettings(keys=keys, default=default, is_private=arguments.api_private)
+    return ApiSettings(
+        keys=keys, default=default, is_private=arguments.api_private, allowed_origins=arguments.allowed_origins
+    )

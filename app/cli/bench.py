@@ -90,7 +90,7 @@ def _add_report(what: Any) -> None:
         "print records as Markdown",
         "  kvtheater bench report\n"
         "  kvtheater bench report records/guard.json --lang zh\n"
-        "  kvtheater bench report --into README.md\n",
+        "  kvtheater bench report --into docs/benchmarks.md\n",
     )
     parser.add_argument(
         "path", nargs="?", type=Path, metavar="PATH", help="a record or a folder (default: the shipped)"

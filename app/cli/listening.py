@@ -17,6 +17,7 @@ from urllib.parse import urlencode
 
 from app.cli.options import UserError
 from app.cli.terminal import say
+from app.ground.callers import PREFIX
 from app.ground.paths import data_dir
 from app.ground.settings import MIB, ServerSettings, is_loopback
 
@@ -40,6 +41,21 @@ def add_server_options(parser: argparse.ArgumentParser, default_host: str | None
         metavar="DIR",
         help=f"recordings are kept in it (default: {data_dir()})".replace("%", "%%"),
     )
+    group.add_argument(
+        "--root-path",
+        type=_root_path,
+        default="",
+        metavar="PATH",
+        help="path below which a proxy shows the server, as /kv (default: what the proxy sends as X-Forwarded-Prefix)",
+    )
+    group.add_argument(
+        "--allowed-hosts",
+        type=_names,
+        default=(),
+        metavar="NAME,…",
+        help="names by which clients may reach the server beside its own, as host.docker.internal (* for any: then a "
+        "page of another site can reach it by DNS rebinding)",
+    )
     defaults = ServerSettings()
     group.add_argument(
         "--max-recordings", type=int, default=defaults.max_recordings, metavar="N", help="kept (default: %(default)s)"
@@ -53,6 +69,17 @@ def add_server_options(parser: argparse.ArgumentParser, default_host: str | None
     )
     group.add_argument("--open", action="store_true", help="open the page in a browser")
     return group
+
+
+def _root_path(given: str) -> str:
+    path = given.rstrip("/")
+    if path and not PREFIX.fullmatch(path):
+        raise argparse.ArgumentTypeError(f"{given!r} is not a path such as /kv or /user/ann/kv")
+    return path
+
+
+def _names(given: str) -> tuple[str, ...]:
+    return tuple(name.strip().lower() for name in given.split(",") if name.strip())
 
 
 def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSettings:
@@ -70,6 +97,8 @@ def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSetting
     return ServerSettings(
         host=arguments.host,
         token=token,
+        root_path=arguments.root_path,
+        allowed_hosts=arguments.allowed_hosts,
         data_dir=_data_dir(arguments.data_dir),
         max_recordings=arguments.max_recordings,
         max_library_bytes=arguments.max_library_mib * MIB,
@@ -202,4 +231,4 @@ def _address(settings: ServerSettings, port: int, view: dict[str, str], is_class
         host = ("::1" if host == "::" else "127.0.0.1") if is_class else socket.gethostname()
     host = f"[{host}]" if ":" in host else host
     query = urlencode(({"token": settings.token} if settings.token else {}) | view)
-    return f"http://{host}:{port}/" + (f"?{query}" if query else "")
+    return f"http://{host}:{port}{settings.root_path}/" + (f"?{query}" if query else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -48,6 +49,7 @@ NOBODY = Person(is_owner=False, seat=None)
 
 
 Environ = dict[str, Any]
+PREFIX = re.compile(r"(/[\w.~@%+-]+){1,20}", re.ASCII)
 COOKIE = "kvtheater_token"
 PASS_COOKIE = "kvtheater_class"
 SHOWN = "kvtheater.shown"  # in a request's environment: what was shown, a Shown
@@ -61,6 +63,25 @@ def address_of(environ: Environ) -> str:
     peer = str(environ.get("REMOTE_ADDR", ""))
     named = str(environ.get("HTTP_X_FORWARDED_FOR", "")).rpartition(",")[2].strip()
     return named[:64] if named and is_loopback(peer) else peer
+
+
+def move_below(environ: Environ, root_path: str) -> None:
+    """Split PATH_INFO into SCRIPT_NAME, the prefix below which a proxy shows the server, and the rest.
+
+    Args:
+        environ: WSGI environment of a request, changed in place. Its path may or may not begin with the prefix.
+        root_path: the prefix without a last slash; "": X-Forwarded-Prefix, if a proxy on this machine sends it.
+    """
+    if not root_path and is_loopback(str(environ.get("REMOTE_ADDR", ""))):
+        root_path = str(environ.get("HTTP_X_FORWARDED_PREFIX", "")).rstrip("/")
+        if not PREFIX.fullmatch(root_path):
+            return
+    if not root_path:
+        return
+    path = str(environ.get("PATH_INFO", ""))
+    environ["SCRIPT_NAME"] = root_path
+    if path == root_path or path.startswith(root_path + "/"):
+        environ["PATH_INFO"] = path.removeprefix(root_path) or "/"
 
 
 def bearer(environ: Environ) -> str:

@@ -19,6 +19,11 @@ def templates_dir() -> Path:
     return _find("templates")
 
 
+def docs_dir() -> Path:
+    """The folder of the documentation's Markdown."""
+    return _find("docs")
+
+
 def data_dir() -> Path:
     """Where recordings are kept unless another folder is given: the platform's place for a program's data."""
     if given := os.environ.get("XDG_DATA_HOME"):

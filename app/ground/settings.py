@@ -30,6 +30,7 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     keys: dict[str, Policy] = {}
     default: Policy = Policy(name=ANONYMOUS)  # of who has no key, where none is needed
     max_waiting: int = 1024  # requests that wait for one engine, of all clients
+    allowed_origins: tuple[str, ...] = ()  # pages of other sites that may call the API; "*": any
     is_private: bool = False  # no text and no token id of a request gets to the page, a log or a record
 
     @property
@@ -43,6 +44,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     token: str | None = None  # asked of every request when set
+    root_path: str = ""  # path below which a proxy shows the server, "/user/ann/proxy/8765"; "": X-Forwarded-Prefix
+    allowed_hosts: tuple[str, ...] = ()  # names, beside the server's own, that a Host header may have; "*": any
     config: EngineConfig = EngineConfig()
     configs: dict[str, EngineConfig] = {}  # of the models that have settings of their own, by name
     lessons: Path | None = None  # a folder of one's own lessons, beside those that come with the program

@@ -69,6 +69,7 @@ class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
     over: bool
     right: int | None  # only when it is over, as what follows
     evidence: Evidence | None
+    of: int | None = None  # the sequence that it is about, among several, where its own words do not name it
     again: str | None = None  # what the page calls the question of an earlier lesson that comes back here
 
 

@@ -22,6 +22,7 @@ from app.lessons.markup import OPEN, Node, said, tree
 from app.lessons.numbers import in_digits, significant
 from app.lessons.race import told_race
 from app.lessons.scene import Undecided
+from app.lessons.words import unnamed
 
 
 def told(course: Course, since: int = 0) -> list[Told]:
@@ -62,6 +63,7 @@ def _told_question(course: Course, index: int, section: int, again: str | None) 
         over=answered.over,
         right=question.right if answered.over else None,
         evidence=question.evidence if answered.over else None,
+        of=unnamed(question),
         again=again or course.brought_back.get(index),
     )
 

@@ -22,9 +22,18 @@ def worded(question: Question, language: str) -> tuple[str, list[str]]:
     """What is asked and what can be answered, as a person reads it."""
     texts = question_texts(language)
     stem = filled(texts[f"question.{question.rule}.stem"], _shown(question.values), language)
+    if (seq := unnamed(question)) is not None:
+        stem = filled(texts["question.of_sequence"], {"seq": seq, "stem": stem}, language)
     return stem, [
         filled(texts[one.text], _shown(one.values, one.text == "answer.bytes"), language) for one in question.options
     ]
+
+
+def unnamed(question: Question) -> int | None:
+    """The sequence that a question is about, among several, where its own words do not name it."""
+    is_named = "{seq}" in question_texts("en")[f"question.{question.rule}.stem"]
+    seq = question.values.get("seq")
+    return seq if question.several and isinstance(seq, int) and not is_named else None
 
 
 def _shown(values: Mapping[str, Value], are_bytes: bool = False) -> dict[str, Value]:

@@ -37,10 +37,10 @@ SERVED = ("large/", "whole/")  # panels
 LEFT_OUT = tuple(f"js/panels/{name}" for name in SERVED)
 
 _SPECIFIER = re.compile(r"""(?<![\w$.])((?:from|import)\s*\(?\s*)(["'])(\.{1,2}/[^"'\n]+)\2""")
-_STYLE = re.compile(r'<link rel="stylesheet" href="/static/([^"]+)"[^>]*>')
-_ICON = re.compile(r'href="/static/(icon\.svg)"')
+_STYLE = re.compile(r'<link rel="stylesheet" href="static/([^"]+)"[^>]*>')
+_ICON = re.compile(r'href="static/(icon\.svg)"')
 _MODULE = re.compile(r'<script type="module"[^>]*></script>')
-_SOCKETS = re.compile(r'\s*<script src="/static/vendor/socket\.io[^>]*></script>')
+_SOCKETS = re.compile(r'\s*<script src="static/vendor/socket\.io[^>]*></script>')
 _PREVIEW = re.compile(r'\s*<meta (?:property="og:|name="twitter:)[^>]*>')  # of links to a page on a host
 _SCRIPT_END = re.compile(r"</(?=script)", re.IGNORECASE)
 

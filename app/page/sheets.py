@@ -28,8 +28,14 @@ FILES = {
     "index": (FIRST, OVER),
     "bench": ("bench.css",),
     "scale": ("scale.css",),
+    "documentation": ("documentation.css",),
 }
-_PARTS = {"bench.css": _REPORTS, "scale.css": (*_REPORTS, "css/scale.css"), OVER: _OVER_PANELS}
+_PARTS = {
+    "bench.css": _REPORTS,
+    "scale.css": (*_REPORTS, "css/scale.css"),
+    "documentation.css": ("css/tokens.css", "css/base.css", "css/documentation.css"),
+    OVER: _OVER_PANELS,
+}
 
 
 class Sheet(NamedTuple):

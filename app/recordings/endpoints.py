@@ -92,7 +92,7 @@ def upload(context: RecordingsContext, request: Request) -> Response:
             raise AppError("bad_request", f"this is no recording: {error}") from error
     response = json_answer(entry)
     response.status_code = 201
-    response.headers["Location"] = f"/api/recordings/{entry.id}"
+    response.headers["Location"] = f"recordings/{entry.id}"
     return response
 
 

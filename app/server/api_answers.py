@@ -1,6 +1,6 @@
 """What /api answers, one type an address: as JSON, so bytes are hexadecimal text there.
 
-The page's types come from these (`python -m tools.wire_types`). PROTOCOL.md says what each field means.
+The page's types come from these (`python -m tools.wire_types`). docs/reference/protocol.md says what each field means.
 """
 
 from __future__ import annotations

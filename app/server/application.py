@@ -19,6 +19,7 @@ from app.classroom.classrooms import Classrooms
 from app.classroom.events import ClassEvents
 from app.classroom.labs import Labs
 from app.classroom.store import Store
+from app.documentation import pages as documentation
 from app.ground import routing
 from app.ground.malloc_trim import TRIM
 from app.ground.paths import static_dir, templates_dir
@@ -129,6 +130,7 @@ def create_app(
     app.register_blueprint(bench_page.blueprint(BenchRecords(runs.folder), runs))
     app.register_blueprint(scale_roofline.blueprint(theaters, models, settings.data_dir, settings.presets))
     app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))
+    app.register_blueprint(documentation.blueprint())
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
     answering = ApiSessions(theaters, models, settings, settings.api, transport.hub) if settings.api else None
@@ -152,5 +154,13 @@ def create_app(
     host = settings.host if settings.token is None else None
     keys = settings.api.keys if settings.api is not None else {}
     files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
-    app.wsgi_app = Guard(files, host, recognize, keys)  # type: ignore[method-assign]
+    app.wsgi_app = Guard(  # type: ignore[method-assign]
+        files,
+        host,
+        recognize,
+        keys,
+        root_path=settings.root_path,
+        allowed_hosts=settings.allowed_hosts,
+        allowed_origins=settings.api.allowed_origins if settings.api is not None else (),
+    )
     return app

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit
@@ -35,6 +35,7 @@ from app.ground.callers import (
     Shown,
     address_of,
     bearer,
+    move_below,
 )
 from app.ground.errors import HTTP_STATUS, AppError
 from app.ground.settings import is_loopback
@@ -46,7 +47,7 @@ StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
-GUEST_FOLDERS = ("/static/", "/vendor/", "/words/")
+GUEST_FOLDERS = ("/static/", "/vendor/", "/words/", "/docs/")
 FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # asked with the token in the address, they answer at once
 PAGES = frozenset({"/", "/bench", "/scale"})  # a link on another site may lead here
 
@@ -72,6 +73,13 @@ SECURITY_HEADERS = [
     ("Cross-Origin-Resource-Policy", "same-origin"),
 ]
 
+PREFLIGHT_HEADERS = [
+    ("Access-Control-Allow-Methods", "GET, POST, OPTIONS"),
+    ("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, *"),
+    ("Access-Control-Max-Age", "600"),
+    ("Content-Length", "0"),
+]
+
 
 class Guard:
     """WSGI middleware around the whole application."""
@@ -82,6 +90,10 @@ class Guard:
         host: str | None,
         who: Callable[[Shown], Person],
         api_keys: Container[str] = (),
+        *,
+        root_path: str = "",
+        allowed_hosts: Collection[str] = (),
+        allowed_origins: Collection[str] = (),
         is_elsewhere: Callable[[str], bool] = lambda path: False,
     ) -> None:
         """Put it in front of `app`.
@@ -91,41 +103,63 @@ class Guard:
             host: what is listened on, where everybody who can reach it is an owner; None: where a token is asked for.
             who: says who shows this. Called on the hub thread, where it may wait as greenlets do.
             api_keys: digests of the keys to the interface for programs, if it asks for one.
+            root_path, allowed_hosts: as of `ServerSettings`.
+            allowed_origins: as of `ApiSettings`.
             is_elsewhere: which addresses are answered by another process, behind its own guard.
         """
         self._app, self._who, self._api_keys, self._is_elsewhere = app, who, api_keys, is_elsewhere
         self._host = None if host is None else host.strip("[]").lower()
+        self._root_path, self._allowed_hosts, self._allowed_origins = root_path, allowed_hosts, allowed_origins
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        move_below(environ, self._root_path)
+        path = str(environ.get("PATH_INFO", "/"))
+        shared = self._shared_with(environ, path)
+
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             taken = {name.lower() for name, _ in headers}
             extra = [h for h in SECURITY_HEADERS if h[0].lower() not in taken]
-            return start_response(status, [*headers, *extra], *rest)
+            return start_response(status, [*headers, *extra, *shared], *rest)
 
+        if shared and environ["REQUEST_METHOD"] == "OPTIONS":  # a preflight carries no key
+            start("204 No Content", PREFLIGHT_HEADERS)
+            return []
         try:
-            self._check_site(environ)
+            self._check_site(environ, bool(shared))
             _check_handshake(environ)
-            path = str(environ.get("PATH_INFO", "/"))
             way = None if self._is_elsewhere(path) else self._check_token(environ, path)
         except AppError as error:
-            return _answer_error(error, start, str(environ.get("PATH_INFO", "")))
+            return _answer_error(error, start, path)
         if way is not None:
             redirect, token = way
-            cookie = f"{COOKIE}={token}; Path=/; HttpOnly; SameSite=Lax"
+            cookie = f"{COOKIE}={token}; Path={environ.get('SCRIPT_NAME', '')}/; HttpOnly; SameSite=Lax"
             start("303 See Other", [("Location", redirect), ("Set-Cookie", cookie), ("Content-Length", "0")])
             return [b""]
         return self._app(environ, start)
 
-    def _check_site(self, environ: Environ) -> None:
+    def _shared_with(self, environ: Environ, path: str) -> list[tuple[str, str]]:
+        """Return the headers that let the page which asks read an answer of the API; [] for any other request."""
+        origin = str(environ.get("HTTP_ORIGIN", ""))
+        if not origin or not is_api(path) or not ({"*", origin.lower()} & {*self._allowed_origins}):
+            return []
+        return [("Access-Control-Allow-Origin", origin), ("Access-Control-Expose-Headers", "*"), ("Vary", "Origin")]
+
+    def _check_site(self, environ: Environ, is_shared: bool) -> None:
         host = environ.get("HTTP_HOST", "")
         name = _host_name(host)
         # With a token the name does not matter: another site's page cannot have the cookie, which belongs to ours.
-        if self._host is not None and not (is_loopback(name) or name == self._host):
-            raise AppError("forbidden", f"this server does not answer to the name {name[:80]!r}")
+        if self._host is not None and not (is_loopback(name) or {name, "*"} & {self._host, *self._allowed_hosts}):
+            raise AppError(
+                "forbidden",
+                f"this server does not answer to the name {name[:80]!r}; --allowed-hosts NAME would allow it",
+            )
+        if is_shared:
+            return
         if not _asked_from_here(environ):
             raise AppError("forbidden", "requests from another site's page are refused; open the address itself")
         origin = environ.get("HTTP_ORIGIN")
-        if origin and _netloc(origin) != host.lower():
+        # a proxy may send its own name for the server as Host
+        if origin and _netloc(origin) != host.lower() and _host_name(_netloc(origin)) not in self._allowed_hosts:
             raise AppError("forbidden", "requests from another site's page are refused")
 
     def _check_token(self, environ: Environ, path: str) -> tuple[str, str] | None:
@@ -140,8 +174,8 @@ class Guard:
             if environ["REQUEST_METHOD"] != "GET" or path.startswith(FOR_PROGRAMS):
                 return None
             rest = urlencode([(k, v) for k, v in query if k != "token"])
-            # one slash: never another site's address
-            return "/" + quote(path.lstrip("/"), encoding="latin-1") + (f"?{rest}" if rest else ""), given
+            # relative, so that it holds below any path: never another site's address
+            return "./" + quote(path.rpartition("/")[2], encoding="latin-1") + (f"?{rest}" if rest else ""), given
         if self._is_owners(environ, _cookie(environ, COOKIE), bearer(environ)):
             return None
         if (
@@ -182,7 +216,7 @@ def _asked_from_here(environ: Environ) -> bool:
         return True
     visit = environ.get("HTTP_SEC_FETCH_MODE") == "navigate" and environ.get("HTTP_SEC_FETCH_DEST") == "document"
     path = str(environ.get("PATH_INFO", ""))
-    return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and (path in PAGES or _is_door(path))
+    return visit and environ["REQUEST_METHOD"] in ("GET", "HEAD") and _is_page(path)
 
 
 def _host_name(host: str) -> str:
@@ -210,6 +244,11 @@ def _netloc(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
+
+
+def _is_page(path: str) -> bool:
+    """Whether a link on another site may lead here."""
+    return path in PAGES or path.startswith("/docs/") or _is_door(path)
 
 
 def _is_door(path: str) -> bool:

@@ -1,6 +1,6 @@
 """What the server says on the socket, one type a message: acknowledgements, and events that no client asked for.
 
-The page's types come from these (`python -m tools.wire_types`). PROTOCOL.md says what each field means.
+The page's types come from these (`python -m tools.wire_types`). docs/reference/protocol.md says what each field means.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ OPENING = "opening-"  # and its language: what an opening's recording is called
 FUTURES = "futures.json"
 PICTURE = "preview.png"  # below static/: 1200 × 630, for previews of links
 _SERVER_ONLY = ("bench", "scale", "lessons", "recordings", "socket.io-client")  # or under runs/
-_SOCKETS = re.compile(r'\s*<script src="/static/vendor/socket\.io[^>]*></script>')
+_SOCKETS = re.compile(r'\s*<script src="static/vendor/socket\.io[^>]*></script>')
 _MARK = '<meta name="kvtheater-site" id="kvtheater-site" content="1" />'
 _PRELOAD = re.compile(r'\s*<link rel="modulepreload"[^>]*>')
 _FORK = re.compile(r"-fork-\d+\.kvtrace$")  # those of a site are under runs/
@@ -160,5 +160,4 @@ def site_page(page: str, base: str) -> str:
     ]
     page = with_first(_PRELOAD.sub("", _SOCKETS.sub("", page)))
     page = page.replace('<meta charset="utf-8" />', '<meta charset="utf-8" />\n    ' + "\n    ".join(head), 1)
-    page = page.replace(f'content="/static/{PICTURE}"', f'content="{html.escape(picture)}"')
-    return page.replace('href="/static/', 'href="static/').replace('src="/static/', 'src="static/')
+    return page.replace(f'content="static/{PICTURE}"', f'content="{html.escape(picture)}"')

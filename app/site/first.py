@@ -50,8 +50,8 @@ def _text(name: str) -> str:
 
 def with_first(page: str) -> str:
     """The served page with the one module."""
-    module = f'\n    <script type="module" src="/static/{JOINED}"></script>'
-    ahead = f'\n    <script src="/static/{AHEAD}" async></script>'
+    module = f'\n    <script type="module" src="static/{JOINED}"></script>'
+    ahead = f'\n    <script src="static/{AHEAD}" async></script>'
     return _MODULE.sub("", page).replace("</title>", f"</title>{module}{ahead}", 1)
 
 

@@ -12,6 +12,9 @@ of its group only, so a block lies in them at place
     block_id - first_block
 
 which is computed only where block ids meet tensors: in `block_tiers` and in `model.batch.SlotTable`.
+
+All layers that keep a state instead of keys and values form one group of their own. A block of it has the state after
+the last computed token that its table entry covers, so a sequence needs one; it is released as one behind a window is.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.cache.reach import Reach, Retention, WindowPolicy, retention_of
+from engine.cache.reach import Reach, Retention, WindowPolicy, retention_of, state_retention
 from engine.trace.records import BlockGroup
 
 
@@ -33,6 +36,12 @@ class GroupPlan(NamedTuple):
     first_block: int = 0  # its blocks have the ids [first_block, first_block + num_blocks), in the trace and everywhere
     one_piece: bool = False  # a sequence gets blocks beside each other, by first fit, once (strategy `first_fit`)
     first_cpu_block: int = 0  # of the first group: the others' blocks of the CPU store follow
+    state_bytes: int = 0  # > 0: a block holds the state of all layers that have one, at one position
+
+    @property
+    def keeps_states(self) -> bool:
+        """Whether its blocks hold states, not keys and values."""
+        return self.state_bytes > 0
 
 
 class Demands(NamedTuple):
@@ -40,6 +49,14 @@ class Demands(NamedTuple):
 
     max_num_seqs: int
     max_num_batched_tokens: int
+
+
+class States(NamedTuple):
+    """A model's states, as far as blocks go."""
+
+    num_bytes: int  # of one sequence's, in all layers
+    checkpoint: int  # tokens from one that is kept to the next
+    num_checkpoints: int  # beside those that run
 
 
 def plan_groups(
@@ -69,6 +86,15 @@ def plan_groups(
     return plans
 
 
+def state_group(states: States, first_block: int, demands: Demands) -> GroupPlan:
+    """The group of all layers that keep a state. No step exceeds its blocks, and checkpoints have some beside."""
+    retention = state_retention(states.checkpoint)
+    # of each sequence the state that a step begins from and the last two that it leaves
+    most = 3 * demands.max_num_seqs + demands.max_num_batched_tokens // states.checkpoint + 1
+    blocks = most + states.num_checkpoints
+    return GroupPlan([], frozenset(), retention, blocks, first_block, state_bytes=states.num_bytes)
+
+
 def one_group(num_blocks: int, retention: Retention | None = None) -> list[GroupPlan]:
     """The plan of a cache without a model: one group that stands for all layers."""
     return [GroupPlan([], frozenset(), retention, num_blocks)]
@@ -81,9 +107,11 @@ def trace_groups(plans: Sequence[GroupPlan], kv_bytes_per_token: Sequence[int]) 
             layers=plan.layers,
             first_block=plan.first_block,
             num_blocks=plan.num_blocks,
-            window=plan.retention.window if plan.retention else None,
+            window=plan.retention.window if plan.retention and not plan.keeps_states else None,
             sinks=plan.retention.sinks if plan.retention else 0,
             kv_bytes_per_token=per_token,
+            state_bytes=plan.state_bytes,
+            checkpoint=plan.retention.checkpoint if plan.retention else 0,
         )
         for plan, per_token in zip(plans, kv_bytes_per_token, strict=True)
     ]

@@ -19,7 +19,8 @@ class BlockTables:
                      K and V exist                 covered, written by this step or later
 
     `block_ids[g]`: the table of group g, RELEASED where a block is gone.
-    `num_released[g]`: entries of it that are RELEASED; they follow each other, and the last entry is none.
+    `num_released[g]`: entries of it that are RELEASED; the last entry is none. They follow each other, but in a group
+    with states, whose blocks have gaps between them.
     """
 
     block_ids: list[list[int]]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.cache.block_moves import MOVES, BlockMoves, Tier
 from engine.cache.kv_store import KVStore
+from engine.cache.state_store import StateStore
 
 BLOCKS_AT_ONCE = 32  # whose content is gathered on the device before it is copied from there
 
@@ -21,7 +22,7 @@ class BlockTiers:
 
     def __init__(
         self,
-        store: KVStore,
+        store: KVStore | StateStore,
         layers: Sequence[int],
         first_block: int = 0,
         num_cpu_blocks: int = 0,

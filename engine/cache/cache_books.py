@@ -105,13 +105,17 @@ class CacheBooks:
         if num_tokens == num_computed + 1:  # a decode step: only the block that is being filled counts
             logical = num_computed // self.block_size
             for block_ids in tables.block_ids:
-                if logical >= len(block_ids) or self._blocks[block_ids[logical]].ref_count != 1:
+                block = self._blocks.get(block_ids[logical]) if logical < len(block_ids) else None
+                if block is None or block.ref_count != 1:
                     break
             else:
                 return True
         if num_tokens > len(tables.block_ids[0]) * self.block_size:
             return False
-        return not any(group.shared_before_write(seq_id, tables, num_tokens) for group in self.groups)
+        return not any(
+            group.shared_before_write(seq_id, tables, num_tokens) or group.lacking(tables, num_tokens)
+            for group in self.groups
+        )
 
     def _with(self, hits: Sequence[Sequence[int]]) -> Iterator[tuple[GroupManager, Sequence[int]]]:
         return zip(self.groups, hits or [()] * len(self.groups), strict=True)

@@ -66,7 +66,8 @@ class GroupManager:
         self.tokens_logical = 0  # computed tokens in blocks that sequences hold, once for each sequence
         self.record_index = 0  # of the record that operations go into
         self._kv_bytes_per_token = kv_bytes_per_token
-        self.kv_bytes_per_block = kv_bytes_per_token * block_size
+        self._state_bytes = plan.state_bytes
+        self.kv_bytes_per_block = plan.state_bytes or kv_bytes_per_token * block_size
         self.promised = promised
         self.emit = emit
 
@@ -96,8 +97,14 @@ class GroupManager:
         """
         if self.retention is None:
             num_tokens = max(num_tokens, reserved)
-        num_new = self._num_blocks_of(num_tokens) - len(tables.block_ids[self.index]) - len(hits)
-        num_new -= incoming.num_released
+        first = len(tables.block_ids[self.index]) + len(hits)
+        if self.retention is not None and self.retention.checkpoint:
+            num_new = len(incoming.logicals) + self.retention.num_left(
+                max(first, incoming.end), num_tokens, self.block_size
+            )
+            num_new += len(self.lacking(tables, num_tokens))
+        else:
+            num_new = self._num_blocks_of(num_tokens) - first - incoming.num_released
         num_revived = sum(self.pool.blocks[i].ref_count == 0 for i in hits if i != RELEASED)
         num_copies = len(self.shared_before_write(seq_id, tables, num_tokens))
         if self.one_piece:
@@ -112,10 +119,22 @@ class GroupManager:
         for logical in range(
             tables.num_computed // self.block_size, min(self._num_blocks_of(num_tokens), len(block_ids))
         ):
+            if block_ids[logical] == RELEASED:
+                continue  # a step leaves no state there
             block = blocks[block_ids[logical]]
             if block.ref_count > 1 and self.promised.get(block.block_id) != seq_id:
                 shared.append(logical)
         return shared
+
+    def lacking(self, tables: BlockTables, num_tokens: int) -> list[int]:
+        """Entries without a block that a step up to `num_tokens` leaves a state in: the table was made for a longer
+        step, which was not computed.
+        """
+        retention, size, block_ids = self.retention, self.block_size, tables.block_ids[self.index]
+        if retention is None or not retention.checkpoint:
+            return []
+        computed = range(tables.num_computed // size, min(self._num_blocks_of(num_tokens), len(block_ids)))
+        return [i for i in computed if block_ids[i] == RELEASED and retention.leaves(i, num_tokens, size)]
 
     # taking blocks
 
@@ -141,11 +160,21 @@ class GroupManager:
         block_ids = tables.block_ids[self.index]
         for logical in self.shared_before_write(seq_id, tables, num_tokens):
             block_ids[logical] = self._copy_on_write(seq_id, logical, block_ids[logical])
+        for logical in self.lacking(tables, num_tokens):
+            block_ids[logical] = self._allocate(seq_id, logical, reason).block_id
+            tables.num_released[self.index] -= 1
+            self.tokens_logical += self.block_size
         if self.one_piece and not block_ids:
             self._reserve(seq_id, self._num_blocks_of(num_tokens))
+        retention, size = self.retention, self.block_size
         for logical in range(len(block_ids), self._num_blocks_of(num_tokens)):
             if incoming.is_released(logical):
                 block_ids.append(RELEASED)
+                continue
+            if logical >= incoming.end and retention is not None and not retention.leaves(logical, num_tokens, size):
+                block_ids.append(RELEASED)
+                tables.num_released[self.index] += 1
+                self.tokens_logical -= size
                 continue
             block = self._allocate(seq_id, logical, incoming.reason if logical in incoming.logicals else reason)
             block_ids.append(block.block_id)
@@ -292,8 +321,9 @@ class GroupManager:
             if room < size:
                 pool.fill(pool.blocks[block_id], room)
                 return
-            pool.fill(pool.blocks[block_id], size)
-            self.promised.pop(block_id, None)
+            if block_id != RELEASED:
+                pool.fill(pool.blocks[block_id], size)
+                self.promised.pop(block_id, None)
             logical += 1
 
     # letting go
@@ -303,8 +333,8 @@ class GroupManager:
         if self.retention is None:
             return
         block_ids = tables.block_ids[self.index]
-        begin = self.retention.first(self.block_size) + tables.num_released[self.index]
-        for logical in reversed(range(begin, self.retention.end(tables.num_computed, self.block_size))):
+        end = self.retention.end(tables.num_computed, self.block_size)
+        for logical in self._releasable(tables, end):
             block = self.pool.blocks[block_ids[logical]]
             ensure(
                 self.promised.get(block.block_id) != seq_id,
@@ -324,6 +354,22 @@ class GroupManager:
                     to=self.pool.release(block),
                 )
             )
+
+    def _releasable(self, tables: BlockTables, end: int) -> list[int]:
+        """Logical blocks before `end` that may be released and are not, the last one first."""
+        assert self.retention is not None
+        block_ids, num_released = tables.block_ids[self.index], tables.num_released[self.index]
+        if not self.retention.checkpoint:
+            return list(reversed(range(self.retention.first(self.block_size) + num_released, end)))
+        left = len(block_ids) - num_released  # blocks of states have gaps between them, and stand near the end
+        found, logical = list[int](), len(block_ids)
+        while left:
+            logical -= 1
+            if block_ids[logical] != RELEASED:
+                left -= 1
+                if logical < end:
+                    found.append(logical)
+        return found
 
     def free(self, seq_id: int, tables: BlockTables, reason: FreeReason) -> None:
         """Give up all blocks, table tail first."""
@@ -347,6 +393,7 @@ class GroupManager:
             tokens_held=self.pool.num_filled_held,
             tokens_logical=self.tokens_logical,
             kv_bytes_per_token=self._kv_bytes_per_token,
+            state_bytes=self._state_bytes,
             swap_blocks=self.swap_space.num_blocks,
             swap_blocks_held=self.swap_space.num_held,
         )

@@ -1,5 +1,5 @@
 """What the guards of the cache's books raise: a sentence for a person, and its rule with numbers for a page in any
-language. The rules are those of FORMAT.md.
+language. The rules are those of docs/reference/trace-format.md.
 """
 
 from __future__ import annotations

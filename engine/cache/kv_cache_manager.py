@@ -24,7 +24,7 @@ from engine.cache.block_table import BlockTables
 from engine.cache.cache_books import CacheBooks
 from engine.cache.guards import MisuseError
 from engine.cache.incoming import Loading
-from engine.trace.events import AllocateReason, Fork, ForkReason, FreeReason, Write
+from engine.trace.events import RELEASED, AllocateReason, Fork, ForkReason, FreeReason, Write
 
 
 class KVCacheManager(CacheBooks):
@@ -198,7 +198,7 @@ class KVCacheManager(CacheBooks):
         first, last = start // size, (end - 1) // size
         for block_ids in tables.block_ids:
             for block_id in block_ids[first : last + 1] if last > first else (block_ids[first],):
-                if blocks[block_id].ref_count > 1 and promised.get(block_id) != seq_id:
+                if block_id != RELEASED and blocks[block_id].ref_count > 1 and promised.get(block_id) != seq_id:
                     raise MisuseError(
                         f"block {block_id} is shared: allocate must copy it before the write",
                         "shared_write", block_id=block_id,

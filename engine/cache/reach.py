@@ -58,11 +58,31 @@ def reaches_of(sliding_windows: Iterable[int | None], policy: WindowPolicy | Non
 
 
 class Retention(NamedTuple):
-    """Which blocks of a sequence a layer may still see: those of the first `sinks` tokens and of the last `window`."""
+    """Which blocks of a sequence a layer may still see: those of the first `sinks` tokens and of the last `window`.
+
+    Of a state (`checkpoint` > 0) only the newest counts, and a step leaves it in few of the blocks that it computes:
+    those that end at a multiple of `checkpoint` tokens, the last one, and the last full one. The others get no block.
+    """
 
     window: int
     sinks: int
     reason: ReleaseReason
+    checkpoint: int = 0  # tokens, a multiple of block_size
+
+    def leaves(self, logical: int, num_tokens: int, block_size: int) -> bool:
+        """Whether a step that computes up to `num_tokens` tokens leaves something in logical block `logical`."""
+        if not self.checkpoint or (logical + 1) * block_size % self.checkpoint == 0:
+            return True
+        return logical >= num_tokens // block_size - 1
+
+    def num_left(self, first: int, num_tokens: int, block_size: int) -> int:
+        """Blocks from logical block `first` on in which a step up to `num_tokens` tokens leaves something."""
+        end = -(-num_tokens // block_size)
+        if not self.checkpoint:
+            return max(end - first, 0)
+        each, tail = self.checkpoint // block_size, max(first, end - 2)
+        regular = max(tail // each - first // each, 0)
+        return regular + sum(self.leaves(logical, num_tokens, block_size) for logical in range(tail, end))
 
     def first(self, block_size: int) -> int:
         """The first logical block that may ever be released: the first without a sink."""
@@ -81,7 +101,14 @@ class Retention(NamedTuple):
 
         Sinks, and a span of window - 1 + tokens_a_step positions that may begin anywhere in a block.
         """
+        if self.checkpoint:  # what it begins from, and what it leaves
+            return 4 + tokens_a_step // self.checkpoint
         return self.first(block_size) + 1 - (-(tokens_a_step + max(self.window, 2) - 2) // block_size)
+
+
+def state_retention(checkpoint: int) -> Retention:
+    """Of a state: a query needs the one before it. `checkpoint`: see `Retention`."""
+    return Retention(2, 0, "state", checkpoint)
 
 
 def retention_of(reaches: Sequence[Reach], policy: WindowPolicy | None = None) -> Retention | None:

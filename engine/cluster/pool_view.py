@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from engine.cache.prefix_cache import HashChain
 from engine.cache.prefix_match import Held, longest_match
-from engine.cache.reach import Retention
+from engine.cache.reach import Retention, state_retention
 from engine.trace.events import Allocate, Cache, Evict, Free, Lost, Op, Release, Share
 from engine.trace.records import BlockGroup
 
@@ -74,4 +74,6 @@ class PoolView:
 
 
 def _retention(group: BlockGroup) -> Retention | None:
+    if group.state_bytes:
+        return state_retention(group.checkpoint)
     return None if group.window is None else Retention(group.window, group.sinks, "window")

@@ -25,9 +25,11 @@ from engine.model.errors import ModelError
 from engine.model.light_transformers import AttentionInterface
 
 ATTENTION_NAME = "kv_paged"
-# Keywords that families pass and that change nothing here: positions are in the rotated keys already, and a layer does
-# not choose which logits are computed.
-HARMLESS = frozenset({"position_ids", "logits_to_keep"})
+# An attention module's attribute: which of the layers with keys it is, where others have a state instead.
+NUMBER_AMONG_KEYS = "kv_layer"
+# Keywords that families pass and that change nothing here: positions are in the rotated keys already, and a layer
+# chooses neither which logits are computed nor what is cached.
+HARMLESS = frozenset({"position_ids", "logits_to_keep", "use_cache"})
 
 _step = threading.local()  # .context: of the step that this thread runs
 
@@ -73,6 +75,7 @@ class StepContext:
     backend: AttentionBackend
     recorder: Recorder | None = None
     layers_called: int = 0
+    states: Any = None  # `state_layers.StateStep`: of layers that keep a state instead; None: there are none
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.layers_called += 1
@@ -92,6 +95,7 @@ class ProbeContext:
     """Attends to nothing and notes what each layer asked for: (call, q shape, k shape, v shape), in call order."""
 
     calls: list[tuple[AttentionCall, torch.Size, torch.Size, torch.Size]] = field(default_factory=list)
+    layers: list[int] = field(default_factory=list)  # the model's numbers of those with keys, in order
     recorder: None = None
     looking: Callable[[int, tuple[Tensor, ...]], None] | None = None  # is shown a layer's q, k and v
 
@@ -145,9 +149,12 @@ def paged_attention(
     if strange := [name for name in given if name not in HARMLESS]:
         raise AttentionRefused(f"hands its attention {' and '.join(strange)}, which no backend here knows")
     context = current()
+    layer: Any = module.__dict__.get(NUMBER_AMONG_KEYS, module.layer_idx)
+    if layer is None or layer < 0:
+        raise AttentionRefused("shares one attention among several layers, without a number that says which one runs")
     if scaling is None:
         scaling = query.shape[-1] ** -0.5
-    call = AttentionCall(int(module.layer_idx), scaling, sliding_window, softcap, s_aux)  # type: ignore[arg-type]
+    call = AttentionCall(int(layer), scaling, sliding_window, softcap, s_aux)
     q, k, v = query[0].transpose(0, 1), key[0].transpose(0, 1), value[0].transpose(0, 1)
     return context.attend(call, q, k, v)[None], None
 

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from engine.cache.kv_store import LayerShape
-from engine.model.attention import AttentionRefused, ProbeContext, attending
+from engine.model.attention import NUMBER_AMONG_KEYS, AttentionRefused, ProbeContext, attending
 from engine.model.errors import ModelError
 from engine.model.packed_place import PackedPlaces
-from engine.trace.records import ModelFacts
+from engine.model.state_layers import (
+    StateLayers,
+    StateRefused,
+    cache_argument,
+    cache_layers,
+    find_states,
+    keeps_keys,
+    keeps_state,
+)
+from engine.trace.records import LayerKeeps, ModelFacts
 
 SUPPORTED_LAYER_TYPES = {"full_attention", "sliding_attention"}
+# Layers with a state, alone or beside attention, and layers with neither: of families whose cache has states.
+STATE_LAYER_TYPES = {"linear_attention", "conv", "hybrid", "hybrid_sliding", "moe", "mlp"}
 PROBED = 13  # tokens; unlikely to equal a number of heads, experts or frequencies
 UNBOUNDED_POSITIONS = 32768  # for a configuration that states no limit
 
@@ -27,17 +41,36 @@ def refuse_unsupported(model_class: Any, config: Any) -> None:
     name = model_class.__name__
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(f"{name} is an encoder-decoder; only decoder-only language models can be loaded")
-    if not getattr(model_class, "_supports_attention_backend", False):
+    states = has_states(config)
+    if states and not _layers_with_keys(config):
+        raise ModelError(
+            f"{name} keeps states alone: it has no layer with keys and values, which are what is paged here"
+        )
+    if not getattr(model_class, "_supports_attention_backend", False) and not (states and _uses_interface(model_class)):
         raise ModelError(
             f"{name} does not use transformers' attention interface, so its KV cache cannot be paged; "
             "choose a family that does, such as Llama, Qwen, Mistral, Gemma, Phi-3 or GPT-2"
         )
-    unsupported = set(getattr(config.get_text_config(), "layer_types", None) or []) - SUPPORTED_LAYER_TYPES
+    supported = SUPPORTED_LAYER_TYPES | (STATE_LAYER_TYPES if states else set())
+    unsupported = set(getattr(config.get_text_config(), "layer_types", None) or []) - supported
     if unsupported:
         raise ModelError(
             f"{name} has layers of type {', '.join(sorted(unsupported))}; "
             "only full and sliding-window attention have a paged KV cache here"
         )
+
+
+def has_states(config: Any) -> bool:
+    """Whether some layer of the model keeps a state."""
+    try:
+        return any(map(keeps_state, cache_layers(config)))
+    except Exception:  # of a layer type without a cache: it is refused by its name
+        return False
+
+
+def _uses_interface(model_class: Any) -> bool:
+    """Whether the family's code takes its attention from transformers' interface, though its class does not say so."""
+    return hasattr(sys.modules.get(model_class.__module__), "ALL_ATTENTION_FUNCTIONS")
 
 
 def probe(module: Any, device: torch.device) -> ProbeContext:
@@ -70,10 +103,11 @@ def probe(module: Any, device: torch.device) -> ProbeContext:
             f"its code ends with “{_reason(error)}”"
         ) from error
     layers, calls = config.num_hidden_layers, Counter(call.layer for call, *_ in context.calls)
-    if len(calls) != layers or set(calls) != set(range(layers)):
+    expected = _layers_with_keys(module.config)
+    if set(calls) != set(expected):
         raise ModelError(
             f"{name} cannot be paged: {len(calls)} of its {layers} layers use the attention interface, "
-            "and every one must"
+            f"and every one {'with keys ' if len(expected) < layers else ''}must"
         )
     if several := [layer for layer, count in calls.items() if count > 1]:
         raise ModelError(
@@ -86,8 +120,56 @@ def probe(module: Any, device: torch.device) -> ProbeContext:
             "it computes for one sequence would hang on the others beside it"
         )
     context.calls.sort(key=lambda entry: entry[0].layer)
-    _check_windows(name, config, [call.sliding_window for call, *_ in context.calls])
+    _check_windows(name, config, {call.layer: call.sliding_window for call, *_ in context.calls})
+    _number_layers(module, context)
     return context
+
+
+def _number_layers(module: Any, context: ProbeContext) -> None:
+    """Number the layers with keys from 0 on, where others between them have none."""
+    numbers = {call.layer: number for number, (call, *_) in enumerate(context.calls)}
+    context.layers = list(numbers)
+    if all(layer == number for layer, number in numbers.items()):
+        return
+    context.calls = [(call._replace(layer=numbers[call.layer]), q, k, v) for call, q, k, v in context.calls]
+    for part in module.modules():
+        layer = part.__dict__.get("layer_idx")
+        if layer in numbers:
+            setattr(part, NUMBER_AMONG_KEYS, numbers[layer])
+
+
+def _layers_with_keys(config: Any) -> list[int]:
+    """The layers that attend: all, but for a family that has states or nothing in some."""
+    if not has_states(config):
+        return list(range(config.get_text_config().num_hidden_layers))
+    return [index for index, layer in enumerate(cache_layers(config)) if keeps_keys(layer)]
+
+
+def probe_states(module: Any, device: torch.device) -> StateLayers | None:
+    """Run a few tokens with transformers' own cache and note which modules keep states in it; None: none does.
+
+    Raises:
+        ModelError: a packed step cannot serve them.
+    """
+    if not has_states(module.config):
+        return None
+    name, config = type(module).__name__, module.config.get_text_config()
+    tokens = torch.arange(PROBED, device=device)[None] % config.vocab_size
+    argument = cache_argument(list(inspect.signature(module.forward).parameters))
+
+    def run(cache: Any, attends: Callable[[], None]) -> None:
+        given = {"past_key_values" if argument is None else argument: cache}
+        with torch.inference_mode(), attending(ProbeContext(looking=lambda *_: attends())):
+            module(input_ids=tokens, use_cache=True, **given)
+
+    try:
+        return find_states(module, PROBED, run)
+    except StateRefused as error:
+        raise ModelError(f"{name} {error}; a packed step has no place for that") from error
+    except Exception as error:
+        raise ModelError(
+            f"{name} does not run with a cache of states: its code ends with “{_reason(error)}”"
+        ) from error
 
 
 def _reason(error: Exception) -> str:
@@ -96,13 +178,13 @@ def _reason(error: Exception) -> str:
     return (words if " " in words else f"{type(error).__name__} {words}").strip()[:200]
 
 
-def _check_windows(name: str, config: Any, windows: list[int | None]) -> None:
+def _check_windows(name: str, config: Any, windows: dict[int, int | None]) -> None:
     """Raise where a family masks by a window that it does not pass to the attention function: it would see too much."""
     layer_types = getattr(config, "layer_types", None)
     if layer_types:
-        told = all(windows[i] is not None for i, kind in enumerate(layer_types) if kind == "sliding_attention")
+        told = all(windows[i] is not None for i, kind in enumerate(layer_types) if "sliding" in kind)
     else:
-        told = getattr(config, "sliding_window", None) is None or any(window is not None for window in windows)
+        told = getattr(config, "sliding_window", None) is None or any(window is not None for window in windows.values())
     if not told:
         raise ModelError(f"{name} has a sliding window that it does not tell its attention function")
 
@@ -112,7 +194,7 @@ def layer_shapes(context: ProbeContext) -> list[LayerShape]:
     return [LayerShape(k[1], k[2], v[2]) for _, _, k, v in context.calls]
 
 
-def model_facts(module: Any, name: str, context: ProbeContext) -> ModelFacts:
+def model_facts(module: Any, name: str, context: ProbeContext, states: StateLayers | None = None) -> ModelFacts:
     """Facts of a probed model; where layers differ in shape, the first layer's."""
     config = module.config.get_text_config()
     _, q, k, v = context.calls[0]
@@ -140,7 +222,16 @@ def model_facts(module: Any, name: str, context: ProbeContext) -> ModelFacts:
         num_active_params=num_active,
         num_experts=experts,
         num_experts_per_tok=chosen,
+        layer_kinds=_layer_kinds(config.num_hidden_layers, context.layers, states.layers) if states else [],
+        state_bytes=states.num_bytes if states else 0,
     )
+
+
+def _layer_kinds(num_layers: int, with_keys: list[int], with_state: list[int]) -> list[LayerKeeps]:
+    kinds: dict[tuple[bool, bool], LayerKeeps] = {
+        (True, True): "both", (True, False): "keys", (False, True): "state", (False, False): "nothing"
+    }  # fmt: skip
+    return [kinds[layer in with_keys, layer in with_state] for layer in range(num_layers)]
 
 
 def max_position(config: Any) -> int:

@@ -36,7 +36,8 @@ _compiler = threading.RLock()  # who has it decides what stands under the compil
 ABSENT = ("is_torch_distributed_available", "is_torch_flex_attn_available", "is_scipy_available")
 LISTING = "create_import_structure_from_path"
 COMPILER = "torch._dynamo"
-DECORATORS = ("allow_in_graph", "assume_constant_result", "disable")  # they say what the compiler should do
+# they say what the compiler should do
+DECORATORS = ("allow_in_graph", "assume_constant_result", "disable", "mark_static_address")
 MASKS = f"{COMPILER}._trace_wrapped_higher_order_op"  # of it a mode is used, where a mask is given as a function
 BASE = ("transformers.modeling_utils", "transformers.generation.utils")
 
@@ -146,10 +147,14 @@ from transformers import (  # noqa: E402 - what they bring has been kept away
     AutoTokenizer,
     Cache,
     DynamicCache,
+    cache_utils,
 )
 from transformers.cache_utils import StaticLayer  # noqa: E402
 from transformers.masking_utils import AttentionMaskInterface  # noqa: E402
 from transformers.models.auto.modeling_auto import AutoModelForSpeechSeq2Seq  # noqa: E402
+
+# None: this transformers keeps no states in its cache
+LinearAttentionLayer: Any = getattr(cache_utils, "LinearAttentionLayer", None)
 
 __all__ = [
     "AttentionInterface",
@@ -162,5 +167,6 @@ __all__ = [
     "AutoTokenizer",
     "Cache",
     "DynamicCache",
+    "LinearAttentionLayer",
     "StaticLayer",
 ]

@@ -12,6 +12,7 @@ from msgspec import Struct
 from engine.cache.kv_store import LayerShape
 from engine.model.compiled_forward import CompiledForward
 from engine.model.plain_check import Difference, PlainLogits
+from engine.model.state_layers import StateLayers
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import ModelFacts, TokenizerFacts
 
@@ -51,6 +52,7 @@ class LoadedModel:
     device: torch.device
     dtype: torch.dtype
     plain: PlainLogits  # its plain logits of a few tokens
+    states: StateLayers | None = None  # modules that keep a state of a sequence; None: there are none
     compiled: CompiledForward | None = None  # set by `compiled.Compilation` when it is done
     # of each way to serve it from these, by kind of cache ("auto": its own); how long comparing took
     differences: dict[str, Difference] = field(default_factory=dict)

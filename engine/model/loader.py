@@ -17,16 +17,17 @@ from engine.model.cpu_layout import store_linear_weights_transposed
 from engine.model.cpu_norms import replace_rms_norms
 from engine.model.device import out_of_memory
 from engine.model.errors import ModelError
-from engine.model.facts import layer_shapes, model_facts, probe, refuse_unsupported
+from engine.model.facts import has_states, layer_shapes, model_facts, probe, probe_states, refuse_unsupported
 from engine.model.give_back import give_back_memory
 from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, without_compiler
 from engine.model.loaded import DTYPES, WEIGHTS, LoadedModel, Opened
 from engine.model.naming import model_name
 from engine.model.packed_linears import bytes_per_weight, pack_linears, round_linears
-from engine.model.plain_check import plain_logits
+from engine.model.plain_check import plain_logits, with_rounding
 from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
 from engine.model.stages import Stage
+from engine.model.state_layers import install
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import TokenizerFacts
 
@@ -138,11 +139,16 @@ def from_module(
         )
     began = time.perf_counter()
     plain = plain_logits(module)
+    if has_states(module.config):
+        plain = with_rounding(module, plain)
     seconds = time.perf_counter() - began
     module.set_attn_implementation(attention.ATTENTION_NAME)
     parameter = next(module.parameters())
     context = probe(module, parameter.device)
-    facts = model_facts(module, name, context)
+    states = probe_states(module, parameter.device)
+    if states is not None:
+        install(module, states)
+    facts = model_facts(module, name, context, states)
     pack_linears(module, weights)
     rounded_to = str(weights).removeprefix("torch.") if weights in WEIGHTS.values() else None
     facts = replace(facts, bytes_per_weight=bytes_per_weight(module, parameter.dtype), rounded_to=rounded_to)
@@ -159,11 +165,27 @@ def from_module(
         device=parameter.device,
         dtype=parameter.dtype,
         plain=plain,
+        states=states,
     )
     began = time.perf_counter()
-    check_served(model)
+    _check(model)
     model.check_seconds = seconds + time.perf_counter() - began
     return model
+
+
+def _check(model: LoadedModel) -> None:
+    """Compare the model with itself; one with states that go on with a single token only is served so.
+
+    Raises:
+        ModelError: it computes something else here.
+    """
+    try:
+        check_served(model)
+    except ModelError:
+        if model.states is None:
+            raise
+        model.states.one_by_one = True
+        check_served(model)
 
 
 def resolve_device(device: str) -> torch.device:

@@ -16,6 +16,7 @@ from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_plane import QUANTIZED, NewPool, zeros
 from engine.cache.kv_store import KVStore
 from engine.cache.reach import WindowPolicy, reaches_of
+from engine.cache.state_store import StateStore
 from engine.model.attention import StepContext, attending
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
@@ -29,6 +30,8 @@ from engine.model.host_copy import host_copies
 from engine.model.loaded import DTYPES, LoadedModel
 from engine.model.native_step import NativeStep
 from engine.model.sequence_caches import CacheKind, SequenceCaches
+from engine.model.state_layers import StateStep
+from engine.model.state_parts import parts_of
 from engine.trace.records import LayerCapture
 
 
@@ -105,7 +108,9 @@ class ModelRunner:
         self.policy = policy
         self.copies = host_copies(model.device)
         self.backend: AttentionBackend = backend or default_backend(model.device)
-        plain = isinstance(kind, torch.dtype) and policy is None and by_sequence is None
+        plain = isinstance(kind, torch.dtype) and policy is None and by_sequence is None and model.states is None
+        of_states = next((group for group in groups if group.keeps_states), None)
+        groups = [group for group in groups if not group.keeps_states]
         has_graphs = max_graph_size > 0 and plain and self.backend.reads_tables_only
         try:
             blocks = [num_blocks] * len(model.layer_shapes)
@@ -128,6 +133,17 @@ class ModelRunner:
                 )
                 for index, plan in enumerate(plans)
             ]
+            self._own_state_table, self._first_state_block = of_states is not None, 0
+            self.state_store: StateStore | None = None
+            if model.states is not None:
+                count = num_blocks if of_states is None else of_states.num_blocks
+                self.state_store = StateStore(model.states.shapes, count, model.device, new_pool)
+            if self.state_store is not None and of_states is not None:
+                first_cpu_block = of_states.first_cpu_block + len(plans) * swap_space
+                self._first_state_block = of_states.first_block
+                self.kv_caches.append(
+                    BlockTiers(self.state_store, (), of_states.first_block, swap_space, first_cpu_block)
+                )
         except (RuntimeError, MemoryError) as error:
             raise ModelError(
                 f"{num_blocks} blocks of {block_size} tokens do not fit the memory of {model.device}; use fewer"
@@ -183,12 +199,13 @@ class ModelRunner:
             return ForwardResult(empty, list, "", 0.0, (now, now))
         begin = time.perf_counter()
         with torch.inference_mode():
+            states, slices = self._states(slices)
             batch = StepBatch(slices, self._slot_table, self.model.device, self.policy)
             recorder = CaptureRecorder(self._meant(capture), batch) if capture else None
             backend = self.compiled.backend if self.compiled else None
             context: StepContext | SequenceContext
             if self.sequence_caches is None:
-                context = StepContext(batch, self.kv_store, backend or self.backend, recorder)
+                context = StepContext(batch, self.kv_store, backend or self.backend, recorder, states=states)
             else:
                 for piece in slices:
                     if piece.start == 0:
@@ -202,6 +219,25 @@ class ModelRunner:
             captured, omitted = recorder.finish() if recorder else (list, "")
             ended = self.copies.mark()
         return ForwardResult(logits, captured, omitted, prepared - begin, (began, ended))
+
+    def _states(self, slices: Sequence[SequenceSlice]) -> tuple[StateStep | None, Sequence[SequenceSlice]]:
+        """The states of a step, and its slices with the tables of keys alone. Without a group of their own, states lie
+        in blocks with the numbers of the first group's.
+        """
+        if self.state_store is None or self.model.states is None:
+            return None, slices
+        tables = [piece.block_tables[-1 if self._own_state_table else 0] for piece in slices]
+        if self._own_state_table:
+            slices = [piece._replace(block_tables=piece.block_tables[:-1]) for piece in slices]
+        parts = parts_of(
+            slices,
+            tables,
+            self.kv_store.block_size,
+            self._first_state_block,
+            self.model.device,
+            self.model.states.one_by_one,
+        )
+        return StateStep(self.state_store, parts), slices
 
     def _compute(self, batch: StepBatch) -> Tensor:
         return self._checked(batch, StepContext(batch, self.kv_store, self.backend))

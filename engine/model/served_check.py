@@ -11,7 +11,7 @@ from engine.model.batch import SequenceSlice
 from engine.model.compiled_forward import CompiledForward
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
-from engine.model.plain_check import BLOCK_SIZE, LENGTHS, STEPS, TABLES, Difference, compare_logits
+from engine.model.plain_check import BLOCK_SIZE, LENGTHS, ROUNDINGS, STEPS, TABLES, Difference, compare_logits
 from engine.model.runner import ModelRunner
 
 # Kinds of caches other than the model's own dtype, and the step between two numbers that they can hold, relative to the
@@ -20,13 +20,24 @@ from engine.model.runner import ModelRunner
 KINDS = {"float32": 2**-24, "float16": 2**-11, "bfloat16": 2**-8, "fp8": 2**-4, "int8": 1 / 127, "int4": 1 / 15}
 
 
+# Of models with states in half precision, on the worst row: rounding and a router's near tie leave most of a row as it
+# is, while a row computed without its state has nothing to do with the one compared with (its share is about 1.4).
+HALF_WORST = 0.7
+
+
 def check_served(model: LoadedModel, compiled: CompiledForward | None = None) -> None:
     """Whether the model, eager or compiled, computes over a paged cache what its plain forward pass computes.
 
     Raises:
         ModelError: it does not.
     """
-    found = compare_logits(_served(model, "auto", compiled), model.plain.logits, model.dtype)
+    served = _served(model, "auto", compiled)
+    found = compare_logits(served, model.plain.logits, model.dtype)
+    if model.plain.rounding is not None:
+        found = found._replace(tolerance=min(found.tolerance, ROUNDINGS * model.plain.rounding))
+    elif model.states is not None and found.is_rounding:  # half precision: a state that is lost shows in few rows
+        worst = compare_logits(served, model.plain.logits, torch.float32).share
+        found = Difference(worst, HALF_WORST) if worst > HALF_WORST else found
     _refuse(model, found, "compiled" if compiled else "packed over a paged KV cache", "by itself")
     if compiled is None:
         model.differences["auto"] = found

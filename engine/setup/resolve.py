@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from engine.cache.block_groups import Demands, GroupPlan, plan_groups
+from engine.cache.block_groups import Demands, GroupPlan, States, plan_groups, state_group
 from engine.cache.reach import Reach, reaches_of
 from engine.config import FAULTS_OF_SEVERAL, MAX_POOL_SLOTS, ConfigError, EngineConfig
 from engine.options.check import out_of_range
-from engine.setup.pool_size import default_num_blocks, slots_that_fit
+from engine.setup.pool_size import MAX_BYTES, default_num_blocks, slots_that_fit
 from engine.trace.limits import MAX_BLOCKS
 from engine.trace.records import ModelFacts
 
@@ -30,7 +30,7 @@ class Resolved(NamedTuple):
 def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
     """`resolve` against the model with these facts."""
     slots = slots_that_fit(facts, config.kv_cache_dtype)
-    return resolve(config, facts.max_position, facts.sliding_windows, slots)
+    return resolve(config, facts.max_position, facts.sliding_windows, slots, facts.state_bytes)
 
 
 def resolve(
@@ -38,10 +38,14 @@ def resolve(
     max_position: int,
     sliding_windows: Sequence[int | None] = (),
     most_slots: int | None = None,
+    state_bytes: int = 0,
 ) -> Resolved:
     """Check the settings against a model of `max_position` positions and fill in what follows.
 
     `sliding_windows`: of the model's layers; not given, the model is taken for one layer that sees all keys.
+
+    `state_bytes`: of one sequence's state in the layers that keep one; 0: none does. Such a model has a group of blocks
+    for them, and goes with the strategy `paged` alone.
 
     num_blocks None becomes what the context takes, within what can be drawn and `most_slots` (pool_size.py).
 
@@ -69,6 +73,11 @@ def resolve(
     if config.strategy != "paged":
         config = replace(config, enable_prefix_caching=False)
     groups = _groups(config, reaches)
+    if state_bytes:
+        config = _with_checkpoints(config)
+        demands = Demands(config.max_num_seqs, config.max_num_batched_tokens)
+        first_block = groups[-1].first_block + groups[-1].num_blocks
+        groups.append(state_group(_states(config, state_bytes), first_block, demands))
     num_blocks = sum(group.num_blocks for group in groups)
     if num_blocks > MAX_BLOCKS:
         raise ConfigError(
@@ -78,6 +87,32 @@ def resolve(
     swap_space = _swap_space(config, groups)
     config = replace(config, swap_space=swap_space)
     return Resolved(config, _num_blocks(config), max_model_len, swap_space, reaches, groups)
+
+
+def _with_checkpoints(config: EngineConfig) -> EngineConfig:
+    """The settings with `mamba_block_size` filled in.
+
+    Raises:
+        ConfigError: something that does not go with states.
+    """
+    if config.strategy != "paged":
+        raise ConfigError(f"a model with recurrent states goes with strategy paged, not {config.strategy}")
+    if config.prefill or config.decode:
+        raise ConfigError(
+            "a model with recurrent states is not handed over from prefill to decode instances: the one that goes on "
+            "computes the last prompt token again, and a state cannot be taken back by a token; use mixed instances"
+        )
+    every = 4 * config.block_size if config.mamba_block_size is None else config.mamba_block_size
+    if every % config.block_size:
+        raise ConfigError(f"mamba_block_size must be a multiple of block_size {config.block_size}, not {every}")
+    return replace(config, mamba_block_size=every)
+
+
+def _states(config: EngineConfig, state_bytes: int) -> States:
+    """Room for a checkpoint at every `mamba_block_size` tokens of the pool of keys, but for no more than MAX_BYTES."""
+    assert config.mamba_block_size is not None
+    checkpoints = min(_num_slots(config) // config.mamba_block_size, MAX_BYTES // state_bytes)
+    return States(state_bytes, config.mamba_block_size, checkpoints if config.enable_prefix_caching else 0)
 
 
 def _check_instances(config: EngineConfig) -> None:

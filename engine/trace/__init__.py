@@ -1,4 +1,4 @@
 """The trace: typed records of every engine step, their bytes, their file, and the state that follows from them.
 
-Imports nothing of the project. FORMAT.md beside this file documents the format for other producers and readers.
+Imports nothing of the project. docs/reference/trace-format.md documents the format for other producers and readers.
 """

@@ -1,4 +1,4 @@
-"""Does a file keep what FORMAT.md promises? Every frame, every record, every array; each contradiction named exactly.
+"""Check a file against docs/reference/trace-format.md: every frame, record and array.
 
 The state is folded with `apply.apply`, the reference, and held against what the file says beside its operations: batch,
 outputs, memory, keyframes, arrays.

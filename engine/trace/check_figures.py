@@ -79,6 +79,7 @@ class FiguresBook:
                     tokens_held=self._tokens[index],
                     tokens_logical=self._sums[index],
                     kv_bytes_per_token=group.kv_bytes_per_token,
+                    state_bytes=group.state_bytes,
                     swap_blocks=len(state.cpu_blocks) // num_groups,
                     swap_blocks_held=self._swap_held[index],
                 )

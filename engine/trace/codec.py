@@ -80,7 +80,7 @@ def encode_into(value: Any, buffer: bytearray) -> None:
 
 
 def decode(payload: bytes | bytearray, kind: type[T]) -> T:
-    """The inverse of `encode`; checks every field's type.
+    """Decode the msgpack `payload` as a `kind`; check the type of every field.
 
     Raises:
         TraceFormatError: says which field is wrong.

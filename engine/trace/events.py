@@ -35,7 +35,7 @@ AllocateReason = Literal[
 ]  # fmt: skip
 FreeReason = Literal["finish", "preempt", "swap", "discard", "sent", "expired", "transfer_failed"]
 QueueEnd = Literal["front", "back"]
-ReleaseReason = Literal["window", "policy"]
+ReleaseReason = Literal["window", "policy", "state"]
 Medium = Literal["cpu", "disk"]
 ExternalVerdict = Literal["load", "compute", "miss"]
 KVRole = Literal["kv_producer", "kv_consumer"]

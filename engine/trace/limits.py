@@ -1,4 +1,4 @@
-"""What a trace may ask of its readers. FORMAT.md names these limits; `static/js/core/limits.js` has the same.
+"""Limits on what a trace may ask of its readers, as in docs/reference/trace-format.md and `static/js/core/limits.js`.
 
 A file of a few bytes can name any number. So numbers that readers count to are bounded here, and whatever an operation
 copies beyond its own size is paid for by the bytes that were read: reading a log costs time and memory by its length.

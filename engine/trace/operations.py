@@ -71,6 +71,7 @@ from engine.trace.tables import (
     expect,
     free_cpu_block,
     group_of,
+    is_of_states,
     let_go,
     requeue,
     reserve_piece,
@@ -131,7 +132,7 @@ def _allocate(state: State, op: Allocate, step: Folded) -> Copy | None:
     block.allocated_by, block.allocated_in = op.seq_id, step.index
     block.num_hits, block.last_hit_in = 0, None
     sequence = state.sequences[op.seq_id]
-    has_gaps = bool(sequence.cpu_block_table) or op.reason in ("load", "receive")
+    has_gaps = bool(sequence.cpu_block_table) or op.reason in ("load", "receive") or is_of_states(state, group)
     shared = set_table(sequence, group, op.logical, op.block_id, has_gaps, step.budget)
     if shared is not None:
         return Copy(seq_id=op.seq_id, logical=op.logical, src=shared, dst=op.block_id)
@@ -434,10 +435,13 @@ def _write(state: State, op: Write, step: Folded) -> None:
     tables = own_tables(state, sequence)
     step.budget.spend(UNITS_PER_SLOT * op.num_tokens * len(tables))
     token_ids = sequence.token_ids
-    for table in tables:
-        position = start
+    for group, table in zip(state.own_groups[sequence.instance], tables, strict=True):
+        position, has_gaps = start, is_of_states(state, group)
         while position < end:
             logical, slot = divmod(position, size)
+            if has_gaps and table[logical] == RELEASED:
+                position += size - slot
+                continue
             filled = block_of(state, table[logical]).token_ids  # RELEASED is no block
             if slot > len(filled):
                 raise ValueError(f"slot {slot} of block {table[logical]} would leave a hole")

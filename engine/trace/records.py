@@ -22,6 +22,7 @@ Unknown = Literal[
 ]  # fmt: skip
 NotWatched = Literal["arrays", "logprobs", "texts", "num_params", "work"]
 InstanceRole = Literal["prefill", "decode", "mixed"]
+LayerKeeps = Literal["keys", "state", "both", "nothing"]
 
 
 class HeadPattern(Struct, frozen=True, kw_only=True):
@@ -41,7 +42,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     name: str
     architecture: str  # Hugging Face class name
     num_params: Int
-    num_layers: Int
+    num_layers: Int  # that keep keys and values; `layer_kinds` has all
     hidden_size: Int
     intermediate_size: Int
     num_heads: Int  # query heads, Hq
@@ -61,6 +62,10 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     num_experts_per_tok: Int = 0
     bytes_per_weight: float | None = None  # mean over the layers and the output projection; None = of `dtype`
     rounded_to: str | None = None  # what its linear layers were rounded to when it was opened; None = nothing was
+    # what each layer keeps of a sequence, in the model's order: keys and values, a state of constant size, both or
+    # nothing; empty = keys and values in all. Layers are numbered among those with keys everywhere else
+    layer_kinds: list[LayerKeeps] = []
+    state_bytes: Int = 0  # of one sequence's state, all layers together
     heads: list[HeadPattern] = []  # known patterns, the clearest first; empty = not measured
 
     @property
@@ -120,7 +125,11 @@ class BlockGroup(Struct, frozen=True, kw_only=True):
     num_blocks: Int
     window: Int | None = None  # the keys that its layers see; None = all
     sinks: Int = 0  # tokens at the beginning of the sequence that stay in sight beside the window
-    kv_bytes_per_token: Int  # of its layers together
+    kv_bytes_per_token: Int  # of its layers together; 0 of a group with states
+    # > 0: a block holds no keys but the state of one sequence in all layers that have one, so many bytes; one at an
+    # entry of a block table has the state after the last computed token that the entry covers
+    state_bytes: Int = 0
+    checkpoint: Int = 0  # tokens: a state is left at each multiple of them
 
 
 class InstanceFacts(Struct, frozen=True, kw_only=True):
@@ -143,7 +152,8 @@ class Observed(Struct, frozen=True, kw_only=True):
 
     source: str  # which server, and which version of it where it says so
     events: list[str] = []  # where each instance's events came from
-    # What nobody said. Fields that would say it have a value because they must, and it means nothing: see FORMAT.md
+    # What nobody said. Fields that would say it have a value because they must, and it means nothing: see "observed" in
+    # docs/reference/trace-format.md
     unknown: list[Unknown]
 
 
@@ -250,11 +260,12 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
     blocks_free: Int  # ref_count 0 without a hash
     tokens_held: Int  # slots of held blocks that hold computed K and V, each physical slot once
     tokens_logical: Int  # the same counted once for each sequence whose table has it: larger when blocks are shared
-    bytes_held: Int  # blocks_held * block_size * kv_bytes_per_token (of the group)
-    bytes_used: Int  # tokens_held * kv_bytes_per_token
-    bytes_cached: Int  # blocks_cached * block_size * kv_bytes_per_token
+    bytes_held: Int  # blocks_held * block_size * kv_bytes_per_token (of the group), or blocks_held * state_bytes
+    bytes_used: Int  # tokens_held * kv_bytes_per_token; of a group with states all that is held
+    bytes_cached: Int  # blocks_cached * block_size * kv_bytes_per_token, or blocks_cached * state_bytes
     swap_blocks: Int = 0  # blocks of the CPU store
     swap_blocks_held: Int = 0  # of these, with the content of preempted sequences
+    state_blocks_held: Int = 0  # of the blocks held, those that hold states: they have no slots
 
     @classmethod
     def counted(
@@ -267,10 +278,27 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
         tokens_held: int,
         tokens_logical: int,
         kv_bytes_per_token: int,
+        state_bytes: int = 0,
         swap_blocks: int = 0,
         swap_blocks_held: int = 0,
     ) -> Memory:
-        """The figures that follow from the counts."""
+        """The figures that follow from the counts. `state_bytes` > 0: of blocks with states, which hold no tokens."""
+        if state_bytes:
+            return cls(
+                num_blocks=num_blocks,
+                block_size=block_size,
+                blocks_held=blocks_held,
+                blocks_cached=blocks_cached,
+                blocks_free=num_blocks - blocks_held - blocks_cached,
+                tokens_held=0,
+                tokens_logical=0,
+                bytes_held=blocks_held * state_bytes,
+                bytes_used=blocks_held * state_bytes,
+                bytes_cached=blocks_cached * state_bytes,
+                swap_blocks=swap_blocks,
+                swap_blocks_held=swap_blocks_held,
+                state_blocks_held=blocks_held,
+            )
         return cls(
             num_blocks=num_blocks,
             block_size=block_size,
@@ -307,7 +335,7 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
     @property
     def slots_wasted(self) -> int:
         """Reserved slots without content."""
-        return self.blocks_held * self.block_size - self.tokens_held
+        return (self.blocks_held - self.state_blocks_held) * self.block_size - self.tokens_held
 
 
 class TierFigures(Struct, frozen=True, gc=False, kw_only=True):
@@ -354,7 +382,7 @@ class Seen(Struct, frozen=True, gc=False, kw_only=True):
 class Objection(Struct, frozen=True, gc=False, kw_only=True):
     """What one guard or check found wrong: which rule is broken, and the numbers that its sentence has."""
 
-    rule: str = ""  # see FORMAT.md; "" = one without a name there
+    rule: str = ""  # see docs/reference/trace-format.md; "" = one without a name there
     seq_id: int | None = None
     text: str  # the sentence, in the guard's own words
     block_id: Int | None = None

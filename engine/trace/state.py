@@ -177,6 +177,7 @@ def _group_memory(state: State, index: int) -> Memory:
         tokens_held=sum(len(b.token_ids) for b in held),
         tokens_logical=sum(_tokens_in_table(state.sequences[i], index, size) for i in _with_blocks(state)),
         kv_bytes_per_token=group.kv_bytes_per_token,
+        state_bytes=group.state_bytes,
         swap_blocks=swap_blocks,
         swap_blocks_held=sum(
             1 for b in state.cpu_blocks[index * swap_blocks : (index + 1) * swap_blocks] if b.seq_id is not None

@@ -20,6 +20,11 @@ def group_of(state: State, block_id: int) -> int:
     return group_index(state.block_groups, block_id)
 
 
+def is_of_states(state: State, group: int) -> bool:
+    """Whether the group's blocks hold states: a step leaves them in few of the blocks that it computes."""
+    return state.block_groups[group].state_bytes > 0
+
+
 def block_of(state: State, block_id: int) -> Block:
     """Raises ValueError: no pool has it."""
     if not 0 <= block_id < len(state.blocks):  # words only when they are needed: this is asked for every write

@@ -6,6 +6,8 @@ import pytest
 import requests
 import websocket
 
+from app.ground.settings import ApiSettings
+
 SESSION = "/socket.io/?EIO=4&transport=polling"
 ASKED_BY_A_PAGE = {"Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}  # <img>: a GET without an Origin
 A_LINK = {"Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
@@ -54,3 +56,44 @@ def test_our_page_a_typed_address_and_programs_are_answered(server, site):
     headers = {"Sec-Fetch-Site": site} if site else {}
     for path in ("/", "/api/machine", "/static/js/main.js", SESSION):
         assert requests.get(server.url + path, headers=headers).ok, path
+
+
+CHAT = "https://chat.example.org"
+
+
+def test_a_named_host_is_answered_and_no_other(make_server):
+    server = make_server(allowed_hosts=("host.docker.internal",))
+    for name, status in {"host.docker.internal": 200, "HOST.docker.internal": 200, "evil.example": 403}.items():
+        assert requests.get(f"{server.url}/api/model", headers={"Host": f"{name}:80"}).status_code == status
+    proxied = {"Host": "127.0.0.1", "Origin": "https://host.docker.internal"}
+    assert requests.get(f"{server.url}/api/model", headers=proxied).ok
+    assert requests.get(f"{server.url}/api/model", headers={**proxied, "Origin": CHAT}).status_code == 403
+
+
+def test_a_page_of_an_allowed_origin_may_call_the_api_and_nothing_else(make_server):
+    asked = {"Origin": CHAT, "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}
+    for allowed in ((CHAT,), ("*",), ()):
+        server = make_server(api=ApiSettings(allowed_origins=allowed))
+        preflight = requests.options(f"{server.url}/v1/completions", headers=asked)
+        listed = requests.get(f"{server.url}/v1/models", headers=asked)
+        found = [answer.headers.get("Access-Control-Allow-Origin") for answer in (preflight, listed)]
+        assert (preflight.ok, listed.ok, found) == (bool(allowed), bool(allowed), [CHAT if allowed else None] * 2)
+        other = requests.get(f"{server.url}/v1/models", headers={**asked, "Origin": "https://evil.example"})
+        assert other.ok == ("*" in allowed)
+        for path in ("/", "/api/model", SESSION):
+            answer = requests.get(server.url + path, headers=asked)
+            assert answer.status_code == 403 and "Access-Control-Allow-Origin" not in answer.headers
+
+
+@pytest.mark.parametrize("settings, headers", [({"root_path": "/kv"}, {}), ({}, {"X-Forwarded-Prefix": "/kv/"})])
+def test_below_a_path_cookies_are_of_that_path_and_it_may_stand_in_the_address(make_server, settings, headers):
+    server = make_server(token="secret-token", **settings)
+    for path in ("/kv/?token=secret-token", "/?token=secret-token"):
+        answer = requests.get(server.url + path, headers=headers, allow_redirects=False)
+        assert (answer.status_code, answer.headers["Location"]) == (303, "./")
+        assert "Path=/kv/;" in answer.headers["Set-Cookie"]
+    bearer = {"Authorization": "Bearer secret-token", **headers}
+    assert requests.get(f"{server.url}/kv/api/model", headers=bearer).ok
+    assert not requests.get(f"{server.url}/kvapi/model", headers=bearer).ok
+    unbelieved = {**bearer, "X-Forwarded-Prefix": "/a b"}
+    assert settings or not requests.get(f"{server.url}/kv/api/model", headers=unbelieved).ok

@@ -100,7 +100,7 @@ def test_reads_count_as_unread_before_they_are_answered() -> None:
 def test_sixteen_followers_that_read_in_rounds_fill_no_memory(attacked: AttackedServer) -> None:
     """Each asks 16 times at once and takes the answers a second later: 1 GiB a round if all were answered."""
     owner = Member(attacked.url, headers=OWNER)
-    presenting = owner.do("class_open", title="", names="none", origin=attacked.url)["presenting"]
+    presenting = owner.do("class_open", title="", names="none", base=attacked.url)["presenting"]
     theater = owner.do("create", captures=False)["theater"]
     owner.do("class_cast", id=presenting["told"]["id"], theater=theater, view={})
     owner.do("submit", theater=theater, prompts=[{"text": "x" * 1000}])

@@ -429,6 +429,84 @@ def test_a_second_vote_is_a_vote_of_its_own_for_everybody(wall: Page, come_in: F
     assert len(first) == 4 and len(second) == 3 and len({*first, *second}) == 1
 
 
+def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: Page, come_in: Follow) -> None:
+    """From the desk: the lesson is chosen and its question asked, its counts are seen before the class sees them. A
+    third of the phones reload between the votes, half keep their answer, one has wandered off, one does not answer.
+    """
+    phones = [come_in(typed=n % 2 == 1) for n in range(8)]
+    phones[7].evaluate(ROAM)
+    desk = open_desk(wall)
+    desk.select_option("#class-lesson", "not-yet")
+    expect(wall.locator(".article")).to_be_visible()
+    desk.click("#class-desk-next")  # the prompt is submitted
+    expect(wall.locator(".question")).to_have_count(1)
+    desk.click("#class-ask-lesson")
+    expect(wall.locator("#class-wall")).to_be_visible()
+    assert is_on_top(wall, "#class-wall") and not is_on_top(wall, ".question")  # the question stands there once
+    figure = wall.locator(".learn-figure").bounding_box()
+    asked = wall.locator("#class-wall").bounding_box()
+    assert figure and asked and asked["x"] + asked["width"] <= figure["x"] + 1
+    first, second = [1, 3, 1, 3, 2, 2, 1, 0], [1, 3, 1, 3, 2, 2, 2]
+    for phone, option in zip(phones, first, strict=True):
+        phone.click(f".class-option >> nth={option}")
+    expect(desk.locator(".class-counted")).to_have_text("8 of 8 have answered")
+    assert counts(desk, 0) == [1, 3, 2, 2]
+    expect(wall.locator(".class-tally")).to_have_count(0)
+    desk.click("#class-to-talk")
+    for phone in phones:
+        expect(phone.locator("#class-sheet")).to_contain_text("neighbour", ignore_case=True)
+    for phone in phones[::3]:
+        phone.reload()
+    desk.click("#class-to-again")
+    for phone in phones:
+        expect(phone.locator("#class-sheet")).to_contain_text("Second vote")
+        expect(phone.locator(".class-option")).to_have_count(4)
+        expect(phone.locator(".class-option[aria-pressed=true], #opening, #tour")).to_have_count(0)
+        assert is_on_top(phone, "#class-sheet")
+    for n, (phone, option) in enumerate(zip(phones, second, strict=False), 1):
+        phone.click(f".class-option >> nth={option}")
+        expect(desk.locator(".class-counted")).to_have_text(f"{n} of 8 have answered")
+    assert [counts(desk, 0), counts(desk, 1)] == [[1, 3, 2, 2], [0, 2, 3, 2]]
+    assert all(phone.locator(".class-tally").count() == 0 for phone in phones)
+    show(desk)
+    for phone in phones:
+        expect(phone.locator(".class-tally tr")).to_have_count(5)
+        assert [counts(phone, 0), counts(phone, 1)] == [[1, 3, 2, 2], [0, 2, 3, 2]]
+    desk.click(".class-after summary")
+    assert is_in_the_window(desk, "[data-file='answers.csv']")
+    rows = csv.DictReader(io.StringIO(taken(desk, "answers.csv")))
+    answers = [(row["Round"], row["Answer"], row["Right"]) for row in rows if row["Answer"]]
+    said = ["0", "1", "15", "16"]
+    for number, votes in (("1", first), ("2", second)):
+        expected = sorted((said[option], str(int(option == 2))) for option in votes)
+        assert sorted((answer, right) for one, answer, right in answers if one == number) == expected
+    desk.click("#class-end")
+    desk.click("#class-end-sure")
+    expect(wall.locator("#class-strip")).to_contain_text("The class is over")
+    expect(wall.locator("#class-wall, #class-take-back, .class-corner")).to_have_count(0)
+    expect(desk.locator("#class-desk")).to_contain_text("The class is over")
+    assert "Round" in taken(desk, "answers.csv")
+    desk.click("#class-leave")
+    expect(desk.locator("#look")).to_be_visible()
+
+
+def counts(page: Page, round_: int) -> list[int]:
+    """How many gave each option, as the table has it."""
+    return [int(text.split()[0]) for text in page.locator(f"[data-round='{round_}'] .num").all_inner_texts()]
+
+
+def is_in_the_window(page: Page, selector: str) -> bool:
+    box = page.locator(selector).bounding_box()
+    return bool(box and box["y"] >= 0 and box["y"] + box["height"] <= page.evaluate("innerHeight"))
+
+
+def taken(desk: Page, name: str) -> str:
+    """A file that the presenter takes along."""
+    with desk.expect_download() as download:
+        desk.click(f"[data-file='{name}']")
+    return download.value.path().read_text(encoding="utf-8-sig")
+
+
 def says_nothing_of_a_change_that_cannot_be_made(page: Page) -> None:
     expect(page.locator(".class-option, .class-field")).to_have_count(0)
     assert "change" not in page.locator("#class-sheet").inner_text().lower()

@@ -104,7 +104,7 @@ def test_taking_another_candidate_shows_both_futures(open_page: OpenPage) -> Non
     # there the choice is a record of its own, and the step after it says who chose
     page.locator('.compare-way[data-side="b"]').last.click()
     expect(page.locator("html")).to_have_attribute("data-view-index", "4")
-    expect(page.locator("#sentence")).to_contain_text("From outside: the token of seq 0 at position 19 will be")
+    expect(page.locator("#sentence")).to_contain_text("You chose “")
     page.locator('.compare-way[data-side="a"]').first.click()  # and back to the first
     expect(page.locator("#compare-a option:checked")).to_contain_text("on stage")
 
@@ -183,6 +183,8 @@ def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) ->
     )
     assert len(rows) == 6 and max(rows) - min(rows) < 10, rows  # one line of tools
 
+    # the answer comes anew with each record: both runs have their last tokens
+    page.wait_for_function("document.querySelector('.runs-place:last-child').querySelectorAll('button').length === 2")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("End")
     side = "document.activeElement.dataset.side"

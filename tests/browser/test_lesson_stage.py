@@ -57,3 +57,17 @@ def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, 
             page.locator(".question[data-over=false] .unsure").last.click()
         page.click(at)
     pytest.fail("the lesson does not end")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (1280, 800)])
+def test_a_prompt_that_has_just_come_is_seen_from_its_first_token(open_page: OpenPage, width: int, height: int) -> None:
+    """No token is hidden where a part of the strip is empty: what is asked about is in sight."""
+    page = open_page("/?distance=learn&lesson=not-yet", until="#lesson-go", width=width, height=height)
+    page.click("#lesson-go")
+    expect(page.locator(".question")).to_have_count(1)
+    hidden = """(() => { const box = document.querySelector('.strip-scroll').getBoundingClientRect();
+      const tokens = [...document.querySelectorAll('.token-text')].map((one) => one.getBoundingClientRect());
+      const free = box.right - Math.max(...tokens.map((one) => one.right));
+      const before = document.querySelector('.strip-scroll').scrollLeft;
+      return tokens.length ? Math.min(free, before) : 999 })()"""
+    wait_until(page, f"{hidden} < 60")

@@ -247,8 +247,9 @@ def test_lanes_race_in_the_figure_when_the_questions_are_answered(open_page: Ope
     expect(race).to_have_attribute("data-phase", "ready")  # it waits for a word of the learner's
     page.click("#lesson-go")
     expect(page.locator(".lesson-over")).to_be_visible()
-    page.click(".lesson-home")
-    page.click("#path-not-yet")
+    expect(race).to_have_attribute("data-phase", "ready")  # what was over does not begin again
+    expect(page.locator("#lesson-next")).to_have_text("Next: The token that is not there yet")
+    page.click("#lesson-next")
     expect(page.locator("#lesson-title")).to_have_text("The token that is not there yet")
     expect(race).to_have_count(0)
     page.click("#lesson-go")  # the lesson drives the page again
@@ -284,7 +285,9 @@ def test_what_no_later_lesson_asked_is_asked_once_more_on_its_own_run(open_page:
         expect(page.locator(".verdict")).to_be_visible()
         expect(page.locator("html")).to_have_attribute("data-num-records", records)
         unsurely_to(page, ".lesson-over")
-        page.click("#lesson-next")
+        page.click("#lesson-all")
+        expect(page.locator(".path")).to_be_visible()
+        assert page.evaluate("document.querySelector('.lesson').scrollTop") == 0
         if left:
             expect(page.locator("#path-again")).to_contain_text(left)
     expect(page.locator("#path-again")).to_have_count(0)

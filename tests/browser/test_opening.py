@@ -1,4 +1,4 @@
-"""Presenting to a room: stage, pool and sentence alone, in proportion to the screen; a remote goes on by scenes."""
+"""The film of a first visit and the first look after it: words of one's own, other words, and the doors from there."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ BEATS = ["next", "ask", "again", "race", "kept", "serve", "fan"]
 SENTENCES: dict[str, dict[str, str | re.Pattern[str]]] = {
     "en": {
         "next": "What comes next?",
-        "ask": "To choose one word, it asks every word before.",
-        "race": re.compile(r"^\d\d(\.\d)? times the work for the same text\.$"),
-        "fan": "Click any word it might have said.",
+        "ask": re.compile("query, Q.*key, K.*value, V"),  # where they are first seen they are named
+        "race": re.compile(r"^\d\d(\.\d)? times the work for the same text: a row .*, a cell "),
+        "kept": re.compile("2\u2009KiB for each word"),  # 2 · 4 layers · 2 KV heads · 32 · 4 bytes
+        "fan": re.compile("^Choose a word .* or write your own"),
     },
-    "zh": {"next": "下一个字是什么？", "race": re.compile(r"^同样的文字，\d\d(\.\d)? 倍的计算。$")},
+    "zh": {
+        "next": "下一个字是什么？",
+        "ask": re.compile("查询 Q.*键 K.*值 V"),
+        "race": re.compile(r"^同样的文字，\d\d(\.\d)? 倍的计算：一行.*一格"),
+        "kept": re.compile("每个字 2\u2009KiB"),
+    },
 }
 
 
@@ -94,9 +100,14 @@ def test_without_motion_it_waits_at_whole_pictures(open_page: OpenPage) -> None:
 def test_skipped_it_leads_to_the_first_look_and_does_not_come_again(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     page.keyboard.press("Escape")
-    expect(page.locator("#look")).to_be_visible()
+    expect(page.locator("#look")).to_have_attribute("data-records", "2")  # read at once: there is a picture
+    expect(page.locator("#look-head")).to_contain_text("one of 32 heads")
+    expect(page.locator("#look-kept")).to_have_text(
+        "Kept: K and V of 6 tokens, 2\u2009KiB each: 12\u2009KiB, in 2 blocks."
+    )
     page.click("#look-step")
-    expect(page.locator("#look")).to_have_attribute("data-records", "2")
+    expect(page.locator("#look")).to_have_attribute("data-records", "3")
+    expect(page.locator("#look-kept")).to_contain_text("of 7 tokens")
     page.click("#look-more")
     page.wait_for_selector("#connection.live")
     page.goto(page.url.split("?")[0])
@@ -122,6 +133,46 @@ def test_a_word_that_is_clicked_is_a_run_of_ones_own(open_page: OpenPage) -> Non
     expect(phone.locator(".look-text .generated")).to_have_text(re.compile(rf"^\s*{re.escape(word)}"))
 
 
+@pytest.mark.parametrize(("locale", "words"), [("en-US", "My name is Kim"), ("zh-CN", "春眠不觉晓")])
+def test_words_of_ones_own_take_the_stage_at_once(open_page: OpenPage, locale: str, words: str) -> None:
+    """At the end of the film and in the first look: a click into the field, and Enter."""
+    page = open_page(opening=True, locale=locale)
+    to_the_fan(page)
+    expect(page.locator("#opening-skip")).to_have_text({"en-US": "Go on", "zh-CN": "继续"}[locale])
+    for text in (words, words + words[-1]):
+        before = page.url
+        page.click("#own-words")
+        page.keyboard.type(text)
+        page.keyboard.press("Enter")
+        expect(page.locator(".look-text .prompt")).to_have_text(text)
+        expect(page.locator("#look")).to_have_attribute("data-records", "2")
+        expect(page).not_to_have_url(before)
+        expect(page.locator("#look-head")).to_contain_text("32")
+        page.wait_for_timeout(300)
+        assert page.locator("#look").get_attribute("data-records") == "2"  # it was read once
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
+def test_the_first_look_has_a_door_to_everything(open_page: OpenPage, width: int, height: int) -> None:
+    page = open_page("/?distance=look", until="#look", width=width, height=height)
+    doors = page.locator(".look-door")
+    expect(doors).to_have_text(["Lessons", "Museum", "Scale", "Benchmarks", "Teach", "Everything"])
+    for box in (door.bounding_box() for door in doors.all()):
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= width and box["y"] + box["height"] <= height
+        assert box["height"] >= 44
+    for link in page.locator("a.look-door").all():
+        assert page.request.get(page.evaluate("(e) => e.href", link.element_handle())).ok
+    page.click("#look-teach")
+    expect(page.locator("#class-open")).to_be_visible()
+    page.click("#class-start .side-close")
+    page.click("#look-museum")
+    expect(page.locator("#museum")).to_be_visible()
+    page.click("#btn-look")
+    page.click("#look-learn")
+    expect(page.locator(".path-card")).not_to_have_count(0)
+    page.go_back()
+
+
 def test_any_later_word_can_be_another_one_too(open_page: OpenPage) -> None:
     page = open_page(opening=True)
     to_the_fan(page)
@@ -135,6 +186,16 @@ def test_any_later_word_can_be_another_one_too(open_page: OpenPage) -> None:
     page.click(".opening-fan li:nth-child(3) button")
     expect(page).not_to_have_url(first)
     expect(page.locator(".look-text .generated")).to_have_text(re.compile(re.escape(word) + r"\s*$"))
+    expect(page.locator("#look-head")).to_contain_text("one of 32 heads")
+    kept = page.locator("#look-kept").inner_text()
+    page.click("#look-back")  # to the choice itself
+    expect(page.locator("#look-sentence")).to_have_text(f"You chose “{word}”.")
+    expect(page.locator("#look-kept")).to_contain_text("Kept: K and V of")
+    assert page.locator("#look-kept").inner_text() != kept
+    painted = """(() => { const { width, height } = document.querySelector('.look canvas');
+      const data = document.querySelector('.look canvas').getContext('2d').getImageData(0, 0, width, height).data;
+      return data.filter((value, i) => i % 4 === 3 && value > 0).length > 8000 })()"""
+    wait_until(page, painted)  # keys and values are still there
 
 
 KEYS = """Promise.all(['state/store', 'panels/look/paint_moment', 'core/sequence_view'].map((name) =>
@@ -151,7 +212,6 @@ def test_another_word_leaves_the_past_as_it_was(open_page: OpenPage) -> None:
     """The head that the picture shows stays, in a run as it grows and over forks, and so do the keys of what was."""
     page = open_page("/?distance=look", until="#look")
     label = page.locator("#look-head")
-    page.click("#look-step")
     expect(label).to_have_text(re.compile(r"^Layer \d, head \d: one of 32 heads"))
     said = label.inner_text()
     wait_until(page, f"({KEYS}).then((keys) => keys.length === 5 * 32)")

@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.driving import POEM, SENT, SHOWN, OpenPage, add, prefill, rests, shows, step, tokens, wait_until
+from tests.browser.driving import (
+    POEM,
+    SENT,
+    SHOWN,
+    OpenPage,
+    add,
+    num_records,
+    prefill,
+    rests,
+    shows,
+    step,
+    tokens,
+    wait_until,
+)
 from tests.browser.dropping import drop_recording
 from tests.browser.settling import address, comes_to, still, theater_of
 from tests.preloaded import run_preloaded
@@ -58,6 +71,36 @@ def test_going_back_shows_what_was_and_live_comes_back(open_page: OpenPage) -> N
     page.click("#btn-first")
     shows(page, -1)
     assert tokens(page) == []
+
+
+def test_who_comes_by_a_shared_link_is_asked_before_driving_the_owners_run(open_page: OpenPage) -> None:
+    """In each view: a run of one's own leaves the other where it is, and who takes it drives it from then on."""
+    owner = open_page()
+    prefill(owner)
+    step(owner)
+    for view, drive in (("look", "#look-step"), ("bench", "#btn-step")):
+        link = f"/?{owner.url.split('?')[1]}&distance={view}"
+        phone = open_page(link, width=390, height=844, until=drive)
+        shows(phone, 2)
+        phone.click(drive)
+        expect(phone.locator("#notice-foreign")).to_be_visible()
+        shows(owner, 2)
+        phone.click("#btn-own-run")
+        expect(phone.locator("#notice-foreign")).to_have_count(0)
+        wait_until(phone, f"!location.search.includes({owner.url.split('theater=')[1].split('&')[0]!r})")
+        if view == "bench":
+            phone.click(drive)
+        shows(phone, 1)
+        assert num_records(owner) == 3
+    taker = open_page(link, until="#btn-step")
+    taker.click("#btn-step")
+    taker.click("#btn-drive")
+    taker.click("#btn-step")
+    shows(owner, 3)
+    taker.reload()
+    shows(taker, 3)
+    taker.click("#btn-step")
+    shows(owner, 4)
 
 
 def test_a_step_while_looking_back_returns_to_live(open_page: OpenPage) -> None:

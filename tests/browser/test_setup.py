@@ -320,3 +320,14 @@ def test_a_prompt_can_come_in_the_middle_of_a_run(open_page: OpenPage) -> None:
     shows(page, 4)  # after the step the prompt that comes by itself
     expect(page.locator("#coming")).to_have_count(0)
     expect(page.locator(".sequence")).to_have_count(2)
+
+
+def test_a_new_prompt_takes_the_stage(open_page: OpenPage) -> None:
+    """Also while another one still runs: what was written last is what one wants to see."""
+    page = open_page()
+    prefill(page, "Who has seen the wind?")
+    step(page)
+    page.fill("#prompt", "My name is Kim")
+    page.click("#btn-prefill")
+    expect(page.locator(".token-text").first).to_have_text("My")
+    expect(page.locator("#sentence")).to_contain_text("of seq 1 at once: 5 tokens")

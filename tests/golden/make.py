@@ -1,7 +1,8 @@
 """How the golden traces were made: `python -m tests.golden.make FILE`. Later readers must understand them as they are.
 
 The cache manager is driven by a seeded walk through what a trace can hold: shared prefixes, forks and copies,
-evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); and with a store outside the pool, blocks that
+evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); beside layers that keep a state
+(`states.kvtrace`); and with a store outside the pool, blocks that
 go there and come from there, in two groups of layers of which one has a window (`outside.kvtrace`). Every record
 carries the manager's own memory figures, so whoever folds the operations can be held to them. `instances.kvtrace` is of
 three engines of a small model, with arrays: what moves between them, and two that end and come again.
@@ -17,7 +18,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from engine.cache.incoming import Loading, Source
-from engine.cache.reach import Retention
+from engine.cache.reach import Retention, state_retention
 from engine.model.capture import CaptureRequest
 from engine.trace.events import Admit, AllocateReason, Cache, LookupExternal, Medium, Op, Sample, Store, Write
 from engine.trace.log import TraceWriter
@@ -34,13 +35,14 @@ from engine.trace.records import (
     TokenizerFacts,
 )
 from tests.golden import observed
-from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, CacheRun
+from tests.unit.cache.replay import KV_BYTES_PER_TOKEN, STATE_BYTES, CacheRun
 from tests.unit.cluster.clusters import log_of_everything
 from tests.unit.engine.runs import tiny_llama
 
 GOLDEN = Path(__file__).parent
 NUM_BLOCKS, BLOCK_SIZE, SWAP_SPACE = 12, 4, 6
 MOVES = ["arrive"] * 2 + ["append"] * 4 + ["fork", "preempt"] + ["return"] * 3 + ["free", "give up"]
+CHECKPOINT = 8  # tokens
 WINDOW = 6  # of the second group of layers, where there is one
 MOST: dict[Medium, int] = {"cpu": 12, "disk": 40}  # blocks that a tier takes
 PREFIX = list(range(100, 112))  # three full blocks that many prompts begin with
@@ -119,9 +121,9 @@ class Recorder(CacheRun):
         return ops
 
 
-def walk(log: TraceWriter, seed: int, num_moves: int) -> None:
+def walk(log: TraceWriter, seed: int, num_moves: int, beside: tuple[Retention, ...] = ()) -> None:
     """A seeded walk of `num_moves` moves, each of which is one or a few records."""
-    chance, run, next_seq = random.Random(seed), Recorder(log), 0
+    chance, run, next_seq = random.Random(seed), Recorder(log, beside=beside), 0
     for _ in range(num_moves):
         state = run.replay.state
         running = [i for i in state.running if len(run.tokens[i]) < 40]
@@ -156,7 +158,13 @@ def admit_all(run: Recorder, seq_id: int) -> None:
         return
     run.promise(seq_id, len(run.tokens[seq_id]))
     run.write(seq_id, len(run.tokens[seq_id]))
+    run.release(seq_id)
     run.fold()
+
+
+def walk_states(log: TraceWriter, seed: int, num_moves: int) -> None:
+    """The same walk with layers that keep a state beside those with keys."""
+    walk(log, seed, num_moves, (state_retention(CHECKPOINT),))
 
 
 class Outside(Recorder):
@@ -304,9 +312,30 @@ def outside_header() -> Header:
     )
 
 
+def states_header() -> Header:
+    """That of `walk_states`: a layer with keys, and one with a state, whose blocks form a group of their own."""
+    groups = [
+        BlockGroup(layers=[0], first_block=0, num_blocks=NUM_BLOCKS, kv_bytes_per_token=KV_BYTES_PER_TOKEN),
+        BlockGroup(
+            layers=[],
+            first_block=NUM_BLOCKS,
+            num_blocks=NUM_BLOCKS,
+            kv_bytes_per_token=0,
+            state_bytes=STATE_BYTES,
+            checkpoint=CHECKPOINT,
+        ),
+    ]
+    model = replace(HEADER.model, layer_kinds=["state", "keys"], state_bytes=STATE_BYTES)
+    return replace(HEADER, model=model, block_groups=groups)
+
+
 def make(path: Path) -> None:
-    """Write the trace of that name, `cache` or `outside`."""
-    header, walked, seed = {"cache": (HEADER, walk, 8), "outside": (outside_header(), walk_outside, 6)}[path.stem]
+    """Write the trace of that name: `cache`, `states` or `outside`."""
+    header, walked, seed = {
+        "cache": (HEADER, walk, 8),
+        "states": (states_header(), walk_states, 8),
+        "outside": (outside_header(), walk_outside, 6),
+    }[path.stem]
     with TraceWriter(header, path) as log:
         walked(log, seed, num_moves=150)
 

@@ -195,7 +195,7 @@ class Presenter:
         self._io.on("class_desk", self._desk)
         self._io.connect(server.url, transports=["websocket"], headers=OWNER)
         self.answered = 0
-        opened = self.ask("class_open", origin=server.url)
+        opened = self.ask("class_open", base=server.url)
         self.secret, self.id = opened["secret"], opened["presenting"]["told"]["id"]
         self.join = opened["presenting"]["join"]
         self.theater = self.ask("create")["theater"]

@@ -21,7 +21,12 @@ from tests.parity.harness import Driver, mixed_schedule, random_prompt
 TOLERANCE = 5e-5  # of the largest logit
 LENGTHS = {5: 14, 9: 18, 2: 11}  # seq_id -> tokens; longer than the sliding windows
 # What a class or a configuration says of itself, before any weight is read.
-AT_ONCE = ("attention interface, so its KV cache cannot be paged", "encoder-decoder", "has layers of type")
+AT_ONCE = (
+    "attention interface, so its KV cache cannot be paged",
+    "encoder-decoder",
+    "has layers of type",
+    "keeps states alone",
+)
 # And what is found out by running it: a word of the reason.
 REASONS = {
     "diffllama": "attends 2 times in one pass",

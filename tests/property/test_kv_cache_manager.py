@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.cache.reach import Retention
+from engine.cache.reach import Retention, state_retention
 from engine.trace.events import RELEASED
 from tests.unit.cache.replay import CacheRun
 
@@ -14,8 +14,8 @@ PREFIXES = [[], [1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 2, 2, 2, 2], [1, 1, 1]]
 
 
 RETENTIONS = st.one_of(
-    st.builds(Retention, st.sampled_from([1, 2, 3, 5, 8]), st.just(0), st.just("window")),
-    st.builds(Retention, st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4]), st.just("policy")),
+    st.builds(Retention, st.sampled_from([1, 2, 3, 5, 8]), st.just(0), st.just("window"), st.just(0)),
+    st.builds(Retention, st.sampled_from([1, 2, 5]), st.sampled_from([1, 3, 4]), st.just("policy"), st.just(0)),
 )
 
 
@@ -39,6 +39,7 @@ class CacheMachine(RuleBasedStateMachine):
         swap_space=st.sampled_from([0, 2, 10]),
         retention=st.one_of(st.none(), RETENTIONS),
         beside=st.one_of(st.just([]), st.just([]), st.lists(RETENTIONS, min_size=1, max_size=2)),
+        checkpoint=st.sampled_from([None, None, 1, 2, 3]),  # blocks, of a group with states; None: there is none
     )
     def begin(
         self,
@@ -48,8 +49,10 @@ class CacheMachine(RuleBasedStateMachine):
         swap_space: int,
         retention: Retention | None,
         beside: list[Retention],
+        checkpoint: int | None,
     ) -> None:
-        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching, swap_space, retention, beside)
+        states = [] if checkpoint is None else [state_retention(checkpoint * block_size)]
+        self.run_ = CacheRun(num_blocks, block_size, enable_prefix_caching, swap_space, retention, beside + states)
 
     @property
     def running(self) -> list[int]:

@@ -35,7 +35,7 @@ class Room:
     def __init__(self, server: Server, names: str = "optional") -> None:
         self.server = server
         self.presenter = self.member(headers=OWNER)
-        opened = self.presenter.do("class_open", title="KV", names=names, origin=server.url)
+        opened = self.presenter.do("class_open", title="KV", names=names, base=server.url)
         self.secret: str = opened["secret"]
         self.presenting: dict[str, Any] = opened["presenting"]
         self.id: str = self.presenting["told"]["id"]

@@ -28,11 +28,11 @@ def test_a_page_names_what_it_will_import(server):
         path: re.findall(r'modulepreload" href="([^"]+)"', requests.get(server.url + path).text)
         for path in ("/", "/bench")
     }
-    assert named["/"] == ["/static/first.js"]
-    assert {"/static/first.js", "/static/js/bench/app.js"} <= set(named["/bench"])
+    assert named["/"] == ["static/first.js"]
+    assert {"static/first.js", "static/js/bench/app.js"} <= set(named["/bench"])
     assert len(named["/bench"]) == len(set(named["/bench"])) > 10
-    for address in ("/static/first.js", named["/bench"][-1]):
-        answer = requests.get(server.url + address)
+    for address in ("static/first.js", named["/bench"][-1]):
+        answer = requests.get(f"{server.url}/{address}")
         assert answer.status_code == 200 and answer.headers["Content-Type"].startswith("text/javascript")
 
 
@@ -102,7 +102,7 @@ def only_comments_go(path: Path) -> None:
 
 
 def test_pictures_and_missing_files_are_left_alone(server):
-    picture = requests.get(f"{server.url}/static/img/stage.png")
+    picture = requests.get(f"{server.url}/static/preview.png")
     assert picture.status_code == 200 and "Content-Encoding" not in picture.headers
     assert requests.get(f"{server.url}/static/js/none.js").status_code == 404
     assert requests.get(f"{server.url}/static/../app/server/application.py").status_code == 404
@@ -121,10 +121,10 @@ def test_nothing_outside_the_folder_is_a_file_of_the_page(server, path):
 
 
 def test_a_part_of_a_file_can_be_asked_for(server):
-    whole = (static_dir() / "img/stage.png").read_bytes()
-    part = requests.get(f"{server.url}/static/img/stage.png", headers={"Range": "bytes=10-19"})
+    whole = (static_dir() / "preview.png").read_bytes()
+    part = requests.get(f"{server.url}/static/preview.png", headers={"Range": "bytes=10-19"})
     assert part.status_code == 206 and part.content == whole[10:20]
-    head = requests.head(f"{server.url}/static/img/stage.png")
+    head = requests.head(f"{server.url}/static/preview.png")
     assert head.status_code == 200 and not head.content and int(head.headers["Content-Length"]) == len(whole)
 
 

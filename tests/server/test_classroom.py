@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_the_way_in(room: Room) -> None:
         f"/j/in?code={code}",
     ):
         answer = room.get(way)
-        assert (answer.status, answer.headers["Location"]) == (303, f"/?class={room.id}")
+        assert (answer.status, answer.headers["Location"]) == (303, f"../?class={room.id}")
         assert "HttpOnly" in answer.headers["Set-Cookie"]
     assert room.get("/j/").status == 200
     assert room.get("/j").status == 308
@@ -48,14 +49,14 @@ def test_whatever_the_door_names_loads_before_anybody_has_come_in(room: Room) ->
         named = re.findall(r'(?:href|src)="([^"]+)"', page)
         assert any(path.endswith(".css") for path in named)
         for path in named:
-            assert room.get(path).status == 200, path
+            assert room.get(urljoin(way, path)).status == 200, path
     for path in ("/static/css/base.css", "/static/js/main.js", "/static/css/../js/main.js"):
         assert room.get(path).status == 401, path
 
 
 def test_a_guest_reaches_what_a_followers_page_needs_and_nothing_else(room: Room) -> None:
     cookie = room.ticket()
-    for path in ("/", "/static/js/main.js", "/words/en.json", "/api/model", "/vendor/plotly.min.js"):
+    for path in ("/", "/static/js/main.js", "/words/en.json", "/api/model", "/vendor/plotly.min.js", "/docs/index"):
         assert room.get(path).status == 401, path
         assert room.get(path, Cookie=cookie).status == 200, path
     for path in (
@@ -125,14 +126,14 @@ def test_the_secret_is_the_presenters_alone(room: Room) -> None:
     guest, entered = room.follower()
     assert room.secret not in str(entered)
     assert (
-        guest.refused("class_present", id=room.id, secret=room.secret, origin=room.server.url)["code"] == "forbidden"
+        guest.refused("class_present", id=room.id, secret=room.secret, base=room.server.url)["code"] == "forbidden"
     )  # no owner
     owner = room.member(headers=OWNER)
-    assert owner.refused("class_present", id=room.id, secret="x" * 32, origin=room.server.url)["code"] == "forbidden"
-    again = owner.do("class_present", id=room.id, secret=room.secret, origin=room.server.url)
+    assert owner.refused("class_present", id=room.id, secret="x" * 32, base=room.server.url)["code"] == "forbidden"
+    again = owner.do("class_present", id=room.id, secret=room.secret, base=room.server.url)
     assert room.secret not in str(again)
     owner.do("class_end", id=room.id)
-    assert owner.refused("class_present", id=room.id, secret=room.secret, origin=room.server.url)["code"] == "forbidden"
+    assert owner.refused("class_present", id=room.id, secret=room.secret, base=room.server.url)["code"] == "forbidden"
     assert room.get(room.presenting["join"]).status == 404
 
 
@@ -149,19 +150,27 @@ def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
         one.do("class_answer", poll=poll, round=0, given=given)
     followers[0].do("class_answer", poll=poll, round=0, given=1)  # while it is open one may change one's mind
     wait_for(lambda: room.presenter.desks and room.presenter.desks[-1]["answered"] == 3)
+    assert counts(room.presenter.desks[-1]) == [[1, 1]] and room.presenter.desks[-1]["tallies"][0]["unsure"] == 1
     assert not any(told["poll"]["tallies"] for one in followers for told in one.told if told["poll"])
     room.presenter.do("class_poll", id=room.id, poll=poll, to="talk")
     assert followers[0].refused("class_answer", poll=poll, round=0, given=0)["code"] == "refused"
     room.presenter.do("class_poll", id=room.id, poll=poll, to="again")
     assert followers[0].refused("class_answer", poll=poll, round=0, given=0)["code"] == "refused"
     mine = followers[0].do("class_answer", poll=poll, round=1, given=0)
+    wait_for(lambda: counts(room.presenter.desks[-1]) == [[1, 1], [1, 0]])
+    assert not any(one.desks for one in followers)
     assert mine["answers"] == [{"poll": poll, "given": [1, 0], "has": [True, True]}]
     room.presenter.do("class_poll", id=room.id, poll=poll, to="shown", right=1)
     wait_for(lambda: followers[1].last()["poll"]["phase"] == "shown")
     shown = followers[1].last()["poll"]
-    assert [[one["count"] for one in tally["answers"]] for tally in shown["tallies"]] == [[1, 1], [1, 0]]
+    assert counts(shown) == [[1, 1], [1, 0]]
     assert [tally["unsure"] for tally in shown["tallies"]] == [1, 0] and shown["right"] == 1
     assert followers[0].refused("class_answer", poll=poll, round=1, given=1)["code"] == "refused"
+
+
+def counts(told: dict[str, Any]) -> list[list[int]]:
+    """How many gave each option, by round."""
+    return [[one["count"] for one in tally["answers"]] for tally in told["tallies"]]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +280,18 @@ def test_a_remote_presses_and_nobody_else(room: Room) -> None:
     wait_for(lambda: room.seat().get("wish") == "remote")
     room.presenter.do("class_remote", id=room.id, seat=entered["mine"]["seat"], allowed=True)
     guest.do("class_press", id=room.id, key="next")
-    wait_for(lambda: room.presenter.pressed == [{"id": room.id, "key": "next"}])
+    wait_for(lambda: room.presenter.pressed == [{"id": room.id, "key": "next", "lesson": None}])
+    assert not guest.pressed
+
+
+def test_the_presenter_chooses_a_lesson_for_the_page_that_drives(room: Room) -> None:
+    """A follower who drives cannot open one: the presenter drives again."""
+    guest, entered = room.follower()
+    room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
+    assert guest.refused("class_lesson", id=room.id, lesson="pages")["code"] == "forbidden"
+    room.presenter.do("class_lesson", id=room.id, lesson="pages")
+    wait_for(lambda: room.presenter.pressed == [{"id": room.id, "key": None, "lesson": "pages"}])
+    wait_for(lambda: room.presenter.told and room.presenter.told[-1]["driver"] is None)
     assert not guest.pressed
 
 

@@ -180,7 +180,7 @@ def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Se
     guest, _ = room.follower(cookie)
     guest.do("join", theater=theater)
     owner = room.member(headers=OWNER)
-    secret = {"secret": other.secret, "origin": room.server.url}
+    secret = {"secret": other.secret, "base": room.server.url}
     assert owner.refused("class_present", id=room.id, **secret)["code"] == "forbidden"
     assert owner.refused("class_present", id=other.id, **secret)["code"] == "not_found"
     room.presenter.do("class_end", id=room.id)
@@ -191,7 +191,7 @@ def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Se
     assert not guest.records()  # nor does one that watched see what comes after the class
     again = room.member(headers={"Cookie": cookie})
     assert again.refused("class_enter", language="en")["code"] == "refused"
-    assert room.presenter.refused("class_present", id=room.id, secret=room.secret, origin=room.server.url)
+    assert room.presenter.refused("class_present", id=room.id, secret=room.secret, base=room.server.url)
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ class LabRoom(Room):
         self.presenter.do("class_labs", id=self.id, open=True)
 
     def desk(self) -> dict[str, Any]:
-        found = self.presenter.do("class_present", id=self.id, secret=self.secret, origin=self.server.url)
+        found = self.presenter.do("class_present", id=self.id, secret=self.secret, base=self.server.url)
         return dict(found["desk"])
 
     def look_after(self) -> None:

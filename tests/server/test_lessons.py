@@ -175,7 +175,7 @@ def test_what_there_is_no_lesson_for_is_said(learner: Client, live_server: str) 
 
 def test_a_class_that_is_asked_is_not_answered_for(live_server: str, learner: Client) -> None:
     """Neither the driver's own answer nor going on gives a lesson's question away; showing it to all does."""
-    opened_class = learner.do("class_open", title="", names="none", origin=live_server)
+    opened_class = learner.do("class_open", title="", names="none", base=live_server)
     class_id = opened_class["presenting"]["told"]["id"]
     told = to_question(learner, opened(learner))
     theater = told["theater"]

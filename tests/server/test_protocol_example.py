@@ -1,4 +1,4 @@
-"""PROTOCOL.md names every event, and its example for programs does what it says."""
+"""docs/reference/protocol.md names every event, and its example for programs does what it says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from app.server.dispatch import ALL_EVENTS
 
-PROTOCOL = Path(__file__).parents[2] / "app" / "PROTOCOL.md"
+PROTOCOL = Path(__file__).parents[2] / "docs" / "reference" / "protocol.md"
 
 
 def test_the_example_runs_as_it_stands(server):

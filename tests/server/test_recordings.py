@@ -194,7 +194,7 @@ def test_upload_what_was_downloaded(server, client, recorded):
     content = requests.get(f"{server.url}/api/recordings/{recorded['id']}/trace").content
     answer = requests.post(f"{server.url}/api/recordings?name=C:/x/旅行.kvtrace&tag=a&tag=b", data=content)
     entry = answer.json()
-    assert answer.status_code == 201 and answer.headers["Location"] == f"/api/recordings/{entry['id']}"
+    assert answer.status_code == 201 and answer.headers["Location"] == f"recordings/{entry['id']}"
     assert (entry["name"], entry["tags"], entry["ended"]) == ("旅行", ["a", "b"], "imported")
     assert entry["summary"] == recorded["summary"]
     assert client.do("join", theater=entry["id"])["num_records"] == 11

@@ -95,7 +95,7 @@ def test_all_workers_followers_see_the_bytes_of_the_log(room: Room, make_worker:
         assert follower.records() == log
     remote = Member(workers[0].url, headers=OWNER)
     room.server.clients.append(remote)
-    remote.do("class_present", id=room.id, secret=room.secret, origin=workers[0].url)
+    remote.do("class_present", id=room.id, secret=room.secret, base=workers[0].url)
     remote.do("class_cast", id=room.id, theater=theater, view={"layer": "2"})
     for follower in followers:
         led(follower, {"layer": "2"})
@@ -287,10 +287,10 @@ def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_pat
     assert head.ok and not head.content
     assert requests.get(f"{worker.url}/api/nothing", headers=OWNER).status_code == 404
     page = requests.get(f"{worker.url}/?token={TOKEN}&lang=zh", allow_redirects=False)
-    assert (page.status_code, page.headers["Location"]) == (303, "/?lang=zh")
+    assert (page.status_code, page.headers["Location"]) == (303, "./?lang=zh")
     assert requests.get(f"{worker.url}/?token=wrong", allow_redirects=False).status_code == 401
     joined = requests.get(f"{worker.url}{room.presenting['join']}", allow_redirects=False)
-    assert (joined.status_code, joined.headers["Location"]) == (303, f"/?class={room.id}")
+    assert (joined.status_code, joined.headers["Location"]) == (303, f"../?class={room.id}")
     answer = requests.post(f"{worker.url}/api/recordings?name=a", data=own.content, headers=OWNER)
     assert answer.status_code == 201, answer.text
     kept = requests.get(f"{worker.url}/api/recordings/{answer.json()['id']}/trace", headers=OWNER)

@@ -7,17 +7,22 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("paper", ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
-def test_every_file_that_a_paper_names_is_there(paper: str) -> None:
-    text = (ROOT / paper).read_text(encoding="utf-8")
-    named = re.findall(r"`((?:engine|app|kvtheater|static|templates|tests|tools|training|examples)/[\w./-]*)`", text)
-    named += re.findall(r"\]\((?!http|#)([\w./-]+)", text)
-    assert named or paper == "CHANGELOG.md"
+PAPERS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = "engine|app|kvtheater|static|templates|tests|tools|training|examples"
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_file_that_a_paper_names_is_there(paper: Path) -> None:
+    text = paper.read_text(encoding="utf-8")
+    named = re.findall(rf"`((?:{FOLDERS})/[\w./-]*)`", text)
     assert not [name for name in named if not (ROOT / name).exists()]
+    links = re.findall(r"\]\((?!\w+:|#|[=~])([\w./-]+)", text)
+    assert not [link for link in links if not (paper.parent / link).exists()]
 
 
 def repeated_keys(text: str) -> list[str]:
@@ -86,3 +91,13 @@ assert not any(name.split('.')[0] in WEB for name in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_workflows_and_forms_are_yaml() -> None:
+    files = [*(ROOT / ".github").rglob("*.yml"), ROOT / "CITATION.cff"]
+    assert len(files) > 4
+    for path in files:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert isinstance(found, dict), path
+        for job in found.get("jobs", {}).values():
+            assert job["runs-on"] and all(("uses" in step) != ("run" in step) for step in job["steps"]), path

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import kvtheater
+from engine.observe import vllm_recorder as watch
+from engine.trace import compare
 from tests.conftest import ROOT
 
 TRACE = ROOT / "tests" / "golden" / "cache.kvtrace"
@@ -41,6 +45,25 @@ def test_every_name_is_there_and_says_what_it_is() -> None:
         assert name == "__version__" or found.__doc__, name
     assert kvtheater.__all__ == sorted(kvtheater.__all__)
     assert all((ROOT / package / "py.typed").is_file() for package in ("kvtheater", "engine"))
+
+
+def test_what_the_documentation_shows_is_public() -> None:
+    """Python in README and docs imports nothing of `engine` or `app`, and only names that `kvtheater` has."""
+    papers = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    shown = [code for path in papers for code in re.findall(r"```python\n(.*?)```", path.read_text("utf-8"), re.DOTALL)]
+    assert len(shown) > 3
+    for code in shown:
+        for node in ast.walk(ast.parse(code)):
+            names = [alias.name for alias in getattr(node, "names", ())]
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                home = [node.module or ""] if isinstance(node, ast.ImportFrom) else names
+                assert not {name.split(".")[0] for name in home} & {"engine", "app"}, code
+            if isinstance(node, ast.ImportFrom) and node.module == "kvtheater":
+                assert not set(names) - set(kvtheater.__all__), code
+
+
+def test_names_that_differ_from_those_at_home() -> None:
+    assert (kvtheater.same_run, kvtheater.watched) == (compare.same, watch.watched)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from app.lessons.lesson import LessonError
 from app.lessons.questions.places import Place, nowhere
@@ -46,13 +46,17 @@ def by(found: Operation[Any], figure: str) -> Evidence:
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """A question with its answers, of which one is right. `values`: placeholders of its words."""
+    """A question with its answers, of which one is right. `values`: placeholders of its words.
+
+    `several`: the run has more sequences than the one that the question is about, which has to be named.
+    """
 
     rule: str
     values: dict[str, Value]
     options: list[Option]
     right: int
     evidence: Evidence
+    several: bool = False
 
 
 Rule = Callable[..., Question]
@@ -73,7 +77,7 @@ def ask(name: str, arguments: dict[str, str], scene: Scene) -> Question:
     """
     wanted = inspect.signature(RULES[name]).parameters
     values = {key: int(text) if wanted[key].annotation == "int" else text for key, text in arguments.items()}
-    return RULES[name](scene, **values)
+    return structs.replace(RULES[name](scene, **values), several=len(scene.after.sequences) > 1)
 
 
 def check_arguments(name: str, arguments: dict[str, str], line: int) -> None:

@@ -9,5 +9,5 @@
 `keys` names a block, `tiers` is what an engine talks to; `cpu_tier` and `disk_tier` keep, `writer` carries to the disk.
 `block_file` is one block as a file, `shared_folder` what several servers share: the lock, the count, who goes first.
 `books` counts and remembers what was dropped and why, `speeds` decides by measurement whether loading beats computing,
-`settings` reads `1GiB` and `DIR:10GiB`. `TIERS.md` beside this folder compares it with others.
+`settings` reads `1GiB` and `DIR:10GiB`. docs/concepts/tiers.md compares it with others.
 """

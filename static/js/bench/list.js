@@ -40,7 +40,7 @@ export function ScenarioLink({ id, children, ...rest }) {
     goTo(id);
     globalThis.scrollTo(0, 0);
   };
-  const address = id ? `/bench?scenario=${encodeURIComponent(id)}` : "/bench";
+  const address = id ? `bench?scenario=${encodeURIComponent(id)}` : "bench";
   return html`<a href=${address} onClick=${open} ...${rest}>${children}</a>`;
 }
 

@@ -1,4 +1,4 @@
-// A benchmark that runs on the server: asked for, followed and stopped over the socket (app/PROTOCOL.md).
+// A benchmark that runs on the server: asked for, followed and stopped over the socket (docs/reference/protocol.md).
 
 import { signal } from "../../vendor/signals/signals.js";
 import { Client, NoAnswer } from "../net/client.js";

@@ -1,4 +1,4 @@
-// A benchmark record as the charts, the table and the downloads read it (engine/bench/RECORDS.md). No DOM here.
+// A benchmark record as charts, table and downloads read it (docs/reference/benchmark-records.md). No DOM here.
 
 import { csvText } from "../core/csv.js";
 import { inLanguage } from "../tell/words.js";

@@ -107,7 +107,7 @@ function useSecondsLeft(status) {
  * @param {{theater: string}} props
  */
 function Watch({ theater }) {
-  const address = `/?${new URLSearchParams({ theater })}`;
+  const address = `./?${new URLSearchParams({ theater })}`;
   return html`<p class="hint">
     <a id="bench-watch" href=${address} target="_blank" rel="noopener">${t("bench.run.watch")}</a>.${" "}
     ${t("bench.run.watch_note")}

@@ -45,7 +45,7 @@ export function tell(text, error = false) {
 /** Read the list again. */
 export async function fetchIndex() {
   try {
-    const answer = await fetch("/api/bench");
+    const answer = await fetch("api/bench");
     if (!answer.ok) throw new Error(String(answer.status));
     index.value = await answer.json();
   } catch {
@@ -152,7 +152,7 @@ export function followChosen() {
 async function fetchRecord(id) {
   let found;
   try {
-    const answer = await fetch(`/api/bench/records/${encodeURIComponent(id)}`);
+    const answer = await fetch(`api/bench/records/${encodeURIComponent(id)}`);
     if (!answer.ok) throw new Error(String(answer.status));
     found = { record: parseRecord(await answer.text()) };
   } catch (error) {
@@ -216,6 +216,6 @@ export function stepOf(point, metric) {
 export function traceAddress(entry, point, metric = null) {
   if (!entry || !point.trace || !entry.traces.includes(point.trace)) return null;
   const step = stepOf(point, metric);
-  const at = `/api/bench/records/${encodeURIComponent(entry.id)}/traces/${encodeURIComponent(point.trace)}/stage`;
+  const at = `api/bench/records/${encodeURIComponent(entry.id)}/traces/${encodeURIComponent(point.trace)}/stage`;
   return step === null ? at : `${at}?step=${step}`;
 }

@@ -44,7 +44,12 @@ const numUnfinished = () => {
 async function ensureWork(always) {
   store.backToLive();
   if (store.status.value?.mode === "running" && numUnfinished() === 0) await command("pause"); // it ran out of work
-  if (draft.value && !draftIsSent.value && (always || numUnfinished() === 0)) return Boolean(await addPrompt());
+  if (draft.value && !draftIsSent.value && (always || numUnfinished() === 0)) {
+    const answer = await addPrompt();
+    const { seq_id: id = 0 } = answer?.requests[0] ?? {};
+    if (id > 0) settings.seq.value = id; // a new prompt takes the stage
+    return Boolean(answer);
+  }
   if (numUnfinished() > 0) return true;
   store.toast(t("transport.nothing"));
   return false;

@@ -56,6 +56,9 @@ export async function applyConfig() {
 /** A new run where there is none any more, when the server is back. */
 export const startAgain = () => again(() => session.startAgain());
 
+/** A run of one's own that is asked what the followed one is asked. */
+export const runOfOnesOwn = () => again(() => session.startAnew());
+
 /**
  * Begin anew: the prompt stands in the box to be sent again, those of a scene wait again.
  *

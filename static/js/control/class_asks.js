@@ -1,6 +1,6 @@
 // What is asked of a class: opening it, and everything that its presenter and its followers do.
 
-import { keep, take } from "../net/classroom.js";
+import { address, keep, take } from "../net/classroom.js";
 import { session } from "../net/session.js";
 import { mine, told } from "../state/classroom.js";
 import { settings } from "../state/settings.js";
@@ -16,7 +16,7 @@ export async function openClass(wish) {
   const { client } = session;
   if (!client) return false;
   try {
-    const opened = await client.ask("class_open", { ...wish, origin: location.origin });
+    const opened = await client.ask("class_open", { ...wish, base: address() });
     keep(opened.presenting.told.id, opened.secret);
     settings.class.value = opened.presenting.told.id;
     take(opened.presenting);

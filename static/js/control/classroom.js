@@ -22,11 +22,6 @@ const all = /** @type {Record<string, import("../../vendor/signals/signals.js").
   /** @type {unknown} */ (settings)
 );
 
-/** The class is over for everybody. */
-export const endClass = async () => {
-  if (await askOfClass("class_end", {})) leaveClass();
-};
-
 /** Back to where the class is. */
 export function comeBack() {
   roaming.value = false;
@@ -101,8 +96,12 @@ export function followClass() {
     document.documentElement.dataset.led = String(isLed.value && !roaming.value); // what drives is not shown then
   });
   effect(() => {
-    const key = pressed.value?.key;
-    if (key) untracked(() => drives.peek() && (key === "next" ? room.next() : playback.previous()));
+    const { key, lesson } = pressed.value ?? {};
+    untracked(() => {
+      if (!drives.peek()) return;
+      if (lesson) batch(() => ([settings.lesson.value, settings.distance.value] = [lesson, "learn"]));
+      else if (key) key === "next" ? room.next() : playback.previous();
+    });
   });
   /** @type {(() => void) | null} */
   let release = null;

@@ -3,7 +3,6 @@
 import { batch, computed, signal } from "../../vendor/signals/signals.js";
 import { command } from "../net/commands.js";
 import { forking } from "../net/followed_run.js";
-import { rememberRun } from "../net/own_runs.js";
 import { settings } from "../state/settings.js";
 import { connection, head, layer, own, viewIndex } from "../state/store.js";
 
@@ -84,7 +83,6 @@ export async function fork(asked) {
   try {
     const answer = await command("fork", { at, change }, refused);
     if (!answer) return false;
-    rememberRun(answer.theater);
     batch(() => {
       formOpen.value = false;
       goOnAt.value = "futures";

@@ -31,14 +31,16 @@ const LONGEST = 8; // seconds that what one action did is played for
 /** Steps a second at which `count` are over soon, and no faster. @param {number} count */
 const speedFor = (count) => Math.max(2, Math.ceil(count / LONGEST));
 
+/** The last action that was carried out. */
+const lastDone = () => opened.peek()?.items.findLast((item) => item.kind === "do" && item.moment);
+
 /**
  * Play what an action added, once it is here.
  *
  * @param {number} before records that there were
  */
 async function playAdded(before) {
-  const now = opened.peek();
-  const done = now?.items.filter((item) => item.kind === "do" && item.moment).at(-1);
+  const done = lastDone();
   if (done?.kind !== "do" || !done.moment) return;
   const { moment, race } = done;
   if (race && race === lessonRace.peek()) {
@@ -126,6 +128,7 @@ export function again() {
 export async function goOn() {
   const now = opened.peek();
   if (!now || waiting.peek()) return;
+  const last = lastDone()?.index;
   let before = own.numRecords.peek();
   stop();
   if (before && ownIsShown.peek()) store.goTo(before - 1);
@@ -140,8 +143,8 @@ export async function goOn() {
     }
     return true;
   });
-  if (done) await playAdded(before);
-  else store.backToLive();
+  if (done && lastDone()?.index !== last) await playAdded(before);
+  else if (!done) store.backToLive();
 }
 
 /**
@@ -245,10 +248,7 @@ function look() {
 function hold() {
   const now = opened.peek();
   if (!now) return;
-  if (!now.progress.over && barrier.peek()?.kind !== "sandbox") {
-    release ??= takeOver(lessonPlayer);
-    return;
-  }
+  if (!now.progress.over && barrier.peek()?.kind !== "sandbox") return void (release ??= takeOver(lessonPlayer));
   release?.();
   release = null;
 }

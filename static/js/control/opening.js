@@ -8,10 +8,12 @@ import { session } from "../net/session.js";
 import { bytesAt } from "../net/trace_file.js";
 import { presents } from "../state/classroom.js";
 import { isEmbedded } from "../state/embedded.js";
+import { writeDraft } from "../state/prompts.js";
 import { settings } from "../state/settings.js";
 import { isSite } from "../state/site.js";
 import * as store from "../state/store.js";
 import { language } from "../tell/language.js";
+import { t } from "../tell/words.js";
 
 /** @typedef {import("../core/film.js").Film} Film */
 
@@ -207,6 +209,20 @@ export async function takeWord(theater, record, seq, token) {
   if (!answer || !(await session.watch(answer.theater))) return false;
   settings.seq.value = seq;
   await command("step"); // the word is chosen in the step that computes the one before it
+  return true;
+}
+
+/**
+ * Put the reader's own beginning on stage, in a run of its own. Whether there is one; why not is shown.
+ *
+ * @param {string} text
+ */
+export async function writeOwn(text) {
+  writeDraft(text);
+  if (!(await live())) return void store.toast(t("look.own.wait"));
+  if (!(await session.startAnew())) return false;
+  batch(() => ([settings.seq.value, settings.scene.value] = [null, null]));
+  if (opening.peek()) endOpening(); // the first look has a new run read at once
   return true;
 }
 

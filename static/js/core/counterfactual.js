@@ -1,6 +1,6 @@
 // What other reservations would have cost for the same requests: derived from the log, none of it happened. Pure.
 
-import { capacityBytes, heldIn } from "./groups.js";
+import { bytesOfBlock, capacityBytes, heldIn } from "./groups.js";
 import { memoryFigures } from "./state.js";
 
 /** @typedef {NonNullable<ReturnType<typeof counterfactual>>} Counterfactual */
@@ -37,7 +37,7 @@ export function counterfactual(header, state) {
   /** @param {import("./state.js").Sequence} seq */
   const inTables = (seq) =>
     seq.block_tables.reduce(
-      (sum, table, group) => sum + heldIn(table).length * block_size * state.block_groups[group].kv_bytes_per_token,
+      (sum, table, group) => sum + heldIn(table).length * bytesOfBlock(state.block_groups[group], block_size),
       0,
     ) / perToken;
   const requests = running(state).map((seq) => {

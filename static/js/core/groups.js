@@ -12,6 +12,7 @@
  * @property {number} blocks_held
  * @property {number} blocks_cached
  * @property {number} tokens_held
+ * @property {number} state_blocks_held of the blocks held
  * @property {number} bytes_held
  * @property {number} bytes_used
  * @property {number} bytes_cached
@@ -70,21 +71,33 @@ export function blockGroups(header) {
 const known = new WeakMap();
 
 /** @param {import("./trace.js").BlockGroup} group @returns {Group} */
-const group = ({ instance = 0, layers, first_block, num_blocks, window = null, sinks = 0, kv_bytes_per_token }) => ({
+const group = ({ instance = 0, window = null, sinks = 0, state_bytes = 0, checkpoint = 0, ...rest }) => ({
   instance,
-  layers,
-  first_block,
-  num_blocks,
   window,
   sinks,
-  kv_bytes_per_token,
+  state_bytes,
+  checkpoint,
+  ...rest,
 });
+
+/**
+ * Whether a group's blocks hold states instead of keys and values: one size each, and no slots.
+ * @param {Pick<Group, "state_bytes">} group
+ */
+export const isOfStates = ({ state_bytes }) => state_bytes > 0;
+
+/**
+ * Bytes of one block of a group.
+ * @param {Pick<Group, "state_bytes" | "kv_bytes_per_token">} group @param {number} blockSize
+ */
+export const bytesOfBlock = ({ state_bytes, kv_bytes_per_token }, blockSize) =>
+  state_bytes || blockSize * kv_bytes_per_token;
 
 /** @param {Header} header @returns {Group} */
 function oneGroup({ model, engine, kv_bytes_per_token }) {
   const layers = Array.from({ length: model?.num_layers ?? 0 }, (_, layer) => layer);
   const num_blocks = Number(engine.num_blocks);
-  return { instance: 0, layers, first_block: 0, num_blocks, window: null, sinks: 0, kv_bytes_per_token };
+  return group({ layers, first_block: 0, num_blocks, kv_bytes_per_token });
 }
 
 /**
@@ -116,27 +129,30 @@ export const hasSiblings = (groups, at) =>
  * @param {Group[]} groups @param {number} blockSize
  */
 export const capacityBytes = (groups, blockSize) =>
-  groups.reduce((sum, group) => sum + group.num_blocks * blockSize * group.kv_bytes_per_token, 0);
+  groups.reduce((sum, group) => sum + group.num_blocks * bytesOfBlock(group, blockSize), 0);
 
 /**
  * What each group holds after a record.
  * @param {Pick<import("./state.js").State, "block_groups" | "block_size" | "blocks">} state @returns {GroupFigures[]}
  */
 export function figuresByGroup({ block_groups: groups, block_size: size, blocks }) {
-  return groups.map(({ first_block: first, num_blocks: count, kv_bytes_per_token: perToken }) => {
+  return groups.map((group) => {
+    const { first_block: first, num_blocks: count, kv_bytes_per_token: perToken } = group;
+    const [each, ofStates] = [bytesOfBlock(group, size), isOfStates(group)];
     const found = { blocks_held: 0, blocks_cached: 0, tokens_held: 0 };
     for (let id = first; id < first + count; id++) {
       const { ref_count, block_hash, token_ids } = blocks[id];
       if (ref_count > 0) {
         found.blocks_held += 1;
-        found.tokens_held += token_ids.length;
+        if (!ofStates) found.tokens_held += token_ids.length;
       } else if (block_hash !== null) found.blocks_cached += 1;
     }
     return {
       ...found,
-      bytes_held: found.blocks_held * size * perToken,
-      bytes_used: found.tokens_held * perToken,
-      bytes_cached: found.blocks_cached * size * perToken,
+      state_blocks_held: ofStates ? found.blocks_held : 0,
+      bytes_held: found.blocks_held * each,
+      bytes_used: ofStates ? found.blocks_held * each : found.tokens_held * perToken,
+      bytes_cached: found.blocks_cached * each,
     };
   });
 }
@@ -149,9 +165,10 @@ export function figuresByGroup({ block_groups: groups, block_size: size, blocks 
 export function bytesIfAllKept({ block_groups: groups, block_size: size }, figures) {
   /** @type {Map<number, number>} by instance: its group that sees most, the first of its own */
   const firsts = new Map();
+  const ofKeys = groups.filter((group) => !isOfStates(group));
   for (const [at, { instance }] of groups.entries()) if (!firsts.has(instance)) firsts.set(instance, at);
-  if (firsts.size === groups.length || groups[0].window !== null) return null;
-  return groups.reduce(
+  if (firsts.size === ofKeys.length || groups[0].window !== null) return null;
+  return ofKeys.reduce(
     (sum, { instance, kv_bytes_per_token }) =>
       sum + figures[firsts.get(instance) ?? 0].blocks_held * size * kv_bytes_per_token,
     0,

@@ -1,4 +1,4 @@
-// What a trace may ask of a reader: the limits of engine/trace/limits.py, which FORMAT.md names.
+// What a trace may ask of a reader: the limits of engine/trace/limits.py, which docs/reference/trace-format.md names.
 
 export const MAX_SECONDS = 9e9; // 285 years, which count in nanoseconds up to 2^63
 export const MAX_LAYERS = 1 << 12;

@@ -251,7 +251,8 @@ export function kvTerms(header, group = null) {
     num_kv_heads,
     head_dim,
     v_head_dim,
-    element_bytes: (bytes_per_token - 2 * num_layers * num_kv_heads * scale_bytes) / elements,
+    // a group whose blocks hold states has no layers with keys
+    element_bytes: elements ? (bytes_per_token - 2 * num_layers * num_kv_heads * scale_bytes) / elements : 0,
     scale_bytes,
     bytes_per_token,
   };

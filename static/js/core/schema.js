@@ -100,7 +100,13 @@ export const STRUCTS = {
       "num_blocks": "int",
       "kv_bytes_per_token": "int",
     },
-    {"instance": "int", "window": {"either": ["int", "null"]}, "sinks": "int"},
+    {
+      "instance": "int",
+      "window": {"either": ["int", "null"]},
+      "sinks": "int",
+      "state_bytes": "int",
+      "checkpoint": "int",
+    },
   ],
   Cache: [
     {
@@ -320,7 +326,7 @@ export const STRUCTS = {
       "bytes_used": "int",
       "bytes_cached": "int",
     },
-    {"swap_blocks": "int", "swap_blocks_held": "int"},
+    {"swap_blocks": "int", "swap_blocks_held": "int", "state_blocks_held": "int"},
   ],
   ModelFacts: [
     {
@@ -349,6 +355,8 @@ export const STRUCTS = {
       "num_experts_per_tok": "int",
       "bytes_per_weight": {"either": ["float", "null"]},
       "rounded_to": {"either": ["str", "null"]},
+      "layer_kinds": {"list": {"one": ["both", "keys", "nothing", "state"]}},
+      "state_bytes": "int",
       "heads": {"list": "HeadPattern"},
     },
   ],
@@ -448,7 +456,7 @@ export const STRUCTS = {
       "seq_id": "int",
       "block_id": "int",
       "logical": "int",
-      "reason": {"one": ["policy", "window"]},
+      "reason": {"one": ["policy", "state", "window"]},
       "to": {"either": [{"one": ["back", "front"]}, "null"]},
     },
     {},

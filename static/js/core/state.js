@@ -2,7 +2,7 @@
 // rules, same errors.
 
 import { geometry, TraceStateError } from "./geometry.js";
-import { figuresByGroup, heldIn } from "./groups.js";
+import { figuresByGroup, heldIn, isOfStates } from "./groups.js";
 import { expectOwn, instanceCount } from "./instances.js";
 import { Budget } from "./limits.js";
 import { OPERATIONS } from "./state_operations.js";
@@ -170,23 +170,26 @@ export function memoryFigures(state) {
     tokens_held: sum("tokens_held"),
     tokens_logical: [state.running, state.receiving, state.holding, state.waiting].flat().reduce((total, id) => {
       const sequence = state.sequences.get(id);
-      return total + (sequence ? tokensInTables(sequence, state.block_size) : 0);
+      return total + (sequence ? tokensInTables(sequence, state) : 0);
     }, 0),
     bytes_held: sum("bytes_held"),
     bytes_used: sum("bytes_used"),
     bytes_cached: sum("bytes_cached"),
     swap_blocks: state.cpu_blocks.length,
     swap_blocks_held: state.cpu_blocks.filter((b) => b.seq_id !== null).length,
+    state_blocks_held: sum("state_blocks_held"),
   };
 }
 
 /**
- * Computed tokens whose block the sequence still has, added over its tables; a released block was full.
- * @param {Sequence} sequence @param {number} size
+ * Computed tokens whose block the sequence still has, added over its tables of keys; a released block was full.
+ * @param {Sequence} sequence @param {Pick<State, "block_size" | "block_groups">} state
  */
-function tokensInTables({ num_computed_tokens: computed, block_tables: tables }, size) {
+function tokensInTables({ num_computed_tokens: computed, block_tables: tables }, { block_size: size, block_groups }) {
   return tables.reduce(
-    (sum, table) => sum + (table.length ? computed - (table.length - heldIn(table).length) * size : 0),
+    (sum, table, at) =>
+      sum +
+      (table.length && !isOfStates(block_groups[at]) ? computed - (table.length - heldIn(table).length) * size : 0),
     0,
   );
 }

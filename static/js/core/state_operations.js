@@ -1,7 +1,7 @@
 // What each operation means for a state. Mirrors engine/trace/operations.py: same rules, same errors.
 
-import { heldBy, RELEASED } from "./groups.js";
-import { ownTables } from "./instances.js";
+import { groupOf, heldBy, isOfStates, RELEASED } from "./groups.js";
+import { ownGroups, ownTables } from "./instances.js";
 import { UNITS_PER_SLOT } from "./limits.js";
 import { OBSERVED } from "./state_observed.js";
 import { OUTSIDE } from "./state_outside.js";
@@ -122,7 +122,11 @@ export const OPERATIONS = {
     block.num_hits = 0;
     block.last_hit_in = null;
     const sequence = sequenceOf(state, op.seq_id);
-    const maySkip = sequence.cpu_block_table.length > 0 || op.reason === "load" || op.reason === "receive";
+    const maySkip =
+      sequence.cpu_block_table.length > 0 ||
+      op.reason === "load" ||
+      op.reason === "receive" ||
+      isOfStates(state.block_groups[groupOf(state.block_groups, op.block_id)]);
     const src = setTable(state, sequence, op.logical, op.block_id, maySkip, budget);
     return src === null ? null : { type: "copy", seq_id: op.seq_id, logical: op.logical, src, dst: op.block_id };
   },
@@ -185,9 +189,11 @@ export const OPERATIONS = {
     );
     const tables = ownTables(state, sequence);
     budget.spend(UNITS_PER_SLOT * op.num_tokens * tables.length);
-    for (const table of tables)
+    const groups = ownGroups(state.block_groups, sequence.instance);
+    for (const [i, table] of tables.entries())
       for (let position = start; position < end; position++) {
         const logical = Math.floor(position / state.block_size);
+        if (table[logical] === RELEASED && isOfStates(state.block_groups[groups[i]])) continue;
         expect(table[logical] !== RELEASED, `logical block ${logical} is released`);
         const filled = own(state, blockOf(state, table[logical]), "token_ids");
         const slot = position % state.block_size;

@@ -76,6 +76,8 @@ export interface BlockGroup {
   instance?: number;
   window?: number | null;
   sinks?: number;
+  state_bytes?: number;
+  checkpoint?: number;
 }
 
 export interface Cache {
@@ -309,6 +311,7 @@ export interface Memory {
   bytes_cached: number;
   swap_blocks?: number;
   swap_blocks_held?: number;
+  state_blocks_held?: number;
 }
 
 export interface ModelFacts {
@@ -335,6 +338,8 @@ export interface ModelFacts {
   num_experts_per_tok?: number;
   bytes_per_weight?: number | null;
   rounded_to?: string | null;
+  layer_kinds?: ("both" | "keys" | "nothing" | "state")[];
+  state_bytes?: number;
   heads?: HeadPattern[];
 }
 
@@ -415,7 +420,7 @@ export interface Release {
   seq_id: number;
   block_id: number;
   logical: number;
-  reason: "policy" | "window";
+  reason: "policy" | "state" | "window";
   to: "back" | "front" | null;
 }
 

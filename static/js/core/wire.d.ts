@@ -123,6 +123,7 @@ export interface ClassDesk {
   origins: OriginTold[];
   seats: SeatTold[];
   seconds: number;
+  tallies: Tally[];
   waiting: number;
 }
 
@@ -168,12 +169,17 @@ export interface ClassLeft {
   id: string;
 }
 
+export interface ClassLesson {
+  id: string;
+  lesson: string;
+}
+
 export interface ClassLost {
   lost: boolean;
 }
 
 export interface ClassOpen {
-  origin: string;
+  base: string;
   title?: string;
   names?: "none" | "optional";
 }
@@ -192,7 +198,7 @@ export interface ClassPoll {
 
 export interface ClassPresent {
   id: string;
-  origin: string;
+  base: string;
   secret: string;
 }
 
@@ -203,7 +209,8 @@ export interface ClassPress {
 
 export interface ClassPressed {
   id: string;
-  key: "back" | "next";
+  key: "back" | "next" | null;
+  lesson: string | null;
 }
 
 export interface ClassRemote {
@@ -1097,6 +1104,7 @@ export interface ToldAsk {
   over: boolean;
   right: number | null;
   evidence: Evidence | null;
+  of: number | null;
   again: string | null;
 }
 
@@ -1231,6 +1239,7 @@ export interface Events {
   class_present: { asked: ClassPresent; answer: Presenting };
   class_end: { asked: OfClass; answer: Nothing };
   class_cast: { asked: ClassCast; answer: Nothing };
+  class_lesson: { asked: ClassLesson; answer: Nothing };
   class_hold: { asked: ClassHold; answer: Nothing };
   class_hand: { asked: ClassHand; answer: Nothing };
   class_remote: { asked: ClassRemote; answer: Nothing };

@@ -52,6 +52,9 @@ export async function runOfClass(client, own) {
   }
 }
 
+/** The address of this page's folder, without the last slash: what others add a path to. */
+export const address = () => new URL(".", document.baseURI).href.replace(/\/$/, "");
+
 /**
  * @param {Client} client
  * @param {string} id
@@ -60,7 +63,7 @@ async function asPresenter(client, id) {
   const secret = secretOf(id);
   if (!secret) return false;
   try {
-    take(await untilTaken(() => client.ask("class_present", { id, secret, origin: location.origin })));
+    take(await untilTaken(() => client.ask("class_present", { id, secret, base: address() })));
     return true;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
@@ -90,6 +93,7 @@ async function untilTaken(ask) {
 export function leaveClass() {
   batch(() => {
     settings.class.value = null;
+    if (settings.distance.peek() === "desk") settings.distance.value = "look"; // there is no desk without a class
     told.value = mine.value = presenting.value = desk.value = null;
     roaming.value = false;
   });

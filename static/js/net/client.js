@@ -1,8 +1,13 @@
-// The socket: events as promises, reconnection, errors as sentences. See app/PROTOCOL.md.
+// The socket: events as promises, reconnection, errors as sentences. See docs/reference/protocol.md.
 
+import { isPolling } from "../state/store.js";
 import { language } from "../tell/language.js";
 
 const ACK_TIMEOUT = 120_000; // ms; a long prefill on a slow machine is still an answer
+const HANDSHAKE = 6000; // ms until a transport counts as swallowed
+const ALL = ["websocket", "polling"];
+const POLLING = ["polling"];
+const MEMORY_KEY = "kvtheater.polling"; // of this tab: another network may let WebSockets through
 
 /**
  * @typedef {import("../core/trace.js").Objection} Objection
@@ -35,6 +40,7 @@ export class NoAnswer extends Error {}
  * timeout: (ms: number) => {emit: (event: string, body: unknown, told: (lost: Error | null, answer?: any) => void) =>
  * void},
  *   disconnect: () => void,
+ *   io: {opts: {transports: string[]}, engine: {transport: {name: string}}},
  * }} Socket `any`: what an event brings is known by its name alone
  */
 
@@ -50,15 +56,26 @@ export class Client {
   constructor({ connect, disconnect, ...told }) {
     const { io } = /** @type {{io?: any}} */ (globalThis); // its client comes without types, as a script
     /** @type {Socket} */
-    this.socket = io({
-      transports: ["websocket", "polling"],
+    const socket = io({
+      path: new URL("socket.io", document.baseURI).pathname,
+      transports: polledBefore() ? POLLING : ALL,
       tryAllTransports: true,
+      timeout: HANDSHAKE,
       reconnectionDelay: 300,
       reconnectionDelayMax: 3000,
     });
-    this.socket.on("connect", () => connect());
-    this.socket.on("disconnect", (reason) => disconnect(reason));
-    this.socket.on("connect_error", (error) => disconnect(error.message));
+    this.socket = socket;
+    socket.on("connect", () => {
+      isPolling.value = socket.io.engine.transport.name === "polling";
+      if (socket.io.opts.transports === POLLING) rememberPolling();
+      connect();
+    });
+    socket.on("disconnect", (reason) => disconnect(reason));
+    socket.on("connect_error", (error) => {
+      // a proxy that swallows the upgrade to a WebSocket neither accepts nor refuses it
+      if (error.message === "timeout") socket.io.opts.transports = socket.io.opts.transports === ALL ? POLLING : ALL;
+      disconnect(error.message);
+    });
     for (const [event, handle] of Object.entries(told))
       this.socket.on(event, (message, acknowledge) => {
         acknowledge?.(); // of `records`, and not of every batch
@@ -98,5 +115,21 @@ export class Client {
         done(answer);
       });
     });
+  }
+}
+
+function polledBefore() {
+  try {
+    return globalThis.sessionStorage?.getItem(MEMORY_KEY) === "yes";
+  } catch {
+    return false; // storage is refused in some private windows
+  }
+}
+
+function rememberPolling() {
+  try {
+    globalThis.sessionStorage?.setItem(MEMORY_KEY, "yes");
+  } catch {
+    // the next page tries a WebSocket first
   }
 }

@@ -4,6 +4,7 @@ import { onShow } from "../state/run.js";
 import { wantedSampling } from "../state/run_settings.js";
 import { settings } from "../state/settings.js";
 import { connection, log, modelFacts, ownIsShown, whileBusy } from "../state/store.js";
+import { asksToDrive, ownRuns, rememberRun } from "./own_runs.js";
 import { session } from "./session.js";
 
 /**
@@ -14,6 +15,16 @@ import { session } from "./session.js";
 const LONG = 30 * 60_000; // ms; a run that is made again takes as long as it took
 const FOCUS_DELAY = 250; // ms after the last choice of a layer
 
+/** What changes a run for all who look at it. @type {readonly string[]} */
+const DRIVING = ["submit", "step", "prefill", "run", "abort", "reset", "configure"];
+
+/**
+ * Whether the followed run is somebody else's, who shared its link; what a class has on stage is the class's.
+ *
+ * @param {string} theater
+ */
+const isForeign = (theater) => !settings.class.peek() && !ownRuns.peek().includes(theater);
+
 /**
  * Send a command, of the followed run unless `body` names another theater.
  *
@@ -21,16 +32,21 @@ const FOCUS_DELAY = 250; // ms after the last choice of a layer
  * @param {E} event
  * @param {Partial<Events[E]["asked"]>} [body]
  * @param {(error: unknown) => void} [refused] is told why it was refused, which is shown for a while too
- * @returns {Promise<Events[E]["answer"] | null>} null when it was refused
+ * @returns {Promise<Events[E]["answer"] | null>} null when it was refused, or the reader is asked first
  */
 export async function command(event, body = {}, refused = () => {}) {
   const { client, run } = session;
   if (!client || !run) return null;
+  if (!("theater" in body) && DRIVING.includes(event) && isForeign(run.theater)) {
+    asksToDrive.value = true;
+    return null;
+  }
   const asked = /** @type {Events[E]["asked"]} */ ({ theater: run.theater, ...body });
   const resets = event === "reset" || event === "configure";
   if (resets) run.resetting += 1;
   try {
     const answer = await whileBusy(() => client.ask(event, asked, event === "fork" ? { timeout: LONG } : {}));
+    if (event === "fork" && "theater" in answer) rememberRun(String(answer.theater));
     if ("epoch" in answer && resets) run.ownEpoch = answer.epoch;
     return answer;
   } catch (error) {

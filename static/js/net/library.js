@@ -1,4 +1,4 @@
-// The recordings of the server: the list, and what can be done with one. See app/PROTOCOL.md, "Recordings".
+// The recordings of the server: the list, and what can be done with one. See docs/reference/protocol.md, "Recordings".
 
 import { computed, signal } from "../../vendor/signals/signals.js";
 import { isEmbedded } from "../state/embedded.js";

@@ -2,6 +2,7 @@
 
 import { language } from "../tell/language.js";
 import { Refusal } from "./client.js";
+import { rememberRun } from "./own_runs.js";
 import { session } from "./session.js";
 
 /**
@@ -44,7 +45,7 @@ export const liveCourse = {
   open: (wish, isWanted) => ask("lesson_open", wish, isWanted),
   go: (theater, item) => ask("lesson_go", { theater, item }),
   answer: (theater, item, given) => ask("lesson_answer", { theater, item, given }),
-  follow: (theater) => session.watch(theater),
+  follow: (theater) => (rememberRun(theater), session.watch(theater)), // made for this learner
 };
 
 /**

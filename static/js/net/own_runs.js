@@ -12,6 +12,9 @@ const MOST = 32;
  */
 export const ownRuns = signal(remembered());
 
+/** Whether somebody else's run, to which this browser came by a link, was to be driven: the page asks first. */
+export const asksToDrive = signal(false);
+
 /** @returns {string[]} */
 function remembered() {
   try {
@@ -22,8 +25,9 @@ function remembered() {
   }
 }
 
-/** @param {string} theater a theater that was just made */
+/** @param {string} theater a theater that was just made here, or that is driven from here from now on */
 export function rememberRun(theater) {
+  asksToDrive.value = false;
   ownRuns.value = [...ownRuns.peek().filter((id) => id !== theater), theater].slice(-MOST);
   try {
     globalThis.localStorage?.setItem(MEMORY_KEY, JSON.stringify(ownRuns.peek()));

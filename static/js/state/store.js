@@ -45,6 +45,8 @@ export const pace = computed(() => onShow.value.pace.value);
  * @type {import("../../vendor/signals/signals.js").Signal<Connection>}
  */
 export const connection = signal("connecting");
+/** Whether the server is reached by polling, since no WebSocket gets through. */
+export const isPolling = signal(false);
 /**
  * Facts of `/api/model`, or null.
  *

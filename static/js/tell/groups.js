@@ -1,8 +1,8 @@
 // Block groups in words: which layers, and which keys they keep.
 
-import { hasSiblings } from "../core/groups.js";
+import { hasSiblings, isOfStates } from "../core/groups.js";
 import { instanceName } from "../core/instances.js";
-import { t } from "./words.js";
+import { bytesText, t } from "./words.js";
 
 const NAMED = 6; // more layers than these are a number; all of them are on hover
 
@@ -22,22 +22,29 @@ export function layersText(layers) {
 export const allLayers = (layers) => t("group.layers", { layers: layers.join(", ") });
 
 /**
- * The keys that a group's layers keep: all, or a window.
- * @param {Pick<import("../core/groups.js").Group, "window" | "sinks">} group
+ * What a group's layers keep: all keys, a window of them, or a state.
+ * @param {Pick<import("../core/groups.js").Group, "window" | "sinks"> & {state_bytes?: number}} group
  */
-export function keysText({ window, sinks }) {
+export function keysText({ window, sinks, state_bytes = 0 }) {
+  if (isOfStates({ state_bytes })) return t("group.state", { bytes: bytesText(state_bytes) });
   if (window === null) return t("group.all");
   return t(sinks ? "group.window_sinks" : "group.window", { window, sinks });
 }
 
 /**
  * The shortest name of a group beside another.
- * @param {Pick<import("../core/groups.js").Group, "window">} group
+ * @param {Pick<import("../core/groups.js").Group, "window" | "state_bytes">} group
  */
-export const shortKeys = ({ window }) => t(window === null ? "group.short.all" : "group.short.window", { window });
+export function shortKeys({ window, state_bytes }) {
+  if (isOfStates({ state_bytes })) return t("group.short.state");
+  return t(window === null ? "group.short.all" : "group.short.window", { window });
+}
 
 /** @param {import("../core/groups.js").Group} group */
-export const groupName = (group) => t("group.title", { layers: layersText(group.layers), keys: keysText(group) });
+export function groupName(group) {
+  const layers = isOfStates(group) ? t("group.with_state") : layersText(group.layers);
+  return t("group.title", { layers, keys: keysText(group) });
+}
 
 /**
  * What a group is called beside the others of a run: its instance, where there are several, and then in short which

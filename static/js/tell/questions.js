@@ -12,7 +12,10 @@ export const shownValues = (values) =>
   );
 
 /** What is asked. @param {import("../core/wire.js").ToldAsk} item */
-export const stemText = (item) => t(`question.${item.rule}.stem`, shownValues(item.values));
+export function stemText({ rule, values, of = null }) {
+  const stem = t(`question.${rule}.stem`, shownValues(values));
+  return of === null ? stem : t("question.of_sequence", { seq: of, stem });
+}
 
 /** An answer. @param {import("../core/wire.js").ToldOption} option */
 export const optionText = ({ text, values }) =>

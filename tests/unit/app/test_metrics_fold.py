@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TypeVar
 
 import pytest
 from msgspec import structs
 
-import app
 from app.metrics import names
 from app.metrics.buckets import tokens_up_to
 from app.metrics.fold import Fold
-from app.metrics.http import REFUSED
-from app.metrics.lanes import WAITING
 from app.metrics.names import Metric
 from app.metrics.tally import Tally
 from engine.engine import Engine
@@ -267,10 +262,3 @@ def test_token_buckets_are_one_two_five() -> None:
     assert tokens_up_to(100) == (1, 2, 5, 10, 20, 50, 100)
     assert tokens_up_to(64) == (1, 2, 5, 10, 20, 50)
     assert tokens_up_to(0) == ()
-
-
-def test_the_protocol_says_of_each_metric_what_it_counts() -> None:
-    text = (Path(app.__file__).parent / "PROTOCOL.md").read_text("utf-8")
-    section = text[text.index("## Metrics") : text.index("## For programs")]
-    said = re.findall(r"`((?:vllm|kvtheater):[a-z0-9_]+)`", section)
-    assert sorted(said) == sorted([*(metric.name for metric in names.METRICS), names.CACHE_CONFIG, REFUSED, WAITING])

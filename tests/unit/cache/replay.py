@@ -15,18 +15,26 @@ from engine.trace.records import BlockGroup, Output, StepRecord, Timing
 from engine.trace.state import empty_state, memory_figures
 
 KV_BYTES_PER_TOKEN = 64
+STATE_BYTES = 1000
 
 
 class Replay:
     """A state fed with the operations that were emitted since the last `fold`."""
 
-    def __init__(self, num_blocks: int, block_size: int, swap_space: int = 0, num_groups: int = 1) -> None:
+    def __init__(
+        self, num_blocks: int, block_size: int, swap_space: int = 0, states: Sequence[bool] = (False,)
+    ) -> None:
+        """`states`: of each group, whether its blocks hold states."""
         self.pending: list[Op] = []
         groups = [
             BlockGroup(
-                layers=[i], first_block=i * num_blocks, num_blocks=num_blocks, kv_bytes_per_token=KV_BYTES_PER_TOKEN
+                layers=[] if of_states else [i],
+                first_block=i * num_blocks,
+                num_blocks=num_blocks,
+                kv_bytes_per_token=0 if of_states else KV_BYTES_PER_TOKEN,
+                state_bytes=STATE_BYTES if of_states else 0,
             )
-            for i in range(num_groups)
+            for i, of_states in enumerate(states)
         ]
         self.state = empty_state(block_size, groups, swap_space)
 
@@ -71,10 +79,18 @@ class CacheRun:
         beside: Sequence[Retention] = (),
     ) -> None:
         """`beside`: what further groups of layers keep, each with a pool of the same size."""
-        self.replay = Replay(num_blocks, block_size, swap_space, 1 + len(beside))
+        kinds = [kept is not None and kept.checkpoint > 0 for kept in (retention, *beside)]
+        self.replay = Replay(num_blocks, block_size, swap_space, kinds)
         plans = [
-            GroupPlan([index], frozenset(), kept, num_blocks, index * num_blocks)
-            for index, kept in enumerate((retention, *beside))
+            GroupPlan(
+                [] if of_states else [index],
+                frozenset(),
+                kept,
+                num_blocks,
+                index * num_blocks,
+                state_bytes=STATE_BYTES if of_states else 0,
+            )
+            for index, (kept, of_states) in enumerate(zip((retention, *beside), kinds, strict=True))
         ]
         self.manager = KVCacheManager(
             plans,
@@ -144,6 +160,8 @@ class CacheRun:
             retention = group.retention
             oldest = 0 if retention is None else self.computed[seq_id] - max(retention.window, 2) + 1
             for logical, block_id in enumerate(self.table(seq_id, group.index)):
+                if retention is not None and retention.checkpoint and logical * size >= self.computed[seq_id]:
+                    break  # of states a step leaves few
                 in_window = (logical + 1) * size > oldest
                 seen = in_window or (retention is not None and logical * size < retention.sinks)
                 assert (block_id != RELEASED) == seen, (seq_id, logical)

@@ -82,7 +82,7 @@ def test_the_page_has_a_sentence_for_every_rule_and_every_guard_the_numbers_in_i
 
 def test_the_format_and_the_page_know_every_rule() -> None:
     rules = set(get_args(Rule))
-    table = (ROOT / "engine/trace/FORMAT.md").read_text().split("### Objections")[1].split("## Capture")[0]
+    table = (ROOT / "docs/reference/trace-format.md").read_text().split("### Objections")[1].split("## Capture")[0]
     assert {rule.strip('`"') for rule in re.findall(r'^\| (`\w+`|"") \|', table, re.M)} == rules | {""}
     for language in languages():
         assert set(objections(language)) == rules | {"other"}, language

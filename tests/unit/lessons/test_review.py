@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from app.ground.settings import ServerSettings
 from app.lessons.answers import ToldAsk
 from app.lessons.course import Course
@@ -13,6 +15,7 @@ from app.lessons.review import review
 from app.lessons.rooms import replay
 from app.lessons.stage import EngineStage
 from app.lessons.telling import told
+from app.lessons.words import worded
 from app.models.live_engine import engine_builder
 from engine.model.loader import load_model
 
@@ -77,3 +80,22 @@ def test_one_stands_at_the_question_and_it_is_called_what_the_page_calls_it() ->
 
 def test_of_questions_that_went_nothing_is_left() -> None:
     assert review(parse_lesson(LESSON, Path("one.md")), [0, 40]).items == []
+
+
+@pytest.mark.parametrize(
+    ("prompts", "ask", "of"), [(1, "slot", None), (2, "slot", 0), (2, "ref_count logical=0", None)]
+)
+def test_a_question_about_one_of_several_sequences_says_which(prompts: int, ask: str, of: int | None) -> None:
+    """On the page and in the words of a class's results, unless its own words name it."""
+    text = LESSON.replace('["Once upon a time"]', str(["Once upon a time", "Who has seen the wind?"][:prompts]))
+    asked_of = f"{ask} position=6" if ask == "slot" else ask
+    lesson = review(parse_lesson(text.replace("ask: slot position=6", f"ask: {asked_of}"), Path("one.md")), [7])
+    builder = engine_builder(load_model("bundled"), ServerSettings().max_pool_bytes)
+    stage = EngineStage(lambda name: builder, settings_of(lesson, {})[0], lesson.model)
+    course = Course(lesson, "en", stage)
+    replay(course, 10_000, {})
+    (asked,) = [item for item in told(course) if isinstance(item, ToldAsk)]
+    assert asked.of == of and course.question is not None
+    for language, named in (("en", "Sequence 0: In which slot"), ("zh", "序列 0：位置")):
+        assert worded(course.question, language)[0].startswith(named) == (of == 0)
+    stage.close()

@@ -1,14 +1,14 @@
-"""FORMAT.md names every field and operation that the types have, so that a stranger can rely on it."""
+"""docs/reference/trace-format.md names every field and operation of the types."""
 
-from pathlib import Path
 from typing import get_args
 
 import msgspec
 import pytest
 
 from engine.trace import events, records, state
+from tests.conftest import ROOT
 
-DOC = (Path(events.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
+DOC = (ROOT / "docs/reference/trace-format.md").read_text(encoding="utf-8")
 STRUCTS = [
     records.Header,
     records.ModelFacts,

@@ -1,4 +1,4 @@
-"""A stranger's producer: the program that FORMAT.md prints, run as it stands there, makes a file without a finding."""
+"""A producer of another's: the program that docs/reference/trace-format.md prints makes a file without a finding."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from engine.trace import events
 from engine.trace.check import check
 from engine.trace.log import TraceReader
+from tests.conftest import ROOT
 
-DOC = (Path(events.__file__).parent / "FORMAT.md").read_text(encoding="utf-8")
+DOC = (ROOT / "docs/reference/trace-format.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 // A byte figure: the slots that it counts in each block group, and what each sequence contributes. Pure.
 
 import { counterfactual } from "../counterfactual.js";
-import { figuresByGroup, heldIn } from "../groups.js";
+import { bytesOfBlock, figuresByGroup, heldIn, isOfStates } from "../groups.js";
 import { memoryFigures } from "../state.js";
 import { bytesLink, inGroup } from "./links.js";
 
@@ -61,11 +61,13 @@ export function ofFigure(at, name) {
 function slotsByGroup(at, name) {
   const size = at.state.block_size;
   return figuresByGroup(at.state).map(({ blocks_held: held, blocks_cached: cached, tokens_held: tokens }, group) => {
-    const { num_blocks, kv_bytes_per_token: per_token, layers } = at.log.groups[group];
+    const of = at.log.groups[group];
+    const { num_blocks, layers } = of;
+    const [per_token, used] = [bytesOfBlock(of, size) / size, isOfStates(of) ? held * size : tokens];
     const slots = {
-      used: tokens,
+      used,
       held: held * size,
-      waste: held * size - tokens,
+      waste: held * size - used,
       cached: cached * size,
       free: (num_blocks - held - cached) * size,
     }[name];

@@ -20,9 +20,10 @@ const FILES = [
 /** Until when it is to be kept; empty: what is offered. */
 const until = signal("");
 
-export function After() {
+/** @param {{open?: boolean}} props */
+export function After({ open = false }) {
   const kept = desk.value?.kept_until ?? null;
-  return html`<details class="class-after"><summary>${t("class.after")}</summary>
+  return html`<details class="class-after" open=${open}><summary>${t("class.after")}</summary>
     <p class="class-files">${FILES.map(
       ([name, text]) =>
         html`<button class="quiet" key=${name} data-file=${name} onClick=${() => take(name)}>${t(text)}</button>`,

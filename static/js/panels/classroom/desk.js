@@ -1,14 +1,16 @@
 // The presenter's own screen: the next step, notes, the question, who is there. Nothing of it is on the wall.
 
-import { useState } from "../../../vendor/preact/hooks.js";
+import { useEffect, useState } from "../../../vendor/preact/hooks.js";
 import { askOfClass } from "../../control/class_asks.js";
-import { endClass } from "../../control/classroom.js";
+import { loadCards } from "../../control/lesson_ways.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
+import { withValue } from "../../kit/inputs.js";
+import { leaveClass } from "../../net/classroom.js";
 import { desk, presenting, told } from "../../state/classroom.js";
-import { barrier, opened } from "../../state/lessons.js";
+import { barrier, cards, opened } from "../../state/lessons.js";
 import { stemText } from "../../tell/questions.js";
-import { bytesText, secondsText, t } from "../../tell/words.js";
+import { bytesText, inLanguage, secondsText, t } from "../../tell/words.js";
 import { After } from "./after.js";
 import { Ask } from "./ask.js";
 import { Histogram } from "./histogram.js";
@@ -30,6 +32,21 @@ function Notes() {
   })}</p>
     ${texts.map((item) => (item.kind === "text" ? html`<p key=${item.index}>${said(item.blocks)}</p>` : null))}
     <p class="class-notes-next">${nextText(barrier.value)}</p></div>`;
+}
+
+/** Any lesson, for the page that the class sees. */
+function Lessons() {
+  useEffect(() => void loadCards(), []);
+  const all = (cards.value ?? []).filter(({ refused }) => refused === null);
+  if (!all.length) return null;
+  const open = (/** @type {string} */ lesson) => askOfClass("class_lesson", { lesson });
+  return html`<label class="field class-lesson">${t("class.lesson")} <select id="class-lesson"
+    value=${opened.value?.lesson ?? ""} onChange=${withValue(open)}>
+    <option value="" disabled>${t("class.lesson_none")}</option>
+    ${all.map(
+      ({ id, number, title }) => html`<option key=${id} value=${id}>${number || "?"} ${inLanguage(title)}</option>`,
+    )}
+  </select></label>`;
 }
 
 /** @param {Item | null} item */
@@ -87,6 +104,7 @@ function Doors() {
 export function Desk() {
   const now = told.value;
   if (!now || !presenting.value) return null;
+  if (now.over) return html`<${Over} />`;
   return html`<main class="class-desk" id="class-desk">
     <header class="class-desk-head">
       <h1>${now.title || t("class.desk")}</h1>
@@ -95,12 +113,20 @@ export function Desk() {
         n: desk.value?.seats.filter((seat) => seat.here).length ?? 0,
       })}</span>
     </header>
-    <section class="class-desk-now"><${Next} /><${Notes} /></section>
+    <section class="class-desk-now"><${Next} /><${Lessons} /><${Notes} /></section>
     <section class="class-desk-question"><${Question} /><${Ask} /></section>
     <section class="class-desk-people"><${Lost} /><${People} /></section>
     <footer class="class-desk-foot"><${Hold} /><${Doors} /><${Labs} /><${After} /><${End} /></footer>
   </main>`;
 }
+
+/** What is left of a class: its results. */
+const Over = () => html`<main class="class-desk" id="class-desk" data-over="true">
+  <header class="class-desk-head"><h1>${told.value?.title || t("class.desk")}</h1>
+    <span role="status">${t("class.over")}</span></header>
+  <section class="class-desk-now"><${After} open=${true} />
+    <button class="command" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button></section>
+</main>`;
 
 /** What the wall's "next" and "back" are, from here. */
 function Next() {
@@ -125,10 +151,11 @@ function Next() {
 
 function Question() {
   const poll = told.value?.poll;
+  const tallies = desk.value?.tallies ?? [];
   if (!poll) return null;
   return html`<div class="class-desk-poll"><h2>${questionText(poll)}</h2>
     <p><${Counted} /> <${Clock} poll=${poll} /></p>
-    ${poll.phase === "shown" ? html`<${Histogram} poll=${poll} mine=${[]} textOf=${answerText(poll)} />` : null}
+    <${Histogram} poll=${{ ...poll, tallies }} mine=${[]} textOf=${answerText(poll)} />
     <${PollSteps} poll=${poll} /></div>`;
 }
 
@@ -142,6 +169,7 @@ function End() {
   const [asks, ask] = useState(false);
   if (!asks) return html`<button class="quiet" id="class-end" onClick=${() => ask(true)}>${t("class.end")}</button>`;
   return html`<span class="class-steps"><span>${t("class.end_sure")}</span>
-    <button class="command primary" id="class-end-sure" onClick=${endClass}>${t("class.end")}</button>
+    <button class="command primary" id="class-end-sure"
+      onClick=${() => askOfClass("class_end", {})}>${t("class.end")}</button>
     <button class="quiet" onClick=${() => ask(false)}>${t("class.not_yet")}</button></span>`;
 }

@@ -6,6 +6,7 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
+import { leaveClass } from "../../net/classroom.js";
 import { askOpen, chosenDoor, desk, doorOpen, drives, presenting, told } from "../../state/classroom.js";
 import { t } from "../../tell/words.js";
 import { Ask } from "./ask.js";
@@ -36,6 +37,11 @@ export function Corner() {
   const here = desk.value?.seats.filter((seat) => seat.here).length ?? 0;
   const ref = useRoom();
   if (!now || doorOpen.value) return null;
+  if (told.value?.over)
+    return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>
+      <span class="class-strip-here" role="status">${t("class.over")}</span>
+      <button class="quiet" id="class-leave" onClick=${leaveClass}>${t("class.leave")}</button>
+    </section>`;
   return html`<section class="class-strip" id="class-strip" aria-label=${t("class.label")} ref=${ref}>
     <button class="class-corner" id="class-corner" onClick=${() => (doorOpen.value = true)}
       aria-label=${t("class.door", { code: spelled(now.code), n: here })}>

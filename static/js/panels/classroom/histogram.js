@@ -1,6 +1,7 @@
 // What the class said: a bar for each answer, the first round pale beside the second, right and own ones marked.
 
 import { html } from "../../kit/html.js";
+import { letter } from "../../tell/questions.js";
 import { hasText, t } from "../../tell/words.js";
 
 /**
@@ -12,6 +13,7 @@ import { hasText, t } from "../../tell/words.js";
 export function Histogram({ poll, mine, textOf }) {
   const rounds = poll.tallies;
   const rows = rowsOf(rounds);
+  const hasLetters = poll.kind === "choice" || poll.kind === "lesson";
   const most = Math.max(1, ...rows.flatMap(({ counts }) => counts));
   const totals = rounds.map((tally) => tally.answers.reduce((n, one) => n + one.count, tally.unsure + tally.others));
   return html`<table class="class-tally" data-rounds=${rounds.length}>
@@ -28,7 +30,9 @@ export function Histogram({ poll, mine, textOf }) {
       const isMine =
         kind === "answer" ? mine.some((one) => same(one, value)) : kind === "unsure" && mine.includes(null);
       return html`<tr key=${`${kind} ${value}`} data-right=${isRight} data-mine=${isMine}>
-        <th scope="row">${kind === "answer" ? textOf(value) : t(`class.${kind}`)}
+        <th scope="row">${
+          hasLetters && kind === "answer" ? html`<i class="class-letter">${letter(Number(value))}</i> ` : null
+        }${kind === "answer" ? textOf(value) : t(`class.${kind}`)}
           ${isRight ? html` <i class="class-mark">✓ ${t("class.right")}</i>` : null}
           ${isMine ? html` <i class="class-mark mine">${t("class.yours")}</i>` : null}</th>
         <td>${counts.map(

@@ -14,7 +14,7 @@ const off = signal(-1);
 
 export function Wall() {
   const poll = told.value?.poll ?? null;
-  if (!poll || doorOpen.value || off.value === poll.id) return null;
+  if (!poll || told.value?.over || doorOpen.value || off.value === poll.id) return null;
   const shown = poll.phase === "shown";
   return html`<section class="class-wall" id="class-wall" aria-labelledby="class-wall-asked" data-phase=${poll.phase}>
     <h2 id="class-wall-asked">${questionText(poll)}</h2>

@@ -2,10 +2,11 @@
 // page.
 
 import { effect, signal } from "../../../vendor/signals/signals.js";
-import { startAgain } from "../../control/anew.js";
+import { runOfOnesOwn, startAgain } from "../../control/anew.js";
 import { blackout } from "../../control/keyboard.js";
 import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
+import { asksToDrive, rememberRun } from "../../net/own_runs.js";
 import { session } from "../../net/session.js";
 import { NOTHING_HERE } from "../../net/trouble.js";
 import { connection, modelFacts, numRecords, serverModel } from "../../state/store.js";
@@ -20,6 +21,7 @@ effect(() => {
 
 export function Notice() {
   const now = connection.value;
+  if (asksToDrive.value && now === "live") return html`<${Foreign} />`;
   if (putAway.value) return null;
   if (now === "lost")
     return html`<p class="toast quiet" id="notice">
@@ -35,6 +37,17 @@ export function Notice() {
         <${Close} />
       </p>`;
 }
+
+/** Somebody else's run, which the reader was about to drive. */
+const Foreign = () => html`<p class="toast" id="notice-foreign">
+  <span>${t("connection.foreign")}</span>
+  <button class="command primary" id="btn-own-run" onClick=${runOfOnesOwn}>${t("connection.own_run")}</button>
+  <button class="quiet" id="btn-drive" onClick=${() => rememberRun(session.run?.theater ?? "")}>${t(
+    "connection.drive",
+  )}</button>
+  <button class="tool small" aria-label=${t("help.close")} onClick=${() => (asksToDrive.value = false)}><${Icon}
+    name="close" /></button>
+</p>`;
 
 /** What became of the server, as far as it said. */
 function whyLost() {

@@ -18,6 +18,7 @@ import {
   connection,
   exhibits,
   isLoading,
+  isPolling,
   log,
   longRun,
   modelFacts,
@@ -105,8 +106,9 @@ function ExportButton() {
 export function Panel() {
   const header = (log.value ?? longRun.value)?.header;
   return html`<header class="header">
-    <h1 class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span><span
-        class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></h1>
+    <h1 class="wordmark"><button id="btn-look" title=${t("header.look")}
+      onClick=${() => (settings.distance.value = "look")}><span class="wordmark-kv"><i>K</i><i>V</i></span><span
+      class="wordmark-rest"> ${t("app.title").replace("KV ", "")}</span></button></h1>
     <${ModelButton} />
     <div class="facts">${
       header?.observed
@@ -177,7 +179,12 @@ const Links = () => html`<span class="header-links" role="toolbar" aria-label=${
             )}</button>`
       }
       <${ApiLink} />
-      ${isEmbedded || isSite ? null : html`<a class="tool header-bench" href="bench">${t("header.bench")}</a>`}
+      ${
+        isEmbedded || isSite
+          ? null
+          : html`<a class="tool header-bench" href="scale">${t("header.scale")}</a>
+            <a class="tool header-bench" href="bench">${t("header.bench")}</a>`
+      }
     </span>`;
 
 /** The run that answers OpenAI's clients, with how many it has under way where this page shows it. */
@@ -215,14 +222,16 @@ function Connection() {
   const now = connection.value;
   const mark = { live: "●", replay: "▷", connecting: "◌", lost: "◌", gone: "○" }[now];
   const away = putAway.value && (now === "lost" || now === "gone");
-  const said = now === "connecting" && isLoading.value ? "loading" : now;
+  const polls = now === "live" && isPolling.value;
+  const said = now === "connecting" && isLoading.value ? "loading" : polls ? "polling" : now;
   const text = html`<i aria-hidden="true">${mark}</i> <span class="connection-text">${t(`connection.${said}`)}</span>`;
-  return html`<span class=${`connection ${now}`} role="status" id="connection">${
-    away
-      ? html`<button class="connection-why" id="connection-why" title=${t("connection.why")}
+  return html`<span class=${`connection ${now}`} role="status" id="connection"
+    title=${polls ? t("connection.polling_why") : null}>${
+      away
+        ? html`<button class="connection-why" id="connection-why" title=${t("connection.why")}
           onClick=${() => (putAway.value = false)}>${text}</button>`
-      : text
-  }</span>`;
+        : text
+    }</span>`;
 }
 
 function learn() {

@@ -6,6 +6,8 @@ import { startTour } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
 import { withValue } from "../../kit/inputs.js";
 import { Side } from "../../kit/side.js";
+import { isEmbedded } from "../../state/embedded.js";
+import { isSite } from "../../state/site.js";
 import { findTerms, groupsOfTerms } from "../../tell/glossary.js";
 import { t } from "../../tell/words.js";
 
@@ -23,6 +25,13 @@ function Open() {
       )}
     </dl>
     <button class="quiet" id="btn-tour" onClick=${startTour}>${t("tour.start")}</button>
+    ${
+      isEmbedded || isSite
+        ? null // a page without a server has no documentation beside it
+        : html`<p class="help-docs">
+            <a id="help-docs" href="docs/index" target="_blank" rel="noreferrer">${t("help.docs")}</a>
+          </p>`
+    }
     <${Glossary} />
   <//>`;
 }

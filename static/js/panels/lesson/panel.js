@@ -8,10 +8,10 @@ import { html } from "../../kit/html.js";
 import { Icon } from "../../kit/icon.js";
 import { LanguageSwitch } from "../../kit/preferences.js";
 import { isEmbedded } from "../../state/embedded.js";
-import { barrier, opened, REVIEW } from "../../state/lessons.js";
+import { barrier, cards, opened, REVIEW } from "../../state/lessons.js";
 import { settings } from "../../state/settings.js";
 import { optionLabel, valueText } from "../../tell/options.js";
-import { grouped, hasText, t } from "../../tell/words.js";
+import { grouped, hasText, inLanguage, t } from "../../tell/words.js";
 import { follow } from "./follow.js";
 import { Gain } from "./gain.js";
 import { Knob } from "./knob.js";
@@ -57,8 +57,10 @@ function link(node, inside) {
   }
   if (node.thing) return html`<b class=${`lesson-thing thing-${node.thing}`}>${inside}</b>`;
   if (node.setting) return html`<${Knob} name=${node.setting} text=${words(node.children)} />`;
-  if (isEmbedded && node.href?.startsWith("/")) return inside; // a file has no other pages
-  return html`<a href=${node.href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
+  const ofServer = node.href?.startsWith("/");
+  if (isEmbedded && ofServer) return inside; // a file has no other pages
+  const href = ofServer ? `.${node.href}` : node.href;
+  return html`<a href=${href} rel="noopener noreferrer" target="_blank">${inside}</a>`;
 }
 
 /**
@@ -262,10 +264,20 @@ function Score({ now }) {
 
 /** @param {{now: Opened}} props */
 function End({ now }) {
+  const all = cards.value ?? [];
+  const next = all[all.findIndex(({ id }) => id === now.lesson) + 1];
+  const canGoOn = now.lesson !== REVIEW && next && next.refused === null;
   return html`<div class="lesson-over" role="status">
     <${Score} now=${now} />
     <div class="lesson-ends">
-      <button class="command primary" id="lesson-next" onClick=${() => learn(null)}>${t("lesson.all")}</button>
+      ${
+        canGoOn
+          ? html`<button class="command primary" id="lesson-next" onClick=${() => learn(next.id)}>${t("lesson.next", {
+              title: inLanguage(next.title),
+            })}</button>`
+          : null
+      }
+      <button class="quiet" id="lesson-all" onClick=${() => learn(null)}>${t("lesson.all")}</button>
       <button class="quiet" id="lesson-again" onClick=${again}>${t("lesson.again")}</button>
     </div>
   </div>`;

@@ -1,5 +1,6 @@
 // The way through the lessons: which there are, how long each takes, how far one has come.
 
+import { useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { learn } from "../../control/lesson.js";
 import { learnTour, MINUTES, STOPS, tourWay } from "../../control/tour.js";
 import { html } from "../../kit/html.js";
@@ -10,7 +11,9 @@ import { inLanguage, t } from "../../tell/words.js";
 
 export function Path() {
   const all = cards.value;
-  return html`<div class="path">
+  const box = useRef(/** @type {HTMLElement | null} */ (null));
+  useLayoutEffect(() => box.current?.closest(".lesson")?.scrollTo({ top: 0, behavior: "instant" }), []);
+  return html`<div class="path" ref=${box}>
     <h1 class="lesson-title">${t("lesson.path")}</h1>
     <p class="path-lead">${t("lesson.path_lead")}</p>
     ${all === null ? html`<p role="status">${t("lesson.wait")}</p>` : null}

@@ -112,5 +112,5 @@ function paintAsking(c, size, { film, asking, asked, k, v, q }, now) {
     ...{ words: words.slice(0, asked), numPrompt: film.numPrompt, weights, query, k, v, q: q(query) },
     next: words[asked] ?? null,
   };
-  paintAsk(c, size, columns, pictured, askingAt(now));
+  paintAsk(c, columns, rowsOf(size, columns), pictured, askingAt(now));
 }

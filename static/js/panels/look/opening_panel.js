@@ -3,6 +3,7 @@
 import { useEffect, useLayoutEffect, useRef } from "../../../vendor/preact/hooks.js";
 import { effect, signal } from "../../../vendor/signals/signals.js";
 import { endOpening, failed, film, futures, playing, take, taken, time } from "../../control/opening.js";
+import { kvTerms } from "../../core/metrics.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -11,11 +12,12 @@ import { loadingSentence } from "../../kit/model_on_its_way.js";
 import { LanguageSwitch } from "../../kit/preferences.js";
 import { still } from "../../state/moment.js";
 import { connection } from "../../state/store.js";
-import { t } from "../../tell/words.js";
+import { bytesText, t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
 import { paintFilm, sceneOf, stemOf } from "./film_scene.js";
 import { counted, stepsAt } from "./paint_race.js";
 import { ASKING, BEATS, beatAt, END, endOf } from "./time.js";
+import { Own } from "./ways.js";
 
 /** @typedef {import("../../core/film.js").Film} Film */
 
@@ -36,12 +38,13 @@ export function Panel() {
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
       <span class="opening-source"><i aria-hidden="true">●</i> ${t("look.source")}</span>
       <span class="opening-tools"><${LanguageSwitch} /><button class="quiet" id="opening-skip"
-        onClick=${endOpening}>${t("look.skip")}</button></span>
+        onClick=${endOpening}>${t(time.value < END ? "look.skip" : "look.go_on")}</button></span>
     </div>
     ${now ? html`<${Picture} now=${now} fan=${id === "fan"} />` : html`<div class="opening-picture"></div>`}
     <p class="opening-sentence" id="opening-sentence" aria-live=${id === "race" && playing.value ? "off" : "polite"}>${
       failed.value ? t("look.missing") : now ? text : t("look.loading")
     }</p>
+    ${id === "fan" ? html`<${Own} />` : null}
     <div class="opening-controls">
       <button class="tool" id="opening-play" aria-label=${t(playing.value ? "look.pause" : "look.play")}
         onClick=${toggle}><${Icon} name=${playing.value ? "pause" : "play"} /></button>
@@ -65,7 +68,8 @@ function Model() {
 /** What is said of the picture; of the race, what its counters come to at this moment. @param {Film | null} now */
 function sentenceOf(now) {
   const { id, local } = beatAt(time.value);
-  if (id !== "race" || !now) return t(`look.${id}`);
+  if (!now) return t(`look.${id}`);
+  if (id !== "race") return t(`look.${id}`, { each: bytesText(kvTerms(now.log.header).bytes_per_token) });
   const done = scene.value?.found.film === now ? stepsAt(scene.value.found, id, local) : now.steps.length;
   const [without, kept] = counted(now, done);
   return t("look.race", { times: Number((without / kept).toPrecision(3)) });
@@ -158,8 +162,11 @@ function walk(direction) {
   time.value = still.peek() ? endOf(to) : BEATS[to].from;
 }
 
-/** Whether a key is for what a class has beside the opening. @param {EventTarget | null} target */
-const isBeside = (target) => target instanceof Element && target !== document.body && !target.closest("#opening");
+/** Whether a key is for the field, or for what a class has beside the opening. @param {EventTarget | null} target */
+const isBeside = (target) =>
+  target instanceof Element &&
+  target !== document.body &&
+  (!target.closest("#opening") || target.matches("#own-words"));
 
 /** @param {KeyboardEvent} event */
 function onKey(event) {

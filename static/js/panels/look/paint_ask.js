@@ -18,7 +18,7 @@ import { eased, linear } from "./time.js";
  * @typedef {{cells: number, query: number, lines: number, values: number, next: number}} Progress each from 0 to 1
  */
 
-const CELL = 32; // px high, K and V each
+const CELL = 32; // px high, K and V each; in a low window less
 const NAMED = 3; // weights that are written out
 const APART = 40; // px between two of them, or the smaller one is left out
 const LOUD = 0.04; // a weight from which on a line is drawn
@@ -45,25 +45,27 @@ export const ASKED = { cells: 1, query: 1, lines: 1, values: 1, next: 1 };
  *
  * @param {Size} size
  * @param {Columns} columns
+ * @param {number} [between] px between the cells and their words that something else takes
  */
-export function rowsOf({ height }, { size }) {
-  const below = size + 24 + CELL;
+export function rowsOf({ height }, { size }, between = 0) {
+  const cell = Math.round(Math.max(12, Math.min(CELL, 0.11 * height)));
+  const below = size + 24 + cell;
   const text = Math.round(Math.min(height - below, height * 0.72));
-  const v = text - size * 0.5 - 20 - CELL;
-  return { text, v, k: v - CELL - 4, q: text + size * 0.5 + 18, cell: CELL };
+  const v = text - size * 0.5 - 20 - between - cell;
+  return { text, v, k: v - cell - 4, q: text + size * 0.5 + 18, cell };
 }
 
 /**
  * @param {CanvasRenderingContext2D} c
- * @param {Size} size
  * @param {Columns} columns of the words and the next one
+ * @param {ReturnType<typeof rowsOf>} rows
  * @param {Asked} asked
  * @param {Progress} progress
+ * @param {(position: number) => number} [made] how much of a position's cells is there
  */
-export function paintAsk(c, size, columns, asked, progress) {
-  const rows = rowsOf(size, columns);
+export function paintAsk(c, columns, rows, asked, progress, made = () => progress.cells) {
   const { words, query } = asked;
-  for (let p = columns.first; p <= query; p++) paintColumn(c, columns, rows, asked, p, progress);
+  for (let p = columns.first; p <= query; p++) paintColumn(c, columns, rows, asked, p, { ...progress, cells: made(p) });
   if (progress.query > 0) paintQuery(c, columns, rows, asked, progress);
   if (progress.lines > 0) paintLines(c, columns, rows, asked, progress);
   if (progress.next > 0 && asked.next !== null)
@@ -108,7 +110,7 @@ export function paintWord(c, { x, size, first }, position, word, y, { colour, op
  * @param {number} p
  * @param {Progress} progress
  */
-function paintColumn(c, columns, rows, asked, p, progress) {
+export function paintColumn(c, columns, rows, asked, p, progress) {
   const palette = colours();
   const at = columns.x[p - columns.first];
   const width = Math.min(columns.widths[p - columns.first] - 8, 56);

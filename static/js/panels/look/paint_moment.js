@@ -2,12 +2,15 @@
 
 import { batch } from "../../../vendor/signals/signals.js";
 import { wordOf } from "../../core/film.js";
+import { RELEASED } from "../../core/groups.js";
 import { attentionRow, originOf, vectorOf } from "../../core/sequence_view.js";
 import { isWhole, widestHead } from "../../core/wide_rows.js";
 import { colours } from "../../kit/colour.js";
+import { phases } from "../../state/moment.js";
 import { settings } from "../../state/settings.js";
-import { columnsOf } from "./geometry.js";
-import { ASKED, paintAsk, paintWord, rowsOf } from "./paint_ask.js";
+import { t } from "../../tell/words.js";
+import { columnsOf, fontOf } from "./geometry.js";
+import { ASKED, paintAsk, paintColumn, paintWord, rowsOf } from "./paint_ask.js";
 
 /**
  * The words up to the query and the one that came of it; those that do not fit are left out at the beginning.
@@ -20,36 +23,81 @@ export function paintMoment(c, size, now) {
   const words = now.seq.token_bytes.map(wordOf);
   const { query } = now;
   const shown = query === null ? words : words.slice(0, query + 2);
-  const columns = columnsOf(c, shown, size.width, 34);
-  if (query === null) {
-    const { text } = rowsOf(size, columns);
-    shown.forEach((word, p) => {
-      const colour = p < now.seq.num_prompt_tokens ? colours().prompt : colours().generated;
-      if (p >= columns.first) paintWord(c, columns, p, word, text, { colour });
-    });
-    return;
-  }
+  const columns = columnsOf(c, shown, size.width, Math.min(34, Math.max(15, 0.12 * size.height)));
+  const rows = rowsOf(size, columns, BRACKETS);
   const { layer, head } = headShown(now);
   const { num_heads, num_kv_heads } = now.log.header.model;
   const view = { ...now, layer, head, kvHead: Math.floor(head / (num_heads / num_kv_heads)) };
+  const { qkv, write, attend, sample } = phases();
+  const k = (/** @type {number} */ p) => vectorOf(view, "k", p) ?? null;
+  const v = (/** @type {number} */ p) => vectorOf(view, "v", p) ?? null;
+  const told = {
+    words: shown,
+    numPrompt: now.seq.num_prompt_tokens,
+    weights: null,
+    query: -1,
+    next: null,
+    k,
+    v,
+    q: null,
+  };
+  if (query === null) {
+    shown.forEach((word, p) => {
+      const colour = p < told.numPrompt ? colours().prompt : colours().generated;
+      if (p < columns.first) return;
+      if (p < now.numFilled) paintColumn(c, columns, rows, told, p, { ...ASKED, lines: 0 });
+      else paintWord(c, columns, p, word, rows.text, { colour });
+    });
+    return paintBlocks(c, columns, rows, now, now.numFilled - 1, 1);
+  }
   const row = attentionRow(now.log, now.index, now.seq.seq_id, layer, head, query);
   const weights = row && Float32Array.from({ length: query + 1 }, (_, p) => row.weights[p - row.keyStart] ?? 0);
-  paintAsk(
-    c,
-    size,
-    columns,
-    {
-      words: words.slice(0, query + 1),
-      numPrompt: now.seq.num_prompt_tokens,
-      weights,
-      query,
-      next: words[query + 1] ?? null,
-      k: (p) => vectorOf(view, "k", p) ?? null,
-      v: (p) => vectorOf(view, "v", p) ?? null,
-      q: vectorOf(view, "q", query) ?? null,
-    },
-    ASKED,
+  const next = words[query + 1] ?? null;
+  const q = vectorOf(view, "q", query) ?? null;
+  const asked = { ...told, words: words.slice(0, query + 1), weights, query, next, q };
+  const fresh = now.entry?.start ?? query; // what this record wrote comes as it is written
+  paintAsk(c, columns, rows, asked, { cells: 1, query: qkv, lines: attend, values: attend, next: sample }, (p) =>
+    p < fresh ? 1 : write,
   );
+  paintBlocks(c, columns, rows, now, query, write);
+}
+
+const BRACKETS = 22; // px below the cells
+
+/**
+ * The blocks that the cells lie in: a bracket for each, with its id.
+ *
+ * @param {CanvasRenderingContext2D} c
+ * @param {import("./geometry.js").Columns} columns
+ * @param {ReturnType<typeof rowsOf>} rows
+ * @param {import("../../state/store.js").View} now
+ * @param {number} last the position of the last cell
+ * @param {number} written how much of the newest cell is there, 0 to 1
+ */
+function paintBlocks(c, { x, widths, first }, rows, { table, blockSize }, last, written) {
+  const y = rows.v + rows.cell + 5;
+  c.strokeStyle = c.fillStyle = colours()["ink-2"];
+  c.lineWidth = 1.5;
+  c.font = fontOf(14);
+  c.textAlign = "center";
+  c.textBaseline = "top";
+  table.forEach((id, logical) => {
+    const from = Math.max(first, logical * blockSize);
+    const to = Math.min(last, (logical + 1) * blockSize - 1);
+    if (id === RELEASED || to < from) return;
+    const left = x[from - first] - widths[from - first] / 2 + 4;
+    const right = x[to - first] + widths[to - first] / 2 - 4;
+    c.globalAlpha = from === last ? written : 1;
+    c.beginPath();
+    c.moveTo(left, y - 4);
+    c.lineTo(left, y);
+    c.lineTo(right, y);
+    if (to === (logical + 1) * blockSize - 1) c.lineTo(right, y - 4); // open as long as it has free slots
+    c.stroke();
+    const text = t("look.first.block", { id });
+    c.fillText(c.measureText(text).width < right - left ? text : String(id), (left + right) / 2, y + 3);
+  });
+  c.globalAlpha = 1;
 }
 
 /** @typedef {{layer: number, head: number}} Place */

@@ -1,11 +1,14 @@
 // The first look at a run: the text so far, one picture of the query that asks, one sentence, one thing to do.
 
+import { useEffect } from "../../../vendor/preact/hooks.js";
 import { signal } from "../../../vendor/signals/signals.js";
 import { step } from "../../control/actions.js";
 import { openFuture, recordedFutures, startOpening, takeWord } from "../../control/opening.js";
 import { stepRecord } from "../../control/playback.js";
 import { wordOf } from "../../core/film.js";
+import { heldIn } from "../../core/groups.js";
 import { joinText } from "../../core/labels.js";
+import { kvTerms } from "../../core/metrics.js";
 import { prepare, usePainter } from "../../kit/canvas.js";
 import { themeVersion } from "../../kit/colour.js";
 import { html } from "../../kit/html.js";
@@ -16,15 +19,17 @@ import { textLines } from "../../kit/text_line.js";
 import { wantLayer } from "../../net/commands.js";
 import { session } from "../../net/session.js";
 import { attends } from "../../state/classroom.js";
+import { phases } from "../../state/moment.js";
 import { draft } from "../../state/prompts.js";
 import { settings } from "../../state/settings.js";
 import { isSite } from "../../state/site.js";
 import * as store from "../../state/store.js";
 import { atInstance, inWords } from "../../tell/operations.js";
 import { plainSentencesOf } from "../../tell/plain_sentence.js";
-import { langOf, sentences, t } from "../../tell/words.js";
+import { bytesText, langOf, sentences, t } from "../../tell/words.js";
 import { Fan } from "./fan.js";
 import { headShown, keepHead, missingOf, paintMoment } from "./paint_moment.js";
+import { Doors, Own, readAtOnce } from "./ways.js";
 
 /**
  * @typedef {import("../../core/film.js").Word} Word
@@ -38,9 +43,8 @@ const taken = signal(null);
 const MOST_WORDS = 5;
 const MOST_SENTENCES = 2;
 
-const learn = () => (settings.distance.value = "learn");
-
 export function Panel() {
+  useEffect(readAtOnce, []);
   const now = store.sequenceView.value;
   const live = store.connection.value === "live";
   const atEnd = store.viewIndex.value >= store.numRecords.value - 1;
@@ -52,19 +56,17 @@ export function Panel() {
       <span class="wordmark"><span class="wordmark-kv"><i>K</i><i>V</i></span> Theater</span>
       <span class="opening-source">${whose()}</span>
       <span class="opening-tools"><${LanguageSwitch} />
-        ${attends.value ? null : html`<${Replay} />`}
-        <button class="quiet" id="look-learn" onClick=${learn}>${t("look.learn")}</button>
-        <button class="quiet" id="look-more" title=${t("look.first.more.title")}
-          onClick=${() => (settings.distance.value = "bench")}>${t("look.first.more")}</button></span>
+        ${attends.value ? null : html`<${Replay} />`}</span>
     </div>
     <div class="look-middle">
       <${SoFar} now=${now} />
       ${open ? html`<${Others} words=${words} now=${now} />` : html`<${Picture} />`}
-      <p class="look-head num" id="look-head">${now?.query != null && !open ? headText(now) : ""}</p>
+      <p class="look-head num"><span id="look-kept">${now && !open ? keptText(now) : ""}</span> <span
+        id="look-head">${now?.query != null && !open ? headText(now) : ""}</span></p>
     </div>
     <p class="opening-sentence" id="look-sentence" aria-live="polite">${saying(over, open)}</p>
     <div class="look-controls">
-      <button class="quiet" id="look-back" disabled=${store.viewIndex.value < 0}
+      <button class="quiet" id="look-back" disabled=${store.viewIndex.value < 1}
         onClick=${() => stepRecord(-1)}>${t("look.first.back")}</button>
       <button class="command primary" id="look-step" disabled=${over || (!live && atEnd)}
         onClick=${() => (live && atEnd ? step() : stepRecord(1))}>${t("look.first.step")}</button>
@@ -72,7 +74,9 @@ export function Panel() {
         onClick=${() => (fanOpen.value = !fanOpen.value)}>${t(
           open ? "look.first.fan.close" : "look.first.fan",
         )}</button>
+      <${Own} />
     </div>
+    <${Doors} />
   </main>`;
 }
 
@@ -95,10 +99,17 @@ function saying(over, open) {
   const { value: log } = store.log;
   const index = store.viewIndex.value;
   if (!log || index < 0) return loadingSentence() || (store.connection.value === "lost" ? "" : t("look.first.empty"));
-  if (open) return t(session.run || recordedFutures.value.length ? "look.fan" : "look.first.recorded");
+  if (open) return t(session.run || recordedFutures.value.length ? "look.choose" : "look.first.recorded");
   if (over) return t("look.first.end");
   const said = plainSentencesOf(log, index, store.shownSeq.value, true).map(inWords).slice(0, MOST_SENTENCES);
   return sentences(atInstance(log, index, said));
+}
+
+/** What is kept of the text, in tokens, bytes and blocks. @param {View} now */
+function keptText({ log, numFilled: n, table }) {
+  const blocks = heldIn(table).length;
+  const each = kvTerms(log.header).bytes_per_token;
+  return blocks && n ? t("look.first.kept", { n, each: bytesText(each), bytes: bytesText(n * each), blocks }) : "";
 }
 
 /** Whose attention the picture has. @param {View} now */
@@ -146,7 +157,7 @@ function Others({ words, now }) {
 
 function Picture() {
   const ref = usePainter(
-    () => [store.sequenceView.value, store.captureVersion.value, themeVersion.value],
+    () => [store.sequenceView.value, store.captureVersion.value, themeVersion.value, phases()],
     (element, size) => {
       const c = prepare(/** @type {HTMLCanvasElement} */ (element.firstElementChild), size.width, size.height);
       const now = store.sequenceView.peek();

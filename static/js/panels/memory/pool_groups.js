@@ -1,7 +1,7 @@
 // Titles of the pool's block groups, where there are several: whose blocks these are, how many are held, and how many
 // bytes.
 
-import { figuresByGroup } from "../../core/groups.js";
+import { figuresByGroup, isOfStates } from "../../core/groups.js";
 import { instanceName } from "../../core/instances.js";
 import { Fidelity } from "../../kit/fidelity.js";
 import { html } from "../../kit/html.js";
@@ -63,11 +63,12 @@ const stop = (event) => event.stopPropagation(); // what lies below is the map o
  */
 function lines(group, figures, size) {
   const said = [
-    t("group.held.tip", {
+    t(isOfStates(group) ? "group.held.states" : "group.held.tip", {
       held: figures.blocks_held,
       n: group.num_blocks,
       size,
       token: grouped(group.kv_bytes_per_token),
+      each: grouped(group.state_bytes),
       bytes: grouped(figures.bytes_held),
       tokens: grouped(figures.tokens_held),
     }),

@@ -123,7 +123,7 @@ export function Strip() {
 
   // the record's own columns, and the one it chose, in sight
   const newest = layout ? layout.count - 1 : -1;
-  const oldest = layout ? Math.min(newest, now?.entry ? now.entry.start : newest) : -1;
+  const oldest = Math.min(newest, now?.entry?.start ?? (now?.numFilled ? newest : 0)); // a prompt comes as a whole
   useLayoutEffect(() => {
     if ("printing" in document.documentElement.dataset) return; // paper begins at the beginning
     if (layout && newest >= 0 && follows.peek()) scroll(scrollTo(layout, offset.peek(), size.width, oldest, newest));

@@ -10,6 +10,7 @@ import pytest
 
 from engine.connector.tiers.disk_tier import DiskTier
 from engine.connector.tiers.shared_folder import WRITING, SharedFolder
+from tests.preloaded import PreloadedPopen
 from tests.unit.connector.tiers.blocks import block_files, key
 from tests.unit.connector.tiers.one_of_two import KEYS, content
 
@@ -26,7 +27,7 @@ def size_of(folder: Path) -> int:
 
 def start(folder: Path, seed: int) -> subprocess.Popen[str]:
     words = [sys.executable, "-m", "tests.unit.connector.tiers.one_of_two", str(folder), str(BOUND), str(seed)]
-    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return PreloadedPopen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
 def kill(process: subprocess.Popen[str]) -> str:
@@ -43,10 +44,14 @@ def test_servers_that_share_a_folder_and_are_killed_leave_only_whole_blocks(tmp_
     try:
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
+            at = chosen.randrange(2)
+            if kills % 2:  # else at any moment of its start
+                output = servers[at].stdout
+                assert output is not None
+                said += output.readline()
             time.sleep(chosen.uniform(0.1, 0.4))
             with shared.locked():
                 largest = max(largest, size_of(tmp_path))
-            at = chosen.randrange(2)
             said += kill(servers[at])
             kills += 1
             servers[at] = start(tmp_path, 10 + kills)

@@ -1,0 +1,333 @@
+"""Layers that keep a state instead of keys and values, and how a packed step runs them.
+
+    packed row    a0 a1 a2 a3 | b7 | c2          one row of all sequences: attention reads it as it is
+    state module  [a0 a1 a2 a3]  [b7]            each slice of several tokens by itself, from its sequence's state on,
+                                 [c2]            and all sequences with one token together, their states stacked
+
+A linear attention, a Mamba mixer or a short convolution computes along the row, so it must not see the tokens of two
+sequences beside each other. transformers hands such a module a cache that has its state: `update_conv_state`,
+`update_recurrent_state` and their companions. A trial run (`find_states`) notes which module of each layer calls these,
+which of its arguments have a row of tokens, and what the state looks like. From then on the module's `forward` is
+replaced: within a step it runs once for each part of the row, with a cache layer that holds the state of that part's
+sequences, and what it leaves there goes back to the pool (`cache.state_store`). Outside a step it runs as it is.
+
+All that is used of transformers' interface to states is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from engine.cache.state_store import StateShape, StateStore
+from engine.model.attention import current
+from engine.model.errors import ModelError
+from engine.model.light_transformers import Cache, DynamicCache, LinearAttentionLayer
+from engine.model.state_parts import Part
+
+Key = int | str  # of an argument: its position, or its name
+Rows = Any  # where a value has its tokens: a dimension, None, or a tuple of these for a tuple
+CACHE_ARGUMENTS = ("past_key_values", "cache_params")
+TENSORS = ("conv_states", "recurrent_states")  # of transformers' cache layer, each by state index
+
+
+class StateTensor(NamedTuple):
+    """One tensor of a layer's state."""
+
+    kind: str  # of `TENSORS`
+    number: int  # transformers' `state_idx`
+    shape: StateShape
+
+
+@dataclass
+class StateModule:
+    """A module that reads and writes the state of its layer."""
+
+    path: str
+    layer: int  # transformers' number of its layer
+    cache_key: Key  # the argument that takes the cache
+    arguments: dict[Key, Rows]  # those with a row of tokens
+    result: Rows
+    tensors: list[StateTensor]
+    num_states: int  # of its layer
+    kernel_sizes: dict[int, int | None] = field(default_factory=dict)
+    has_previous: dict[int, bool] = field(default_factory=dict)  # after a run, as transformers notes it
+    first: int = 0  # its tensors begin here in the store
+
+
+@dataclass
+class StateLayers:
+    """The modules of a model that keep states, in the order in which they run."""
+
+    modules: list[StateModule]
+    one_by_one: bool = False  # with a state before it, a module takes a single token
+
+    @property
+    def shapes(self) -> list[StateShape]:
+        """Every tensor of one sequence's state, in the order of the store."""
+        return [tensor.shape for module in self.modules for tensor in module.tensors]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of one sequence's state in all layers."""
+        return sum(shape.num_bytes for shape in self.shapes)
+
+    @property
+    def layers(self) -> list[int]:
+        """transformers' numbers of the layers with a state, in order."""
+        return sorted({module.layer for module in self.modules})
+
+
+class StateRefused(ModelError):
+    """A family keeps its states in a way that a packed step cannot serve. The message: the end of a sentence."""
+
+
+def cache_layers(config: Any) -> list[Any]:
+    """The layers of transformers' own cache for a configuration: what each layer keeps."""
+    layers: list[Any] = DynamicCache(config=config.get_text_config()).layers
+    return layers
+
+
+def keeps_state(layer: Any) -> bool:
+    """Whether a layer of transformers' cache holds a state."""
+    return hasattr(layer, TENSORS[0])
+
+
+def keeps_keys(layer: Any) -> bool:
+    """Whether a layer of transformers' cache holds keys and values."""
+    return hasattr(layer, "get_mask_sizes")
+
+
+class _Noting:
+    """The modules that run, innermost last, and which of them calls the cache."""
+
+    def __init__(self, module: nn.Module, cache: Any, num_tokens: int) -> None:
+        self._cache, self._num_tokens = cache, num_tokens
+        self._stack: list[tuple[str, dict[Key, Any]]] = []
+        self._module = module
+        self.attending: set[str] = set()  # modules within which a layer attends
+        self.calls: dict[tuple[int, int], dict[str, None]] = {}  # (layer, state index) -> paths
+        self.arguments: dict[str, dict[Key, Any]] = {}
+        self.results: dict[str, Rows] = {}
+
+    def called(self, layer: int, state_idx: int) -> None:
+        path, arguments = self._stack[-1]
+        self.calls.setdefault((layer, state_idx), {})[path] = None
+        self.arguments[path] = arguments
+
+    def attend(self) -> None:
+        """A layer attends now."""
+        self.attending.update(path for path, _ in self._stack)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        handles = []
+        for path, module in self._module.named_modules():
+
+            def before(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: str = path) -> None:
+                self._stack.append((path, _named(args, kwargs)))
+
+            def after(_: nn.Module, args: Any, kwargs: Any, out: Any, path: str = path) -> None:
+                self._stack.pop()
+                if path in self.arguments:
+                    self.results[path] = _rows(out, self._num_tokens)
+
+            handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+            handles.append(module.register_forward_hook(after, with_kwargs=True))
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+
+def _named(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[Key, Any]:
+    named: dict[Key, Any] = dict(enumerate(args))
+    named.update(kwargs)
+    return named
+
+
+def _rows(value: Any, num_tokens: int) -> Rows:
+    if isinstance(value, Tensor):
+        return next((dim for dim in range(1, value.dim()) if value.shape[dim] == num_tokens), None)
+    if isinstance(value, (tuple, list)):
+        found = tuple(_rows(item, num_tokens) for item in value)
+        return found if any(item is not None for item in found) else None
+    return None
+
+
+def cache_argument(parameters: Sequence[str]) -> str | None:
+    """The argument by which a model takes its cache."""
+    return next((name for name in CACHE_ARGUMENTS if name in parameters), None)
+
+
+def find_states(module: Any, num_tokens: int, run: Callable[[Any, Callable[[], None]], None]) -> StateLayers | None:
+    """The state-bearing modules of a model; None: it has none.
+
+    `run` runs the model on `num_tokens` tokens with the cache that it is given, and calls what it is given where a
+    layer attends.
+
+    Raises:
+        StateRefused: they cannot be run apart from the rest of their layer.
+    """
+    layers = cache_layers(module.config)
+    with_state = [index for index, layer in enumerate(layers) if keeps_state(layer)]
+    if not with_state:
+        return None
+    cache: Any = DynamicCache(config=module.config.get_text_config())
+    noting = _Noting(module, cache, num_tokens)
+    for name in ("update_conv_state", "update_recurrent_state", "get_conv_state", "get_recurrent_state"):
+        setattr(cache, name, _noted(getattr(cache, name), noting, name))
+    with noting.watching():
+        run(cache, noting.attend)
+    owners: dict[str, list[tuple[int, int]]] = {}
+    for (layer, index), paths in noting.calls.items():
+        if len(paths) > 1:
+            raise StateRefused(f"shares the state of layer {layer} between {' and '.join(paths)}")
+        owners.setdefault(next(iter(paths)), []).append((layer, index))
+    silent = [index for index in with_state if not any(layer == index for layer, _ in noting.calls)]
+    if silent:
+        raise StateRefused(f"keeps the state of layer {silent[0]} elsewhere than in the cache that it is given")
+    found, first = [], 0
+    for path, states in owners.items():
+        kept = _state_module(path, states, cache, noting)
+        kept.first, first = first, first + len(kept.tensors)
+        found.append(kept)
+    return StateLayers(found)
+
+
+def _noted(method: Callable[..., Any], noting: _Noting, name: str) -> Callable[..., Any]:
+    place = 1 if name.startswith("update") else 0
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        layer = kwargs["layer_idx"] if "layer_idx" in kwargs else args[place]
+        index = kwargs.get("state_idx", args[place + 1] if len(args) > place + 1 else 0)
+        noting.called(layer, index)
+        return method(*args, **kwargs)
+
+    return call
+
+
+def _state_module(path: str, states: list[tuple[int, int]], cache: Any, noting: _Noting) -> StateModule:
+    layer = states[0][0]
+    if any(other != layer for other, _ in states):
+        raise StateRefused(f"keeps the states of several layers in {path}")
+    if path in noting.attending:
+        raise StateRefused(
+            f"keeps a state within the attention of layer {layer}, which runs over all sequences at once"
+        )
+    arguments = noting.arguments[path]
+    keys = [key for key, value in arguments.items() if value is cache]
+    result = noting.results.get(path)
+    if len(keys) != 1 or result is None:
+        raise StateRefused(f"does not hand {path} the cache, or gets no tokens from it")
+    kept, tensors = cache.layers[layer], list[StateTensor]()
+    for _, index in sorted(states):
+        for kind in TENSORS:
+            tensor = getattr(kept, kind).get(index)
+            if tensor is not None:
+                if tensor.shape[0] != 1:
+                    raise StateRefused(f"keeps a state of shape {list(tensor.shape)} in layer {layer}")
+                tensors.append(StateTensor(kind, index, StateShape(tuple(tensor.shape[1:]), tensor.dtype)))
+    rows = {key: found for key, value in arguments.items() if (found := _rows(value, noting._num_tokens)) is not None}
+    return StateModule(
+        path,
+        layer,
+        keys[0],
+        rows,
+        result,
+        tensors,
+        kept.number_of_states,
+        dict(kept.conv_kernel_size),
+        dict(kept.has_previous_state),
+    )
+
+
+@dataclass
+class StateStep:
+    """One step's states: which parts of the row run by themselves, from and to which blocks."""
+
+    store: StateStore
+    parts: list[Part]
+
+    def run(self, kept: StateModule, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A module's result for the whole row."""
+        given = _named(args, kwargs)
+        results = [self._run_part(kept, forward, given, part) for part in self.parts]
+        return _joined(kept.result, results, self.parts)
+
+    def _run_part(self, kept: StateModule, forward: Callable[..., Any], given: dict[Key, Any], part: Part) -> Any:
+        own = {key: _taken(value, kept.arguments.get(key), part) for key, value in given.items()}
+        layer = self._layer(kept, part)
+        # the module looks its layer up by its number
+        own[kept.cache_key] = Cache(layers=[*[None] * kept.layer, layer])
+        out = forward(
+            *[own[i] for i in range(len(own)) if i in own], **{k: v for k, v in own.items() if isinstance(k, str)}
+        )
+        for place, tensor in enumerate(kept.tensors, kept.first):
+            self.store.tensors[place].index_copy_(0, part.write, getattr(layer, tensor.kind)[tensor.number])
+        return out
+
+    def _layer(self, kept: StateModule, part: Part) -> Any:
+        """transformers' cache layer with the states that the part begins from."""
+        layer: Any = LinearAttentionLayer(number_of_states=kept.num_states)
+        for place, tensor in enumerate(kept.tensors, kept.first):
+            pool = self.store.tensors[place]
+            state = pool.new_zeros((1, *pool.shape[1:])) if part.read is None else pool.index_select(0, part.read)
+            getattr(layer, tensor.kind)[tensor.number] = state
+            getattr(layer, f"is_{tensor.kind}_initialized")[tensor.number] = True
+            layer.device, layer.dtype = state.device, state.dtype
+        layer.conv_kernel_size.update(kept.kernel_sizes)
+        if part.read is not None:
+            layer.has_previous_state.update(kept.has_previous)
+        return layer
+
+
+def _taken(value: Any, rows: Rows, part: Part) -> Any:
+    """What a part of the row has of an argument."""
+    if rows is None:
+        return value
+    if isinstance(rows, tuple):
+        return type(value)(_taken(item, own, part) for item, own in zip(value, rows, strict=True))
+    if part.rows is None:
+        return value.narrow(rows, part.begin, part.length)
+    return value.index_select(rows, part.rows).transpose(rows - 1, rows)  # [1, n, ...] -> [n, 1, ...]
+
+
+def _joined(rows: Rows, results: list[Any], parts: list[Part]) -> Any:
+    """The results of all parts as one row."""
+    if rows is None:
+        return results[-1]
+    if isinstance(rows, tuple):
+        return tuple(_joined(own, [result[i] for result in results], parts) for i, own in enumerate(rows))
+    found = [x if part.rows is None else x.transpose(rows - 1, rows) for x, part in zip(results, parts, strict=True)]
+    if len(parts) == 1:
+        return found[0]
+    shape = list(found[0].shape)
+    shape[rows] = sum(part.length for part in parts)
+    out = found[0].new_empty(shape)
+    for x, part in zip(found, parts, strict=True):
+        if part.rows is None:
+            out.narrow(rows, part.begin, part.length).copy_(x)
+        else:
+            out.index_copy_(rows, part.rows, x)
+    return out
+
+
+def install(module: nn.Module, states: StateLayers) -> None:
+    """Let the state-bearing modules run part by part within a step."""
+    for kept in states.modules:
+        own: Any = module.get_submodule(kept.path)
+        own.forward = _by_parts(kept, own.forward)
+
+
+def _by_parts(kept: StateModule, forward: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        step: StateStep | None = getattr(current(), "states", None)
+        return forward(*args, **kwargs) if step is None else step.run(kept, forward, args, kwargs)
+
+    return run

@@ -1,0 +1,76 @@
+// The ways on from the first look: words of the reader's own, and the doors to everything else.
+
+import { useState } from "../../../vendor/preact/hooks.js";
+import { batch, effect, untracked } from "../../../vendor/signals/signals.js";
+import { step } from "../../control/actions.js";
+import { writeOwn } from "../../control/opening.js";
+import { html } from "../../kit/html.js";
+import { withValue } from "../../kit/inputs.js";
+import { attends, startOpen, told } from "../../state/classroom.js";
+import { hasLesson, isEmbedded } from "../../state/embedded.js";
+import { settings } from "../../state/settings.js";
+import { isSite } from "../../state/site.js";
+import * as store from "../../state/store.js";
+import { t } from "../../tell/words.js";
+
+const LONGEST = 2000; // characters of a beginning
+
+/** Whether a model can be asked: of a server that has one, by whoever follows no class. */
+const canAsk = () => !isEmbedded && !isSite && !attends.value && store.modelFacts.value?.live !== false;
+
+/** The reader's own beginning, which takes the stage at once in a run of its own. */
+export function Own() {
+  const [text, write] = useState("");
+  const [waits, wait] = useState(false);
+  if (!canAsk()) return null;
+  /** @param {Event} event */
+  const submit = async (event) => {
+    event.preventDefault();
+    if (!text.trim() || waits) return;
+    wait(true);
+    if (await writeOwn(text)) write("");
+    wait(false);
+  };
+  return html`<form class="look-own" id="look-own" onSubmit=${submit}>
+    <input id="own-words" maxlength=${LONGEST} autocomplete="off" value=${text} placeholder=${t("look.own")}
+      aria-label=${t("look.own")} onInput=${withValue(write)} />
+    <button class="command" id="own-go" disabled=${!text.trim() || waits}>${t("look.own.go")}</button>
+  </form>`;
+}
+
+/** Have a run that has only begun read its prompt, so that the first look has a picture. Returns what ends it. */
+export function readAtOnce() {
+  /** @type {import("../../core/log.js").TraceLog | null} */
+  let read = null; // once a run
+  return effect(() => {
+    const { value: log } = store.own.log;
+    const isNew = store.connection.value === "live" && store.status.value?.num_records === 0 && log !== read;
+    if (!log || !isNew || attends.value || settings.step.value !== null) return;
+    read = log;
+    untracked(step);
+  });
+}
+
+const learn = () => (settings.distance.value = "learn");
+
+const museum = () =>
+  batch(() => {
+    settings.distance.value = "bench";
+    settings.detail.value = "museum";
+    settings.region.value = "detail";
+  });
+
+export function Doors() {
+  if (attends.value) return null;
+  const hasServer = !isEmbedded && !isSite;
+  /** @param {string} id @param {string} text @param {() => void} open */
+  const door = (id, text, open) => html`<button class="look-door" id=${id} onClick=${open}>${text}</button>`;
+  return html`<nav class="look-doors" id="look-doors" aria-label=${t("look.doors")}>
+    ${isEmbedded && !hasLesson ? null : door("look-learn", t("header.learn"), learn)}
+    ${door("look-museum", t("detail.museum"), museum)}
+    ${hasServer ? html`<a class="look-door" href="scale">${t("header.scale")}</a>` : null}
+    ${hasServer ? html`<a class="look-door" href="bench">${t("header.bench")}</a>` : null}
+    ${hasServer && !told.value ? door("look-teach", t("header.teach"), () => (startOpen.value = true)) : null}
+    ${door("look-more", t("look.first.more"), () => (settings.distance.value = "bench"))}
+  </nav>`;
+}

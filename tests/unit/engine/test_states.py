@@ -1,0 +1,242 @@
+"""Engines whose model keeps states: greedy tokens are the module's own, whatever happens to the states' blocks."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from engine.cluster.build import local_cluster
+from engine.config import ConfigError, EngineConfig, SamplingParams
+from engine.connector.offloading import OffloadingConnector
+from engine.connector.tiers.speeds import Line, Speeds
+from engine.connector.tiers.tiers import Tiers
+from engine.engine import Engine
+from engine.model.compiled import compile_model
+from engine.model.loaded import LoadedModel
+from engine.model.loader import from_module
+from engine.requests.request_spec import RequestSpec
+from engine.trace.check import check
+from engine.trace.events import Copy, Load, Lookup, Medium, Op, Preempt, Release, SwapIn
+from engine.trace.snapshot import snapshot_of
+from tests.causal_types import VOCAB_SIZE
+from tests.hybrid_types import hybrid_model
+
+NEW = 12  # tokens of each answer
+LENGTHS = (23, 9, 31, 5)
+
+
+def prompts() -> list[list[int]]:
+    """Four of their own, one that begins as the first, and one that goes on from the third."""
+    own = [[random.Random(i).randrange(3, VOCAB_SIZE) for _ in range(n)] for i, n in enumerate(LENGTHS)]
+    return [*own, [*own[0][:20], 7, 8, 9], [*own[2], 11, 12]]
+
+
+class Case(NamedTuple):
+    model: LoadedModel
+    answers: list[list[int]]  # the module's own, token by token, without a cache
+
+
+@pytest.fixture(scope="module", params=["qwen3_5_text", "lfm2", "jamba"])
+def case(request: Any) -> Iterator[Case]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    module = hybrid_model(request.param)
+    answers = []
+    for prompt in prompts():
+        ids = list(prompt)
+        with torch.inference_mode():
+            for _ in range(NEW):
+                ids.append(int(module(input_ids=torch.tensor([ids]), use_cache=False).logits[0, -1].argmax()))
+        answers.append(ids[len(prompt) :])
+    yield Case(from_module(module), answers)
+    torch.set_num_threads(before)
+
+
+class QuickTiers(Speeds):
+    """Tiers that are quicker than the smallest model, on any machine and whatever else it does."""
+
+    def opened(self, tier: Medium, line: Line | None) -> None:
+        super().opened(tier, Line(0.0, 1e-12))
+
+    def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:
+        pass
+
+    def note_placing(self, num_bytes: int, seconds: float) -> None:
+        pass
+
+
+def config(**settings: Any) -> EngineConfig:
+    usual = {
+        "block_size": 4,
+        "num_blocks": 64,
+        "max_num_seqs": 4,
+        "max_num_batched_tokens": 16,
+        "max_model_len": 64,
+    }
+    return EngineConfig(**{**usual, **settings})
+
+
+def run(case: Case, path: Path, **settings: Any) -> list[Op]:
+    """Serve every prompt twice; books, state and log agree after every step, and so do the tokens."""
+    ops: list[Op] = []
+    sampling = SamplingParams(max_tokens=NEW, ignore_eos=True)
+    with Engine(case.model, config(**settings), log_path=path) as engine:
+        for _ in range(2):
+            requests = [engine.add_request(prompt, sampling) for prompt in prompts()]
+            while engine.has_unfinished():
+                ops += engine.step().ops
+                engine.check_integrity()
+                assert engine.log is not None and snapshot_of(engine.log.state_now()) == engine.snapshot()
+            assert engine.log is not None
+            for request, answer in zip(requests, case.answers, strict=True):
+                tokens = engine.log.state_now().sequences[request.sequence.seq_id].token_ids
+                assert tokens[-NEW:] == answer
+    assert not list(check(path))
+    return ops
+
+
+def kinds(ops: list[Op]) -> Counter[type]:
+    return Counter(map(type, ops))
+
+
+def hits(ops: list[Op]) -> list[int]:
+    return [op.num_hit_tokens for op in ops if isinstance(op, Lookup)]
+
+
+def test_prefixes_hit_as_far_as_a_state_reaches(case: Case, tmp_path: Path) -> None:
+    """The last full block of each chunk and of each answer has a state; the second round finds it."""
+    ops = run(case, tmp_path / "a.kvtrace", num_blocks=128)
+    assert hits(ops)[4:6] == [20, 28] and all(hit % 4 == 0 for hit in hits(ops))
+    assert hits(ops)[6:] == [20, 8, 28, 4, 20, 32]
+    assert {op.reason for op in ops if isinstance(op, Release)} == {"state"}
+
+
+def test_without_prefix_caching_nothing_hits(case: Case, tmp_path: Path) -> None:
+    assert not any(hits(run(case, tmp_path / "a.kvtrace", enable_prefix_caching=False)))
+
+
+@pytest.mark.parametrize("mode", ["recompute", "swap"])
+def test_preempted_sequences_come_back(case: Case, tmp_path: Path, mode: str) -> None:
+    ops = run(case, tmp_path / "a.kvtrace", num_blocks=22, preemption_mode=mode)
+    assert kinds(ops)[Preempt] > 0
+    first = 22  # ids of states follow those of keys
+    swapped = [op for op in ops if isinstance(op, SwapIn) and op.block_id >= first]
+    assert bool(swapped) == (mode == "swap")
+    assert all(op.num_bytes == case.model.facts.state_bytes for op in swapped)
+
+
+@pytest.mark.parametrize("settings", [{"max_num_batched_tokens": 256}, {"mamba_block_size": 4}, {"block_size": 16}])
+def test_neither_chunks_nor_checkpoints_change_a_token(case: Case, tmp_path: Path, settings: dict[str, int]) -> None:
+    run(case, tmp_path / "a.kvtrace", **settings)
+
+
+def test_a_fork_copies_the_state_that_it_shares(case: Case) -> None:
+    """Beams fork in the middle of a block: each goes on from its own copy, as if it had been computed alone."""
+    width, new = 3, 6
+    with Engine(case.model, config(max_num_seqs=width)) as engine:
+        sampling = SamplingParams(use_beam_search=True, beam_width=width, n=width, max_tokens=new, ignore_eos=True)
+        engine.add_request(prompts()[1], sampling)
+        ops: list[Op] = []
+        while engine.has_unfinished():
+            ops += engine.step().ops
+            engine.check_integrity()
+        assert engine.log is not None
+        sequences = list(engine.log.state_now().sequences.values())
+    of_states = engine.block_groups[-1].first_block
+    assert any(isinstance(op, Copy) and op.src >= of_states for op in ops)
+    for sequence in sequences:
+        if sequence.rank is None:
+            continue
+        alone = teacher_forced(case.model, sequence.token_ids)
+        scored = sum(alone[sequence.num_prompt_tokens - 1 :][i, t] for i, t in enumerate(sequence.token_ids[-new:]))
+        assert sequence.cumulative_logprob == pytest.approx(float(scored), abs=2e-2)
+
+
+def teacher_forced(model: LoadedModel, token_ids: list[int]) -> torch.Tensor:
+    """Log probabilities of each next token [T - 1, V], in one pass over the sequence alone."""
+    from engine.model.batch import SequenceSlice
+    from engine.model.runner import ModelRunner
+
+    runner = ModelRunner(model, 1, len(token_ids), len(token_ids))
+    whole = [SequenceSlice(0, token_ids[:-1], 0, [[0]], samples=True, all_logits=True)]
+    return torch.log_softmax(runner.execute(whole).logits, dim=-1)
+
+
+def test_the_group_of_states_is_the_last_one_and_has_its_size(case: Case) -> None:
+    with Engine(case.model, config(num_blocks=32, max_num_seqs=2)) as engine:
+        *_, keys, states = engine.block_groups
+        assert keys.state_bytes == 0 and keys.layers == list(range(case.model.facts.num_layers))
+        assert states.layers == [] and states.first_block == 32 and states.kv_bytes_per_token == 0
+        assert states.state_bytes == case.model.facts.state_bytes and states.checkpoint == 16
+        # three of each sequence, one a checkpoint of a step's 16 tokens and one more, and 32 · 4 / 16 checkpoints
+        assert states.num_blocks == 3 * 2 + 1 + 1 + 8
+        assert engine._runner.kv_caches[-1].bytes_per_block == states.state_bytes
+
+
+@pytest.mark.parametrize("strategy", ["contiguous", "first_fit", "none", "concat", "dynamic", "static"])
+def test_other_strategies_are_refused(case: Case, strategy: str) -> None:
+    with pytest.raises(ConfigError, match="recurrent states goes with strategy paged"):
+        Engine(case.model, config(strategy=strategy, max_model_len=None))
+
+
+def test_a_checkpoint_is_a_whole_number_of_blocks(case: Case) -> None:
+    with pytest.raises(ConfigError, match="mamba_block_size must be a multiple of block_size 4, not 6"):
+        Engine(case.model, config(mamba_block_size=6))
+
+
+def test_prefill_and_decode_instances_are_refused(case: Case) -> None:
+    """What is handed over ends before the last prompt token; the state is the one after it."""
+    with pytest.raises(ConfigError, match="a state cannot be taken back by a token"):
+        local_cluster(case.model, config(prefill=1, decode=1))
+
+
+def test_mixed_instances_serve_states(case: Case) -> None:
+    cluster = local_cluster(case.model, config(mixed=2, max_num_seqs=2))
+    sampling = SamplingParams(max_tokens=NEW, ignore_eos=True)
+    try:
+        cluster.submit([RequestSpec(prompt, sampling) for prompt in prompts()])
+        while cluster.num_unfinished:
+            cluster.step(wait=0.01)
+        found = {tuple(s.token_ids[:-NEW]): s.token_ids[-NEW:] for s in cluster.log.state_now().sequences.values()}
+    finally:
+        cluster.close()
+    assert found == {tuple(prompt): answer for prompt, answer in zip(prompts(), case.answers, strict=True)}
+
+
+def test_states_go_to_a_tier_and_come_back(case: Case) -> None:
+    """A second engine with the same tier computes nothing that the first one left there, states among it."""
+    tiers = Tiers(cpu_bytes=1 << 26, speeds=QuickTiers())
+    settings = config(num_blocks=24, max_num_seqs=2)
+    for turn in range(2):
+        with Engine(case.model, settings, connector=OffloadingConnector(tiers, case.model, settings)) as engine:
+            sampling, ops = SamplingParams(max_tokens=NEW, ignore_eos=True), list[Op]()
+            requests = [engine.add_request(prompt, sampling) for prompt in prompts()]
+            while engine.has_unfinished():
+                ops += engine.step().ops
+                engine.check_integrity()
+            assert engine.log is not None
+            sequences = engine.log.state_now().sequences
+            for request, answer in zip(requests, case.answers, strict=True):
+                assert sequences[request.sequence.seq_id].token_ids[-NEW:] == answer
+            of_states = engine.block_groups[-1].first_block
+            loaded = [op for op in ops if isinstance(op, Load) and op.block_id >= of_states]
+            assert loaded or turn == 0
+            assert all(op.num_bytes == case.model.facts.state_bytes for op in loaded)
+
+
+def test_a_model_with_states_is_not_compiled(case: Case) -> None:
+    with pytest.raises(ValueError, match="recurrent states run in parts of a step"):
+        compile_model(case.model)
+
+
+def test_half_precision_finds_a_lost_state() -> None:
+    """The median row does not: few rows go on from a state in the steps that are compared."""
+    module = hybrid_model("jamba").to(torch.bfloat16)
+    states = from_module(module).states
+    assert states is not None and states.one_by_one

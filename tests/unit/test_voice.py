@@ -1,0 +1,61 @@
+"""Rules of VOICE that a machine can hold. The counts may fall and not grow: lower the number when one does."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+FOLDERS = ("app", "engine", "kvtheater", "tools", "training", "tests")
+README_WORDS = 900
+CHANGELOG_COLUMNS = 160
+MAX_ODD_DOCSTRINGS = 1034
+MAX_MOST_NAMES = 98
+
+
+def sources() -> Iterator[tuple[Path, ast.Module]]:
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def odd_docstrings() -> list[str]:
+    """Docstrings that begin with a word that is neither a verb nor names the thing."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}"
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, kinds) and re.match(r"(?:What|One|Of|Who)\b", ast.get_docstring(node) or "")
+    ]
+
+
+def most_names() -> list[str]:
+    """Constants that are named MOST_…, where the field says MAX_…, once for each assignment."""
+    return [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id.startswith("MOST_")
+    ]
+
+
+def test_docstrings_begin_with_a_verb_or_name_the_thing() -> None:
+    assert len(odd_docstrings()) <= MAX_ODD_DOCSTRINGS, odd_docstrings()
+
+
+def test_limits_are_named_max() -> None:
+    assert len(most_names()) <= MAX_MOST_NAMES, most_names()
+
+
+def test_the_readme_is_read_in_a_minute() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= README_WORDS
+
+
+def test_a_change_is_a_line() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if len(line) > CHANGELOG_COLUMNS]
+    assert not [line for line in lines if line.startswith(" ")]  # none goes on

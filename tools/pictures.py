@@ -1,0 +1,149 @@
+"""Write the pictures of README and documentation, from runs of the real server in Chromium.
+
+Usage: python -m tools.pictures
+
+- `first_look.webp`: the opening (a recorded run), then steps of a live run in the first look
+- `stage.png`: a live run of the scene "The same beginning twice"
+- `scheduler.png`: a live run of the scene "Too few blocks", with the scheduler's lanes
+
+A font with Chinese characters must be installed: the page names its other language.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "img"
+SIZE = (880, 550)  # CSS pixels of the animated picture
+FILM = [0.6 * at for at in range(1, 72)]  # seconds of the opening that are shown
+LIVE_STEPS = 8
+STEPS_AFTER = 4  # of the run with a preemption, after it
+FRAME_MS, STEP_MS, LAST_MS = 220, 700, 2500
+MAX_BYTES = 3_000_000
+SEEN = "localStorage.setItem('kvtheater.opening', 'seen'); localStorage.setItem('kvtheater.tour', 'done')"
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Serve the bundled model on a free port, with an empty data folder. Yields the address."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "app", "serve", "--port", "0", "--data-dir", folder, "--enforce-eager"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://[\w.:]+", process.stdout.readline())
+            assert found, "the server printed no address"
+            yield found.group()
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def opened(browser: Browser, address: str, size: tuple[int, int], init: str = "") -> Page:
+    """Open a page in a context of its own."""
+    view = ViewportSize(width=size[0], height=size[1])
+    context = browser.new_context(viewport=view, locale="en-US", color_scheme="light")
+    page = context.new_page()
+    page.set_default_timeout(90_000)
+    if init:
+        page.add_init_script(init)
+    page.goto(address)
+    return page
+
+
+def first_look(browser: Browser, url: str) -> list[tuple[Image.Image, int]]:
+    """Return the frames of the animated picture, with the milliseconds that each is shown."""
+    frames: list[tuple[Image.Image, int]] = []
+
+    def shoot(page: Page, milliseconds: int) -> None:
+        page.wait_for_timeout(120)
+        frames.append((Image.open(io.BytesIO(page.screenshot())).convert("RGB"), milliseconds))
+
+    film = opened(browser, url, SIZE)
+    film.wait_for_selector("#opening[data-ready=true]")
+    film.click("#opening-play")
+    for second in FILM:
+        film.locator("#opening-time").fill(f"{second:.2f}")
+        shoot(film, FRAME_MS)
+    film.context.close()
+
+    live = opened(browser, f"{url}/?distance=look", SIZE, SEEN)
+    live.wait_for_selector("#look-step:not([disabled])")
+    for _ in range(LIVE_STEPS):
+        before = live.get_attribute("#look", "data-records")
+        live.click("#look-step")
+        live.wait_for_selector(f"#look:not([data-records='{before}'])")
+        live.wait_for_timeout(900)  # the motion of the step
+        shoot(live, STEP_MS)
+    frames.append((frames.pop()[0], LAST_MS))
+    live.context.close()
+    return frames
+
+
+def animate(frames: list[tuple[Image.Image, int]], path: Path) -> None:
+    """Write an animated WebP that loops.
+
+    Raises:
+        ValueError: the file is larger than `MAX_BYTES`.
+    """
+    images = [image for image, _ in frames]
+    durations = [milliseconds for _, milliseconds in frames]
+    images[0].save(path, save_all=True, append_images=images[1:], duration=durations, loop=0, quality=68, method=6)
+    if path.stat().st_size > MAX_BYTES:
+        raise ValueError(
+            f"{path} has {path.stat().st_size:,} bytes; at most {MAX_BYTES:,} are allowed: lower `quality`"
+        )
+
+
+def played(browser: Browser, url: str, scene: str, detail: str) -> Page:
+    """Open a scene in the full page; its prompts are submitted by the first step."""
+    page = opened(browser, f"{url}/?distance=bench&scene={scene}&detail={detail}", (1280, 800), SEEN)
+    page.wait_for_selector("#connection.live")
+    page.wait_for_timeout(1500)
+    return page
+
+
+def stills(browser: Browser, url: str) -> None:
+    """Write the two still pictures."""
+    stage = played(browser, url, "shared-prefix", "attention")
+    for _ in range(5):
+        stage.keyboard.press("s")
+        stage.wait_for_timeout(1200)
+    stage.screenshot(path=FOLDER / "stage.png")
+    stage.context.close()
+
+    lanes = played(browser, url, "preemption", "scheduler")
+    after = 0
+    while after < STEPS_AFTER:
+        lanes.keyboard.press("s")
+        lanes.wait_for_timeout(700)
+        after += lanes.get_by_text("preempted", exact=True).count() > 0
+    lanes.wait_for_timeout(1000)
+    lanes.screenshot(path=FOLDER / "scheduler.png")
+    lanes.context.close()
+
+
+def main() -> None:
+    names = (os.environ.get("KVTHEATER_CHROMIUM", ""), "chromium-headless-shell", "chromium")
+    chromium = next((found for name in names if (found := shutil.which(name))), None)
+    with server() as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        animate(first_look(browser, url), FOLDER / "first_look.webp")
+        stills(browser, url)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
