@@ -1,4 +1,4 @@
-"""What /api answers, one type an address: as JSON, so bytes are hexadecimal text there.
+"""Types of the answers of /api, by address: as JSON, so bytes are hexadecimal text there.
 
 The page's types come from these (`python -m tools.wire_types`). docs/reference/protocol.md says what each field means.
 """

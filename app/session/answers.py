@@ -1,4 +1,4 @@
-"""What the server says on the socket, one type a message: acknowledgements, and events that no client asked for.
+"""Types of the server's socket messages: acknowledgements, and events that no client asked for.
 
 The page's types come from these (`python -m tools.wire_types`). docs/reference/protocol.md says what each field means.
 """

@@ -1,4 +1,4 @@
-"""What a scenario measured, as JSON; every field is explained in docs/reference/benchmark-records.md."""
+"""Measurements of a scenario, as JSON; every field is explained in docs/reference/benchmark-records.md."""
 
 from __future__ import annotations
 

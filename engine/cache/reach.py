@@ -107,7 +107,7 @@ class Retention(NamedTuple):
 
 
 def state_retention(checkpoint: int) -> Retention:
-    """Of a state: a query needs the one before it. `checkpoint`: see `Retention`."""
+    """Return the retention of a state: a query needs the one before it. `checkpoint`: see `Retention`."""
     return Retention(2, 0, "state", checkpoint)
 
 

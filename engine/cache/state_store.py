@@ -19,7 +19,7 @@ from engine.cache.kv_plane import NewPool, zeros
 
 
 class StateShape(NamedTuple):
-    """One tensor of one sequence's state."""
+    """Tensor of one sequence's state."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype

@@ -36,7 +36,7 @@ TENSORS = ("conv_states", "recurrent_states")  # of transformers' cache layer, e
 
 
 class StateTensor(NamedTuple):
-    """One tensor of a layer's state."""
+    """Tensor of a layer's state."""
 
     kind: str  # of `TENSORS`
     number: int  # transformers' `state_idx`
@@ -249,7 +249,7 @@ def _state_module(path: str, states: list[tuple[int, int]], cache: Any, noting: 
 
 @dataclass
 class StateStep:
-    """One step's states: which parts of the row run by themselves, from and to which blocks."""
+    """States of a step: which parts of the row run by themselves, from and to which blocks."""
 
     store: StateStore
     parts: list[Part]
@@ -288,7 +288,7 @@ class StateStep:
 
 
 def _taken(value: Any, rows: Rows, part: Part) -> Any:
-    """What a part of the row has of an argument."""
+    """Return what a part of the row has of an argument."""
     if rows is None:
         return value
     if isinstance(rows, tuple):

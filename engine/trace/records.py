@@ -380,7 +380,7 @@ class Seen(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Objection(Struct, frozen=True, gc=False, kw_only=True):
-    """What one guard or check found wrong: which rule is broken, and the numbers that its sentence has."""
+    """Finding of a guard or check: which rule is broken, and the numbers that its sentence has."""
 
     rule: str = ""  # see docs/reference/trace-format.md; "" = one without a name there
     seq_id: int | None = None

@@ -349,6 +349,7 @@ export interface Earlier {
 export interface EngineConfig {
   strategy: "concat" | "contiguous" | "dynamic" | "first_fit" | "none" | "paged" | "static";
   block_size: number;
+  mamba_block_size: number | null;
   num_blocks: number | null;
   gpu_memory_utilization: number;
   max_model_len: number | null;

@@ -191,7 +191,7 @@ def test_a_checkpoint_is_a_whole_number_of_blocks(case: Case) -> None:
 
 
 def test_prefill_and_decode_instances_are_refused(case: Case) -> None:
-    """What is handed over ends before the last prompt token; the state is the one after it."""
+    """The transfer ends before the last prompt token; the state is the one after it."""
     with pytest.raises(ConfigError, match="a state cannot be taken back by a token"):
         local_cluster(case.model, config(prefill=1, decode=1))
 
