@@ -1,4 +1,4 @@
-"""What one run of a variant gave: the times of its requests, and sums over the engine's records.
+"""Measurement of one run of a variant: the times of its requests, and sums over the engine's records.
 
 An engine's run fills all of it, from the records as they come and a clock; a peer's run only the times and outputs.
 """

@@ -1,1 +1,1 @@
-"""What is decided before the first step: settings, pool, header, scheduler, ids."""
+"""Decisions before the first step: settings, pool, header, scheduler, ids."""

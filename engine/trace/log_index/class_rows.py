@@ -1,4 +1,4 @@
-"""What of a sequence says which class of requests it is of, beside its row: who sent it, how urgent, how it begins."""
+"""Class of requests that a sequence is of: who sent it, how urgent it is, how its prompt begins."""
 
 from __future__ import annotations
 
