@@ -96,7 +96,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     # tokens, a multiple of block_size: of a model with states one is kept at each multiple, for later prompts that
     # begin alike; None = 4 blocks
     mamba_block_size: Annotated[int | None, Option(ge=1, le=MAX_POOL_SLOTS, strategies=("paged",))] = None
-    # blocks in the pool; None = as many as fit the model (engine/pool_size.py)
+    # blocks in the pool; None = as many as fit the model (engine/setup/pool_size.py)
     num_blocks: Annotated[
         int | None,
         Option(
@@ -106,7 +106,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             control=Control(group="cache", initial=48),
         ),
     ] = None
-    # share of a GPU's memory for weights and pool, where num_blocks is None (engine/device_pool.py); unused on a CPU
+    # share of a GPU's memory for weights and pool, where num_blocks is None (setup/device_pool.py); unused on a CPU
     gpu_memory_utilization: Annotated[float, Option(gt=0, le=1)] = 0.9
     # tokens, prompt and output; None = what the model and the pool can hold
     max_model_len: Annotated[int | None, Option()] = None
@@ -180,7 +180,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
     enforce_eager: Annotated[bool, Option()] = False
     # on a GPU: sequences of the largest decode step that is one CUDA graph (engine/model/cuda_graphs.py); 0 = none is
     max_cudagraph_capture_size: Annotated[int, Option(ge=0, le=1024)] = 256
-    # on a GPU: a step's record is encoded and written beside the next step's forward pass (engine/recording.py)
+    # on a GPU: a step's record is encoded and written beside the next step's forward pass (trace/deferred_append.py)
     async_scheduling: Annotated[bool, Option()] = False
     # each record says what its step copied of the cache, counted on the tensors (engine/model/copies.py)
     count_copies: Annotated[bool, Option()] = False

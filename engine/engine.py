@@ -25,10 +25,6 @@ from engine.cache.kv_plane import NewPool, zeros
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.base import KVConnector, Received
 from engine.connector.link import TransferError
-from engine.device_pool import with_pool
-from engine.header import header_of
-from engine.intake import Intake
-from engine.load import Load as EngineLoad
 from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
@@ -37,16 +33,20 @@ from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.runner import ForwardResult, ModelRunner
 from engine.model.served_check import check_kv_cache_dtype
-from engine.output_stage import OutputStage
-from engine.place import ALONE, Place
-from engine.recording import Recording, Records
-from engine.request import Request
-from engine.request_spec import RequestError, RequestSpec
-from engine.resolve import resolve_for
-from engine.scheduler_of import scheduler_of
+from engine.requests.input_processor import InputProcessor
+from engine.requests.load import Load as EngineLoad
+from engine.requests.output_processor import OutputProcessor
+from engine.requests.request import Request
+from engine.requests.request_spec import RequestError, RequestSpec
 from engine.scheduling.progress import NoProgressError
 from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.scheduling.transfers import Came
+from engine.setup.build_scheduler import build_scheduler
+from engine.setup.device_pool import with_pool
+from engine.setup.header import header_of
+from engine.setup.id_namespace import SINGLE, IdNamespace
+from engine.setup.resolve import resolve_for
+from engine.trace.deferred_append import DeferredAppend, Records
 from engine.trace.events import Adjust, Choose, KVRole, Op
 from engine.trace.log import TraceWriter
 from engine.trace.records import (
@@ -101,7 +101,7 @@ class Engine:
         capture: CaptureRequest | None = None,
         connector: KVConnector | None = None,
         keep_log: bool = True,
-        place: Place = ALONE,
+        place: IdNamespace = SINGLE,
         records: Records | None = None,
         new_pool: NewPool = zeros,
     ) -> None:
@@ -112,7 +112,7 @@ class Engine:
         groups = place.plans(resolved.groups)
         self.config = resolved.config
         self.capture = capture
-        self._intake = Intake(model, resolved)
+        self._inputs = InputProcessor(model, resolved)
         self._ops: list[Op] = []
         check_kv_cache_dtype(model, self.config.kv_cache_dtype)
         self._runner = ModelRunner(
@@ -146,8 +146,8 @@ class Engine:
             raise ConfigError("keys and values outside the pool go with strategy paged and an engine without a fault")
         self._connector = connector or KVConnector()
         self._connector.register_kv_caches(self._cache, self._runner.kv_caches, self._ops.append)
-        self._scheduler = scheduler_of(self.config, self._cache, self._ops.append, connector)
-        self._stage = OutputStage(model, self.config, self._scheduler, self._ops.append, place)
+        self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, connector)
+        self._outputs = OutputProcessor(model, self.config, self._scheduler, self._ops.append, place)
         self._stride = place.seq_id_stride
         self._num_requests = 0
         self._num_records = 0
@@ -157,8 +157,8 @@ class Engine:
         keep_log = keep_log and records is None
         self.log: TraceWriter | None = TraceWriter(self.header(), log_path, redact) if keep_log else None
         append = self.log.append if self.log is not None else records
-        self._recording = Recording(append) if append is not None else None
-        # on the CPU there is nothing beside which a record could be appended (engine/recording.py)
+        self._deferred = DeferredAppend(append) if append is not None else None
+        # on the CPU there is nothing beside which a record could be appended (engine/trace/deferred_append.py)
         self._holds_back = self.config.async_scheduling and not self._runner.copies.on_host
 
     def __enter__(self) -> Self:
@@ -184,8 +184,8 @@ class Engine:
         Raises:
             OSError: as `TraceWriter.append`.
         """
-        if self._recording is not None:
-            self._recording.flush()
+        if self._deferred is not None:
+            self._deferred.flush()
 
     def release(self) -> None:
         """Free the pool's tensors: the engine computes nothing any more. Its log stays open."""
@@ -228,7 +228,7 @@ class Engine:
             RequestError: empty, longer than the model or the pool, or an id that is in use.
             ConfigError: sampling parameters out of range.
         """
-        stage = self._stage
+        stage = self._outputs
         if not stage.requests:
             eager = eager or self._is_eager
             eager = eager or self.config.by_sequence is not None  # what is compiled writes to blocks
@@ -247,7 +247,7 @@ class Engine:
             )
         if requests:
             at = time.perf_counter() - self._began
-            self._append_record("submit", timing=Timing(at=at, tokenize=self._intake.tokenize_seconds))
+            self._append_record("submit", timing=Timing(at=at, tokenize=self._inputs.tokenize_seconds))
         return requests
 
     @property
@@ -259,15 +259,15 @@ class Engine:
         self._accepted(specs)
 
     def _accepted(self, specs: Items[RequestSpec]) -> list[Request]:
-        stage = self._stage
-        return self._intake.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests), self._stride)
+        stage = self._outputs
+        return self._inputs.accept(specs, stage.next_seq_id, self._num_requests, set(stage.requests), self._stride)
 
     def abort(self, request_id: str) -> bool:
         """Finish a request now. False when it is unknown or already finished."""
-        request = self._stage.requests.get(request_id)
+        request = self._outputs.requests.get(request_id)
         if request is None:
             return False
-        self._stage.end(request, "abort", "")
+        self._outputs.end(request, "abort", "")
         self._drop_caches()
         self._append_record("abort")
         return True
@@ -278,7 +278,7 @@ class Engine:
         Raises:
             RequestError: the sequence is not alive or a beam, or there is no such token or position.
         """
-        completion = self._stage.live.get(seq_id)
+        completion = self._outputs.live.get(seq_id)
         if completion is None:
             raise RequestError(f"sequence {seq_id} neither waits nor runs, so there is no next token to choose")
         if completion.beam is not None:
@@ -295,7 +295,7 @@ class Engine:
         if not 0 <= token_id < self.model.facts.vocab_size:
             raise RequestError(f"there is no token {token_id}; the last one is {self.model.facts.vocab_size - 1}")
         completion.chosen[at] = token_id
-        token_bytes = self._stage.token_bytes(token_id)
+        token_bytes = self._outputs.token_bytes(token_id)
         self._ops.append(Choose(seq_id=seq_id, position=at, token_id=token_id, token_bytes=token_bytes))
         self._append_record("adjust")
 
@@ -309,7 +309,7 @@ class Engine:
         request = self.request(request_id)
         if request is None:
             raise RequestError(f"no unfinished request is called {request_id!r}")
-        max_tokens = self._intake.adjusted_max_tokens(request, sampling)
+        max_tokens = self._inputs.adjusted_max_tokens(request, sampling)
         request.adjust(sampling, max_tokens)
         self._ops.append(
             Adjust(
@@ -323,7 +323,7 @@ class Engine:
 
     def request(self, request_id: str) -> Request | None:
         """The unfinished request of that name."""
-        return self._stage.requests.get(request_id)
+        return self._outputs.requests.get(request_id)
 
     @property
     def num_steps(self) -> int:
@@ -332,12 +332,12 @@ class Engine:
 
     def has_unfinished(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self._stage.requests)
+        return bool(self._outputs.requests)
 
     @property
     def num_unfinished(self) -> int:
         """Requests with a sequence that waits or runs."""
-        return len(self._stage.requests)
+        return len(self._outputs.requests)
 
     @property
     def queue_lengths(self) -> tuple[int, int]:
@@ -353,7 +353,7 @@ class Engine:
             waiting=len(scheduler.waiting),
             receiving=len(transfers.receiving),
             holding=len(transfers.holding),
-            unfinished=len(self._stage.requests),
+            unfinished=len(self._outputs.requests),
             can_step=scheduler.can_step,
         )
 
@@ -364,7 +364,7 @@ class Engine:
 
     def prefill_pending(self) -> bool:
         """Whether some request's prompt is not computed in full yet."""
-        return any(not r.sequence.has_output for r in self._stage.requests.values())
+        return any(not r.sequence.has_output for r in self._outputs.requests.values())
 
     def step(self, goes_on: bool = False) -> StepRecord:
         """Run one step and append its record.
@@ -388,7 +388,7 @@ class Engine:
         try:
             scheduled = self._scheduler.schedule()
         except NoProgressError as error:
-            self._take_back([*self._stage.live], [], [], error)
+            self._take_back([*self._outputs.live], [], [], error)
             self._append_record("abort")
             raise
         slices, batch = self._pack(scheduled)
@@ -411,7 +411,7 @@ class Engine:
             self._connector.wait_for_save(transfers)
             saved = time.perf_counter()
             # 4) sample, and what follows from the new tokens
-            outputs, prompt_logprobs = self._stage.take(slices, result.logits)
+            outputs, prompt_logprobs = self._outputs.take(slices, result.logits)
             forward = self._runner.copies.seconds(*result.forward_marks)
         except Exception as error:
             self._take_back([s.seq_id for s, _, _ in scheduled], unmoved, unloaded, error)
@@ -443,13 +443,13 @@ class Engine:
                 forward=forward,
                 sample=t4 - t2 - forward,
                 transfer=(loaded - moved) + (saved - committed),
-                detokenize=self._stage.detokenize_seconds,
+                detokenize=self._outputs.detokenize_seconds,
                 compiled=self._runner.compiled is not None,
             ),
             work=self._work.of(batch),
             cache_tensors=copied,
             capture=partial(self._captured, self._num_records, self.capture.dtype, result)
-            if self.capture and self._recording is not None
+            if self.capture and self._deferred is not None
             else None,
             is_last=not (goes_on and self._holds_back and self._scheduler.can_step),
         )
@@ -512,7 +512,7 @@ class Engine:
         if self.config.private:
             raise RecomputeError("this run is private: what its sequences computed is not shown")
         self.rest()
-        live = self._stage.live.get(seq_id)
+        live = self._outputs.live.get(seq_id)
         if live is not None:
             token_ids = live.sequence.token_ids
         else:  # finished: the log still knows it
@@ -532,7 +532,7 @@ class Engine:
         pool = self._cache.snapshot()
         return Snapshot(
             block_tables=pool.block_tables,
-            num_computed_tokens={i: c.sequence.num_computed_tokens for i, c in self._stage.live.items()},
+            num_computed_tokens={i: c.sequence.num_computed_tokens for i, c in self._outputs.live.items()},
             ref_counts=pool.ref_counts,
             block_hashes=pool.block_hashes,
             free_queues=pool.free_queues,
@@ -562,7 +562,7 @@ class Engine:
         for sequence, start, num_tokens in scheduled:
             seq_id, end = sequence.seq_id, start + num_tokens
             token_ids, samples = sequence.token_ids[start:end], end == len(sequence.token_ids)
-            all_logits = sequence.skip_reading_prefix_cache and self._stage.wants_all_logits(seq_id, start)
+            all_logits = sequence.skip_reading_prefix_cache and self._outputs.wants_all_logits(seq_id, start)
             slices.append(SequenceSlice(seq_id, token_ids, start, block_tables(seq_id), samples, all_logits))
             phase = phase_of(sequence, start, num_tokens)
             batch.append(
@@ -582,13 +582,13 @@ class Engine:
         """
         relying, detail = self._cache.take_back(unmoved, unloaded), f"the step failed: {type(error).__name__}"
         for seq_id in [*batch, *sorted(relying)]:
-            completion = self._stage.live.get(seq_id)
+            completion = self._outputs.live.get(seq_id)
             if completion is None:
                 continue  # its request was ended for another of its sequences
             if self._scheduler.transfers.awaited(seq_id):
                 self._fail_transfer(seq_id, TransferError("step_failed", detail))
             else:
-                self._stage.end(self._stage.requests[completion.sequence.request_id], "abort", detail)
+                self._outputs.end(self._outputs.requests[completion.sequence.request_id], "abort", detail)
 
     def _fail_transfer(self, seq_id: int, error: TransferError) -> None:
         """A sequence gets nothing from another instance: by the connector's policy it computes its tokens itself, or
@@ -598,8 +598,8 @@ class Engine:
         self._connector.transfer_failed(sequence)
         sequence.kv_role = None
         if self._connector.policy == "fail":
-            request = self._stage.requests[sequence.request_id]
-            self._stage.end(request, "abort", f"its keys and values did not come: {error}")
+            request = self._outputs.requests[sequence.request_id]
+            self._outputs.end(request, "abort", f"its keys and values did not come: {error}")
 
     def _append_record(
         self,
@@ -634,8 +634,8 @@ class Engine:
         self._ops.clear()
         self._num_records += 1
         self._cache.tick(self._num_records, self._num_steps)
-        if self._recording is not None:
-            self._recording.put(record, capture, is_last)
+        if self._deferred is not None:
+            self._deferred.put(record, capture, is_last)
         return record
 
     def header(self) -> Header:

@@ -28,16 +28,17 @@ if TYPE_CHECKING:
     from engine.config import SamplingParams as SamplingParams
     from engine.engine import Engine as Engine
     from engine.engine import NothingToDo as NothingToDo
-    from engine.lab.watch import WatchError as WatchError
     from engine.model.capture import CaptureRequest as CaptureRequest
     from engine.model.errors import ModelError as ModelError
     from engine.model.loaded import LoadedModel as LoadedModel
     from engine.model.loader import from_module as from_module
     from engine.model.loader import load_model as load_model
     from engine.model.shipped import shipped_model as shipped_model
-    from engine.request import Request as Request
-    from engine.request_spec import RequestError as RequestError
-    from engine.request_spec import RequestSpec as RequestSpec
+    from engine.observe.hf_recorder import WatchError as WatchError
+    from engine.observe.vllm_recorder import watched as watched
+    from engine.requests.request import Request as Request
+    from engine.requests.request_spec import RequestError as RequestError
+    from engine.requests.request_spec import RequestSpec as RequestSpec
     from engine.trace import compare as _compare
     from engine.trace.codec import TraceFormatError as TraceFormatError
     from engine.trace.codec import decode as decode
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from engine.trace.records import Header as Header
     from engine.trace.records import StepRecord as StepRecord
     from engine.trace.state import State as State
-    from engine.watch import watched as watched
     from kvtheater.notebook import (
         Trace as Trace,
     )
@@ -66,20 +66,20 @@ NAMES = {
     "engine": "__version__",
     "engine.config": "ConfigError EngineConfig SamplingParams",
     "engine.engine": "Engine NothingToDo",
-    "engine.lab.watch": "WatchError",
+    "engine.observe.hf_recorder": "WatchError",
     "engine.model.capture": "CaptureRequest",
     "engine.model.errors": "ModelError",
     "engine.model.loaded": "LoadedModel",
     "engine.model.loader": "from_module load_model",
     "engine.model.shipped": "shipped_model",
-    "engine.request": "Request",
-    "engine.request_spec": "RequestError RequestSpec",
+    "engine.requests.request": "Request",
+    "engine.requests.request_spec": "RequestError RequestSpec",
     "engine.trace.codec": "TraceFormatError decode",
     "engine.trace.compare": "same_run",
     "engine.trace.log": "TraceReader",
     "engine.trace.records": "Capture Header StepRecord",
     "engine.trace.state": "State",
-    "engine.watch": "watched",
+    "engine.observe.vllm_recorder": "watched",
     "kvtheater.notebook": "Trace WatchedRun open_trace watch_generate",
 }
 NAMES_AT_HOME = {"same_run": "same"}  # of those that have another name there

@@ -59,7 +59,7 @@ def watch_generate(
     Raises:
         WatchError: another attention than sdpa and eager, another cache than DynamicCache, beams, or nothing generated.
     """
-    from engine.lab.watch import watch_generate as watch  # brings torch, which opened traces do without
+    from engine.observe.hf_recorder import watch_generate as watch  # brings torch, which opened traces do without
 
     with watch(model, tokenizer, path, **options):
         yield WatchedRun(Path(path))

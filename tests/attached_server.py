@@ -11,8 +11,8 @@ from app.models.registry import Models
 from app.models.served import Served
 from app.server.application import create_app
 from app.server.listener import Listener, bind
-from engine.attach.attachment import Attaching, Attachment
-from tests.unit.attach.publisher import Publisher, message, removed, stored
+from engine.observe.monitor.attachment import Attaching, Attachment
+from tests.unit.monitor.publisher import Publisher, message, removed, stored
 
 BLOCK_SIZE, NUM_BLOCKS = 4, 64
 

@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parent.parent
 IMPORTS = ("app.cli", "app.server.application", "app.models.live_engine", "engine.cluster.worker", "tests.server.fake")
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 ABOVE = 200  # where file descriptors are out of the way of those that they become
-MOST_FDS = 32
+MAX_FDS = 32
 
 
 class Zygote:
@@ -148,7 +148,7 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
         if not head:
             os._exit(0)
         asked: dict[str, Any] = json.loads(line.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL))
-        _, fds, _, _ = socket.recv_fds(line, 1, MOST_FDS)
+        _, fds, _, _ = socket.recv_fds(line, 1, MAX_FDS)
         reads, writes = os.pipe()
         waits, goes = os.pipe()
         between = os.fork()

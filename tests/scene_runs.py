@@ -13,7 +13,7 @@ from app.scenes.told import prompts_of
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
-from engine.request import Request
+from engine.requests.request import Request
 from engine.trace.events import Op
 from engine.trace.records import StepRecord
 

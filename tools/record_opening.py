@@ -24,7 +24,7 @@ from engine.engine import Engine
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.trace.log import TraceReader
 from tools.record_shipped import RECORDINGS, Shipped
 

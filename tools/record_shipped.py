@@ -29,7 +29,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.trace.check import check
 
 MOON = "春江潮水连海平，海上明月共潮生。"

@@ -12,7 +12,7 @@ import tokenizers
 import torch
 import transformers
 
-from engine.host import processor_name
+from engine.system.host import processor_name
 
 RUN = "run.json"
 PATHS = {"--corpus": "CORPUS", "--out": "DIR", "--tokenizer": "engine/model/bundled", "--export": "FOLDER"}

@@ -21,14 +21,14 @@ from engine.trace.log import TraceReader
 ROOT = "../" * 6  # the page's address, relative to that of `on_stage`
 
 
-class Here(NamedTuple):
+class BenchContext(NamedTuple):
     """What the endpoints use."""
 
     records: BenchRecords
     runs: BenchRuns
 
 
-def page(here: Here, request: Request) -> Response:
+def page(context: BenchContext, request: Request) -> Response:
     """The benchmark page."""
     modules = page_modules.PAGE.ahead("js/bench/main.js")
     sheets = page_sheets.SHEETS.links("bench")
@@ -37,35 +37,35 @@ def page(here: Here, request: Request) -> Response:
     return response
 
 
-def index(here: Here, request: Request) -> Response:
+def index(context: BenchContext, request: Request) -> Response:
     """The scenarios and records."""
     answer: BenchAnswer = {
-        "scenarios": here.records.scenarios(),
-        "records": here.records.all(),
-        "can_run": here.runs.can_run,
-        "keeps_records": here.runs.keeps_records,
+        "scenarios": context.records.scenarios(),
+        "records": context.records.all(),
+        "can_run": context.runs.can_run,
+        "keeps_records": context.runs.keeps_records,
     }
     return json_answer(answer)
 
 
-def record(here: Here, request: Request, record_id: str) -> Response:
+def record(context: BenchContext, request: Request, record_id: str) -> Response:
     """One record, as its file is."""
-    response = Response(here.records.content(record_id), mimetype="application/json")
+    response = Response(context.records.content(record_id), mimetype="application/json")
     response.headers["Cache-Control"] = "no-cache"
     return response
 
 
-def trace(here: Here, request: Request, record_id: str, name: str) -> Response:
+def trace(context: BenchContext, request: Request, record_id: str, name: str) -> Response:
     """One trace that a record kept."""
-    path = here.records.trace(record_id, name)
+    path = context.records.trace(record_id, name)
     response = flask.send_file(path, mimetype="application/octet-stream", conditional=True)
     response.headers["Cache-Control"] = "no-cache"
     return response
 
 
-def on_stage(here: Here, request: Request, record_id: str, name: str) -> Response:
+def on_stage(context: BenchContext, request: Request, record_id: str, name: str) -> Response:
     """The stage with the trace at `?step=N`, without it at the first step that only decodes."""
-    path = here.records.trace(record_id, name)
+    path = context.records.trace(record_id, name)
     step = request.args.get("step", type=int)
     try:
         with TraceReader(path, verify=False) as reader:
@@ -91,7 +91,7 @@ ROUTES = [
 
 def blueprint(records: BenchRecords, runs: BenchRuns) -> flask.Blueprint:
     """`/bench` and the endpoints under /api/bench."""
-    return routing.blueprint("bench", "", Here(records, runs), ROUTES)
+    return routing.blueprint("bench", "", BenchContext(records, runs), ROUTES)
 
 
 def _record_of_step(reader: TraceReader, step: int) -> int | None:

@@ -23,7 +23,7 @@ from app.ground.errors import AppError
 from app.session.broadcast import Emit
 from app.session.closing import Closing
 from engine.bench.scenario import scenario_ids
-from engine.host import child_environment
+from engine.system.host import child_environment
 from engine.trace.codec import TraceFormatError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -59,8 +59,8 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C or SIGTERM."""
-    from engine.attach.attachment import AttachError, Attachment
-    from engine.attach.subscriber import MissingError
+    from engine.observe.monitor.attachment import AttachError, Attachment
+    from engine.observe.monitor.subscriber import MissingError
 
     asked = _asked(arguments)
     settings = server_settings(arguments)
@@ -83,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _asked(arguments: argparse.Namespace) -> Any:
     """Raises UserError: a number that cannot be."""
-    from engine.attach.attachment import Attaching
+    from engine.observe.monitor.attachment import Attaching
 
     ranks = sorted(set(arguments.rank or [0]))
     for name, values in {

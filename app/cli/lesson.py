@@ -138,9 +138,9 @@ def _check_one(path: Path) -> int:
     from app.lessons.pace import minutes, minutes_more
     from app.lessons.parse import read_lesson
     from app.models.live_engine import engine_builder
-    from engine.machine import measure_roofs
     from engine.model.errors import ModelError
     from engine.model.loader import load_model
+    from engine.setup.machine import measure_roofs
 
     most, builders = ServerSettings().max_pool_bytes, {}
     try:

@@ -17,8 +17,8 @@ from app.ground.settings import ServerSettings
 from app.models.registry import served_name
 from app.models.served import Served
 from engine.config import EngineConfig
-from engine.garbage import what_stays
 from engine.model.compiler_process import begin_early
+from engine.system.freeze_gc import freeze_gc
 
 if TYPE_CHECKING:
     from app.models.live_model import LiveModel
@@ -101,7 +101,7 @@ class LoadingThread:
 
     def _load(self, stop: threading.Event) -> None:
         try:
-            with what_stays():  # it is never let go
+            with freeze_gc():  # it is never let go
                 model = self._read(self._first)
             try:
                 model.check(

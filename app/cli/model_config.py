@@ -14,7 +14,7 @@ from app.session.messages import parse_config
 from engine.config import OF_SEVERAL, EngineConfig
 from engine.options.check import did_you_mean, meant_by, out_of_range
 from engine.options.table import table_of
-from engine.toml_text import toml_tables
+from engine.options.toml_text import toml_tables
 
 
 def add_model_config_option(group: Any) -> None:

@@ -32,7 +32,7 @@ from engine.trace.log import TraceReader
 from engine.trace.records import ModelFacts
 from engine.trace.telling.words import bytes_text, seconds_text
 
-MOST_REQUESTS = 1_000_000
+MAX_REQUESTS = 1_000_000
 
 
 class Subject(NamedTuple):
@@ -76,7 +76,7 @@ def add_parser(commands: Any) -> None:
     load.add_argument("--scale", type=int, default=1, metavar="N", help="divide all lengths by it (default: 1)")
     load.add_argument("--stretch", type=float, default=1.0, metavar="X", help="of the time between (default: 1)")
     load.add_argument(
-        "--num-requests", type=int, default=MOST_REQUESTS, metavar="N", help="the first ones that fit (default: all)"
+        "--num-requests", type=int, default=MAX_REQUESTS, metavar="N", help="the first ones that fit (default: all)"
     )  # fmt: skip
     parser.add_argument("--record", type=Path, metavar="OUT", help="write the run as a trace, for kvtheater replay")
     parser.add_argument("--force", action="store_true", help="overwrite the file given to --record")
@@ -118,7 +118,7 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
         facts, cost, config = subject(arguments)
         workload = Trace(
             name=arguments.requests.stem,
-            num_requests=_within("--num-requests", arguments.num_requests, 1, MOST_REQUESTS),
+            num_requests=_within("--num-requests", arguments.num_requests, 1, MAX_REQUESTS),
             scale=arguments.scale,
             most_tokens=config.max_model_len or facts.max_position,
             stretch=_within("--stretch", arguments.stretch, 0.0, 1e6),
@@ -223,7 +223,7 @@ def figures(outcome: Outcome, source: str) -> dict[str, Any]:
         "output_tokens": sum(len(one.tokens) for one in served),
         "moved_bytes": outcome.moved_bytes,
         "busy": [busy / outcome.seconds for busy in outcome.busy_seconds],
-        "ttft": _spread([one.ttft for one in served]),
+        "ttft": _spread([one.ttft for one in served if one.ttft is not None]),
         "tpot": _spread([one.tpot for one in served if one.tpot is not None]),
     }
 

@@ -17,7 +17,7 @@ from app.cli.terminal import say
 from app.ground.plain import to_json
 from engine.trace.telling.words import seconds_text
 
-MOST_POINTS = 10_000
+MAX_POINTS = 10_000
 Figures = dict[str, Any]
 Simulate = Callable[[argparse.Namespace], Figures]
 
@@ -93,8 +93,8 @@ def grid(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> list
     number = 1
     for _, values in axes:
         number *= len(values)
-    if number > MOST_POINTS:
-        raise UserError(f"{number} combinations; at most {MOST_POINTS} are simulated at once")
+    if number > MAX_POINTS:
+        raise UserError(f"{number} combinations; at most {MAX_POINTS} are simulated at once")
     points = []
     for chosen in itertools.product(*(values for _, values in axes)):
         settings = dict(zip(names, chosen, strict=True))

@@ -113,7 +113,7 @@ def _model(asked: str, known: Presets) -> Architecture | None:
     """What is no preset: a file, a folder or a hub name, which has a slash or is there; None for the others."""
     if asked in known.models or not ("/" in asked or Path(asked).exists()):
         return None
-    from engine.described import architecture_of  # torch: only when a configuration is read
+    from engine.setup.unloaded_model import architecture_of  # torch: only when a configuration is read
 
     return architecture_of(asked)
 

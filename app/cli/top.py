@@ -13,7 +13,7 @@ from app.cli.options import UserError, add_command
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from engine.attach.metrics import Look
+    from engine.observe.monitor.metrics import Look
 
 
 def add_parser(commands: Any) -> None:
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.live import Live
 
-    from engine.attach.metrics import MetricsError
+    from engine.observe.monitor.metrics import MetricsError
 
     console = Console()
     try:
@@ -68,7 +68,7 @@ class Looking:
         Raises:
             MetricsError: there are none.
         """
-        from engine.attach.metrics import look
+        from engine.observe.monitor.metrics import look
 
         self._url, self._clock = url, clock
         self._now = look(url)
@@ -86,7 +86,7 @@ class Looking:
     def again(self) -> None:
         """Look."""
         from app.cli.top_tables import counted_since
-        from engine.attach.metrics import MetricsError, look
+        from engine.observe.monitor.metrics import MetricsError, look
 
         try:
             found = look(self._url)

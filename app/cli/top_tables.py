@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from engine.attach.metrics import Look
+    from engine.observe.monitor.metrics import Look
 
 Numbers = dict[str, float]  # by their names on the wire
 Ranks = list[tuple[int, Numbers, Numbers]]  # each rank's numbers now and at the look before, {} where none counts

@@ -12,11 +12,11 @@ from app.cli.reading import open_trace
 from app.cli.terminal import say, say_json
 from app.ground.paths import data_dir
 from app.log_index.cache_dir import drop_unused, folder_in, name_of
+from engine.trace.derived_file import DerivedFileError
 from engine.trace.log import TraceReader
-from engine.trace.made_file import MadeFileError
-from engine.trace.query.database import MOST_ROWS, Answer, LogDatabase, QueryError
-from engine.trace.query.kept import DATA, LONG, SUFFIX, KeptTables, make
+from engine.trace.query.database import MAX_ROWS, Answer, LogDatabase, QueryError
 from engine.trace.query.questions import questions
+from engine.trace.query.table_cache import DATA, LONG, SUFFIX, KeptTables, make
 from engine.trace.telling import languages
 
 WIDEST = 44  # characters of a column
@@ -40,7 +40,7 @@ def add_parser(what: Any) -> None:
         help="one of your own, over the tables steps, events, requests and contents; of a watched server messages, "
         "events, metrics and contents",
     )
-    parser.add_argument("--limit", type=int, default=MOST_ROWS, metavar="N", help="rows (default: %(default)s)")
+    parser.add_argument("--limit", type=int, default=MAX_ROWS, metavar="N", help="rows (default: %(default)s)")
     parser.add_argument("--lang", choices=languages(), default="en", help="of the list (default: en)")
     parser.add_argument("--json", action="store_true", help="the same as JSON")
     parser.set_defaults(run=run)
@@ -91,24 +91,24 @@ def _kept(log: TraceReader, file: Path) -> KeptTables | None:
     target = folder / f"{name_of(file)}{SUFFIX}"
     try:
         return KeptTables(target, log)
-    except MadeFileError:
+    except DerivedFileError:
         pass
     terminal = sys.stderr.isatty()
 
-    def tell(count: int) -> None:
+    def on_progress(count: int) -> None:
         if terminal:
             sys.stderr.write(f"\rthe log becomes tables, once: {100 * count // len(log)} %")
             sys.stderr.flush()
 
     try:
         drop_unused(folder, SUFFIX, DATA, set())
-        index = make(log, target, tell)
+        index = make(log, target, on_progress)
         if terminal:
             sys.stderr.write("\n")
         if index.problem:
             say(f"kvtheater: {file} contradicts itself: {index.problem}", to=sys.stderr)
         return KeptTables(target, log)
-    except (OSError, MadeFileError) as error:
+    except (OSError, DerivedFileError) as error:
         say(f"kvtheater: the tables are not kept: {error}", to=sys.stderr)
         return None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from app.lessons.figures import Found, figure
 from app.lessons.scene import Scene, Undecided
-from engine.accounting.kept import kv_token
 from engine.accounting.kv_shape import KvShape
+from engine.accounting.layer_bytes import kv_token
 from engine.trace.records import Work
 
 

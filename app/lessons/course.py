@@ -26,7 +26,7 @@ from app.lessons.stage import Stage
 from engine.trace.log import TraceReader
 
 NO_STEP = ("restart", "fork", "race")  # actions that compute nothing of the present run
-MOST_AGAIN = 2  # questions of earlier lessons in one
+MAX_AGAIN = 2  # questions of earlier lessons in one
 TRIES = 2  # one where learning is measured
 
 
@@ -236,7 +236,7 @@ class Course:
         """Put a question of an earlier lesson before the question or action at the barrier, if the run decides one."""
         item = self.barrier
         is_step = isinstance(item, Do) and item.action.verb not in ("submit", *NO_STEP)
-        if not self._owed or len(self._again) >= MOST_AGAIN or not (is_step or isinstance(item, Ask)):
+        if not self._owed or len(self._again) >= MAX_AGAIN or not (is_step or isinstance(item, Ask)):
             return
         if any(isinstance(done := self._items[i], Do) and done.action.verb == "race" for i in self._performed):
             return  # its lanes have the answer

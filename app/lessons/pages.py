@@ -13,17 +13,17 @@ from app.lessons.answers import LessonsAnswer
 from app.lessons.rooms import LessonRooms
 
 
-class Here(NamedTuple):
+class LessonsContext(NamedTuple):
     """What the endpoints use."""
 
     rooms: LessonRooms
 
 
-def lessons(here: Here, request: Request) -> Response:
+def lessons(context: LessonsContext, request: Request) -> Response:
     """Every lesson, and why some cannot be played."""
-    catalogue = here.rooms.catalogue
+    catalogue = context.rooms.catalogue
     answer: LessonsAnswer = {
-        "lessons": here.rooms.cards,
+        "lessons": context.rooms.cards,
         "faults": [
             {"file": path.name, "line": error.line, "sentence": error.sentence} for path, error in catalogue.errors()
         ],
@@ -31,9 +31,9 @@ def lessons(here: Here, request: Request) -> Response:
     return json_answer(answer)
 
 
-def export(here: Here, request: Request, lesson_id: str) -> Response:
+def export(context: LessonsContext, request: Request, lesson_id: str) -> Response:
     """A lesson as one HTML file."""
-    response = Response(here.rooms.exported(lesson_id), mimetype="text/html")
+    response = Response(context.rooms.exported(lesson_id), mimetype="text/html")
     response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{lesson_id}.html"'
     response.headers["Cache-Control"] = "no-store"
     return response
@@ -44,4 +44,4 @@ ROUTES = [Route("GET", "/lessons", lessons), Route("GET", "/lessons/<lesson_id>/
 
 def blueprint(rooms: LessonRooms) -> flask.Blueprint:
     """`/api/lessons`."""
-    return routing.blueprint("lessons", "/api", Here(rooms), ROUTES)
+    return routing.blueprint("lessons", "/api", LessonsContext(rooms), ROUTES)

@@ -56,7 +56,7 @@ from app.lessons.questions import check_arguments
 from app.lessons.tiers import TIERS, tiers_of
 from app.page.words import languages
 from engine.config import EngineConfig, SamplingParams
-from engine.toml_text import toml_tables
+from engine.options.toml_text import toml_tables
 from engine.trace.events import Op
 
 PARTS = ("stage", "pool", "attention", "scheduler", "requests", "time", "museum", "compare")
@@ -65,7 +65,7 @@ LANES = ("strategies", "caches", "models")  # that can race
 OPERATIONS = {op.__struct_config__.tag for op in get_args(Op)}
 OPTIONAL = "optional"  # after the name of a section
 MODEL = "model"  # what a restart may change beside settings
-MOST_BYTES = 256 * 1024  # of a file
+MAX_BYTES = 256 * 1024  # of a file
 _HEADING = re.compile(r"##\s+(.*)")
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _DIRECTIVE = re.compile(r"(\w+):(.*)")
@@ -91,8 +91,8 @@ def read_lesson(path: Path) -> Lesson:
         OSError: the file cannot be read.
     """
     data = path.read_bytes()
-    if len(data) > MOST_BYTES:
-        raise LessonError(0, f"the file has {len(data)} bytes; a lesson has at most {MOST_BYTES}")
+    if len(data) > MAX_BYTES:
+        raise LessonError(0, f"the file has {len(data)} bytes; a lesson has at most {MAX_BYTES}")
     try:
         return parse_lesson(data.decode("utf-8"), path)
     except UnicodeDecodeError:

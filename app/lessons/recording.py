@@ -6,8 +6,8 @@ from app.ground.settings import ServerSettings
 from app.lessons.lesson import Lesson
 from app.lessons.transcript import Recorded, record
 from app.models.live_engine import engine_builder
-from engine.machine import measure_roofs
 from engine.model.loader import load_model
+from engine.setup.machine import measure_roofs
 
 
 def recorded_by(lesson: Lesson, languages: list[str]) -> list[Recorded]:

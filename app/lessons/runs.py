@@ -12,7 +12,7 @@ from app.lessons.tiers import tiers_of
 from engine.lab.change import TokenChange
 from engine.trace.log import TraceReader
 
-MOST_STEPS = 1024  # that one action takes
+MAX_STEPS = 1024  # that one action takes
 
 
 class Runs:
@@ -79,14 +79,14 @@ class Runs:
             self._submit([], 0)
         log = self._stage.log
         first = len(log)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             if self._holds(action, first):
                 return
             if not self._stage.step():
                 if action.until == "finished":
                     return
                 raise LessonError(line, f"run: everything finished, and {action.until} never came")
-        raise LessonError(line, f"run: {MOST_STEPS} steps, and still not {action.until}")
+        raise LessonError(line, f"run: {MAX_STEPS} steps, and still not {action.until}")
 
     def _holds(self, action: Action, first: int) -> bool:
         log = self._stage.log

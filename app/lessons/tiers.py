@@ -17,7 +17,7 @@ from engine.connector.tiers.settings import DiskSetting, parse_size
 from engine.connector.tiers.tiers import Tiers
 
 TIERS = ("kv_offload_cpu", "kv_offload_disk")  # what a restart may name beside settings
-MOST_BYTES = 16 << 20  # of each: a server has many lessons under way
+MAX_BYTES = 16 << 20  # of each: a server has many lessons under way
 
 
 class TierSizes(NamedTuple):
@@ -35,8 +35,8 @@ def tiers_of(changes: Mapping[str, Any]) -> TierSizes:
     """
     sizes = {name: parse_size(str(changes[name])) for name in TIERS if name in changes}
     for name, size in sizes.items():
-        if size > MOST_BYTES:
-            raise ValueError(f"{name}: a lesson's own tier has at most {MOST_BYTES >> 20} MiB")
+        if size > MAX_BYTES:
+            raise ValueError(f"{name}: a lesson's own tier has at most {MAX_BYTES >> 20} MiB")
     return TierSizes(sizes.get(TIERS[0]), sizes.get(TIERS[1]))
 
 

@@ -24,15 +24,15 @@ from weakref import WeakKeyDictionary
 from app.ground.errors import AppError
 from app.log_index.cache_dir import LIVE, drop_unused, folder_in, name_of
 from app.session.run import OpenLog
-from engine.host import child_environment
+from engine.system.host import child_environment
+from engine.trace.derived_file import DerivedFileError
 from engine.trace.log import TraceReader, TraceWriter
-from engine.trace.made_file import MadeFileError
-from engine.trace.query.kept import DATA, SUFFIX, KeptTables
-from engine.trace.survey.survey import Survey
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.query.table_cache import DATA, SUFFIX, KeptTables
 
 IDLE = 600.0  # seconds after which nobody looks at a run that goes on any more
 LOOK = 1.0  # seconds between two looks at whether it does
-MOST_READ = 4  # of a kind that are held in memory
+MAX_READ = 4  # of a kind that are held in memory
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ class DerivedFiles(ABC, Generic[T]):
 
     @abstractmethod
     def open(self, index: Path, log: TraceReader, known: T | None) -> T:
-        """`known`: as it was read before. Raises MadeFileError: it is not there, damaged, or of another log."""
+        """`known`: as it was read before. Raises DerivedFileError: it is not there, damaged, or of another log."""
 
     @abstractmethod
     def is_of(self, made: T, log: TraceReader) -> bool:
@@ -141,7 +141,7 @@ class DerivedFiles(ABC, Generic[T]):
                 return self._read[target]
             found = self._read[target] = self.open(target, log, self._read.get(target))
             self._stamps[target] = stamp
-        except (MadeFileError, OSError):
+        except (DerivedFileError, OSError):
             self._read.pop(target, None)
             return None
         if self.is_whole(found, log) and target not in self._asked:
@@ -154,7 +154,7 @@ class DerivedFiles(ABC, Generic[T]):
         """It is the one that was asked for last; of the others only the last ones stay in memory."""
         self._read.pop(target, None)
         self._read[target] = known
-        for older in list(self._read)[:-MOST_READ]:
+        for older in list(self._read)[:-MAX_READ]:
             del self._read[older]
             self._stamps.pop(older, None)
 
@@ -227,23 +227,23 @@ class DerivedFiles(ABC, Generic[T]):
         drop_unused(self._folder, self.suffix, self.data_suffix, set(self._making))
 
 
-class LogIndexes(DerivedFiles[Survey]):
-    """The surveys of a server."""
+class LogIndexes(DerivedFiles[LogIndex]):
+    """The log indexes of a server."""
 
-    program = "engine.trace.survey.make"
+    program = "engine.trace.log_index.make"
     suffix, data_suffix = ".survey", ".rows"
     follows = True
-    failed = "the log cannot be surveyed"
+    failed = "the log cannot be indexed"
 
-    def open(self, index: Path, log: TraceReader, known: Survey | None) -> Survey:
-        """Raises MadeFileError."""
-        return Survey(index, log, known)
+    def open(self, index: Path, log: TraceReader, known: LogIndex | None) -> LogIndex:
+        """Raises DerivedFileError."""
+        return LogIndex(index, log, known)
 
-    def is_of(self, made: Survey, log: TraceReader) -> bool:
+    def is_of(self, made: LogIndex, log: TraceReader) -> bool:
         """Whether it is of this log."""
         return made.is_of(log)
 
-    def is_whole(self, made: Survey, log: TraceReader) -> bool:
+    def is_whole(self, made: LogIndex, log: TraceReader) -> bool:
         """Whether it knows all of it, or all that can be known."""
         index = made.index
         return index.is_done and (bool(index.problem) or index.num_records == len(log))
@@ -262,7 +262,7 @@ class LogTables(DerivedFiles[KeptTables]):
     failed = "no tables can be made of the log"
 
     def open(self, index: Path, log: TraceReader, known: KeptTables | None) -> KeptTables:
-        """Raises MadeFileError."""
+        """Raises DerivedFileError."""
         return KeptTables(index, log)
 
     def is_of(self, made: KeptTables, log: TraceReader) -> bool:

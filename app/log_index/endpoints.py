@@ -15,25 +15,25 @@ from app.ground.routing import Route, json_answer
 from app.log_index.derived_files import LogIndexes
 from app.session.run import OpenLog, read_batch
 from app.session.session_manager import SessionManager
+from engine.trace.derived_file import DerivedFileError
 from engine.trace.geometry import geometry
-from engine.trace.made_file import MadeFileError
+from engine.trace.log_index.block_rows import BLOCK, Rows
+from engine.trace.log_index.classes import BYS, ClassFigures, beside, classes
+from engine.trace.log_index.heard import Heard
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.prefixes import prefixes
+from engine.trace.log_index.sequence_table import sequence_table
+from engine.trace.log_index.series import bins
 from engine.trace.observing import UNSAID
-from engine.trace.survey.block_rows import BLOCK, Rows
-from engine.trace.survey.classes import BYS, ClassFigures, beside, classes
-from engine.trace.survey.heard import Heard
-from engine.trace.survey.prefixes import prefixes
-from engine.trace.survey.sequence_table import sequence_table
-from engine.trace.survey.series import bins
-from engine.trace.survey.survey import Survey
 
 MSGPACK = "application/msgpack"
 SENT = tuple(name for name in BLOCK.names or () if name != "content")  # of a block: what is drawn of it
-MOST_BINS = 4096
-MOST_BRANCHES = 500  # of a prefix tree
-MOST_RECORDS = 256  # in one answer
-MOST_BYTES = 1 << 20  # of records in one answer
-MOST_TOKENS = 1 << 20  # of a prompt that is looked up
-MOST_PROMPT_BYTES = 8 * MOST_TOKENS
+MAX_BINS = 4096
+MAX_BRANCHES = 500  # of a prefix tree
+MAX_RECORDS = 256  # in one answer
+MAX_BYTES = 1 << 20  # of records in one answer
+MAX_TOKENS = 1 << 20  # of a prompt that is looked up
+MAX_PROMPT_BYTES = 8 * MAX_TOKENS
 
 
 class SurveyAnswer(TypedDict):
@@ -47,7 +47,7 @@ class SurveyAnswer(TypedDict):
     num_sequences: int
     series: list[str]  # numbers of which the log says something
     media: list[str]  # outside the pool, of which it says what lies there: the bits of `tiers`, the last for all others
-    seconds: float  # when the last surveyed record was, since the log began
+    seconds: float  # when the last indexed record was, since the log began
 
 
 class ClassedRun(TypedDict):
@@ -65,7 +65,7 @@ class ClassesAnswer(TypedDict):
 
     by: str
     runs: list[ClassedRun]
-    classes: list[dict[str, Any]]  # `engine.trace.survey.classes.Beside`
+    classes: list[dict[str, Any]]  # `engine.trace.log_index.classes.Beside`
     num_more: int  # classes that are left out
 
 
@@ -73,85 +73,85 @@ class AskedPrompt(msgspec.Struct, kw_only=True):
     """What is posted to /api/theaters/<theater_id>/survey/heard/chains."""
 
     record: int
-    token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MOST_TOKENS)]
+    token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_TOKENS)]
 
 
-class Here(NamedTuple):
+class LogIndexContext(NamedTuple):
     """What the endpoints use."""
 
     theaters: SessionManager
-    surveys: LogIndexes
+    log_indexes: LogIndexes
 
 
-def overview(here: Here, request: Request, theater_id: str) -> Response:
+def overview(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """How much is known."""
-    run, survey = _survey(here, theater_id)
+    run, log_index = _log_index(context, theater_id)
     answer: SurveyAnswer = {
         "num_records": len(run.log),
-        "num_surveyed": len(survey),
-        "is_done": survey.index.is_done,
-        "problem": survey.index.problem,
-        "num_blocks": survey.index.num_blocks,
-        "num_sequences": len(survey.index.sequences.seq_id),
-        "series": survey.index.said,
-        "media": survey.index.media,
-        "seconds": float(survey.series["at"][-1]),
+        "num_surveyed": len(log_index),
+        "is_done": log_index.index.is_done,
+        "problem": log_index.index.problem,
+        "num_blocks": log_index.index.num_blocks,
+        "num_sequences": len(log_index.index.sequences.seq_id),
+        "series": log_index.index.said,
+        "media": log_index.index.media,
+        "seconds": float(log_index.series["at"][-1]),
     }
     return json_answer(answer)
 
 
-def series(here: Here, request: Request, theater_id: str) -> Response:
+def series(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Numbers of a stretch in bins: `?first=…&end=…&bins=…`."""
-    _, survey = _survey(here, theater_id)
-    first, end = _number(request, "first", 0), _number(request, "end", len(survey))
-    count = min(_number(request, "bins", 1000), MOST_BINS)
+    _, log_index = _log_index(context, theater_id)
+    first, end = _number(request, "first", 0), _number(request, "end", len(log_index))
+    count = min(_number(request, "bins", 1000), MAX_BINS)
     try:
-        found = bins(survey.series, first, min(end, len(survey)), count)
+        found = bins(log_index.series, first, min(end, len(log_index)), count)
     except ValueError as error:
         raise AppError("not_found", f"there are no such records: {error}") from error
     return _packed({name: column.astype("<f8").tobytes() for name, column in found.items()})
 
 
-def blocks(here: Here, request: Request, theater_id: str) -> Response:
+def blocks(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
-    run, survey = _survey(here, theater_id)
-    record = _number(request, "record", len(survey) - 1)
+    run, log_index = _log_index(context, theater_id)
+    record = _number(request, "record", len(log_index) - 1)
     try:
-        rows = survey.blocks_at(record)
-    except (IndexError, MadeFileError) as error:
-        raise _refusal(here, run, error) from error
+        rows = log_index.blocks_at(record)
+    except (IndexError, DerivedFileError) as error:
+        raise _refusal(context, run, error) from error
     return _packed({"record": record, **_columns(rows, SENT)})
 
 
-def changes(here: Here, request: Request, theater_id: str) -> Response:
+def changes(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Records [first, end), and the blocks that they change: `?first=…&end=…`; fewer than asked is allowed."""
-    run, survey = _survey(here, theater_id)
+    run, log_index = _log_index(context, theater_id)
     first = _number(request, "first", 0)
-    end = min(_number(request, "end", first + 1), first + MOST_RECORDS, len(survey))
+    end = min(_number(request, "end", first + 1), first + MAX_RECORDS, len(log_index))
     if not 0 <= first < end:
-        raise AppError("not_found", f"there is no record {first}; {len(survey)} are known, counted from 0")
+        raise AppError("not_found", f"there is no record {first}; {len(log_index)} are known, counted from 0")
     with run.reading() as log:
-        records, _ = read_batch(log, first, end, MOST_BYTES, None, 0)
+        records, _ = read_batch(log, first, end, MAX_BYTES, None, 0)
     end = first + len(records)
     try:
-        rows = survey.changes(first, end)
-    except MadeFileError as error:
-        raise _refusal(here, run, error) from error
+        rows = log_index.changes(first, end)
+    except DerivedFileError as error:
+        raise _refusal(context, run, error) from error
     return _packed({"first": first, "end": end, "records": records, **_columns(rows, ("record", "block", *SENT))})
 
 
-def sequences(here: Here, request: Request, theater_id: str) -> Response:
+def sequences(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Every sequence that is known, in columns, with the spans in which it waited and ran."""
-    run, survey = _survey(here, theater_id)
+    run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         header = log.header
-    return Response(msgspec.msgpack.encode(sequence_table(survey, header)), mimetype=MSGPACK)
+    return Response(msgspec.msgpack.encode(sequence_table(log_index, header)), mimetype=MSGPACK)
 
 
-def prefix_tree(here: Here, request: Request, theater_id: str) -> Response:
+def prefix_tree(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """The prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
-    run, survey = _survey(here, theater_id)
-    record = _number(request, "record", len(survey) - 1)
+    run, log_index = _log_index(context, theater_id)
+    record = _number(request, "record", len(log_index) - 1)
     instance = _number(request, "instance", 0)
     with run.reading() as log:
         groups = [group for group in geometry(log.header)[1] if group.instance == instance]
@@ -159,13 +159,13 @@ def prefix_tree(here: Here, request: Request, theater_id: str) -> Response:
         raise AppError("not_found", f"there is no instance {instance}")
     end = max(group.first_block + group.num_blocks for group in groups)
     try:
-        found = prefixes(survey, record, MOST_BRANCHES, min(group.first_block for group in groups), end)
-    except (IndexError, MadeFileError) as error:
-        raise _refusal(here, run, error) from error
+        found = prefixes(log_index, record, MAX_BRANCHES, min(group.first_block for group in groups), end)
+    except (IndexError, DerivedFileError) as error:
+        raise _refusal(context, run, error) from error
     return json_answer({"record": record, **msgspec.to_builtins(found)})
 
 
-def by_class(here: Here, request: Request, theater_id: str) -> Response:
+def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """Requests by class, of this run and of another: `?by=prompt&beside=…`."""
     by = request.args.get("by", "all")
     if by not in BYS:
@@ -173,7 +173,7 @@ def by_class(here: Here, request: Request, theater_id: str) -> Response:
     names = [name for name in (theater_id, request.args.get("beside")) if name]
     sides, found = list[ClassedRun](), list[dict[str | None, ClassFigures]]()
     for name in names:
-        run = here.theaters.watch(name).run
+        run = context.theaters.watch(name).run
         with run.reading() as log:
             header = log.header
         if header.observed is not None:
@@ -182,13 +182,13 @@ def by_class(here: Here, request: Request, theater_id: str) -> Response:
             )
             found.append({})
             continue
-        survey = here.surveys.find(run)
-        found.append(classes(survey, header, by))
+        log_index = context.log_indexes.find(run)
+        found.append(classes(log_index, header, by))
         sides.append(
             {
                 "theater": name,
                 "num_records": len(run.log),
-                "num_surveyed": len(survey),
+                "num_surveyed": len(log_index),
                 "is_simulated": header.simulated is not None,
                 "unsaid": "",
             }
@@ -198,19 +198,19 @@ def by_class(here: Here, request: Request, theater_id: str) -> Response:
     return json_answer(answer)
 
 
-def heard(here: Here, request: Request, theater_id: str) -> Response:
+def heard(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """What each rank of a watched server had said up to a record: `?record=…`."""
-    run, survey, told = _watched(here, theater_id)
-    record = _known(survey, _number(request, "record", len(survey) - 1))
+    run, log_index, told = _watched(context, theater_id)
+    record = _known(log_index, _number(request, "record", len(log_index) - 1))
     with run.reading() as log:
         ranks = [told.said(log, rank, record) for rank in range(told.num_ranks)]
     return json_answer({"record": record, "ranks": msgspec.to_builtins(ranks)})
 
 
-def heard_roots(here: Here, request: Request, theater_id: str) -> Response:
+def heard_roots(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """What sequences begin with, of those that a rank named last up to a record: `?record=…&rank=0`."""
-    run, survey, told = _watched(here, theater_id)
-    record, rank = _known(survey, _number(request, "record", len(survey) - 1)), _number(request, "rank", 0)
+    run, log_index, told = _watched(context, theater_id)
+    record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
     if not 0 <= rank < told.num_ranks:
         raise AppError("not_found", f"there is no rank {rank}")
     with run.reading() as log:
@@ -218,15 +218,15 @@ def heard_roots(here: Here, request: Request, theater_id: str) -> Response:
     return json_answer({"roots": msgspec.to_builtins(found)})
 
 
-def heard_chains(here: Here, request: Request, theater_id: str) -> Response:
+def heard_chains(context: LogIndexContext, request: Request, theater_id: str) -> Response:
     """What each rank of a watched server had of a prompt after a record."""
-    request.max_content_length = MOST_PROMPT_BYTES
-    _, survey, told = _watched(here, theater_id)
+    request.max_content_length = MAX_PROMPT_BYTES
+    _, log_index, told = _watched(context, theater_id)
     try:
         asked = msgspec.json.decode(request.get_data(), type=AskedPrompt)
     except msgspec.MsgspecError as error:
         raise AppError("bad_request", f"this is no prompt: {error}") from error
-    record = _known(survey, asked.record)
+    record = _known(log_index, asked.record)
     ranks = [told.chains(rank, asked.token_ids, record) for rank in range(told.num_ranks)]
     return json_answer({"ranks": msgspec.to_builtins(ranks)})
 
@@ -247,31 +247,31 @@ ROUTES = [
 ]
 
 
-def blueprint(theaters: SessionManager, surveys: LogIndexes) -> flask.Blueprint:
+def blueprint(theaters: SessionManager, log_indexes: LogIndexes) -> flask.Blueprint:
     """The endpoints under /api/theaters/<theater_id>/survey."""
-    return routing.blueprint("survey", "/api/theaters", Here(theaters, surveys), ROUTES)
+    return routing.blueprint("survey", "/api/theaters", LogIndexContext(theaters, log_indexes), ROUTES)
 
 
-def _survey(here: Here, theater_id: str) -> tuple[OpenLog, Survey]:
-    run = here.theaters.watch(theater_id).run
-    return run, here.surveys.find(run)
+def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex]:
+    run = context.theaters.watch(theater_id).run
+    return run, context.log_indexes.find(run)
 
 
-def _watched(here: Here, theater_id: str) -> tuple[OpenLog, Survey, Heard]:
-    """A watched server's log, its survey, and what the server said in it."""
-    run, survey = _survey(here, theater_id)
+def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, Heard]:
+    """A watched server's log, its log index, and what the server said in it."""
+    run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         if log.header.observed is None:
             raise AppError("not_found", "this is no watched server's log")
     try:
-        return run, survey, survey.heard
-    except MadeFileError as error:
-        raise _refusal(here, run, error) from error
+        return run, log_index, log_index.heard
+    except DerivedFileError as error:
+        raise _refusal(context, run, error) from error
 
 
-def _known(survey: Survey, record: int) -> int:
-    if not -1 <= record < len(survey):
-        raise AppError("not_found", f"there is no record {record}; {len(survey)} are known, counted from 0")
+def _known(log_index: LogIndex, record: int) -> int:
+    if not -1 <= record < len(log_index):
+        raise AppError("not_found", f"there is no record {record}; {len(log_index)} are known, counted from 0")
     return record
 
 
@@ -284,10 +284,10 @@ def _number(request: Request, name: str, otherwise: int) -> int:
     return int(given)
 
 
-def _refusal(here: Here, run: OpenLog, error: Exception) -> AppError:
+def _refusal(context: LogIndexContext, run: OpenLog, error: Exception) -> AppError:
     if isinstance(error, IndexError):
         return AppError("not_found", f"there is no such record: {error}")
-    here.surveys.forget(run)
+    context.log_indexes.forget(run)
     return AppError("loading", f"{error}; it is made anew, ask again in a moment")
 
 

@@ -10,14 +10,14 @@ from app.ground.errors import AppError
 from app.log_index.derived_files import LogTables
 from app.session.run import OpenLog
 from engine.trace.codec import TraceFormatError
-from engine.trace.made_file import MadeFileError
+from engine.trace.derived_file import DerivedFileError
 from engine.trace.query.database import LogDatabase, QueryError
-from engine.trace.query.kept import LONG, KeptTables
 from engine.trace.query.questions import questions
+from engine.trace.query.table_cache import LONG, KeptTables
 from engine.trace.state import TraceStateError
 
-MOST_SECONDS = 5.0
-MOST_ROWS = 200
+MAX_SECONDS = 5.0
+MAX_ROWS = 200
 FRESH = 5.0  # seconds in which another question about a run that goes on is asked of what was read last
 
 
@@ -74,8 +74,8 @@ class LogQuestions:
             raise AppError("busy", "another question is being answered; ask again in a moment")
         try:
             num_records, database = self._of(run)
-            found = database.ask(sql, MOST_ROWS, MOST_SECONDS)
-        except MadeFileError as error:
+            found = database.ask(sql, MAX_ROWS, MAX_SECONDS)
+        except DerivedFileError as error:
             self._tables.forget(run)
             raise AppError("loading", f"{error}; it is made anew") from error
         except QueryError as error:

@@ -15,11 +15,11 @@ from typing import IO, Any, NotRequired, TypedDict
 
 from app.ground.errors import AppError
 from app.session.run import OpenLog
-from engine.host import child_environment
+from engine.system.host import child_environment
 from engine.trace.log import TraceReader
 
 KEPT = 16  # answers
-MOST_TIMES = 64.0
+MAX_TIMES = 64.0
 FRESH = 5.0  # seconds in which the answer to a run that goes on is given again
 
 Key = tuple[int, float]
@@ -78,8 +78,8 @@ class WhatIfs:
         Raises:
             AppError: `busy` while another is made; `refused`: the log does not say enough; `bad_request`.
         """
-        if not 0 < times <= MOST_TIMES:
-            raise AppError("bad_request", f"times is over 0 and at most {MOST_TIMES:g}")
+        if not 0 < times <= MAX_TIMES:
+            raise AppError("bad_request", f"times is over 0 and at most {MAX_TIMES:g}")
         with run.reading() as log, self._lock:
             key = (id(run), times)
             job = self._jobs.get(key)

@@ -10,7 +10,14 @@ from app.metrics import names
 from app.metrics.live_clock import LiveClock
 from app.metrics.residency import Residencies
 from app.metrics.tally import Tally
-from engine.trace.account import Account, RequestRow, SequenceRow, time_in_queue, time_per_output_token
+from engine.trace.account import (
+    Account,
+    RequestRow,
+    SequenceRow,
+    time_in_queue,
+    time_per_output_token,
+    time_to_first_token,
+)
 from engine.trace.events import (
     Admit,
     Allocate,
@@ -51,7 +58,7 @@ class Fold:
         self._tally = tally
         self._block_size = geometry(header).block_size
         self._clock = LiveClock(was_halted)
-        self._account = Account(header, self._clock, forgets=True)
+        self._account = Account(self._clock, len(header.instances) > 1, model_name=self.model_name, forgets=True)
         self._missing: dict[int, int] = {}  # by sequence to be admitted: tokens that the pool had not, at its lookup
         self._outside: dict[int, Counter[Medium]] = {}  # blocks by tier, at its last lookup there
         self._residencies = Residencies()
@@ -150,7 +157,7 @@ class Fold:
         if row.gap is not None:
             self._tally.observe(names.ITL, row.gap)
         elif row.first_token is not None:
-            self._tally.observe(names.TTFT, row.first_token - row.request.arrival)
+            self._tally.observe(names.TTFT, time_to_first_token(row.request.arrival, row.first_token))
             if row.request.num_output_tokens == 1:
                 self._prefilled(row.request)
 

@@ -27,7 +27,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import AttributeValue
 
 from app import __version__
-from engine.trace.account import RequestRow, time_in_queue
+from engine.trace.account import RequestRow, time_in_queue, time_to_first_token
 from engine.trace.records import StepRecord
 
 NANO = 10**9
@@ -128,7 +128,7 @@ def _attributes(request: RequestRow, ended: float) -> Iterator[tuple[str, Attrib
     if scheduled is not None:
         yield "gen_ai.latency.time_in_queue", time_in_queue(request.queued, scheduled)
     if scheduled is not None and first is not None and last is not None:
-        yield "gen_ai.latency.time_to_first_token", first - request.arrival
+        yield "gen_ai.latency.time_to_first_token", time_to_first_token(request.arrival, first)
         yield "gen_ai.latency.time_in_model_prefill", request.prefill_seconds(first)
         yield "gen_ai.latency.time_in_model_decode", last - first
         yield "gen_ai.latency.time_in_model_inference", last - scheduled

@@ -26,7 +26,7 @@ from engine.model import device as devices
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.options.check import over_served_max
-from engine.resolve import resolve_for
+from engine.setup.resolve import resolve_for
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import ModelFacts, StepRecord
 

@@ -14,8 +14,6 @@ from engine.cluster.messages import Source
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
 from engine.connector.tiers.tiers import Tiers
-from engine.device_pool import with_pool
-from engine.machine import machine_facts, measure_roofs
 from engine.model import device as devices
 from engine.model.compiled import Compilation, compile_in_background
 from engine.model.device_facts import DeviceFacts
@@ -25,6 +23,8 @@ from engine.model.shipped import SHIPPED
 from engine.model.stages import Stage
 from engine.model.tokenizer import normalize_prompt
 from engine.model.weighing import bytes_to_come, weight_bytes
+from engine.setup.device_pool import with_pool
+from engine.setup.machine import machine_facts, measure_roofs
 from engine.trace.records import Machine, ModelFacts, TokenizerFacts
 
 
@@ -90,7 +90,7 @@ class LiveModel:
         return devices.device_facts(self._model.device)
 
     def with_pool(self, config: EngineConfig) -> EngineConfig:
-        """The settings with the pool that the device has room for, where they leave it open (`engine.device_pool`)."""
+        """Return the settings; an open pool gets the blocks that fit the device (`engine.setup.device_pool`)."""
         found = with_pool(config, self._model)
         if found is not config:  # what the server's own settings take is not refused
             self._max_pool_bytes = max(self._max_pool_bytes, pool_bytes(found, self.facts))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.accounting.memory import stored_bytes_per_token
 from engine.config import EngineConfig
-from engine.resolve import resolve_for
+from engine.setup.resolve import resolve_for
 from engine.trace.records import ModelFacts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from app.models.engine_face import Prompt
 from engine.config import SamplingParams
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 
 
 def specs_of(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestSpec]:

@@ -21,7 +21,7 @@ LogitBias = dict[str, float]
 TemplateSettings = Annotated[
     dict[str, bool | int | float | Annotated[str, Meta(max_length=1000)] | None], Meta(max_length=32)
 ]
-MOST_VALUES, MOST_LISTS = 1 << 20, 1 << 16  # in a body: one byte of it may take a hundred of memory
+MAX_VALUES, MAX_LISTS = 1 << 20, 1 << 16  # in a body: one byte of it may take a hundred of memory
 PATH = re.compile(r" - at `(?:key in )?\$\.?([^`\[]*)[^`]*`$")
 
 # read by nobody, and nothing is lost by it: labels, billing, hints
@@ -151,8 +151,8 @@ def read(data: bytes, kind: type[T]) -> T:
     Raises:
         ApiError: no JSON, a field of another type, or one that asks for what there is not.
     """
-    if data.count(b",") > MOST_VALUES or data.count(b"[") + data.count(b"{") > MOST_LISTS:
-        raise ApiError(f"the body has too many values; {MOST_VALUES} are taken, in {MOST_LISTS} lists and objects")
+    if data.count(b",") > MAX_VALUES or data.count(b"[") + data.count(b"{") > MAX_LISTS:
+        raise ApiError(f"the body has too many values; {MAX_VALUES} are taken, in {MAX_LISTS} lists and objects")
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -29,7 +29,7 @@ from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError, api_error, of_http
 from app.openai.held import Held, bytes_of
 from app.openai.keys import ApiKeys
-from app.openai.paths import MOST_BYTES, THEATER
+from app.openai.paths import MAX_BYTES, THEATER
 from app.openai.request import Asked
 from app.openai.sessions import ApiSessions
 from app.session.session import Session
@@ -37,10 +37,10 @@ from app.transport.access_log import tell
 from app.transport.workers import ARRIVED
 
 BYTES_OF_BYTE = 8  # of memory for each of a body, about, while it is looked at
-MOST_TOKENS = 1 << 20  # in one request to detokenize
+MAX_TOKENS = 1 << 20  # in one request to detokenize
 
 
-class Here(NamedTuple):
+class OpenAIContext(NamedTuple):
     """What the endpoints use."""
 
     theaters: ApiSessions
@@ -50,43 +50,43 @@ class Here(NamedTuple):
     began: int  # seconds since 1970
 
 
-def completions(here: Here, request: Request) -> Response:
+def completions(context: OpenAIContext, request: Request) -> Response:
     """A prompt, or several, continued."""
-    policy = here.keys.policy(bearer(request.environ))
+    policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), CompletionBody)
-    return _answer(here, request, policy, body, partial(asking.completion, body))
+    return _answer(context, request, policy, body, partial(asking.completion, body))
 
 
-def chat_completions(here: Here, request: Request) -> Response:
+def chat_completions(context: OpenAIContext, request: Request) -> Response:
     """A conversation, continued by the model's own template or the plain one."""
-    policy = here.keys.policy(bearer(request.environ))
+    policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), ChatBody)
-    return _answer(here, request, policy, body, partial(asking.chat, body))
+    return _answer(context, request, policy, body, partial(asking.chat, body))
 
 
-def embeddings(here: Here, request: Request) -> Response:
+def embeddings(context: OpenAIContext, request: Request) -> Response:
     """Refused."""
     raise ApiError("this server makes no embeddings: its models continue texts", status=404, code="not_implemented")
 
 
-def models(here: Here, request: Request) -> Response:
+def models(context: OpenAIContext, request: Request) -> Response:
     """Every model of the server."""
-    return json_answer({"object": "list", "data": [_told(here, served) for served in here.models.all()]})
+    return json_answer({"object": "list", "data": [_told(context, served) for served in context.models.all()]})
 
 
-def model(here: Here, request: Request, name: str) -> Response:
+def model(context: OpenAIContext, request: Request, name: str) -> Response:
     """One of them."""
-    for served in here.models.all():
+    for served in context.models.all():
         if served.name == name:
-            return json_answer(_told(here, served))
+            return json_answer(_told(context, served))
     raise ApiError(f"this server has no model {name[:200]!r}", "model", status=404, code="model_not_found")
 
 
-def tokenize(here: Here, request: Request) -> Response:
+def tokenize(context: OpenAIContext, request: Request) -> Response:
     """A text or a conversation as token ids."""
-    here.keys.policy(bearer(request.environ))
+    context.keys.policy(bearer(request.environ))
     body = read(_data(request), TokenizeBody)
-    found = here.theaters.model(body.model)
+    found = context.theaters.model(body.model)
     if (body.prompt is None) == (body.messages is None):
         raise ApiError("send a prompt or messages, one of the two", "prompt")
     if body.messages is not None:
@@ -95,7 +95,7 @@ def tokenize(here: Here, request: Request) -> Response:
         token_ids = found.encode(found.normalize(body.prompt or ""))
     answer: dict[str, Any] = {
         "count": len(token_ids),
-        "max_model_len": engine.max_model_len if (engine := here.theaters.resolved(found.facts)) else None,
+        "max_model_len": engine.max_model_len if (engine := context.theaters.resolved(found.facts)) else None,
         "tokens": token_ids,
         "token_strs": None,
     }
@@ -104,35 +104,35 @@ def tokenize(here: Here, request: Request) -> Response:
     return json_answer(answer)
 
 
-def detokenize(here: Here, request: Request) -> Response:
+def detokenize(context: OpenAIContext, request: Request) -> Response:
     """Token ids as a text."""
-    here.keys.policy(bearer(request.environ))
+    context.keys.policy(bearer(request.environ))
     body = read(_data(request), DetokenizeBody)
-    found = here.theaters.model(body.model)
-    if len(body.tokens) > MOST_TOKENS:
-        raise ApiError(f"{len(body.tokens)} tokens at once; {MOST_TOKENS} are taken", "tokens")
+    found = context.theaters.model(body.model)
+    if len(body.tokens) > MAX_TOKENS:
+        raise ApiError(f"{len(body.tokens)} tokens at once; {MAX_TOKENS} are taken", "tokens")
     if not all(token < found.facts.vocab_size for token in body.tokens):
         raise ApiError(f"tokens has ids outside 0..{found.facts.vocab_size - 1}", "tokens")
     return json_answer({"prompt": b"".join(map(found.token_bytes, body.tokens)).decode("utf-8", "replace")})
 
 
-def health(here: Here, request: Request) -> Response:
+def health(context: OpenAIContext, request: Request) -> Response:
     """200 as soon as the first model is there."""
-    here.models.first.model  # noqa: B018  # what it raises is the answer
+    context.models.first.model  # noqa: B018  # what it raises is the answer
     return Response(status=200)
 
 
-def ping(here: Here, request: Request) -> Response:
+def ping(context: OpenAIContext, request: Request) -> Response:
     """The same, as SageMaker asks for it."""
-    return health(here, request)
+    return health(context, request)
 
 
-def version(here: Here, request: Request) -> Response:
+def version(context: OpenAIContext, request: Request) -> Response:
     """Of this program."""
     return json_answer({"version": __version__})
 
 
-def nothing(here: Here, request: Request, rest: str) -> Response:
+def nothing(context: OpenAIContext, request: Request, rest: str) -> Response:
     """Any other address below /v1."""
     raise ApiError(f"there is no /v1/{rest[:80]} here", status=404, code="not_found")
 
@@ -156,7 +156,7 @@ ROUTES = [
 
 def blueprint(theaters: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blueprint:
     """The API's addresses."""
-    return routing.blueprint("openai", "", Here(theaters, models, keys, Held(), int(time.time())), ROUTES)
+    return routing.blueprint("openai", "", OpenAIContext(theaters, models, keys, Held(), int(time.time())), ROUTES)
 
 
 def answer_error(error: Exception) -> Response:
@@ -169,7 +169,7 @@ def answer_error(error: Exception) -> Response:
 
 
 def _data(request: Request) -> bytes:
-    request.max_content_length = MOST_BYTES
+    request.max_content_length = MAX_BYTES
     found = request.get_data(cache=False)
     TRIM.freed(len(found) * BYTES_OF_BYTE)
     request.environ.setdefault(ARRIVED, time.monotonic())
@@ -177,23 +177,23 @@ def _data(request: Request) -> bytes:
 
 
 def _answer(
-    here: Here,
+    context: OpenAIContext,
     request: Request,
     policy: Policy,
     body: CompletionBody | ChatBody,
     make: Callable[[Any, int | None], Asked],
 ) -> Response:
     if body.model is None:
-        raise ApiError(f"model is missing; this server has {', '.join(m.name for m in here.models.all())}", "model")
+        raise ApiError(f"model is missing; this server has {', '.join(m.name for m in context.models.all())}", "model")
     theater_id = request.headers.get(THEATER) or body.theater
-    served = here.theaters.named(theater_id, body.model) if theater_id else None
-    found = here.theaters.model(served.theater.model_name if served else body.model)
-    usual = here.theaters.resolved(found.facts) if served is None else None
+    served = context.theaters.named(theater_id, body.model) if theater_id else None
+    found = context.theaters.model(served.theater.model_name if served else body.model)
+    usual = context.theaters.resolved(found.facts) if served is None else None
     asked = make(found, usual.max_model_len if usual else None)
     _check_policy(asked, policy)
-    over = here.held.take(policy.name, bytes_of(asked))
+    over = context.held.take(policy.name, bytes_of(asked))
     try:
-        return _begun(request, policy, asked, served or here.theaters.of_model(body.model), found, over)
+        return _begun(request, policy, asked, served or context.theaters.of_model(body.model), found, over)
     except BaseException:
         over()
         raise
@@ -227,12 +227,12 @@ def _check_policy(asked: Asked, policy: Policy) -> None:
         raise ApiError(f"{name} is {wanted}; this client may ask for {most}", name)
 
 
-def _told(here: Here, served: Served) -> dict[str, Any]:
-    engine = here.theaters.resolved(served.facts) if served.facts else None
+def _told(context: OpenAIContext, served: Served) -> dict[str, Any]:
+    engine = context.theaters.resolved(served.facts) if served.facts else None
     found: dict[str, Any] = {
         "id": served.name,
         "object": "model",
-        "created": here.began,
+        "created": context.began,
         "owned_by": "kvtheater",
         "root": served.name,
         "parent": None,

@@ -31,9 +31,9 @@ from app.openai.streams import Streams
 from app.session.answers import ApiStatus
 from engine.cluster.router import RejectedError
 from engine.config import SamplingParams
-from engine.request_spec import RequestError
+from engine.requests.request_spec import RequestError
+from engine.trace.disagg_ids import plain_id
 from engine.trace.events import Admit, Finish, Fork, Lost, Rank, Submit
-from engine.trace.halves import plain_id
 from engine.trace.records import StepRecord
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ import msgspec
 from werkzeug.exceptions import HTTPException
 
 from app.ground.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
-from app.openai.paths import MOST_BYTES
+from app.openai.paths import MAX_BYTES
 
 TYPES = {
     401: "authentication_error",
@@ -84,5 +84,5 @@ def of_refusal(refusal: AppError, param: str | None = None) -> ApiError:
 def of_http(error: HTTPException) -> ApiError:
     """The same refusal as the libraries below have: no such address or method, a body that is too long or too slow."""
     status = error.code or 500
-    what = f"a body may have {MOST_BYTES >> 20} MiB" if status == 413 else error.description or error.name
+    what = f"a body may have {MAX_BYTES >> 20} MiB" if status == 413 else error.description or error.name
     return ApiError(what, status=status, code=CODES["too_slow"] if status == 408 else None)

@@ -10,7 +10,7 @@ from app.openai.errors import ApiError
 from app.openai.request import Asked
 
 MIB = 1024 * 1024
-MOST_OF_ONE = 128 * MIB  # of one client's requests
+MAX_OF_ONE = 128 * MIB  # of one client's requests
 MOST = 512 * MIB  # of all
 TOKEN_BYTES = 40  # of a token id in a list
 CHARACTER_BYTES = 4
@@ -26,7 +26,7 @@ def bytes_of(asked: Asked) -> int:
 class Held:
     """The books. Every method may be called from any thread."""
 
-    def __init__(self, most_of_one: int = MOST_OF_ONE, most: int = MOST) -> None:
+    def __init__(self, most_of_one: int = MAX_OF_ONE, most: int = MOST) -> None:
         self._most_of_one, self._most = most_of_one, most
         self._of: dict[str, int] = {}  # by client
         self._lock = threading.Lock()

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from app.ground.settings import Policy
 from app.openai.errors import ApiError
-from engine.toml_text import toml_tables
+from engine.options.toml_text import toml_tables
 
 
 class _Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

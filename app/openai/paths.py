@@ -6,7 +6,7 @@ PREFIX = "/v1/"
 ALIVE = frozenset({"/health", "/ping"})  # that a load balancer asks for, without a key
 METRICS = "/metrics"  # of everybody's requests
 PATHS = frozenset({"/tokenize", "/detokenize", "/version", METRICS}) | ALIVE
-MOST_BYTES = 8 * 1024 * 1024  # of a body
+MAX_BYTES = 8 * 1024 * 1024  # of a body
 THEATER = "X-KVTheater-Theater"  # the theater that is to answer, or that did
 
 

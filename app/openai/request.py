@@ -14,10 +14,10 @@ from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled
 from app.openai.errors import ApiError
 from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
-from engine.request_spec import RequestError, check_characters
+from engine.requests.request_spec import RequestError, check_characters
 
 COMPLETION_TOKENS = 16  # of a completion that names no max_tokens, as OpenAI has it
-MOST_PROMPTS = 64  # in one body
+MAX_PROMPTS = 64  # in one body
 NAMES: Mapping[str, str] = MappingProxyType({})  # what a body calls a field otherwise than the engine does
 
 
@@ -240,8 +240,8 @@ def _prompts(
         raise ApiError("prompt is an empty list", "prompt")
     if all(isinstance(one, int) for one in prompt):
         return [as_given([one for one in prompt if isinstance(one, int)])]
-    if len(prompt) > MOST_PROMPTS:
-        raise ApiError(f"{len(prompt)} prompts in one request; {MOST_PROMPTS} are taken", "prompt")
+    if len(prompt) > MAX_PROMPTS:
+        raise ApiError(f"{len(prompt)} prompts in one request; {MAX_PROMPTS} are taken", "prompt")
     if all(isinstance(one, str) for one in prompt):
         return [tokenized(one) for one in prompt if isinstance(one, str)]
     if all(isinstance(one, list) for one in prompt):

@@ -18,7 +18,7 @@ from app.session.session import Session
 from app.session.session_manager import SessionManager
 from app.transport.hub import Hub
 from engine.config import ConfigError, EngineConfig
-from engine.resolve import resolve_for
+from engine.setup.resolve import resolve_for
 from engine.trace.records import ModelFacts
 
 NAME = "API"

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from engine.accounting.as_model import preset_payload
 from engine.config import EngineConfig, SamplingParams
 from engine.options.payload import OptionFacts, tables_of
-from engine.resolve import resolve_for
+from engine.setup.resolve import resolve_for
 from engine.trace.goodput import APPLICATIONS
 from engine.trace.records import ModelFacts
 

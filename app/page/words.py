@@ -30,26 +30,26 @@ from engine.trace.telling import in_language
 APART = ("scale",)  # folders of pages whose words come with them alone
 
 
-class Here(NamedTuple):
+class WordsContext(NamedTuple):
     """Words need nothing of the server's."""
 
 
-def of_language(here: Here, request: Request, language: str) -> Response:
+def of_language(context: WordsContext, request: Request, language: str) -> Response:
     """The words of one language; 304 where the browser has them."""
     return _answer(words_of, request, language)
 
 
-def of_bench(here: Here, request: Request, language: str) -> Response:
+def of_bench(context: WordsContext, request: Request, language: str) -> Response:
     """The same for the benchmark page."""
     return _answer(bench_words_of, request, language)
 
 
-def of_scale(here: Here, request: Request, language: str) -> Response:
+def of_scale(context: WordsContext, request: Request, language: str) -> Response:
     """The same for the page /scale."""
     return _answer(scale_words_of, request, language)
 
 
-def of_telling(here: Here, request: Request, language: str) -> Response:
+def of_telling(context: WordsContext, request: Request, language: str) -> Response:
     """The texts that tell operations at length."""
     return _answer(long_texts, request, language)
 
@@ -76,7 +76,7 @@ def blueprint() -> flask.Blueprint:
     """`/words/<language>.json`, `/words/bench/<language>.json` for the benchmark page, `/words/telling/<language>.json`
     for panels that tell operations at length.
     """
-    return routing.blueprint("words", "", Here(), ROUTES)
+    return routing.blueprint("words", "", WordsContext(), ROUTES)
 
 
 def languages() -> list[str]:

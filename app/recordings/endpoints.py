@@ -50,7 +50,7 @@ class Change(Message, frozen=True, kw_only=True):
     notes: Annotated[str, Meta(max_length=4000)] | None = None
 
 
-class Here(NamedTuple):
+class RecordingsContext(NamedTuple):
     """What the endpoints use."""
 
     library: Library
@@ -58,36 +58,36 @@ class Here(NamedTuple):
     settings: ServerSettings
 
 
-def index(here: Here, request: Request) -> Response:
+def index(context: RecordingsContext, request: Request) -> Response:
     """The recordings, and what the library can keep and export."""
     answer: RecordingsAnswer = {
-        "recordings": here.library.entries(),
-        "findings": here.library.findings,
-        "can_keep": here.library.can_keep,
-        "max_bytes": here.settings.max_recording_bytes,
+        "recordings": context.library.entries(),
+        "findings": context.library.findings,
+        "can_keep": context.library.can_keep,
+        "max_bytes": context.settings.max_recording_bytes,
         "exports": {to: unavailable().get(to) for to in FORMATS},
     }
     return json_answer(answer)
 
 
-def one(here: Here, request: Request, recording_id: str) -> Response:
+def one(context: RecordingsContext, request: Request, recording_id: str) -> Response:
     """One recording."""
-    return json_answer(here.library.entry(recording_id))
+    return json_answer(context.library.entry(recording_id))
 
 
-def upload(here: Here, request: Request) -> Response:
+def upload(context: RecordingsContext, request: Request) -> Response:
     """Keep a `.kvtrace` file that is sent as the body."""
-    request.max_content_length = here.settings.max_recording_bytes
+    request.max_content_length = context.settings.max_recording_bytes
     size = request.content_length
     if size is None:
         raise AppError("bad_request", "an upload says its length (Content-Length)")
-    if size > here.settings.max_recording_bytes:
-        raise AppError("refused", _too_large(size, here.settings.max_recording_bytes))
+    if size > context.settings.max_recording_bytes:
+        raise AppError("refused", _too_large(size, context.settings.max_recording_bytes))
     name, tags = _name_and_tags(request)
-    with here.library.incoming(size) as file:
+    with context.library.incoming(size) as file:
         _receive(request, file, size)
         try:
-            entry = here.library.take(Path(file.name), name, tags)
+            entry = context.library.take(Path(file.name), name, tags)
         except TraceFormatError as error:
             raise AppError("bad_request", f"this is no recording: {error}") from error
     response = json_answer(entry)
@@ -96,42 +96,42 @@ def upload(here: Here, request: Request) -> Response:
     return response
 
 
-def change(here: Here, request: Request, recording_id: str) -> Response:
+def change(context: RecordingsContext, request: Request, recording_id: str) -> Response:
     """Another name, other tags or notes: a JSON body with those that change."""
     try:
         given = msgspec.json.decode(request.get_data())
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise AppError("bad_request", f"the body is no JSON: {str(error)[:200]}") from error
     wanted = parse(given, Change)
-    return json_answer(here.library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
+    return json_answer(context.library.change(recording_id, wanted.name, wanted.tags, wanted.notes))
 
 
-def delete(here: Here, request: Request, recording_id: str) -> Response:
+def delete(context: RecordingsContext, request: Request, recording_id: str) -> Response:
     """Delete a recording."""
-    here.library.delete(recording_id)
-    here.playbacks.drop(recording_id, Closing("deleted"))
+    context.library.delete(recording_id)
+    context.playbacks.drop(recording_id, Closing("deleted"))
     return json_answer({"deleted": recording_id})
 
 
-def download(here: Here, request: Request, recording_id: str) -> Response:
+def download(context: RecordingsContext, request: Request, recording_id: str) -> Response:
     """The file; ranges of it are answered as such."""
-    entry = here.library.entry(recording_id)
+    entry = context.library.entry(recording_id)
     response = flask.send_file(
-        here.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
+        context.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
     )
     response.headers["Content-Disposition"] = _attachment(entry, SUFFIX)
     response.headers["Cache-Control"] = "no-cache"
     return response
 
 
-def export_for(here: Here, request: Request, recording_id: str, to: str) -> Response:
+def export_for(context: RecordingsContext, request: Request, recording_id: str, to: str) -> Response:
     """What `kvtheater trace export` writes, as one file; a recording that is still growing as far as it is."""
-    entry = here.library.entry(recording_id)
+    entry = context.library.entry(recording_id)
     wanted = next((one for one in FORMATS if one == to), None)
     if wanted is None:
         raise AppError("not_found", f"there is no export to {to[:40]!r}; known are {', '.join(FORMATS)}")
     try:
-        made = export(here.library.path(recording_id), wanted)
+        made = export(context.library.path(recording_id), wanted)
     except ExportError as error:
         raise AppError("refused", str(error)) from error
     except TraceFormatError as error:
@@ -156,7 +156,7 @@ ROUTES = [
 
 def blueprint(library: Library, playbacks: Playbacks, settings: ServerSettings) -> flask.Blueprint:
     """The endpoints under /api/recordings."""
-    return routing.blueprint("recordings", "/api/recordings", Here(library, playbacks, settings), ROUTES)
+    return routing.blueprint("recordings", "/api/recordings", RecordingsContext(library, playbacks, settings), ROUTES)
 
 
 def _receive(request: Request, file: IO[bytes], size: int) -> None:

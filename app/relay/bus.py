@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 
 AGAIN = 0.5  # seconds between two attempts to reach Redis
 ANSWER = 5.0  # seconds in which Redis answers
-MOST_WAITING = 256 * 1024 * 1024  # bytes that were not published yet: beyond it the wire counts as broken
-MOST_AT_ONCE = 64  # messages published in one go
+MAX_WAITING = 256 * 1024 * 1024  # bytes that were not published yet: beyond it the wire counts as broken
+MAX_AT_ONCE = 64  # messages published in one go
 SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -61,7 +61,7 @@ class Bus:
         if not self._up:
             return
         self._count(len(data))
-        if self._waiting > MOST_WAITING:
+        if self._waiting > MAX_WAITING:
             self._broken = "it takes less than is said"
         self._outgoing.put((channel, data))
 
@@ -122,7 +122,7 @@ class Bus:
         """What waits, a little at least; None at the end."""
         found = [self._outgoing.get()]
         with contextlib.suppress(Empty):
-            while len(found) < MOST_AT_ONCE:
+            while len(found) < MAX_AT_ONCE:
                 found.append(self._outgoing.get_nowait())
         return None if None in found else [one for one in found if one is not None]
 

@@ -23,7 +23,7 @@ from app.transport.hub import Hub
 
 HELLO_AGAIN = 2.0  # seconds without an answer
 REMEMBERED = 60.0  # seconds for which it is known who shows what
-MOST_REMEMBERED = 4096
+MAX_REMEMBERED = 4096
 ASKED = 10.0  # seconds in which the engine's process says who it is
 GATHERED = 0.005  # seconds for which acknowledgements are gathered
 
@@ -107,7 +107,7 @@ class Link:
         if answer.is_owner or answer.seat:  # who is nobody yet may be somebody in a moment
             self._known.pop(shows, None)
             self._known[shows] = time.monotonic(), answer
-            while len(self._known) > MOST_REMEMBERED:
+            while len(self._known) > MAX_REMEMBERED:
                 del self._known[next(iter(self._known))]
         return answer
 

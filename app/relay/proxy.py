@@ -12,7 +12,7 @@ from werkzeug.exceptions import HTTPException
 
 from app.ground.callers import address_of
 from app.openai.errors import of_http
-from app.openai.paths import MOST_BYTES
+from app.openai.paths import MAX_BYTES
 from app.relay.link import away
 from app.relay.streamed import OWN, PIECE, Streamed
 from app.transport.connection import CONNECTION
@@ -50,7 +50,7 @@ class Proxy:
 
     def stream(self, request: Request) -> Response:
         """The same for programs: what may take long, told as it comes."""
-        request.max_content_length = MOST_BYTES
+        request.max_content_length = MAX_BYTES
         try:
             body = request.get_data(cache=False) or None
         except HTTPException as error:  # too long, or too slow

@@ -18,7 +18,7 @@ from app.transport.hub import Hub
 
 BEAT = 1.0  # seconds after which something is said in any case
 SILENCE = 10.0  # seconds without a word after which the other one counts as gone
-MOST_WORKERS = 64
+MAX_WORKERS = 64
 FLUSH_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
@@ -132,8 +132,8 @@ class Relays:
         why = ""
         if hello.version != __version__:
             why = f"the server is KV Theater {__version__}, and this is {hello.version}: install the same on both"
-        elif len(self._relays) >= MOST_WORKERS:
-            why = f"{MOST_WORKERS} workers are with this server already"
+        elif len(self._relays) >= MAX_WORKERS:
+            why = f"{MAX_WORKERS} workers are with this server already"
         if why:
             self._publish(worker, link, 0, [wire.Refused(why)])
             return

@@ -25,13 +25,13 @@ from engine.simulate.distserve import paper
 _computing = threading.Lock()  # some seconds of one core, once, whoever asks first
 
 
-def papers_figures(here: object, request: Request) -> Response:
+def papers_figures(context: object, request: Request) -> Response:
     """All four; they depend on nothing that is asked."""
     with _computing:
         return json_answer(paper())
 
 
-class Here(NamedTuple):
+class ScaleContext(NamedTuple):
     """What the endpoints use: a user's own models, GPUs and links."""
 
     data_dir: Path | None
@@ -43,27 +43,27 @@ class Here(NamedTuple):
         return own_presets(self.data_dir, self.presets)
 
 
-def sizes(here: Here, request: Request) -> Response:
+def sizes(context: ScaleContext, request: Request) -> Response:
     """What a model of the presets costs."""
-    return size(here.own, request)
+    return size(context.own, request)
 
 
-def sizes_of_config(here: Here, request: Request) -> Response:
+def sizes_of_config(context: ScaleContext, request: Request) -> Response:
     """What the model of a posted config.json costs."""
-    return size_of_config(here.own, request)
+    return size_of_config(context.own, request)
 
 
-def placements(here: Here, request: Request) -> Response:
+def placements(context: ScaleContext, request: Request) -> Response:
     """How many GPUs serve a demand."""
-    return placement(here.own, request)
+    return placement(context.own, request)
 
 
-def tried(here: Here, request: Request) -> Response:
+def tried(context: ScaleContext, request: Request) -> Response:
     """A placement, simulated."""
-    return tried_route(here.own, request)
+    return tried_route(context.own, request)
 
 
-def page(here: Here, request: Request) -> Response:
+def page(context: ScaleContext, request: Request) -> Response:
     """The page."""
     modules = page_modules.PAGE.ahead("js/scale/main.js")
     sheets = page_sheets.SHEETS.links("scale")
@@ -85,4 +85,4 @@ ROUTES = [
 
 def blueprint(data_dir: Path | None = None, presets: Path | None = None) -> flask.Blueprint:
     """`/scale` and the endpoints under /api/scale; `data_dir`, `presets`: where a user's own figures lie."""
-    return routing.blueprint("scale", "", Here(data_dir, presets), ROUTES)
+    return routing.blueprint("scale", "", ScaleContext(data_dir, presets), ROUTES)

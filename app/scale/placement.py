@@ -27,8 +27,8 @@ Preset = TypeVar("Preset", ModelPreset, GpuPreset)
 Way = Literal["apart", "on_one_node", "together"]
 SOURCE = "DistServe, arXiv 2401.09670 v3"
 REQUESTS = 300  # of a trial
-MOST_OUTPUT, MOST_PROMPT = 60_000, 600_000  # tokens of all of them: a few seconds on one core
-MOST_INSTANCES = 16
+MAX_OUTPUT, MAX_PROMPT = 60_000, 600_000  # tokens of all of them: a few seconds on one core
+MAX_INSTANCES = 16
 trying = threading.Lock()  # one trial at a time, whoever asks: it takes a core
 
 
@@ -101,14 +101,14 @@ def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
     wanted = read(asked, known or presets())
     way: Way = next((one for one in _WAYS if one == asked.get("way")), "apart")
     demand = wanted["demand"]
-    number = min(REQUESTS, MOST_OUTPUT // demand.output_tokens, MOST_PROMPT // demand.prompt_tokens)
+    number = min(REQUESTS, MAX_OUTPUT // demand.output_tokens, MAX_PROMPT // demand.prompt_tokens)
     if not trying.acquire(blocking=False):
         raise refusal("trying", "busy")
     try:
         found = _WAYS[way](wanted)
         instances = sum(option.replicas * option.stages for option in found.options)
-        if instances > MOST_INSTANCES:
-            raise refusal("most_instances", "refused", number=instances, most=MOST_INSTANCES)
+        if instances > MAX_INSTANCES:
+            raise refusal("most_instances", "refused", number=instances, most=MAX_INSTANCES)
         return {"way": way, "tried": tried(wanted["cards"], found, demand, wanted["nodes"], number)}
     except ValueError as error:
         raise refused(error) from error

@@ -12,7 +12,7 @@ from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.presets import Presets, presets
 
 Asked = MultiDict[str, str]
-MOST_VALUES = 12  # of a list
+MAX_VALUES = 12  # of a list
 
 
 def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppError:
@@ -68,8 +68,8 @@ def wholes(asked: Asked, name: str, default: list[int], low: int, high: int) -> 
     if text is None:
         return default
     parts = text.split(",")
-    if len(parts) > MOST_VALUES:
-        raise refusal("values", name=name, most=MOST_VALUES, number=len(parts))
+    if len(parts) > MAX_VALUES:
+        raise refusal("values", name=name, most=MAX_VALUES, number=len(parts))
     return sorted({whole(MultiDict({name: part}), name, 0, low, high) for part in parts})
 
 

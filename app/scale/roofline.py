@@ -31,7 +31,7 @@ from engine.trace.records import Machine
 HERE, RECORDED = "here", "recorded"
 
 
-class Here(NamedTuple):
+class RooflineContext(NamedTuple):
     """Whose model and whose machine; `results`: the folder of published records; `data_dir`, `presets`: where a user's
     own models and GPUs lie.
     """
@@ -43,7 +43,7 @@ class Here(NamedTuple):
     presets: Path | None = None
 
 
-def subject(here: Here, asked: Asked) -> Subject:
+def subject(here: RooflineContext, asked: Asked) -> Subject:
     """The model and the roofs that are asked for: those here where there are some, else the first of the lists.
 
     This machine has two pairs of roofs: as `step-time` recorded them while nothing else ran, if that was on such a
@@ -112,7 +112,7 @@ def _chosen(asked: Asked, name: str, choices: list[Choice]) -> str:
     return found
 
 
-def roofline(here: Here, request: Request) -> Response:
+def roofline(here: RooflineContext, request: Request) -> Response:
     """Steps of a model under the roofs of a device for the settings in the address."""
     try:
         return json_answer(answer(subject(here, request.args), here.results, request.args))
@@ -127,5 +127,5 @@ def blueprint(
     theaters: SessionManager, models: Models, data_dir: Path | None = None, presets: Path | None = None
 ) -> flask.Blueprint:
     """/api/scale/roofline."""
-    here = Here(theaters, models, RESULTS, data_dir, presets)
+    here = RooflineContext(theaters, models, RESULTS, data_dir, presets)
     return routing.blueprint("scale_roofline", "/api/scale", here, ROUTES)

@@ -18,8 +18,8 @@ from app.ground.routing import json_answer
 from engine.accounting.cited import cited_facts
 from engine.accounting.derived import Derived
 from engine.accounting.impossible import ImpossibleInput, impossible
-from engine.accounting.kept import Kept
 from engine.accounting.kv_shape import Architecture
+from engine.accounting.layer_bytes import Kept
 from engine.accounting.memory import stored_element
 from engine.accounting.mistakes import mistakes
 from engine.accounting.presets import GpuPreset, LinkPreset, ModelPreset, Presets, presets
@@ -32,7 +32,7 @@ KV_DTYPES = (AUTO, "float16", "bfloat16", "fp8", "int8", "int4")
 SHIPPED = WEIGHT_DTYPES[0]
 T = TypeVar("T")
 MOST = 1 << 40  # of a count: more is a slip of the hand
-MOST_CONFIG = 256 * 1024  # bytes of a posted config.json
+MAX_CONFIG = 256 * 1024  # bytes of a posted config.json
 CURVE = 9  # contexts of the plot: powers of two up to max_model_len
 OWN = "presets"  # the folder of a data directory where a user's own lie
 _counting = threading.Lock()  # a model without content is made one at a time
@@ -48,10 +48,10 @@ def size(own: Sequence[Path], request: Request) -> Response:
 
 def size_of_config(own: Sequence[Path], request: Request) -> Response:
     """The sizes of the model whose config.json is the body."""
-    request.max_content_length = MOST_CONFIG + 1
+    request.max_content_length = MAX_CONFIG + 1
     try:
-        if (request.content_length or 0) > MOST_CONFIG:
-            raise impossible("config_size", most=MOST_CONFIG, size=request.content_length or 0)
+        if (request.content_length or 0) > MAX_CONFIG:
+            raise impossible("config_size", most=MAX_CONFIG, size=request.content_length or 0)
         return json_answer(answer(request.args, presets(own), _counted(request.get_data(cache=False))))
     except ImpossibleInput as error:
         raise AppError("bad_request", str(error), said=error.said) from error
@@ -59,7 +59,7 @@ def size_of_config(own: Sequence[Path], request: Request) -> Response:
 
 @functools.lru_cache(maxsize=16)
 def _counted(text: bytes) -> Architecture:
-    from engine.described import architecture_from  # torch: only when a configuration is read
+    from engine.setup.unloaded_model import architecture_from  # torch: only when a configuration is read
 
     with _counting:
         return architecture_from(text, "config.json")

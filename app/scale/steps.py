@@ -33,8 +33,8 @@ from engine.trace.records import Phase
 BATCHES = [1, 2, 4, 8, 16, 32, 64, 128, 256]
 CONTEXTS = [60, 256, 900]
 LONG_CONTEXTS = [512, 4096, 32_768]  # of models that take them
-MOST_BATCH, MOST_CONTEXT = 4096, 131_072
-MOST_TOKENS = 1 << 20  # of a prefill step
+MAX_BATCH, MAX_CONTEXT = 4096, 131_072
+MAX_TOKENS = 1 << 20  # of a prefill step
 
 
 class StepPoint(TypedDict):
@@ -164,13 +164,13 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
         AppError: one of them cannot be.
     """
     shape, roof, is_here = subject.shape, subject.roof, subject.is_here
-    furthest = min(MOST_CONTEXT, shape.max_position)
-    batches = wholes(asked, "batches", BATCHES, 1, MOST_BATCH)
+    furthest = min(MAX_CONTEXT, shape.max_position)
+    batches = wholes(asked, "batches", BATCHES, 1, MAX_BATCH)
     usual = LONG_CONTEXTS if furthest > LONG_CONTEXTS[1] else CONTEXTS
     contexts = wholes(asked, "contexts", [n for n in usual if n <= furthest] or [furthest], 1, furthest)
-    batch = whole(asked, "batch", 16, 1, MOST_BATCH)
+    batch = whole(asked, "batch", 16, 1, MAX_BATCH)
     context = whole(asked, "context", min(256, furthest), 1, furthest)
-    if batch * context > MOST_TOKENS:
+    if batch * context > MAX_TOKENS:
         raise refusal("prefill_step", "refused", batch=batch, context=context)
     served = subject.served or Served(shape.dtype, bytes_per_weight(shape), kv_bytes_per_token(shape))
     sizes = served.weight_element_bytes, served.kv_bytes_per_token, served.expert_element_bytes
@@ -186,7 +186,7 @@ def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
         return low, high
 
     lengths = [1 << power for power in range(furthest.bit_length()) if 1 << power <= furthest]
-    prompts = [n for n in (1, 4, 16) if n * lengths[-1] <= MOST_TOKENS]
+    prompts = [n for n in (1, 4, 16) if n * lengths[-1] <= MAX_TOKENS]
 
     def told(step: StepTime, phase: Phase) -> StepPoint:
         error, seconds = errors[phase], step.seconds.value

@@ -29,12 +29,12 @@ from engine.trace.log import TraceReader
 from engine.trace.records import Capture, Header, StepRecord
 
 MSGPACK = "application/msgpack"
-MOST_RECORDS = 256  # records whose layers one request may ask for
-MOST_ARRAYS = 8 << 20  # bytes: an answer takes no further record beyond them
+MAX_RECORDS = 256  # records whose layers one request may ask for
+MAX_ARRAYS = 8 << 20  # bytes: an answer takes no further record beyond them
 CHUNK = 1 << 18  # bytes of a download at a time
 
 
-class Here(NamedTuple):
+class ApiContext(NamedTuple):
     """What the endpoints use."""
 
     theaters: SessionManager
@@ -44,16 +44,16 @@ class Here(NamedTuple):
     what_ifs: WhatIfs
 
 
-def health(here: Here, request: Request) -> Response:
+def health(context: ApiContext, request: Request) -> Response:
     """Whether the server answers, its version, and how far its model is."""
-    answer: HealthAnswer = {"ok": True, "version": __version__, "model": here.models.first.status()}
+    answer: HealthAnswer = {"ok": True, "version": __version__, "model": context.models.first.status()}
     return json_answer(answer)
 
 
-def list_theaters(here: Here, request: Request) -> Response:
+def list_theaters(context: ApiContext, request: Request) -> Response:
     """The theaters that there are."""
     listed: list[ListedTheater] = []
-    for theater in here.theaters.all():
+    for theater in context.theaters.all():
         run = theater.run
         with suppress(AppError):  # one that is over meanwhile is left out
             listed.append(
@@ -71,58 +71,58 @@ def list_theaters(here: Here, request: Request) -> Response:
     return json_answer(answer)
 
 
-def compare(here: Here, request: Request) -> Response:
+def compare(context: ApiContext, request: Request) -> Response:
     """Two runs side by side: `?a=…&b=…`."""
     names = [request.args.get(name, "") for name in ("a", "b")]
     if not all(names):
         raise AppError("bad_request", "two runs are compared: ?a=…&b=…, each a theater or a recording")
-    return json_answer(here.comparisons.answer(*names))
+    return json_answer(context.comparisons.answer(*names))
 
 
-def kept_questions(here: Here, request: Request) -> Response:
+def kept_questions(context: ApiContext, request: Request) -> Response:
     """Questions that everybody asks of a log."""
     return json_answer(kept())
 
 
-def query(here: Here, request: Request, theater_id: str) -> Response:
+def query(context: ApiContext, request: Request, theater_id: str) -> Response:
     """What one statement of SQL finds in a run's log: `?sql=…`."""
-    run = _run(here, request, theater_id)
-    return _of_run(json_answer(here.questions.answer(run, request.args.get("sql", ""))), run)
+    run = _run(context, request, theater_id)
+    return _of_run(json_answer(context.questions.answer(run, request.args.get("sql", ""))), run)
 
 
-def what_if(here: Here, request: Request, theater_id: str) -> Response:
+def what_if(context: ApiContext, request: Request, theater_id: str) -> Response:
     """What another pool would have saved: `?times=2`."""
-    run = _run(here, request, theater_id)
+    run = _run(context, request, theater_id)
     try:
         times = float(request.args.get("times", "2"))
     except ValueError as error:
         raise AppError("bad_request", "times is a number") from error
-    return _of_run(json_answer(here.what_ifs.answer(run, times)), run)
+    return _of_run(json_answer(context.what_ifs.answer(run, times)), run)
 
 
-def header(here: Here, request: Request, theater_id: str) -> Response:
+def header(context: ApiContext, request: Request, theater_id: str) -> Response:
     """A run's header."""
-    run = _run(here, request, theater_id)
+    run = _run(context, request, theater_id)
     return _value(request, run, run.header, Header)
 
 
-def record(here: Here, request: Request, theater_id: str, index: int) -> Response:
+def record(context: ApiContext, request: Request, theater_id: str, index: int) -> Response:
     """One record."""
-    run = _run(here, request, theater_id)
+    run = _run(context, request, theater_id)
     with run.reading() as log:
         _check_index(log, index)
         return _value(request, run, log.record_bytes(index), StepRecord)
 
 
-def capture(here: Here, request: Request, theater_id: str, index: int) -> Response:
+def capture(context: ApiContext, request: Request, theater_id: str, index: int) -> Response:
     """One record's arrays."""
-    run = _run(here, request, theater_id)
+    run = _run(context, request, theater_id)
     return _value(request, run, _capture_bytes(run, index), Capture)
 
 
-def layer_arrays(here: Here, request: Request, theater_id: str, index: int, layer: int) -> Response:
+def layer_arrays(context: ApiContext, request: Request, theater_id: str, index: int, layer: int) -> Response:
     """The arrays of one layer of one record."""
-    run = _run(here, request, theater_id)
+    run = _run(context, request, theater_id)
     found = codec.decode(_capture_bytes(run, index), Capture)
     for arrays in found.layers:
         if arrays.layer == layer:
@@ -131,9 +131,9 @@ def layer_arrays(here: Here, request: Request, theater_id: str, index: int, laye
     raise AppError("not_found", f"record {index} has no arrays of layer {layer}; it has those of layers: {present}")
 
 
-def layer_of_records(here: Here, request: Request, theater_id: str, layer: int) -> Response:
+def layer_of_records(context: ApiContext, request: Request, theater_id: str, layer: int) -> Response:
     """The arrays of one layer of several records: `?records=3,7,9`."""
-    run = _run(here, request, theater_id)
+    run = _run(context, request, theater_id)
     wanted = _indices(request.args.get("records", ""))
     arrays: list[bytes | None] = []
     size = 0
@@ -143,15 +143,15 @@ def layer_of_records(here: Here, request: Request, theater_id: str, layer: int) 
             payload = log.capture_bytes(index)
             arrays.append(layer_bytes(payload, layer) if payload else None)
             size += len(arrays[-1] or b"")
-            if size >= MOST_ARRAYS:
+            if size >= MAX_ARRAYS:
                 break
     answer = msgspec.msgpack.encode({"records": wanted[: len(arrays)], "arrays": arrays})
     return _of_run(Response(answer, mimetype=MSGPACK), run)
 
 
-def trace(here: Here, request: Request, theater_id: str) -> Response:
+def trace(context: ApiContext, request: Request, theater_id: str) -> Response:
     """The log as a `.kvtrace` file, as far as it is now."""
-    run = _run(here, request, theater_id)
+    run = _run(context, request, theater_id)
     reading = ExitStack()
     reading.enter_context(run.reading())  # let go when the download ends
     size = run.log.num_bytes
@@ -162,9 +162,9 @@ def trace(here: Here, request: Request, theater_id: str) -> Response:
     return _of_run(response, run)
 
 
-def export_html(here: Here, request: Request, theater_id: str) -> Response:
+def export_html(context: ApiContext, request: Request, theater_id: str) -> Response:
     """The run as one HTML file."""
-    run = _run(here, request, theater_id)
+    run = _run(context, request, theater_id)
     with run.reading() as log:
         try:
             page = export_page(log)
@@ -175,7 +175,7 @@ def export_html(here: Here, request: Request, theater_id: str) -> Response:
     return _of_run(response, run)
 
 
-def nothing(here: Here, request: Request, rest: str) -> Response:
+def nothing(context: ApiContext, request: Request, rest: str) -> Response:
     """Any other address below /api."""
     raise AppError("not_found", f"there is no /api/{rest[:80]}")
 
@@ -206,13 +206,13 @@ def blueprint(theaters: SessionManager, models: Models, tables: LogTables) -> fl
     """The endpoints under /api."""
     what_ifs = WhatIfs()
     theaters.on_close(what_ifs.close)
-    here = Here(theaters, models, Comparisons(theaters), LogQuestions(tables), what_ifs)
-    return routing.blueprint("api", "/api", here, ROUTES)
+    context = ApiContext(theaters, models, Comparisons(theaters), LogQuestions(tables), what_ifs)
+    return routing.blueprint("api", "/api", context, ROUTES)
 
 
-def _run(here: Here, request: Request, theater_id: str) -> OpenLog:
+def _run(context: ApiContext, request: Request, theater_id: str) -> OpenLog:
     """The theater's present run, or the recording; `stale_epoch` when the address asks for another."""
-    run = here.theaters.watch(theater_id).run
+    run = context.theaters.watch(theater_id).run
     asked = request.args.get("epoch")
     if asked is not None and asked != str(run.epoch):
         raise AppError("stale_epoch", f"the theater is at epoch {run.epoch}, not {asked[:20]}")
@@ -227,8 +227,8 @@ def _check_index(log: TraceReader, index: int) -> None:
 def _indices(text: str) -> list[int]:
     """Record indices of "3,7,9"."""
     parts = text.split(",")
-    if not text or len(parts) > MOST_RECORDS or not all(part.isdecimal() and len(part) < 10 for part in parts):
-        raise AppError("bad_request", f"records is a list of at most {MOST_RECORDS} indices, as in ?records=3,7,9")
+    if not text or len(parts) > MAX_RECORDS or not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise AppError("bad_request", f"records is a list of at most {MAX_RECORDS} indices, as in ?records=3,7,9")
     return [int(part) for part in parts]
 
 

@@ -29,7 +29,7 @@ from engine.config import SamplingParams
 from engine.options.payload import options_payload
 
 
-class Here(NamedTuple):
+class ModelsContext(NamedTuple):
     """What the endpoints use."""
 
     theaters: SessionManager
@@ -38,7 +38,7 @@ class Here(NamedTuple):
     api: ApiSessions | None  # None: OpenAI's clients are not answered
 
 
-def model_facts(here: Here, request: Request) -> Response:
+def model_facts(context: ModelsContext, request: Request) -> Response:
     """What a client needs to know before it creates a theater: model, defaults, options, scenes, limits.
 
     `?model=` names another model than the first, which is opened if it is not there: `loading` at once, ask again. Few
@@ -46,12 +46,12 @@ def model_facts(here: Here, request: Request) -> Response:
     """
     with ExitStack() as stack:
         name = request.args.get("model")
-        is_live = here.models.is_live
-        return _model_facts(here, stack.enter_context(here.models.lease(name, wait=0)).model if is_live else None)
+        is_live = context.models.is_live
+        return _model_facts(context, stack.enter_context(context.models.lease(name, wait=0)).model if is_live else None)
 
 
-def _model_facts(here: Here, model: ServedModel | None) -> Response:
-    config = here.settings.config_of(model.facts.name if model else None)
+def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
+    config = context.settings.config_of(model.facts.name if model else None)
     answer: ModelAnswer = {
         "version": __version__,
         "live": model is not None,
@@ -64,23 +64,23 @@ def _model_facts(here: Here, model: ServedModel | None) -> Response:
         "presets": [told("presets", preset) for preset in PRESETS],
         "museum": [told("museum", exhibit) for exhibit in EXHIBITS],
         "machine": model.machine if model else None,
-        "api": here.api.of_model(None).theater.theater_id if model and here.api else None,
-        "attached": ATTACHED if here.theaters.shows(ATTACHED) else None,
+        "api": context.api.of_model(None).theater.theater_id if model and context.api else None,
+        "attached": ATTACHED if context.theaters.shows(ATTACHED) else None,
         "limits": {
-            "max_theaters": here.settings.max_theaters,
-            "max_prompts": here.settings.max_prompts,
-            "max_prompt_bytes": here.settings.max_prompt_bytes,
-            "max_pool_bytes": here.settings.max_pool_bytes,
+            "max_theaters": context.settings.max_theaters,
+            "max_prompts": context.settings.max_prompts,
+            "max_prompt_bytes": context.settings.max_prompt_bytes,
+            "max_pool_bytes": context.settings.max_pool_bytes,
         },
     }
     return json_answer(answer)
 
 
-def models(here: Here, request: Request) -> Response:
+def models(context: ModelsContext, request: Request) -> Response:
     """Every model of the server: how far it is, what it takes, and what runs on it."""
     listed: list[ListedModel] = []
-    theaters = [theater.model_name for theater in here.theaters.all()]
-    for served in here.models.all() if here.models.is_live else []:
+    theaters = [theater.model_name for theater in context.theaters.all()]
+    for served in context.models.all() if context.models.is_live else []:
         listed.append(
             {
                 "status": served.status(),
@@ -91,43 +91,43 @@ def models(here: Here, request: Request) -> Response:
         )
     answer: ModelsAnswer = {
         "models": listed,
-        "bytes": here.models.num_bytes,
-        "max_bytes": here.models.most_bytes,
-        "device": _device(here) if here.models.is_live and here.models.first.is_there else None,
+        "bytes": context.models.num_bytes,
+        "max_bytes": context.models.most_bytes,
+        "device": _device(context) if context.models.is_live and context.models.first.is_there else None,
     }
     return json_answer(answer)
 
 
-def _device(here: Here) -> DeviceMemory:
+def _device(context: ModelsContext) -> DeviceMemory:
     """What lies on the device. Blocks in CPU memory that runs swap to are not among the pools' bytes."""
     pools = logs = 0
-    for theater in here.theaters.all():
+    for theater in context.theaters.all():
         with suppress(AppError):  # it is closing
             run = theater.run
             logs += run.whole.num_bytes
             if run.config.by_sequence is None:
                 pools += pool_bytes(replace(run.config, preemption_mode="recompute"), theater.model.facts)
     return {
-        "facts": here.models.first.model.device,
-        "weights_bytes": here.models.num_bytes,
+        "facts": context.models.first.model.device,
+        "weights_bytes": context.models.num_bytes,
         "pools_bytes": pools,
         "logs_bytes": logs,
     }
 
 
-def let_go(here: Here, request: Request, name: str) -> Response:
+def let_go(context: ModelsContext, request: Request, name: str) -> Response:
     """A model's memory, given back; an idle run of the API's on it goes with it."""
-    if here.api is not None:
-        here.api.leave_model(name)
-    here.models.let_go(name)
-    return models(here, request)
+    if context.api is not None:
+        context.api.leave_model(name)
+    context.models.let_go(name)
+    return models(context, request)
 
 
-def machine(here: Here, request: Request) -> Response:
+def machine(context: ModelsContext, request: Request) -> Response:
     """The machine with its roofs, which the first request measures."""
-    if not here.models.is_live:
+    if not context.models.is_live:
         raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
-    return json_answer(here.theaters.measured(here.models.first.model))
+    return json_answer(context.theaters.measured(context.models.first.model))
 
 
 ROUTES = [
@@ -142,4 +142,4 @@ def blueprint(
     theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSessions | None = None
 ) -> flask.Blueprint:
     """What a server computes with, under /api."""
-    return routing.blueprint("models", "/api", Here(theaters, models, settings, api), ROUTES)
+    return routing.blueprint("models", "/api", ModelsContext(theaters, models, settings, api), ROUTES)

@@ -60,7 +60,7 @@ from app.transport.server import Transport
 
 if TYPE_CHECKING:
     from app.metrics.spans import RequestSpans
-    from engine.attach.attachment import Attachment
+    from engine.observe.monitor.attachment import Attachment
 
 
 def _answer_error(error: Exception) -> Response:
@@ -138,9 +138,9 @@ def create_app(
         app.extensions["kvtheater.api"] = answering
         app.register_blueprint(openai.blueprint(answering, models, ApiKeys(settings.api.keys, settings.api.default)))
     app.register_blueprint(api_models.blueprint(theaters, models, settings, answering))
-    surveys = LogIndexes(settings.data_dir)
-    theaters.on_close(surveys.close)
-    app.register_blueprint(survey_api.blueprint(theaters, surveys))
+    log_indexes = LogIndexes(settings.data_dir)
+    theaters.on_close(log_indexes.close)
+    app.register_blueprint(survey_api.blueprint(theaters, log_indexes))
     tables = LogTables(settings.data_dir)
     theaters.on_close(tables.close)
     app.register_blueprint(api.blueprint(theaters, models, tables))

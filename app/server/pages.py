@@ -17,14 +17,14 @@ from app.page.options import option_tables
 from engine.config import EngineConfig
 
 
-class Here(NamedTuple):
+class PagesContext(NamedTuple):
     """What decides what the page asks for in a new run: the server's settings, and the model once it is there."""
 
     config: EngineConfig
     served: Served
 
 
-def page(here: Here, request: Request) -> Response:
+def page(context: PagesContext, request: Request) -> Response:
     """The stage."""
     modules = page_modules.PAGE.ahead("js/main.js")
     response = flask.make_response(
@@ -32,19 +32,19 @@ def page(here: Here, request: Request) -> Response:
             "index.html",
             modules=modules,
             sheets=page_sheets.SHEETS.links("index"),
-            options=option_tables(here.config, here.served.facts),
+            options=option_tables(context.config, context.served.facts),
         )
     )
     response.headers["Cache-Control"] = "no-cache"
     return response
 
 
-def plotly(here: Here, request: Request) -> Response:
+def plotly(context: PagesContext, request: Request) -> Response:
     """The charts' script, from the installed package."""
     return plotly_asset.answer()
 
 
-def icon(here: Here, request: Request) -> Response:
+def icon(context: PagesContext, request: Request) -> Response:
     """What browsers ask for unasked; the page names its own icon."""
     return Response(status=204)
 
@@ -58,4 +58,4 @@ ROUTES = [
 
 def blueprint(config: EngineConfig, served: Served) -> flask.Blueprint:
     """The addresses outside /api and /bench, of a server with these settings."""
-    return routing.blueprint("pages", "", Here(config, served), ROUTES)
+    return routing.blueprint("pages", "", PagesContext(config, served), ROUTES)

@@ -11,7 +11,7 @@ from app.session.run import OpenLog
 from engine.trace.log import TraceWriter
 
 if TYPE_CHECKING:
-    from engine.attach.attachment import Attachment
+    from engine.observe.monitor.attachment import Attachment
 
 from collections.abc import Callable
 

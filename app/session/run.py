@@ -175,13 +175,13 @@ def read_batch(
     return records, captures
 
 
-MOST_RECORDS = 20_000  # of a log that a page reads whole
-MOST_BYTES = 64 << 20  # of its records: arrays are only sent as they are shown
+MAX_RECORDS = 20_000  # of a log that a page reads whole
+MAX_BYTES = 64 << 20  # of its records: arrays are only sent as they are shown
 
 
 def is_large(log: TraceReader) -> bool:
     """Whether a page is told about the log in pieces, and neither takes nor keeps all of it."""
-    return len(log) > MOST_RECORDS or log.all_record_bytes > MOST_BYTES
+    return len(log) > MAX_RECORDS or log.all_record_bytes > MAX_BYTES
 
 
 def joined(theater_id: str, run: OpenLog, first: int, status: Status, large: bool) -> Joined:

@@ -20,7 +20,7 @@ from engine.trace.log import TraceReader
 AHEAD = "js/onefile/ahead.js"
 ENTRY = "js/main.js"
 OPENING = ("js/panels/look/opening_panel.js", "js/panels/look/panel.js")
-ASKED = 14  # words that the opening's first query sees at most: MOST_ASKED of static/js/panels/look/film_scene.js
+ASKED = 14  # words that the opening's first query sees at most: MAX_ASKED of static/js/panels/look/film_scene.js
 _MODULE = re.compile(r'\s*<script type="module"[^>]*></script>')
 
 

@@ -21,7 +21,7 @@ from engine.lab.rerun import Rerun
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.trace.log import TraceReader
 from engine.trace.records import Output
 

@@ -1,7 +1,7 @@
 """What a model keeps of a sequence, read from its configuration: which layers there are, and the shape of each.
 
 The configuration is a config.json as a mapping. Families write the same thing under several names; where a file leaves
-something to its family's defaults, they are filled in first (`engine.described`).
+something to its family's defaults, they are filled in first (`engine.setup.unloaded_model`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
 POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions", "max_seq_len", "seq_length")
 WINDOW = ("sliding_window", "window_size", "attention_window_size")
 MOST = 1 << 30  # of any count in a configuration
-MOST_LAYERS = 1024  # nothing published has a quarter of it
+MAX_LAYERS = 1024  # nothing published has a quarter of it
 
 FULL = {"full_attention", "attention", "global", "*"}
 SLIDING = {"sliding_attention", "local", "swa"}
@@ -112,10 +112,10 @@ def layer_kinds(config: Config) -> list[str]:
     if isinstance(config.get("hybrid_override_pattern"), str) and not listed:
         listed = [LETTERS.get(letter, letter) for letter in config["hybrid_override_pattern"]]
     if isinstance(listed, Sequence) and not isinstance(listed, str):
-        if not 1 <= len(listed) <= MOST_LAYERS:
-            raise impossible("bad_field", field="layer_types", value=len(listed), most=MOST_LAYERS)
+        if not 1 <= len(listed) <= MAX_LAYERS:
+            raise impossible("bad_field", field="layer_types", value=len(listed), most=MAX_LAYERS)
         return [str(one) for one in listed]
-    layers = _needed(config, LAYERS, MOST_LAYERS)
+    layers = _needed(config, LAYERS, MAX_LAYERS)
     if config.get("model_type") == "longcat_flash":  # each of its layers has two attentions
         layers *= 2
     kinds = ["sliding_attention" if _slides(config) else "full_attention"] * layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from engine.accounting.derived import Derived, Factor, derive
-from engine.accounting.kept import Kept
+from engine.accounting.layer_bytes import Kept
 from engine.accounting.size import Cost
 
 PLAIN = 2.0  # bytes of a number without quantization

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 PREFIXES = {"model", "language_model", "text_model", "transformer"}
-MOST_PATTERNS = 256  # beside plain names
-MOST_LENGTH = 400
-MOST_REPEATS = 2  # between two `.*`
+MAX_PATTERNS = 256  # beside plain names
+MAX_LENGTH = 400
+MAX_REPEATS = 2  # between two `.*`
 _REPEAT = re.compile(r"(?<!\\)[*+?{]")
 _REPEATED_GROUP = re.compile(r"(?<!\\)\)[*+?{]")
 
@@ -33,13 +33,13 @@ class NamePatterns:
     def _add(self, entry: str) -> None:
         patterns = len(self._globs) + len(self._expressions)
         if entry.startswith("re:"):
-            found = _bounded(entry[3:]) if patterns < MOST_PATTERNS else None
+            found = _bounded(entry[3:]) if patterns < MAX_PATTERNS else None
             if found is None:
                 self.unread.append(entry)
             else:
                 self._expressions.append(found)
         elif "*" in entry:
-            if patterns < MOST_PATTERNS and len(entry) <= MOST_LENGTH:
+            if patterns < MAX_PATTERNS and len(entry) <= MAX_LENGTH:
                 self._globs.append(f"*.{_short(entry)}.*")
             else:
                 self.unread.append(entry)
@@ -66,7 +66,7 @@ def _short(name: str) -> str:
 def _bounded(expression: str) -> list[re.Pattern[str]] | None:
     """The pieces between `.*`, each with few repetitions; None: too many, nested ones, or no expression."""
     pieces = expression.split(".*")
-    if len(expression) > MOST_LENGTH or any(len(_REPEAT.findall(piece)) > MOST_REPEATS for piece in pieces):
+    if len(expression) > MAX_LENGTH or any(len(_REPEAT.findall(piece)) > MAX_REPEATS for piece in pieces):
         return None
     if any(_REPEATED_GROUP.search(piece) for piece in pieces):
         return None

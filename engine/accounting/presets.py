@@ -17,14 +17,14 @@ import msgspec
 from msgspec import Struct
 
 from engine.accounting.impossible import impossible
-from engine.accounting.kept import kv_token
 from engine.accounting.kv_shape import Architecture, KvShape
+from engine.accounting.layer_bytes import kv_token
 from engine.accounting.layer_times import LayerTimes, layer_file
 from engine.accounting.memory import bytes_per_element
 from engine.accounting.sources import Sourced
 from engine.accounting.weights import Published, WeightStore, published_in
 from engine.accounting.work import embedding_params, expert_params
-from engine.toml_text import decode_toml
+from engine.options.toml_text import decode_toml
 
 FILE = Path(__file__).with_name("models.toml")
 DTYPE = "float16"  # that published models are served in, where nothing else is said

@@ -1,7 +1,7 @@
 """How the two roofs of a roofline follow from timed runs (Williams et al., "Roofline", CACM 52(4), 2009).
 
 A step of intensity I = FLOPs / bytes moved can reach min(peak FLOP/s, I · bandwidth). Both roofs are rates that this
-machine reached, measured (`engine.machine`), not the vendor's figures.
+machine reached, measured (`engine.setup.machine`), not the vendor's figures.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from engine.accounting.derived import Derived, Factor, derive
 from engine.accounting.impossible import impossible
-from engine.accounting.kept import Kept, derive_with
 from engine.accounting.kv_shape import Architecture
+from engine.accounting.layer_bytes import Kept, derive_with
 from engine.accounting.weights import KEPT_BYTES, WeightStore
 
 AT_LEAST_ONE = ("batch", "context", "max_model_len", "block_size", "tensor_parallel", "max_num_batched_tokens")

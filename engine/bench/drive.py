@@ -10,17 +10,16 @@ from msgspec.structs import replace
 
 from engine.accounting.memory import stored_bytes_per_token
 from engine.bench.errors import Cancelled
-from engine.bench.measurement import EngineWork, Measurement, Timeline
+from engine.bench.measurement import EngineWork, Measurement, Observer, Timeline
 from engine.bench.outside import outside
-from engine.bench.scenario import Observer
 from engine.bench.tiers import TierSizes
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
-from engine.request import Request
-from engine.request_spec import RequestSpec
+from engine.requests.request import Request
+from engine.requests.request_spec import RequestSpec
 
 CAPTURE_EVERYTHING = 1 << 30  # bytes a step
 NO_TIERS = TierSizes()

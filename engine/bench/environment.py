@@ -16,8 +16,8 @@ from engine import __version__
 from engine.bench.record import Environment
 from engine.bench.scenario import Scenario
 from engine.bench.text import Text
-from engine.machine import machine_facts, measure_roofs
 from engine.model import device as devices
+from engine.setup.machine import machine_facts, measure_roofs
 
 ROOT = Path(__file__).parents[2]
 NO_GPU = Text(

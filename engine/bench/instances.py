@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.bench.errors import BenchError
+from engine.trace.busy_time import step_seconds
 from engine.trace.events import Arrive, Lost, TransferFailed
 from engine.trace.records import InstanceRole, StepRecord
 
@@ -33,10 +34,8 @@ class InstancesWork:
         Raises:
             BenchError: an instance has ended.
         """
-        timing = record.timing
         if record.kind == "step":
-            busy = timing.schedule + timing.prepare + timing.forward + timing.sample
-            self.each[record.instance].busy_seconds += busy
+            self.each[record.instance].busy_seconds += step_seconds(record.timing)
         for op in record.ops:
             match op:
                 case Arrive():

@@ -1,4 +1,4 @@
-"""What one run of a variant gave: the times of its requests, and sums over the engine's records.
+"""Measurement of one run of a variant: the times of its requests, and sums over the engine's records.
 
 An engine's run fills all of it, from the records as they come and a clock; a peer's run only the times and outputs.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from engine.accounting.roofline import bytes_moved
 from engine.bench.instances import InstancesWork
 from engine.bench.tiers import Estimates
+from engine.trace.account import TokenTimes
+from engine.trace.busy_time import step_seconds
 from engine.trace.events import (
     Admit,
     Defer,
@@ -27,33 +29,17 @@ from engine.trace.events import (
 )
 from engine.trace.records import StepRecord, Work
 
+Observer = Literal["none", "log", "capture"]  # what of a run is kept while it is measured
+
 
 @dataclass(slots=True)
-class RequestTimes:
-    """One request on the run's clock, seconds since its start. `tokens`: each moment at which it got a token or more.
+class RequestTimes(TokenTimes):
+    """A request on the run's clock, in seconds since its start.
 
     A request with several sequences gets a token of each at the same moment, which is why moments are counted.
     """
 
-    arrived: float
-    tokens: list[float] = field(default_factory=list)
     late: bool = False
-
-    @property
-    def ttft(self) -> float | None:
-        """Seconds from its arrival to its first token (time to first token)."""
-        return self.tokens[0] - self.arrived if self.tokens else None
-
-    @property
-    def itl(self) -> list[float]:
-        """Seconds between one token and the next (inter-token latency)."""
-        return [b - a for a, b in zip(self.tokens, self.tokens[1:], strict=False)]
-
-    @property
-    def tpot(self) -> float | None:
-        """The mean of `itl` (time per output token); None with fewer than two tokens."""
-        n = len(self.tokens)
-        return (self.tokens[-1] - self.tokens[0]) / (n - 1) if n > 1 else None
 
 
 class StepParts(NamedTuple):
@@ -117,7 +103,7 @@ class EngineWork:
         """Add a step's record; `elapsed`: seconds that the call of `step` took."""
         self.num_steps += 1
         timing, memory = record.timing, record.memory
-        seconds = timing.schedule + timing.prepare + timing.forward + timing.sample
+        seconds = step_seconds(timing)
         tokens = sum(len(entry.token_ids) for entry in record.batch)
         phases = {entry.phase for entry in record.batch}
         if phases == {"prefill"}:

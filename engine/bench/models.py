@@ -15,15 +15,12 @@ from typing import Any
 
 import torch
 import transformers
-from msgspec.structs import replace
 from transformers.utils import logging
 
-from engine.bench.scenario import Scenario
 from engine.model.compiled import compile_model
 from engine.model.light_transformers import AutoModelForCausalLM
 from engine.model.loaded import WEIGHTS, LoadedModel
 from engine.model.loader import from_module, load_model
-from engine.model.naming import model_name
 from engine.model.shipped import BUNDLED, shipped_model
 
 TINY = "tiny-llama"
@@ -94,17 +91,6 @@ class Models:
         if self._made is not None:
             self._made.cleanup()
             self._made = None
-
-
-def without_paths(scenario: Scenario) -> Scenario:
-    """The scenario as its record tells it to others: a model that is a folder goes by the folder's name."""
-    axis = replace(scenario.axis, cases=[replace(case, set=_without_paths(case.set)) for case in scenario.axis.cases])
-    variants = [replace(variant, set=_without_paths(variant.set)) for variant in scenario.variants]
-    return replace(scenario, model=model_name(scenario.model), axis=axis, variants=variants)
-
-
-def _without_paths(settings: dict[str, Any]) -> dict[str, Any]:
-    return {path: model_name(value) if path == "model" else value for path, value in settings.items()}
 
 
 @contextmanager

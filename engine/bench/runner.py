@@ -27,18 +27,18 @@ from engine.bench.findings import findings
 from engine.bench.formulas import Context
 from engine.bench.measurement import Measurement
 from engine.bench.metrics import METRICS, NEED_ROOFS
-from engine.bench.models import Models, without_paths
+from engine.bench.models import Models
 from engine.bench.peers import make_peer
 from engine.bench.peers.base import Peer, PeerError
 from engine.bench.quiet import busy_cpus, cpu_times, wait_until_quiet
 from engine.bench.record import MetricInfo, Point, Record
-from engine.bench.scenario import Cell, Scenario, Value, cell_of
+from engine.bench.scenario import Cell, Scenario, Value, cell_of, without_paths
 from engine.bench.workload import Ask, requests_of
 from engine.config import ConfigError
 from engine.engine import Engine
-from engine.machine import measure_roofs
 from engine.model.errors import ModelError
-from engine.request_spec import RequestError
+from engine.requests.request_spec import RequestError
+from engine.setup.machine import measure_roofs
 from engine.trace.records import Roofs
 
 REFUSALS = (BenchError, ConfigError, ModelError, PeerError, RequestError)  # one sentence each; the others go on

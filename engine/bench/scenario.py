@@ -11,19 +11,22 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from engine.bench.errors import BenchError
+from engine.bench.measurement import Observer
 from engine.bench.metrics import METRICS
+from engine.bench.peers import PEERS
 from engine.bench.text import Text
 from engine.bench.tiers import TierSizes
 from engine.bench.workload import Workload
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.tiers.settings import SettingError
-from engine.toml_text import decode_toml
+from engine.model.naming import model_name
+from engine.options.toml_text import decode_toml
 from engine.trace.goodput import SLO
 
 SCENARIOS = Path(__file__).parent / "scenarios"
-Observer = Literal["none", "log", "capture"]
 Value = int | float | str
 Settings = dict[str, Any]  # dotted path -> what stands there instead
 
@@ -219,8 +222,6 @@ def read_scenario(path: Path) -> Scenario:
 
 def check(scenario: Scenario) -> None:
     """Raise BenchError for what types cannot check: unknown names, empty axes, impossible cells."""
-    from engine.bench.peers import PEERS
-
     ids = [variant.id for variant in scenario.variants]
     values = [case.value for case in scenario.axis.points()]
     problems = [
@@ -272,3 +273,14 @@ def find_scenario(name: str) -> Scenario:
 def scenario_ids() -> list[str]:
     """The shipped scenarios."""
     return sorted(path.stem for path in SCENARIOS.glob("*.toml"))
+
+
+def without_paths(scenario: Scenario) -> Scenario:
+    """Return the scenario as its record has it: a model that is a folder goes by the name of the folder."""
+    axis = replace(scenario.axis, cases=[replace(case, set=_without_paths(case.set)) for case in scenario.axis.cases])
+    variants = [replace(variant, set=_without_paths(variant.set)) for variant in scenario.variants]
+    return replace(scenario, model=model_name(scenario.model), axis=axis, variants=variants)
+
+
+def _without_paths(settings: dict[str, Any]) -> dict[str, Any]:
+    return {path: model_name(value) if path == "model" else value for path, value in settings.items()}

@@ -19,8 +19,8 @@ from engine.connector.link import Link, LocalLink, Sender, ThrottledLink
 from engine.connector.transfer import LEASE, TransferConnector
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
-from engine.place import Place
-from engine.resolve import resolve_for
+from engine.setup.id_namespace import IdNamespace
+from engine.setup.resolve import resolve_for
 from engine.trace.limits import MAX_BLOCKS, MAX_GROUPS
 
 
@@ -29,7 +29,7 @@ class Seat(NamedTuple):
 
     name: str
     role: Role
-    place: Place
+    place: IdNamespace
 
 
 def seats_of(model: LoadedModel, config: EngineConfig, began: float) -> list[Seat]:
@@ -50,7 +50,7 @@ def seats_of(model: LoadedModel, config: EngineConfig, began: float) -> list[Sea
     seats = list[Seat]()
     for index, role in enumerate(roles):
         numbers[role] = numbers.get(role, -1) + 1
-        place = Place(index * num_blocks, index * swap_blocks, index, len(roles), began)
+        place = IdNamespace(index * num_blocks, index * swap_blocks, index, len(roles), began)
         seats.append(Seat(f"{role}-{numbers[role]}", role, place))
     return seats
 

@@ -27,12 +27,12 @@ from engine.config import ConfigError, EngineConfig
 from engine.connector.doorbell import Doorbell
 from engine.connector.link import RemoteBlocks
 from engine.connector.peer import wait_for_any
-from engine.header import header_of
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
 from engine.model.recompute import Recomputed, RecomputeError, recompute_sequence
 from engine.model.sampling import derived_seed
-from engine.request_spec import RequestError, RequestSpec
+from engine.requests.request_spec import RequestError, RequestSpec
+from engine.setup.header import header_of
 from engine.trace.events import Fork, Submit
 from engine.trace.log import TraceWriter
 from engine.trace.records import StepRecord

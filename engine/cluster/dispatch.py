@@ -7,12 +7,12 @@ from typing import Protocol
 
 from engine.cluster.flight import Flight, may_move
 from engine.cluster.router import Candidate, RejectedError, Router
-from engine.load import Load
+from engine.requests.load import Load
+from engine.trace.disagg_ids import plain_id
 from engine.trace.events import Finish, Fork, Submit
-from engine.trace.halves import plain_id
 from engine.trace.records import InstanceRole, StepRecord
 
-MOST_RETRIES = 1  # of a prompt whose instance ended; then who goes on with it computes it
+MAX_RETRIES = 1  # of a prompt whose instance ended; then who goes on with it computes it
 
 
 class Reached(Protocol):
@@ -127,7 +127,7 @@ class Dispatch:
     def again(self, flight: Flight) -> None:
         """Choose anew for a request whose instance has ended."""
         flight.num_unfinished, flight.retries = 0, flight.retries + 1
-        if flight.retries > MOST_RETRIES:
+        if flight.retries > MAX_RETRIES:
             self.go_on(flight)
         else:
             self.begin(flight, is_accepted=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from engine.config import SamplingParams
-from engine.request_spec import RequestSpec
-from engine.trace.halves import PREFILL
+from engine.requests.request_spec import RequestSpec
+from engine.trace.disagg_ids import PREFILL
 
 
 class Submitted(NamedTuple):

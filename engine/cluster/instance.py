@@ -7,9 +7,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from engine.config import EngineConfig
 from engine.connector.link import RemoteBlocks
-from engine.load import Load as Load
 from engine.model.capture import CaptureRequest
-from engine.request_spec import RequestSpec
+from engine.requests.load import Load as Load
+from engine.requests.request_spec import RequestSpec
 from engine.trace.records import BlockGroup, Capture, StepRecord
 
 Role = Literal["prefill", "decode", "mixed"]

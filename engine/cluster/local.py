@@ -13,8 +13,8 @@ from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
-from engine.place import Place
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
+from engine.setup.id_namespace import IdNamespace
 from engine.trace.events import Hold
 from engine.trace.records import BlockGroup, Capture, StepRecord
 
@@ -29,7 +29,7 @@ class LocalInstance(Instance):
         model: LoadedModel,
         config: EngineConfig,
         connector: TransferConnector,
-        place: Place,
+        place: IdNamespace,
         *,
         killed: Callable[[], object] = lambda: None,
     ) -> None:

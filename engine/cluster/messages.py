@@ -19,10 +19,10 @@ from msgspec import Struct
 from engine.cluster.instance import Ask, Role
 from engine.config import EngineConfig, FailurePolicy
 from engine.connector.link import RemoteBlocks
-from engine.load import Load
 from engine.model.capture import CaptureRequest
-from engine.place import Place
-from engine.request_spec import RequestSpec
+from engine.requests.load import Load
+from engine.requests.request_spec import RequestSpec
+from engine.setup.id_namespace import IdNamespace
 from engine.trace.records import BlockGroup
 
 
@@ -47,7 +47,7 @@ class Begin(Struct, tag=True, kw_only=True):
     folder: str  # private, where instances meet to exchange blocks
     source: Source
     config: EngineConfig
-    place: Place
+    place: IdNamespace
     capture: CaptureRequest | None
     num_threads: int
     processors: list[int]  # that it may run on

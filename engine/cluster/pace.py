@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from engine.trace.events import Adjust, Admit, Finish, Fork, Lost, Preempt, Sample, Submit
-from engine.trace.records import StepRecord, Timing
+from engine.trace.account import Account
+from engine.trace.busy_time import EngineClock, step_seconds
+from engine.trace.records import StepRecord
 
 RECENT_STEPS = 32  # of each kind; what lies further back was another load
 
@@ -20,40 +21,18 @@ class Pace:
         """The instance has ended; what is started in its place may be another one."""
         self._prefills: deque[tuple[int, float]] = deque(maxlen=RECENT_STEPS)  # prompt tokens, seconds of a step
         self._decodes: deque[float] = deque(maxlen=RECENT_STEPS)  # seconds of a step
-        self._max_tokens: dict[int, int] = {}  # of each unfinished sequence
-        self._sampled: dict[int, int] = {}
-        self._running: set[int] = set()
+        self._account = Account(EngineClock(is_shared=False), forgets=True)
 
     def note(self, record: StepRecord) -> None:
         """Take in a record of the instance."""
-        seconds = _seconds(record.timing)
+        seconds = step_seconds(record.timing)
         if num_tokens := sum(len(entry.token_ids) for entry in record.batch if entry.phase == "prefill"):
             self._prefills.append((num_tokens, seconds))
         if any(entry.phase == "decode" for entry in record.batch):
             self._decodes.append(seconds)
-        for op in record.ops:
-            match op:
-                case Submit():
-                    self._max_tokens[op.seq_id], self._sampled[op.seq_id] = op.max_tokens, 0
-                case Fork():
-                    for counts in (self._max_tokens, self._sampled):
-                        counts[op.seq_id] = counts[op.parent_seq_id]
-                    self._running.add(op.seq_id)
-                case Adjust():
-                    self._max_tokens.update(dict.fromkeys(op.seq_ids, op.max_tokens))
-                case Admit():
-                    self._running.add(op.seq_id)
-                case Sample():
-                    self._sampled[op.seq_id] += 1
-                case Preempt():
-                    self._running.discard(op.seq_id)
-                case Finish():
-                    del self._max_tokens[op.seq_id], self._sampled[op.seq_id]
-                    self._running.discard(op.seq_id)
-                case Lost():
-                    self.clear()
-                case _:
-                    pass
+        self._account.read(record)
+        if record.kind == "lost":
+            self.clear()
 
     @property
     def prefill_tokens_per_second(self) -> float | None:
@@ -67,11 +46,8 @@ class Pace:
         At most: a sequence may end before its `max_tokens`. What those that wait will generate is left out.
         """
         num_to_end = num_ahead + 1 - max_num_seqs
-        if num_to_end <= 0 or not self._decodes or not self._running:
+        running = [row for row in self._account.rows.values() if row.status == "running"]
+        if num_to_end <= 0 or not self._decodes or not running:
             return 0.0
-        left = sorted(self._max_tokens[i] - self._sampled[i] for i in self._running)
+        left = sorted(row.request.max_tokens - row.num_output_tokens for row in running)
         return left[min(num_to_end, len(left)) - 1] * sum(self._decodes) / len(self._decodes)
-
-
-def _seconds(timing: Timing) -> float:
-    return timing.schedule + timing.prepare + timing.forward + timing.sample

@@ -31,10 +31,10 @@ from engine.cluster.worker_process import END_SECONDS, Workers
 from engine.config import ConfigError, EngineConfig
 from engine.connector.peer import PeerGoneError, wait_for_any
 from engine.connector.shared_memory import socket_of
-from engine.load import Load
 from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
-from engine.request_spec import RequestError, RequestSpec
+from engine.requests.load import Load
+from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.codec import TraceFormatError, decode
 from engine.trace.records import BlockGroup, Capture, Header, StepRecord
 

@@ -15,13 +15,13 @@ from engine.cluster.router import Router
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
 from engine.connector.transfer import LEASE
-from engine.intake import Intake
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
-from engine.request_spec import RequestSpec
-from engine.resolve import resolve_for
+from engine.requests.input_processor import InputProcessor
+from engine.requests.request_spec import RequestSpec
+from engine.setup.resolve import resolve_for
 
-MOST_FAILURES = 3  # of an instance that ends before it has its weights: it stays away then
+MAX_FAILURES = 3  # of an instance that ends before it has its weights: it stays away then
 
 
 def process_cluster(
@@ -43,7 +43,7 @@ def process_cluster(
     began = time.perf_counter()
     seats, resolved = seats_of(model, config, began), resolve_for(config, model.facts)
     own, rate = resolved.config.of_one, config.link_mb_per_second
-    intake = Intake(model, resolve_for(own, model.facts))
+    intake = InputProcessor(model, resolve_for(own, model.facts))
     processes = Processes(
         workers,
         lease=lease,
@@ -61,8 +61,8 @@ def process_cluster(
         name, role, place = seats[index]
         if index in last:
             failures[index] = 0 if last[index].was_ready else failures[index] + 1
-        if failures[index] >= MOST_FAILURES:
-            raise InstanceGoneError(f"instance {name} has ended {MOST_FAILURES} times before it could do anything")
+        if failures[index] >= MAX_FAILURES:
+            raise InstanceGoneError(f"instance {name} has ended {MAX_FAILURES} times before it could do anything")
         place = place._replace(first_seq_id=first_seq_id)
         threads = threads_of_each(len(seats))
         last[index] = processes.start(name, role, own, place, num_threads=threads, check=check)

@@ -10,7 +10,6 @@ from typing import Self
 
 import torch
 
-from engine import host
 from engine.cluster.instance import Role
 from engine.cluster.messages import Begin
 from engine.cluster.process import ProcessInstance
@@ -18,8 +17,9 @@ from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig, FailurePolicy
 from engine.connector.transfer import LEASE
 from engine.model.capture import CaptureRequest
-from engine.place import ALONE, Place
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
+from engine.setup.id_namespace import SINGLE, IdNamespace
+from engine.system import host
 
 
 def threads_of_each(num_instances: int) -> int:
@@ -53,7 +53,7 @@ class Processes:
         name: str,
         role: Role,
         config: EngineConfig,
-        place: Place = ALONE,
+        place: IdNamespace = SINGLE,
         *,
         num_threads: int = 1,
         processors: list[int] | None = None,

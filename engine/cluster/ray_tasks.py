@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import ray
 
-from engine.host import child_environment
+from engine.system.host import child_environment
 
 Result = TypeVar("Result")
 

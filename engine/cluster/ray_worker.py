@@ -32,7 +32,7 @@ from engine.connector.peer import PeerGoneError, wait_for_any
 from engine.connector.ray_link import GROUP, RayLink, Shipment, ship
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
-from engine.host import processors
+from engine.system.host import processors
 
 _to_instance = msgspec.msgpack.Decoder[ToInstance](ToInstance)
 _to_cluster = msgspec.msgpack.Decoder[ToCluster](ToCluster)

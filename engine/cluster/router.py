@@ -27,7 +27,7 @@ from engine.cache.prefix_cache import HashChain
 from engine.cluster.pace import Pace
 from engine.cluster.pool_view import PoolView
 from engine.config import EngineConfig, RoutingPolicy
-from engine.load import Load
+from engine.requests.load import Load
 from engine.trace.records import BlockGroup, InstanceRole, StepRecord
 
 WAITING_WEIGHT = 4  # vllm/v1/engine/core_client.py

@@ -46,14 +46,14 @@ from engine.connector.peer import Peer, PeerGoneError
 from engine.connector.shared_memory import socket_of
 from engine.connector.transfer import TransferConnector
 from engine.engine import Engine
-from engine.garbage import what_stays
-from engine.host import run_on
 from engine.model.compiled import compile_in_background
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.request_spec import RequestError
-from engine.resolve import resolve_for
+from engine.requests.request_spec import RequestError
+from engine.setup.resolve import resolve_for
+from engine.system.freeze_gc import freeze_gc
+from engine.system.host import run_on
 from engine.trace.codec import encode
 from engine.trace.events import Hold
 from engine.trace.records import Capture, StepRecord
@@ -198,7 +198,7 @@ class Model:
         """Raises ModelError, ConfigError: it cannot be an instance's."""
         if self._loaded is None or self._loaded[0] != source:
             self._loaded = None  # not both at once
-            with what_stays():
+            with freeze_gc():
                 model = load_model(source.model, source.dtype, source.device, source.revision)
             if model.device.type != "cpu":
                 raise ConfigError(f"instances in processes share memory of the CPU; {model.facts.name} is not there")

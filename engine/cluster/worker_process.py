@@ -14,10 +14,10 @@ from typing import Protocol, Self
 from engine.cluster.messages import Source, ToCluster, ToInstance
 from engine.config import ConfigError
 from engine.connector.peer import Peer
-from engine.host import child_environment
+from engine.system.host import child_environment
 
 END_SECONDS = 5.0  # in which a process that is told to end does so by itself
-MOST_SPARE = 4
+MAX_SPARE = 4
 
 
 class Line(Protocol):
@@ -142,7 +142,7 @@ class Workers:
         """It waits for what it is to be next."""
         with self._lock:
             self._taken = [one for one in self._taken if one is not worker]
-            if not self._is_closed and len(self._spare) < MOST_SPARE:
+            if not self._is_closed and len(self._spare) < MAX_SPARE:
                 self._spare.append(worker)
                 return
         worker.close()

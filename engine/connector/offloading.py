@@ -22,8 +22,8 @@ from engine.connector.tiers.keys import store_key
 from engine.connector.tiers.speeds import Planned
 from engine.connector.tiers.tiers import Tiers
 from engine.model.loaded import LoadedModel
-from engine.resolve import resolve_for
 from engine.scheduling.sequence import Sequence as Request
+from engine.setup.resolve import resolve_for
 from engine.trace.events import Cache, FinishReason, LookupExternal, Medium, Op, Store
 from engine.trace.records import TierFigures
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from engine.host import receive_flags
+from engine.system.host import receive_flags
 
 HEAD = struct.Struct("<I")
 LONGEST = 1 << 30  # bytes of a message

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine.cache.block_tiers import BlockTiers
 from engine.connector.link import TransferError
-from engine.host import anonymous_file, keeps_its_size
+from engine.system.host import anonymous_file, keeps_its_size
 
 LINE = 4096  # bytes to which a tensor's beginning is aligned
 

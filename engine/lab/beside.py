@@ -1,7 +1,8 @@
 """The same requests through our engine and through vLLM, with equal settings: a trace of each.
 
 Clocks play no part: a request comes before a step that is named, decoding is greedy. vLLM runs in an environment of its
-own (`engine.watch.offline`), whose scheduler is watched; ours in this process. `trace.compare` has the rest.
+own (`engine.observe.vllm_recorder.offline`), whose scheduler is recorded; ours in this process. `trace.compare`
+compares.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from msgspec import Struct
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.host import child_environment
 from engine.model.loaded import LoadedModel
 from engine.model.shipped import shipped_model
+from engine.system.host import child_environment
 
 SAME = ("max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching", "enable_chunked_prefill",
         "scheduler_reserve_full_isl", "scheduling_policy", "seed")  # fmt: skip
@@ -137,7 +138,7 @@ def theirs(
     with tempfile.TemporaryDirectory(prefix="kvtheater-beside-") as folder:
         asked = Path(folder) / "job.json"
         asked.write_text(json.dumps(job), encoding="utf-8")
-        command = [str(python), "-m", "engine.watch.offline", str(asked)]
+        command = [str(python), "-m", "engine.observe.vllm_recorder.offline", str(asked)]
         try:
             said = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True)
         except OSError as error:

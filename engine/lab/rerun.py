@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from engine.config import SamplingParams
 from engine.engine import Engine
 from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, SamplingChange, TokenChange
-from engine.request_spec import RequestError, RequestSpec
+from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.compare import first_op_that_differs, same
 from engine.trace.events import Adjust, Choose, Finish, Fork, Load, LookupExternal, Op, Setting, Store, Submit
 from engine.trace.log import TraceReader

@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.host import shared_library
 from engine.model.attention import current
 from engine.model.attention_backend import AttentionBackend, AttentionCall
 from engine.model.batch import StepBatch
 from engine.model.native import StepKernel, native_kernels
 from engine.model.native_step import LaidOut, Numbers
+from engine.system.host import shared_library
 
 torch.library.define(
     "kvtheater::attend",

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from engine.host import child_environment
 from engine.model.kept import facts_of_all
 from engine.model.light_name import LIGHT
 from engine.model.shipped import shipped_model
+from engine.system.host import child_environment
 
 SMALL = 1 / 16  # of the memory that is free: weights that more processes may have once more
 OPENED = "opened"  # in what is noted of an entry: the name of its model

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.host import shared_library
 from engine.model.kept import find, keep, making
+from engine.system.host import shared_library
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

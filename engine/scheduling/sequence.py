@@ -23,7 +23,7 @@ class Sequence:
                            queues.
         cache.BlockTables  its blocks. The cache knows it by `seq_id` only, as the trace does, and keeps its hashes and
                            its swapped-out blocks under the same id while it holds none.
-        Completion         what needs a model: its text, its random draws, its beam. It has its `Sequence`; a `Request`
+        SequenceOutput     what needs a model: its text, its random draws, its beam. It has its `Sequence`; a `Request`
                            has the completions of one prompt, and the output stage finds a live one by `seq_id`.
 
     Everything else that names a sequence (a batch, a slot table's row) can be made again from these.

@@ -36,7 +36,7 @@ SMALL, LARGE, GPU = "opt-13b", "opt-66b", "a100-80gb"
 DEMAND = Demand(rate=1.0, prompt_tokens=512, output_tokens=64, ttft=0.4, tpot=0.04)  # figure 1; of 90 %
 REQUESTS, SEED = 200, 0
 RATES = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]  # of the GPU that does both, requests a second
-STEP_TOKENS, MOST_SEQUENCES = 2048, 256  # of one step there: whole prompts beside what decodes
+STEP_TOKENS, MAX_SEQUENCES = 2048, 256  # of one step there: whole prompts beside what decodes
 LENGTHS, PROMPTS = [128, 256, 512, 1024], [1, 2, 4, 8, 16]  # figure 3, prefill: tokens, prompts of a step
 CONTEXT, SEQUENCES = 512, [1, 2, 4, 8, 16, 32, 64, 96]  # decode
 SPEEDUPS = [1.3, 1.5, 1.7]  # figure 4
@@ -156,7 +156,7 @@ def both_at(card: Card, rate: float, num_requests: int = REQUESTS) -> tuple[floa
     config = EngineConfig(
         block_size=BLOCK_SIZE,
         num_blocks=card.room_tokens(max_num_batched_tokens=STEP_TOKENS) // BLOCK_SIZE,
-        max_num_seqs=MOST_SEQUENCES,
+        max_num_seqs=MAX_SEQUENCES,
         max_num_batched_tokens=STEP_TOKENS,
         max_model_len=card.model.max_position,
         enable_prefix_caching=False,
@@ -173,7 +173,7 @@ def both_at(card: Card, rate: float, num_requests: int = REQUESTS) -> tuple[floa
         served = simulation.run(wanted).requests
     finally:
         simulation.close()
-    return _p90(one.ttft for one in served), _p90(one.tpot or 0.0 for one in served)
+    return _p90(one.ttft or 0.0 for one in served), _p90(one.tpot or 0.0 for one in served)
 
 
 def _p90(values: Iterable[float]) -> float:

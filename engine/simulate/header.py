@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from engine import __version__
-from engine.resolve import Resolved
+from engine.setup.resolve import Resolved
 from engine.trace.records import FINISHED_KEPT, BlockGroup, Header, Machine, ModelFacts, Simulated, TokenizerFacts
 
 

@@ -15,19 +15,19 @@ from engine.accounting.memory import stored_bytes_per_token
 from engine.accounting.work import StepWork
 from engine.cache.block_groups import trace_groups
 from engine.cache.kv_cache_manager import KVCacheManager
-from engine.load import Load
-from engine.place import ALONE, Place
-from engine.request_spec import RequestSpec
-from engine.resolve import Resolved
-from engine.scheduler_of import scheduler_of
+from engine.requests.load import Load
+from engine.requests.request_spec import RequestSpec
 from engine.scheduling.sequence import Sequence as Running
 from engine.scheduling.step import ScheduledSequence, phase_of
 from engine.scheduling.transfers import Came
+from engine.setup.build_scheduler import build_scheduler
+from engine.setup.id_namespace import SINGLE, IdNamespace
+from engine.setup.resolve import Resolved
 from engine.simulate.cost import StepCost, shape_of
 from engine.simulate.drawn import Tokens
 from engine.simulate.transfer import SimulatedConnector
+from engine.trace.disagg_ids import plain_id
 from engine.trace.events import Lookup, Op, Preempt
-from engine.trace.halves import plain_id
 from engine.trace.records import (
     BatchEntry,
     InstanceRole,
@@ -62,7 +62,7 @@ class SimulatedInstance:
         cost: StepCost,
         tokens: Tokens,
         *,
-        place: Place = ALONE,
+        place: IdNamespace = SINGLE,
         records: Records | None = None,
         connector: SimulatedConnector | None = None,
     ) -> None:
@@ -79,7 +79,7 @@ class SimulatedInstance:
         self.block_groups = trace_groups(groups, bytes_of_groups)
         size, caching = self.config.block_size, self.config.enable_prefix_caching
         self.cache = KVCacheManager(groups, size, caching, self._ops.append, resolved.swap_space, bytes_of_groups)
-        self.scheduler = scheduler_of(self.config, self.cache, self._ops.append, connector)
+        self.scheduler = build_scheduler(self.config, self.cache, self._ops.append, connector)
         if connector is not None:
             connector.register(self.cache, bytes_of_groups)
         seen = replace(facts, sliding_windows=[reach.num_keys for reach in resolved.reaches])

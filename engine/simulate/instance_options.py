@@ -27,7 +27,7 @@ from engine.simulate.cost import Linear, StepShape
 from engine.simulate.layers import Card
 from engine.simulate.layout import Instances, Kind
 
-MOST_BATCH = 1024
+MAX_BATCH = 1024
 CHUNKS = (64, 128, 256, 512, 1024, 2048)
 
 
@@ -181,7 +181,7 @@ _ABLE = {"prefill": _prefill, "decode": _decode, "mixed": _mixed}
 def _most(card: Card, tp: int, stages: int, demand: Demand) -> int:
     """Sequences of a stage's batch that memory holds at their longest."""
     longest = demand.prompt_tokens + demand.output_tokens
-    return min(MOST_BATCH, card.room_tokens(tp, stages) // longest // stages)
+    return min(MAX_BATCH, card.room_tokens(tp, stages) // longest // stages)
 
 
 def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:

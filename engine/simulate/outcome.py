@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from engine.trace.account import TokenTimes
+
 
 class Wanted(Protocol):
     """A request that will come; `engine.bench.workload.Ask` is one."""
@@ -28,26 +30,13 @@ class LinkSpeed(NamedTuple):
 
 
 @dataclass(slots=True)
-class Served:
-    """What became of a request. Times are seconds after the start."""
+class Served(TokenTimes):
+    """What became of a request. Times are seconds after the start; a refused request has no tokens."""
 
-    arrived: float = 0.0
     prefilled: float | None = None  # when its prompt was computed by an instance that left the rest to another
-    tokens: list[float] = field(default_factory=list)  # when each came; none: it was refused
     token_ids: list[int] = field(default_factory=list)
     prompt: list[int] = field(default_factory=list)  # whole, with the turns before
     is_rejected: bool = False
-
-    @property
-    def ttft(self) -> float:
-        """Seconds to the first token."""
-        return self.tokens[0] - self.arrived
-
-    @property
-    def tpot(self) -> float | None:
-        """Seconds for each token after the first; None: there is none."""
-        count = len(self.tokens) - 1
-        return (self.tokens[-1] - self.tokens[0]) / count if count else None
 
 
 @dataclass(slots=True)

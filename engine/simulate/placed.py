@@ -18,6 +18,7 @@ from engine.simulate.layout import Kind
 from engine.simulate.outcome import LinkSpeed, Outcome
 from engine.simulate.placement import Placement
 from engine.simulate.simulation import Simulation
+from engine.trace.account import time_to_first_token
 from engine.trace.records import InstanceRole, ModelFacts
 
 BLOCK_SIZE = 16
@@ -49,10 +50,10 @@ def tried(
 ) -> Tried:
     """Serve so many requests of the demand on a placement of these cards."""
     outcome = simulated(cards, placement, demand, nodes, num_requests, seed)
-    streamed = [one.ttft <= demand.ttft for one in outcome.requests]
+    streamed = [(one.ttft or 0.0) <= demand.ttft for one in outcome.requests]
     first = [
-        one.ttft <= demand.ttft if one.prefilled is None else one.prefilled - one.arrived <= demand.ttft
-        for one in outcome.requests
+        is_streamed if one.prefilled is None else time_to_first_token(one.arrived, one.prefilled) <= demand.ttft
+        for one, is_streamed in zip(outcome.requests, streamed, strict=True)
     ]
     after = [(one.tpot or 0.0) <= demand.tpot for one in outcome.requests]
     return Tried(

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from engine.accounting.memory import stored_bytes_per_token
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import ConfigError, EngineConfig
-from engine.resolve import Resolved, resolve_for
-from engine.scheduler_of import scheduler_of
 from engine.scheduling.sequence import Sequence
+from engine.setup.build_scheduler import build_scheduler
+from engine.setup.resolve import Resolved, resolve_for
 from engine.simulate.drawn import DrawnTokens
 from engine.simulate.replay_inputs import TOKENS, Arrival, Asked, Decided, Inputs, ReplayError, Share, Told
 from engine.trace.events import FinishReason, Op
@@ -39,7 +39,7 @@ class Replay:
         self._inputs = inputs
         self._ops: list[Op] = []
         self._cache = _cache(header.model, resolved, self._ops)
-        self._scheduler = scheduler_of(self.config, self._cache, self._ops.append, None)
+        self._scheduler = build_scheduler(self.config, self._cache, self._ops.append, None)
         self._drawn = DrawnTokens(max(1, header.model.vocab_size), 0)
         self._live: dict[int, tuple[Sequence, Asked, Told | None]] = {}  # by seq_id; Told None: the log has none
         self._next_seq_id = self._num_records = self._num_steps = 0

@@ -24,9 +24,9 @@ from engine.cluster.flight import Flight
 from engine.cluster.one_log import OneLog
 from engine.cluster.router import RejectedError, Router
 from engine.config import EngineConfig, SamplingParams
-from engine.place import ALONE, Place
-from engine.request_spec import RequestSpec
-from engine.resolve import resolve_for
+from engine.requests.request_spec import RequestSpec
+from engine.setup.id_namespace import SINGLE, IdNamespace
+from engine.setup.resolve import resolve_for
 from engine.simulate.cost import StepCost
 from engine.simulate.drawn import DrawnTokens, Tokens
 from engine.simulate.header import simulated_header
@@ -285,11 +285,11 @@ class Simulation:
         role, name = roles[index], f"{roles[index]}-{roles[:index].count(roles[index])}"
         resolved, before = self._resolved[role], [self._resolved[one] for one in roles[:index]]
         if self._is_alone:
-            place, connector = ALONE, None
+            place, connector = SINGLE, None
         else:
             first_block = sum(group.num_blocks for one in before for group in one.groups)
             first_swap = sum(one.swap_space * len(one.groups) for one in before)
-            place = Place(first_block, first_swap, index, len(roles))
+            place = IdNamespace(first_block, first_swap, index, len(roles))
             connector = SimulatedConnector(
                 index, lambda pull: self._begin_move(index, pull), lambda pull: self._let_go(pull)
             )

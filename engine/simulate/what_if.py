@@ -150,12 +150,12 @@ class Counting:
 def what_if(
     log: TraceReader,
     times: float = 2.0,
-    tell: Callable[[float], None] = lambda share: None,
+    on_progress: Callable[[float], None] = lambda share: None,
     num_records: int | None = None,
 ) -> WhatIf:
     """Replay a log with `times` as many blocks: its first `num_records` records (None: as far as it is now).
 
-    `tell` hears which share is done, 0..1.
+    `on_progress` hears which share is done, 0..1.
 
     Raises:
         ReplayError: it does not say enough, or no such pool can be.
@@ -168,17 +168,17 @@ def what_if(
 
     def each(record: Decided) -> None:
         own.read(record)
-        tell(record.index / (3 * count))
+        on_progress(record.index / (3 * count))
 
     inputs = read_inputs(log, count, each)
     Replay(log.header, inputs, asked)  # such a pool can be, before anything takes long
-    differs_in, same = _same(log, inputs, size, lambda share: tell((1 + share) / 3))
-    other = _replayed(log, inputs, asked, lambda share: tell((2 + share) / 3))
+    differs_in, same = _same(log, inputs, size, lambda share: on_progress((1 + share) / 3))
+    other = _replayed(log, inputs, asked, lambda share: on_progress((2 + share) / 3))
     return WhatIf(num_records=count, times=times, log=own.figures(), same=same, other=other, differs_in=differs_in)
 
 
 def _same(
-    log: TraceReader, inputs: Inputs, num_blocks: int, tell: Callable[[float], None]
+    log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]
 ) -> tuple[int | None, Figures]:
     """The replay with the log's own pool, and where it first decides otherwise."""
     replay, counting = Replay(log.header, inputs), Counting(num_blocks)
@@ -186,7 +186,7 @@ def _same(
     differs_in, index = None, 0
     for index, record in enumerate(replay.records()):
         counting.read(record)
-        tell(min(1.0, index / inputs.num_records))
+        on_progress(min(1.0, index / inputs.num_records))
         if logged is not None:
             theirs = next(logged, None)
             if theirs is None or not is_same(theirs, record):
@@ -196,11 +196,11 @@ def _same(
     return differs_in, counting.figures(replay.num_refused)
 
 
-def _replayed(log: TraceReader, inputs: Inputs, num_blocks: int, tell: Callable[[float], None]) -> Figures:
+def _replayed(log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]) -> Figures:
     replay, counting = Replay(log.header, inputs, num_blocks), Counting(num_blocks)
     for record in replay.records():
         counting.read(record)
-        tell(min(1.0, record.step / max(1, inputs.num_steps)))
+        on_progress(min(1.0, record.step / max(1, inputs.num_steps)))
     return counting.figures(replay.num_refused)
 
 
@@ -239,7 +239,7 @@ def main() -> None:
         os.nice(NICE)
     last = time.monotonic()
 
-    def tell(share: float) -> None:
+    def on_progress(share: float) -> None:
         nonlocal last
         if time.monotonic() - last >= TOLD:
             last = time.monotonic()
@@ -247,7 +247,7 @@ def main() -> None:
 
     try:
         with TraceReader(given.log, verify=False) as log:
-            found = what_if(log, given.times, tell, given.records)
+            found = what_if(log, given.times, on_progress, given.records)
     except (OSError, ValueError) as error:
         print(json.dumps({"error": str(error)}), flush=True)
         sys.exit(1)

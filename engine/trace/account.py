@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, Literal
 
 from engine.trace.busy_time import Clock
@@ -23,7 +24,6 @@ from engine.trace.events import (
     FinishReason,
     Fork,
     Lost,
-    Op,
     Preempt,
     Sample,
     Setting,
@@ -31,7 +31,7 @@ from engine.trace.events import (
     TransferFailed,
 )
 from engine.trace.parts import RequestParts
-from engine.trace.records import Header, StepRecord
+from engine.trace.records import StepRecord
 
 Status = Literal["waiting", "receiving", "running", "preempted", "finished"]
 
@@ -41,9 +41,37 @@ def time_in_queue(queued: float, admitted: float) -> float:
     return max(0.0, admitted - queued)
 
 
+def time_to_first_token(arrived: float, first: float) -> float:
+    """Return TTFT, in seconds: first token - arrival."""
+    return first - arrived
+
+
 def time_per_output_token(first: float, last: float, num_tokens: int) -> float | None:
     """Return TPOT: (last token - first token) / (tokens - 1), in seconds; None for fewer than two tokens."""
     return (last - first) / (num_tokens - 1) if num_tokens > 1 else None
+
+
+@dataclass(slots=True)
+class TokenTimes:
+    """Readings of a caller's clock: a request's arrival, and each moment at which it got a token or more."""
+
+    arrived: float = 0.0
+    tokens: list[float] = field(default_factory=list)
+
+    @property
+    def ttft(self) -> float | None:
+        """Time to first token, in seconds; None without a token."""
+        return time_to_first_token(self.arrived, self.tokens[0]) if self.tokens else None
+
+    @property
+    def itl(self) -> list[float]:
+        """Inter-token latencies, in seconds."""
+        return [b - a for a, b in pairwise(self.tokens)]
+
+    @property
+    def tpot(self) -> float | None:
+        """Time per output token, in seconds, which is the mean of `itl`; None with fewer than two tokens."""
+        return time_per_output_token(self.tokens[0], self.tokens[-1], len(self.tokens)) if self.tokens else None
 
 
 @dataclass(slots=True)
@@ -99,11 +127,12 @@ class SequenceRow:
     request: RequestRow
     seq_id: int  # of the last part
     parts: list[int]  # sequences
+    instance: int  # of the last part
     submitted_in: int  # record; of the first part
     steps_before: int  # the engine's, when the request was submitted
     is_producer: bool  # its last part computes a prompt for another instance
     is_fork: bool = False
-    status: Status = "waiting"
+    status: Status = "finished"  # until `Account` sets it
     finish_reason: FinishReason | None = None
     outcome: str = ""  # its finish reason, or `error` for an end that its client did not ask for
     is_admitted: bool = False  # its last part, at least once
@@ -132,18 +161,18 @@ class Account:
     up, because a live reader puts its own into a copy of it: an operation then costs one look-up.
 
     Args:
+        is_shared: whether sequences of several instances may be parts of one request; otherwise each is one by itself.
         forgets: drop rows when their sequences end, so that memory is bounded by what is alive.
     """
 
-    def __init__(self, header: Header, clock: Clock, forgets: bool = False) -> None:
+    def __init__(self, clock: Clock, is_shared: bool = False, *, model_name: str = "", forgets: bool = False) -> None:
         self.rows: dict[int, SequenceRow] = {}  # by sequence, under each of its parts
         self.ended: list[SequenceRow] = []  # in the record
         self.over: list[RequestRow] = []  # whose last sequence ended in the record
         self.num_running = 0
         self.num_waiting = 0
-        self.parts = RequestParts(header)
-        self._model_name = header.model.name
-        self._clock, self._forgets = clock, forgets
+        self.parts = RequestParts(is_shared)
+        self._clock, self._model_name, self._forgets = clock, model_name, forgets
         self._held: dict[int, Counter[int]] = {}  # blocks by instance and sequence
         self._record: StepRecord
         self.handlers: dict[type, Callable[[Any], object]] = {
@@ -156,6 +185,13 @@ class Account:
         """Read a record's clock."""
         self._clock.read(record)
         self._record, self.ended, self.over = record, [], []
+
+    def read(self, record: StepRecord) -> None:
+        """Read a record and its operations."""
+        self.begin(record)
+        for op in record.ops:
+            if (handler := self.handlers.get(type(op))) is not None:
+                handler(op)
 
     def read_batch(self) -> None:
         """Count what the record computed, by sequence."""
@@ -171,11 +207,8 @@ class Account:
         row.blocks += op.holds
         row.blocks_peak = max(row.blocks_peak, row.blocks)
 
-    def _read_parts(self, op: Op) -> tuple[int | None, list[int]]:
-        return self.parts.read(op, self._record.instance)
-
     def _submit(self, op: Submit) -> None:
-        before, _ = self._read_parts(op)
+        before = self.parts.read(op, self._record.instance)
         if before is not None:
             self._go_on(op, before)
             return
@@ -184,10 +217,11 @@ class Account:
             self.parts.request_id(op), self._model_name, now - op.waited, now, len(op.prompt_token_ids), op.max_tokens,
             op.sampling,
         )  # fmt: skip
-        self.num_waiting += 1
-        self.rows[op.seq_id] = SequenceRow(
-            request, op.seq_id, [op.seq_id], self._record.index, self._record.step, self._is_producer(op)
-        )
+        row = self.rows[op.seq_id] = SequenceRow(
+            request, op.seq_id, [op.seq_id], self._record.instance, self._record.index, self._record.step,
+            self._is_producer(op),
+        )  # fmt: skip
+        self._move(row, "waiting")
 
     def _go_on(self, op: Submit, before: int) -> None:
         """The next part of a request: the same row, from now on about this sequence."""
@@ -195,24 +229,24 @@ class Account:
         if self._forgets:
             del self.rows[before]
         row.parts.append(op.seq_id)
-        row.seq_id, row.is_producer, row.is_admitted = op.seq_id, self._is_producer(op), False
-        row.status, row.finish_reason = "waiting", None
-        self.num_waiting += 1
+        row.seq_id, row.instance = op.seq_id, self._record.instance
+        row.is_producer, row.is_admitted, row.finish_reason = self._is_producer(op), False, None
+        self._move(row, "waiting")
 
     def _is_producer(self, op: Submit) -> bool:
         return self.parts.is_shared and op.kv_role == "kv_producer"
 
     def _fork(self, op: Fork) -> None:
-        self._read_parts(op)
+        self.parts.read(op, self._record.instance)
         parent = self.rows[op.parent_seq_id]
         parent.request.num_sequences += 1
         parent.request.num_alive += 1
-        self.num_running += 1
-        self.rows[op.seq_id] = replace(
+        row = self.rows[op.seq_id] = replace(
             parent, seq_id=op.seq_id, parts=[op.seq_id], submitted_in=self._record.index, is_producer=False,
-            is_fork=True, status="running", num_preemptions=0, num_steps=0, computed_tokens=0,
+            is_fork=True, status="finished", num_preemptions=0, num_steps=0, computed_tokens=0,
             blocks_peak=parent.blocks,
         )  # fmt: skip
+        self._move(row, "running")
 
     def admit(self, op: Admit) -> None:
         """Read an admission."""
@@ -230,7 +264,7 @@ class Account:
         row, now = self.rows[op.seq_id], self._clock.now
         request = row.request
         if self.parts.is_shared:
-            self._read_parts(op)
+            self.parts.read(op, self._record.instance)
             if row.is_producer:  # the instance that goes on with the request samples this token anew
                 request.prefilled = now
                 return row
@@ -270,7 +304,7 @@ class Account:
         self._move(self.rows[op.seq_id], "waiting")
 
     def _finish(self, op: Finish) -> None:
-        self._read_parts(op)
+        self.parts.read(op, self._record.instance)
         row = self.rows[op.seq_id]
         self._move(row, "finished")
         row.finish_reason = op.reason
@@ -282,12 +316,15 @@ class Account:
 
     def _lose(self, op: Lost) -> None:
         """The instance has ended; other parts may follow those of its sequences that have given no token."""
-        for seq_id in self._read_parts(op)[1]:
-            row = self.rows[seq_id]
-            self._move(row, "finished")
-            row.finish_reason = "abort"
-            if seq_id not in self.parts.left_open:
-                self._end(row, "error")
+        self.parts.read(op, self._record.instance)
+        instance = self._record.instance
+        there = [row for seq_id, row in self.rows.items() if row.instance == instance and row.seq_id == seq_id]
+        for row in there:
+            if row.status != "finished":
+                self._move(row, "finished")
+                row.finish_reason = "abort"
+                if row.seq_id not in self.parts.left_open:
+                    self._end(row, "error")
         for seq_id, blocks in self._held.pop(self._record.instance, Counter[int]()).items():
             self.rows[seq_id].blocks -= blocks
 

@@ -17,9 +17,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.trace.alike import Renamed
 from engine.trace.events import Allocate, Free, LookupExternal, Op
 from engine.trace.figures import RunFigures, RunReading, SequenceFigures, Token, Totals
+from engine.trace.id_mapping import Renamed
 from engine.trace.log import TraceReader
 from engine.trace.records import Candidate, Header, StepRecord
 

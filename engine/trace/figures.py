@@ -11,7 +11,14 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from engine.trace.account import Account, SequenceRow, Status, time_in_queue, time_per_output_token
+from engine.trace.account import (
+    Account,
+    SequenceRow,
+    Status,
+    time_in_queue,
+    time_per_output_token,
+    time_to_first_token,
+)
 from engine.trace.busy_time import EngineClock, step_seconds
 from engine.trace.events import (
     Allocate,
@@ -145,7 +152,7 @@ class RunReading:
         self._of: dict[int, tuple[tuple[str, int], list[int], list[Token]]] = {}  # by sequence: request, prompt, tokens
         self._operations: Counter[str] = Counter()
         self._clock = EngineClock(len(header.instances) > 1)
-        self._account = Account(header, self._clock)
+        self._account = Account(self._clock, len(header.instances) > 1)
         self._totals = Totals()
         self._series: list[Point] = []
         self._block_size, self._groups, *_ = geometry(header)
@@ -179,7 +186,7 @@ class RunReading:
             blocks=row.blocks,
             blocks_peak=row.blocks_peak,
             queue=None if request.scheduled is None else time_in_queue(came, elapsed(request.scheduled)),
-            ttft=None if row.first_token is None else elapsed(row.first_token) - came,
+            ttft=None if row.first_token is None else time_to_first_token(came, elapsed(row.first_token)),
             ttft_steps=row.ttft_steps,
             seconds=None if row.last_token is None else elapsed(row.last_token) - came,
         )

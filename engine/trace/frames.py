@@ -12,7 +12,7 @@ from typing import NamedTuple
 from engine.trace.codec import FRAME_OVERHEAD, Frame, record_head
 
 LONG = 10_000  # records of a file whose frames are remembered
-MOST_REMEMBERED = 4  # such files
+MAX_REMEMBERED = 4  # such files
 
 
 class RecordFrames:
@@ -99,7 +99,7 @@ class Remembered:
             return
         with self._lock:
             self._found[_stamp(file)] = found.copy()
-            while len(self._found) > MOST_REMEMBERED:
+            while len(self._found) > MAX_REMEMBERED:
                 self._found.popitem(last=False)
 
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from engine.trace.disagg_ids import plain_id
 from engine.trace.events import Finish, Fork, Lost, Op, Sample, Submit
-from engine.trace.halves import plain_id
-from engine.trace.records import Header
 
 
 @dataclass(slots=True)
@@ -25,10 +24,14 @@ class _Open:
 
 
 class RequestParts:
-    """Which sequences are parts of one request; `read` operation by operation. Of one instance each is by itself."""
+    """Map from sequences to the requests that they are parts of; `read` operation by operation.
 
-    def __init__(self, header: Header) -> None:
-        self.is_shared = len(header.instances) > 1
+    Args:
+        is_shared: whether several instances share the log; otherwise each sequence is a request by itself.
+    """
+
+    def __init__(self, is_shared: bool) -> None:
+        self.is_shared = is_shared
         self._open: dict[str, _Open] = {}
         self._of: dict[int, _Open] = {}  # by sequence that is not over
         self._producers: set[int] = set()  # sequences that are not over, with which another instance goes on
@@ -41,17 +44,16 @@ class RequestParts:
             return plain_id(op.request_id)
         return op.request_id
 
-    def read(self, op: Op, instance: int) -> tuple[int | None, list[int]]:
-        """The next operation, of a record of this instance.
+    def read(self, op: Op, instance: int) -> int | None:
+        """Read the next operation, of a record of `instance`.
 
-        Returns the part before the one that is submitted (None: it is the first, or nothing is), and the sequences that
-        end with a `lost`.
+        Returns the part before the one that is submitted; None for a first part, and for other operations.
         """
         if not self.is_shared:
-            return None, []
+            return None
         match op:
             case Submit():
-                return self._submit(op, instance), []
+                return self._submit(op, instance)
             case Fork() if op.parent_seq_id in self._of:
                 request = self._of[op.seq_id] = self._of[op.parent_seq_id]
                 request.alive.add(op.seq_id)
@@ -67,10 +69,9 @@ class RequestParts:
                 self.left_open = may_go_on.difference(op.given_up)
                 for seq_id in gone:
                     self._end(seq_id, seq_id in self.left_open)
-                return None, gone
             case _:
                 pass
-        return None, []
+        return None
 
     def _submit(self, op: Submit, instance: int) -> int | None:
         request_id = self.request_id(op)

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from app.openai.errors import ApiError
-from app.openai.held import MOST, MOST_OF_ONE, Held
+from app.openai.held import MAX_OF_ONE, MOST, Held
 from tests.server.apis import Api, served_api
 from tests.server.waiting import wait_for
 
@@ -66,11 +66,11 @@ def test_a_huge_field_is_refused_and_nothing_of_it_stays(api: Api, kind: str) ->
 
 def test_what_waits_holds_so_much_of_one_client_and_of_all() -> None:
     held = Held()
-    first = [held.take("one", MOST_OF_ONE // 4) for _ in range(4)]
+    first = [held.take("one", MAX_OF_ONE // 4) for _ in range(4)]
     with pytest.raises(ApiError) as refused:
         held.take("one", 1)
     assert refused.value.status == 429
-    rest = [held.take(f"other {i}", MOST_OF_ONE) for i in range(MOST // MOST_OF_ONE - 1)]
+    rest = [held.take(f"other {i}", MAX_OF_ONE) for i in range(MOST // MAX_OF_ONE - 1)]
     with pytest.raises(ApiError):
         held.take("another", 1)
     for over in (*first, *rest, *first):

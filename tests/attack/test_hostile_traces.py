@@ -16,7 +16,7 @@ from engine.trace.compare import compare
 from engine.trace.explain import overview, stories
 from engine.trace.log import TraceReader
 from engine.trace.state import TraceStateError
-from tests.fuzz.hostile import MOST_BYTES, TRACES, make_all
+from tests.fuzz.hostile import MAX_BYTES, TRACES, make_all
 from tests.fuzz.readers import NodeReader, disagreement, python_reading
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -45,7 +45,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("hostile")
     found = {}
     for number, (name, data, _) in enumerate(make_all()):
-        assert len(data) <= MOST_BYTES, name
+        assert len(data) <= MAX_BYTES, name
         found[name] = folder / f"{number}.kvtrace"
         found[name].write_bytes(data)
     return found

@@ -23,8 +23,8 @@ from tests.server.classes import OWNER, TOKEN, Member
 
 MIB = 1024 * 1024
 SOCKETS, ROUNDS, AT_ONCE = 16, 6, 16
-MOST_DURING = 900  # MiB: 16 guests have 5 to 12 MiB each unread, the frames on their way, and what malloc holds
-MOST_AFTER = 384  # MiB: of several that free at once malloc gives back late
+MAX_DURING = 900  # MiB: 16 guests have 5 to 12 MiB each unread, the frames on their way, and what malloc holds
+MAX_AFTER = 384  # MiB: of several that free at once malloc gives back late
 
 
 class Watched:
@@ -125,11 +125,11 @@ def test_sixteen_followers_that_read_in_rounds_fill_no_memory(attacked: Attacked
             guest.send_binary(event("read", asked, 1))
             assert answers(guest, 1)[0]["ok"], "a guest that has read is served again"
     assert set(codes) == {None, "busy"}
-    assert watched.most < MOST_DURING, f"{codes.count(None)} answers of {size} bytes"
+    assert watched.most < MAX_DURING, f"{codes.count(None)} answers of {size} bytes"
     deadline = time.monotonic() + 60
-    while watched.now > MOST_AFTER and time.monotonic() < deadline:
+    while watched.now > MAX_AFTER and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert watched.now <= MOST_AFTER
+    assert watched.now <= MAX_AFTER
     for guest in guests:
         with contextlib.suppress(OSError, websocket.WebSocketException):
             guest.close()

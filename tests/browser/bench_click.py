@@ -22,7 +22,7 @@ import msgspec
 import torch
 from playwright.sync_api import sync_playwright
 
-from engine.machine import machine_facts
+from engine.setup.machine import machine_facts
 from tests.browser.conftest import CHROMIUM
 
 ROOT = Path(__file__).parents[2]

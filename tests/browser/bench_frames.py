@@ -30,7 +30,7 @@ import msgspec
 import torch
 from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
-from engine.machine import machine_facts
+from engine.setup.machine import machine_facts
 from tests.browser.conftest import CHROMIUM
 from tests.browser.driving import SENT
 

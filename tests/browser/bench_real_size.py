@@ -30,9 +30,9 @@ from playwright.sync_api import Page, sync_playwright
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.machine import machine_facts
 from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
+from engine.setup.machine import machine_facts
 from tests.browser.bench_click import CLICK, RESULTS, ROOT
 from tests.browser.bench_frames import heap
 from tests.browser.conftest import CHROMIUM

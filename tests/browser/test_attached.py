@@ -12,13 +12,13 @@ from playwright.sync_api import expect
 import app.log_index.derived_files
 import app.session.run
 from app.ground.errors import AppError
-from engine.attach import attachment
+from engine.observe.monitor import attachment
 from tests.attached_server import attached_server
 from tests.browser.axe import complain, open_with_axe, violations
 from tests.browser.driving import OpenPage
-from tests.unit.attach.metrics_server import MetricsServer
-from tests.unit.attach.metrics_server import page as metrics_page
-from tests.unit.attach.publisher import message, stored
+from tests.unit.monitor.metrics_server import MetricsServer
+from tests.unit.monitor.metrics_server import page as metrics_page
+from tests.unit.monitor.publisher import message, stored
 
 CONTROLS = "#btn-prefill, #btn-step, #btn-reset, #btn-fork, #prompt, #btn-add"
 
@@ -115,7 +115,7 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         said.append(page.locator(".attached-answer"))
         expect(said[-1]).to_contain_text("4 of 9 tokens would hit. The next block was cached and is gone.")
         before = [one.first.inner_text() for one in said]
-        monkeypatch.setattr(app.session.run, "MOST_RECORDS", 3)
+        monkeypatch.setattr(app.session.run, "MAX_RECORDS", 3)
         publisher.publish(message())
         expect(page.locator("#large-pool")).to_be_visible(timeout=30_000)
         expect(page.locator(".attached-figures").first).to_contain_text("Messages4")

@@ -315,7 +315,7 @@ def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(
     open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor for one that is shorter than the number of the row that was told of."""
-    monkeypatch.setattr("engine.header.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
+    monkeypatch.setattr("engine.setup.header.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
     page = open_page("/?detail=attention")
     for next_one, num_prompt_tokens in (("healthy", 12), ("short", 2)):
         drop_recording(page, recorded(tmp_path / f"before-{next_one}.kvtrace", 12, "missing_causal_mask"))

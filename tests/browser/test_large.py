@@ -21,11 +21,11 @@ from app.server.listener import Listener, bind
 from engine.simulate.what_if import what_if
 from engine.trace.events import Preempt, Submit
 from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.make import make
+from engine.trace.log_index.sequence_rows import PREEMPTED
+from engine.trace.log_index.sequence_table import sequence_table
 from engine.trace.state import State
-from engine.trace.survey.make import make
-from engine.trace.survey.sequence_rows import PREEMPTED
-from engine.trace.survey.sequence_table import sequence_table
-from engine.trace.survey.survey import Survey
 from tests.browser.axe import AXE, violations
 from tests.load.large_log import Shape, write
 from tests.server.conftest import Server
@@ -55,7 +55,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def served(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A server on it, to which every log is a long one."""
-    monkeypatch.setattr(app.session.run, "MOST_RECORDS", 10)
+    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 10)
     monkeypatch.setattr(app.log_index.questions, "LONG", 0)
     made = create_app(Models(Served(None)), ServerSettings(data_dir=tmp_path), [log, OBSERVED])
     listener = Listener(made, bind("127.0.0.1", 0))
@@ -137,7 +137,7 @@ def test_its_requests_are_sorted_chosen_and_opened(open_page, served, log):
     """As the survey says them, and the link says which; the keyboard goes from turn to turn."""
     with TraceReader(log) as reader:
         make(reader, log.with_suffix(".survey"))
-        table = sequence_table(Survey(log.with_suffix(".survey"), reader), reader.header)
+        table = sequence_table(LogIndex(log.with_suffix(".survey"), reader), reader.header)
     page = opened(open_page, served)
     box = page.locator("#large-sequences")
     rows = box.locator("tbody tr[data-seq]")
@@ -275,7 +275,7 @@ def test_it_can_be_read_by_everybody_and_so_can_another_pool_and_requests_by_cla
 
 def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, monkeypatch, tmp_path):
     """And it grows; after a reset the page is whole again."""
-    monkeypatch.setattr(app.session.run, "MOST_RECORDS", 5)
+    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     server = Server(data_dir=tmp_path)
     try:
         client = server.client()
@@ -301,7 +301,7 @@ def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, monkeyp
 
 def test_a_run_that_becomes_long_is_shown_in_windows_where_it_was_looked_at(open_page, monkeypatch, tmp_path):
     """And nothing of it stays here."""
-    monkeypatch.setattr(app.session.run, "MOST_RECORDS", 5)
+    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     server = Server(data_dir=tmp_path)
     try:
         client = server.client()

@@ -36,7 +36,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 OpenAt = Callable[..., Page]
-MOST_FILE = 3_000_000  # bytes, both languages
+MAX_FILE = 3_000_000  # bytes, both languages
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def file(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("file") / "pages.html"
     assert main(["lesson", "export", "pages", "-o", str(path)]) == 0
-    assert path.stat().st_size < MOST_FILE
+    assert path.stat().st_size < MAX_FILE
     return path.as_uri()
 
 

@@ -18,7 +18,7 @@ from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
 from tests.browser.settling import comes_to, settled
 
-MOST_FIRST = 5_000_000  # bytes, before somebody can do something
+MAX_FIRST = 5_000_000  # bytes, before somebody can do something
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -93,7 +93,7 @@ def test_a_word_leads_to_its_recorded_future_and_the_link_holds_it(visit: Page, 
     visit.on("response", lambda r: received.append(int(r.headers.get("content-length", 0))))
     visit.goto(address)
     visit.wait_for_selector("#opening[data-ready=true]")
-    assert 0 < sum(received) < MOST_FIRST
+    assert 0 < sum(received) < MAX_FIRST
     for _ in range(7):
         visit.keyboard.press("ArrowRight")
     word = visit.locator(".opening-fan li:nth-child(2) b").inner_text()

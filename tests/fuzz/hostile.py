@@ -15,7 +15,7 @@ import msgspec
 
 MAGIC = b"KVTRACE\x01"
 HEADER, RECORD, CAPTURE, KEYFRAME = 1, 2, 3, 4
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 MANY = 60_000  # tokens of a prompt: 180 KB with one byte of text each
 
 Ops = list[dict[str, Any]]
@@ -102,7 +102,7 @@ def _one(*ops: dict[str, Any], engine: dict[str, Any] | None = None, **more: Any
 
 
 def _again(
-    first: Ops, cycle: Callable[[int], Ops], engine: dict[str, Any], a_record: int = 200, most: int = MOST_BYTES
+    first: Ops, cycle: Callable[[int], Ops], engine: dict[str, Any], a_record: int = 200, most: int = MAX_BYTES
 ) -> bytes:
     """One record, then as many rounds of `cycle` as a file of `most` bytes holds."""
     head = header(engine)
@@ -318,10 +318,10 @@ TRACES: dict[str, Hostile] = {
         None,
     ),
     "the head of a large queue": Hostile(
-        lambda: _again(HELD[:2], _pool_walk, {"num_blocks": POOL}, most=MOST_BYTES // 4), None
+        lambda: _again(HELD[:2], _pool_walk, {"num_blocks": POOL}, most=MAX_BYTES // 4), None
     ),
     "the middle of a large queue": Hostile(
-        lambda: _again(HELD[:2], _middle, {"num_blocks": POOL}, most=MOST_BYTES // 4), None
+        lambda: _again(HELD[:2], _middle, {"num_blocks": POOL}, most=MAX_BYTES // 4), None
     ),
     "a large pool and a large store": Hostile(
         lambda: _again([], lambda _: [], {"num_blocks": POOL, "swap_space": POOL}, a_record=1), None

@@ -31,7 +31,7 @@ NUMBERS = [
     (1 << 64) - 1,
 ]
 VALUES: list[Any] = [None, True, False, "", "x", b"", b"\x00", [], {}, [[]], [0], 0.5, float("nan"), float("inf")]
-MOST_BYTES = 1 << 20  # of a changed file
+MAX_BYTES = 1 << 20  # of a changed file
 
 Frames = list[tuple[int, bytes]]
 
@@ -54,7 +54,7 @@ def joined(frames: Frames) -> bytes:
 def mutate(data: bytes, chance: random.Random) -> bytes:
     """One of the ways; at most a megabyte long."""
     way = chance.choice((_damage, _change_frames, _change_values, _change_values))
-    return way(data, chance)[:MOST_BYTES]
+    return way(data, chance)[:MAX_BYTES]
 
 
 def _damage(data: bytes, chance: random.Random) -> bytes:

@@ -20,7 +20,7 @@ from engine.trace.state import State, TraceStateError, initial_state
 from tools.node import node
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST_BLOCKS = 4096  # the state of a larger pool is not compared
+MAX_BLOCKS = 4096  # the state of a larger pool is not compared
 Reading = dict[str, Any]  # records, refused, captures, state: as tests/js/read_traces.mjs says it
 
 
@@ -97,7 +97,7 @@ def python_reading(path: Path) -> Reading:
                 for index in range(found["records"]):
                     budget.read(reader.num_record_bytes(index))
                     apply(state, reader.record(index), budget)
-                found["state"] = canonical(state) if len(state.blocks) <= MOST_BLOCKS else None
+                found["state"] = canonical(state) if len(state.blocks) <= MAX_BLOCKS else None
     except (TraceFormatError, TraceStateError) as error:
         found["refused"] = str(error)
     return found

@@ -1,6 +1,6 @@
 """How the golden trace of a watched server was made: `python -m tests.golden.make observed.kvtrace`.
 
-Rank 0 is vLLM itself: the first messages of `tests/unit/attach/wire/vllm-0.32.0.msgpack`, which
+Rank 0 is vLLM itself: the first messages of `tests/unit/monitor/wire/vllm-0.32.0.msgpack`, which
 `tests.load.attach_vllm --keep-wire` kept as they came over ZeroMQ. Rank 1 says what that one did not: other media,
 groups, contents that are named again, copies, what is moved before it is named, a gap, a cleared cache, a restart.
 """
@@ -13,11 +13,11 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from engine.attach.observed_log import ObservedLog, header_of
-from engine.attach.sequence import Break, Message
-from tests.unit.attach.publisher import message, removed, stored
+from engine.observe.monitor.observed_log import ObservedLog, header_of
+from engine.observe.monitor.sequence import Break, Message
+from tests.unit.monitor.publisher import message, removed, stored
 
-WIRE = Path(__file__).parents[1] / "unit" / "attach" / "wire" / "vllm-0.32.0.msgpack"
+WIRE = Path(__file__).parents[1] / "unit" / "monitor" / "wire" / "vllm-0.32.0.msgpack"
 NUM_MESSAGES = 12
 
 

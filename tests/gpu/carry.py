@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MOST_BYTES = 24 << 20  # leaves room for packed tokens in the 64 MiB that can be carried
+MAX_BYTES = 24 << 20  # leaves room for packed tokens in the 64 MiB that can be carried
 # the program's own and the server's, without those that come with an image for torch; no plotly: it is a quarter of it
 PACKAGES = (
     "msgspec", "zlib-ng", "flask", "werkzeug", "jinja2", "markupsafe", "click", "itsdangerous", "blinker",
@@ -31,9 +31,9 @@ def main(folder: Path) -> int:
         return status
     size = sum(wheel.stat().st_size for wheel in folder.glob("*.whl"))
     print(f"{len(list(folder.glob('*.whl')))} wheels, {size / 2**20:.1f} MiB, in {folder}")
-    if size > MOST_BYTES:
-        print(f"they take more than the {MOST_BYTES >> 20} MiB that are left for them beside packed tokens")
-    return int(size > MOST_BYTES)
+    if size > MAX_BYTES:
+        print(f"they take more than the {MAX_BYTES >> 20} MiB that are left for them beside packed tokens")
+    return int(size > MAX_BYTES)
 
 
 if __name__ == "__main__":

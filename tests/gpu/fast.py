@@ -27,8 +27,8 @@ from engine.bench.scenario import Case, Scenario, VariantSpec, find_scenario
 from engine.bench.text import Text
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.machine import measure_roofs
 from engine.model.capture import CaptureRequest
+from engine.setup.machine import measure_roofs
 from engine.trace.records import StepRecord
 from tests.gpu.results import Run
 from tests.gpu.variants import BESIDE, GRAPHS, overrides

@@ -1,4 +1,4 @@
-"""What a watched server said, and its prefix tree, are the same of a log that the page has and of a surveyed one."""
+"""What a watched server said, and its prefix tree, are the same of a log that the page has and of a indexed one."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.attach.observed_log import ObservedLog, header_of
-from engine.attach.sequence import Break, Message
+from engine.observe.monitor.observed_log import ObservedLog, header_of
+from engine.observe.monitor.sequence import Break, Message
 from engine.trace.geometry import geometry
 from engine.trace.log import TraceReader
-from engine.trace.survey.make import make
-from engine.trace.survey.prefixes import prefixes
-from engine.trace.survey.survey import Survey
-from tests.unit.attach.publisher import message, removed, stored
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.make import make
+from engine.trace.log_index.prefixes import prefixes
+from tests.unit.monitor.publisher import message, removed, stored
 from tools.node import node
 
 ROOT = Path(__file__).parents[2]
@@ -72,7 +72,7 @@ def in_order(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def by_size(tree: dict[str, Any]) -> list[Any]:
-    """A prefix tree. Branches of the same size have no order, their names are the builder's own, and only the survey
+    """A prefix tree. Branches of the same size have no order, their names are the builder's own, and only the log index
     counts as a use what happens to a content in a tier.
     """
     own = {"id", "parent", "num_more", "used_in"}
@@ -92,8 +92,8 @@ def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     with TraceReader(path) as log:
         make(log, tmp_path / "a.survey")
-        survey = Survey(tmp_path / "a.survey", log)
-        heard, groups = survey.heard, geometry(log.header)[1]
+        log_index = LogIndex(tmp_path / "a.survey", log)
+        heard, groups = log_index.heard, geometry(log.header)[1]
         ranks, restored, links = range(heard.num_ranks), 0, 0
         for index, page in enumerate(json.loads(done.stdout), -1):
             for rank in ranks:
@@ -110,6 +110,6 @@ def test_it_is_said_alike_at_every_record(seed: int | None, tmp_path: Path) -> N
                     links += sum(len(one["links"]) for one in found["chains"])
             for rank, tree in enumerate(page["trees"]):
                 first = groups[rank].first_block
-                found = prefixes(survey, index, 1 << 20, first, first + groups[rank].num_blocks)
+                found = prefixes(log_index, index, 1 << 20, first, first + groups[rank].num_blocks)
                 assert by_size(msgspec.to_builtins(found)) == by_size(tree), (index, rank)
         assert restored and links > 50

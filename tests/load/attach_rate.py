@@ -35,7 +35,7 @@ from engine.trace.log import TraceReader
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
 from tests.load.record import Measuring
 from tests.load.viewers import Figures
-from tests.unit.attach.publisher import Publisher, message, removed, stored
+from tests.unit.monitor.publisher import Publisher, message, removed, stored
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).with_suffix(".json")

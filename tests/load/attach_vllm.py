@@ -3,7 +3,7 @@
 A server of the bundled model with a small pool answers 10,000 requests with shared prefixes, so that blocks are evicted
 all the time. It is watched by four: one from its beginning, one whose connection is cut for a while, one whose
 connection is cut for longer than the server remembers, and one that comes late. In between the server ends and begins
-anew. A decoder of its own (`Witness`: msgpack and sets, nothing of `engine.attach`) says what is cached after every
+anew. A decoder of its own (`Witness`: msgpack and sets, nothing of ours) says what is cached after every
 message; the log of each watcher must say the same, and be sound by `trace check`.
 """
 
@@ -32,7 +32,7 @@ from typing import Any
 import msgspec
 import zmq
 
-from engine.attach.attachment import Attaching, Attachment
+from engine.observe.monitor.attachment import Attaching, Attachment
 from engine.trace.check import check
 from engine.trace.events import KnownSince, Removed, Stored
 from engine.trace.log import TraceReader

@@ -17,7 +17,7 @@ TRACE = ROOT / "engine" / "bench" / "traces" / "mooncake-conversation.jsonl"
 TARGET = ROOT / "tests" / "unit" / "simulate" / "dynamo_hits.json"
 BLOCK_SIZE = 512  # of the trace's hashes
 NUM_BLOCKS = [8000, 300]  # all of the trace; little more than its longest request
-MOST_TOKENS = 200_000  # of a step: every prompt is computed in one
+MAX_TOKENS = 200_000  # of a step: every prompt is computed in one
 
 
 def reused_tokens(num_blocks: int) -> list[int]:
@@ -29,7 +29,7 @@ def reused_tokens(num_blocks: int) -> list[int]:
         "num_gpu_blocks": num_blocks,
         "block_size": BLOCK_SIZE,
         "enable_prefix_caching": True,
-        "max_num_batched_tokens": MOST_TOKENS,
+        "max_num_batched_tokens": MAX_TOKENS,
         "max_num_seqs": 16,
     }
     with tempfile.TemporaryDirectory() as folder:

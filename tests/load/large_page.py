@@ -4,7 +4,7 @@
     python -m tests.load.large_page run.kvtrace [--keep]      --keep writes tests/load/large_page.json
 
 The first visit is to a log of which nothing is known: how soon it paints, and how much was read by then. Then the log
-is surveyed to its end, which happens once for each log; how long that took is in the record. Then the server is started
+is indexed to its end, which happens once for each log; how long that took is in the record. Then the server is started
 anew: the second visit is to a log that is known. Bars are for a quiet machine; the load that there was is in the
 record.
 """
@@ -41,26 +41,26 @@ MODULES = (
     "Promise.all(['net/surveyed', 'state/store', 'control/playback', 'state/settings']"
     ".map((m) => import(`/static/js/${m}.js`)))"
 )
-SEEK = f"""(index) => {MODULES}.then(([surveyed, store]) => new Promise((done) => {{
+SEEK = f"""(index) => {MODULES}.then(([indexed, store]) => new Promise((done) => {{
   const began = performance.now();
   store.goTo(index);
   const look = () => {{
-    if (surveyed.shown.peek()?.at === index) requestAnimationFrame(() => done(performance.now() - began));
+    if (indexed.shown.peek()?.at === index) requestAnimationFrame(() => done(performance.now() - began));
     else setTimeout(look, 1);
   }};
   look();
 }}))"""
-WALK = f"""(seconds) => {MODULES}.then(([surveyed, store, playback, {{ settings }}]) => new Promise((done) => {{
+WALK = f"""(seconds) => {MODULES}.then(([indexed, store, playback, {{ settings }}]) => new Promise((done) => {{
   settings.speed.value = 60;
   playback.play(1);
-  const [from, began, gaps] = [surveyed.shown.peek().at, performance.now(), []];
+  const [from, began, gaps] = [indexed.shown.peek().at, performance.now(), []];
   let last = began;
   const frame = (now) => {{
     gaps.push(performance.now() - last);
     last = performance.now();
     if (last - began < 1000 * seconds) return requestAnimationFrame(frame);
     playback.stop();
-    done({{ frames: gaps.length, seconds: (last - began) / 1000, records: surveyed.shown.peek().at - from,
+    done({{ frames: gaps.length, seconds: (last - began) / 1000, records: indexed.shown.peek().at - from,
       late: gaps.filter((gap) => gap > 34).length }});
   }};
   requestAnimationFrame(frame);
@@ -75,7 +75,7 @@ class Served(NamedTuple):
     recording: str
     pid: int
 
-    def survey(self) -> dict[str, Any]:
+    def log_index(self) -> dict[str, Any]:
         """How much it knows; empty: nothing yet."""
         base = self.url.split("/?")[0]
         answer = requests.get(f"{base}/api/theaters/{self.recording}/survey", timeout=60)
@@ -111,7 +111,7 @@ def served(log: Path, data: Path) -> Iterator[Served]:
 
 def surveyed(server: Served) -> dict[str, Any]:
     """Wait until all of the log is known."""
-    while not (found := server.survey()).get("is_done"):
+    while not (found := server.log_index()).get("is_done"):
         time.sleep(0.5)
     assert not found["problem"], found["problem"]
     return found
@@ -124,12 +124,12 @@ def first_visit(browser: Browser, log: Path, data: Path) -> dict[str, Any]:
     began = time.monotonic()
     with served(log, data) as server:
         started = time.monotonic() - began
-        if any(data.glob("surveys/*.survey")) and server.survey().get("is_done"):
+        if any(data.glob("surveys/*.survey")) and server.log_index().get("is_done"):
             return {}
         began = time.monotonic()
         context, page = fresh(browser)
         paint = painted(page, server)
-        known = server.survey()["num_surveyed"]
+        known = server.log_index()["num_surveyed"]
         context.close()
         surveyed(server)
         return {

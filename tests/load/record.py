@@ -14,7 +14,7 @@ import torch
 from engine import __version__
 from engine.bench.environment import sources
 from engine.bench.quiet import busy_cpus, cpu_times
-from engine.machine import machine_facts
+from engine.setup.machine import machine_facts
 
 
 class Measuring:

@@ -31,7 +31,7 @@ from engine.connector.tiers.settings import DiskSetting
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.model.loaded import LoadedModel
-from engine.request_spec import RequestError, RequestSpec
+from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
 from engine.trace.events import Op, Preempt, TransferFailed
 from engine.trace.log import TraceReader
@@ -52,7 +52,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "beams": {"use_beam_search": True, "beam_width": 2, "n": 2},
 }
 FAULTS = ("move_blocks", "execute", "execute", "sample", "start_load_kv", "put")
-MOST_ACTIONS = 20_000
+MAX_ACTIONS = 20_000
 LEASES = (0.05, 0.6, 0.6)  # seconds
 
 
@@ -101,7 +101,7 @@ def fail_once(engine: Engine, where: str, is_beside: bool = False) -> None:
     owners: dict[str, Any] = {
         "move_blocks": engine._runner,
         "execute": engine._runner,
-        "sample": engine._stage.sampler,
+        "sample": engine._outputs.sampler,
         "start_load_kv": engine._connector,
         "put": engine.kv_caches[0],
     }
@@ -135,7 +135,7 @@ class Round:
         actions = 0
         while self.left or self.is_busy:
             actions += 1
-            if actions > MOST_ACTIONS:
+            if actions > MAX_ACTIONS:
                 raise Violation(f"no end after {actions} actions")
             self.act()
         self.finish()

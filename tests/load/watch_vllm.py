@@ -2,9 +2,10 @@
 
     PYTHONPATH=. ENV/bin/python -m tests.load.watch_vllm JOB.json RAW.jsonl
 
-JOB as `engine.watch.offline` reads it. A line of RAW for each step, from vLLM's `SchedulerOutput` and its manager's own
-answer, without the watch: {"scheduled": {request: tokens}, "computed": {request: tokens before}, "blocks": {request:
-ids}, "preempted": [request, ...], "free": blocks that nobody holds}; a last one with the answer of `serve`.
+JOB as `engine.observe.vllm_recorder.offline` reads it. A line of RAW for each step, from vLLM's `SchedulerOutput`
+and its manager's own answer, without the watch: {"scheduled": {request: tokens}, "computed": {request: tokens before},
+"blocks": {request: ids}, "preempted": [request, ...], "free": blocks that nobody holds}; a last one with the answer of
+`serve`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.watch.door import scheduler_class
-from engine.watch.offline import serve
+from engine.observe.vllm_recorder.door import scheduler_class
+from engine.observe.vllm_recorder.offline import serve
 from tests.load.vllm_schedule import telling
 
 

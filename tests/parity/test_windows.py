@@ -23,7 +23,7 @@ from engine.model.batch import SequenceSlice
 from engine.model.capture import CaptureRequest
 from engine.model.loader import from_module
 from engine.model.runner import ForwardResult, ModelRunner
-from engine.request_spec import RequestError
+from engine.requests.request_spec import RequestError
 from engine.trace.events import RELEASED, Lookup, Op, Preempt, Release, Share
 from engine.trace.snapshot import snapshot_of
 from tests.parity.harness import TOLERANCE, eager_forward, masked_forward, random_prompt

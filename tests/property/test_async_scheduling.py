@@ -14,7 +14,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.host_copy import CudaCopies, HostCopies
-from engine.request_spec import RequestError
+from engine.requests.request_spec import RequestError
 from engine.trace import codec
 from engine.trace.check import check
 from engine.trace.log import TraceReader
@@ -140,7 +140,7 @@ def test_what_comes_between_two_steps_is_written_after_the_first(noted: Noted, m
         engine.step(goes_on=True)
         engine.add_request(PROMPTS[2], GREEDY)
         engine.step(goes_on=True)
-        monkeypatch.setattr(engine._stage.sampler, "sample", None)
+        monkeypatch.setattr(engine._outputs.sampler, "sample", None)
         with pytest.raises(TypeError):
             engine.step(goes_on=True)
         monkeypatch.undo()

@@ -15,7 +15,7 @@ import numpy as np
 from app.models.engine_face import OwnTiers
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.model.device_facts import DeviceFacts
-from engine.resolve import resolve
+from engine.setup.resolve import resolve
 from engine.trace.apply import apply
 from engine.trace.events import Admit, Allocate, Finish, Free, Op, Sample, Submit, Write
 from engine.trace.log import TraceWriter

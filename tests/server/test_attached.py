@@ -13,7 +13,7 @@ from engine.trace.check import check
 from engine.trace.records import Header, StepRecord
 from tests.attached_server import NUM_BLOCKS, attached_server
 from tests.server.conftest import Client, wait_for
-from tests.unit.attach.publisher import message, stored
+from tests.unit.monitor.publisher import message, stored
 
 
 def test_it_is_joined_and_followed_and_recorded(tmp_path: Path) -> None:

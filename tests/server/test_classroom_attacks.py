@@ -23,7 +23,7 @@ from app.session.session import Session
 from tests.server.classes import OWNER, TOKEN, Member, Room
 from tests.server.conftest import Server, wait_for
 
-MOST_SOCKETS = Limits().sessions_of_one
+MAX_SOCKETS = Limits().sessions_of_one
 
 BY_WORKERS = True
 
@@ -246,13 +246,13 @@ def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_seat_has_so_many_connections(room: Room) -> None:
     """A phone that changes networks leaves some behind; the oldest go, and the newest is answered."""
     cookie = room.ticket()
-    sockets = [room.follower(cookie)[0] for _ in range(MOST_SOCKETS * 4)]
-    wait_for(lambda: sum(one.io.connected for one in sockets) == MOST_SOCKETS)
-    assert [one.io.connected for one in sockets] == [False] * (MOST_SOCKETS * 3) + [True] * MOST_SOCKETS
+    sockets = [room.follower(cookie)[0] for _ in range(MAX_SOCKETS * 4)]
+    wait_for(lambda: sum(one.io.connected for one in sockets) == MAX_SOCKETS)
+    assert [one.io.connected for one in sockets] == [False] * (MAX_SOCKETS * 3) + [True] * MAX_SOCKETS
     sockets[-1].do("class_lost", lost=True)
     found = room.server.app.extensions["kvtheater.classrooms"].get(room.id)
     (seat,) = found.seats()
-    assert len(seat.sids) == MOST_SOCKETS
+    assert len(seat.sids) == MAX_SOCKETS
 
 
 def raw_socket(room: Room, cookie: str) -> socket.socket:
@@ -274,9 +274,9 @@ def test_sockets_that_say_nothing_take_no_places(make_server: Callable[..., Serv
     room = Room(make_server(token=TOKEN, limits=Limits(greet_seconds=2.0)))
     cookie = room.ticket()
     room.follower(cookie)
-    sockets = [raw_socket(room, cookie) for _ in range(MOST_SOCKETS * 5)]
+    sockets = [raw_socket(room, cookie) for _ in range(MAX_SOCKETS * 5)]
     engine = room.server.transport.clients._engine
-    assert len(engine.sockets) <= MOST_SOCKETS + 1  # and the presenter's
+    assert len(engine.sockets) <= MAX_SOCKETS + 1  # and the presenter's
     wait_for(lambda: len(engine.sockets) == 1)  # the guest's own went for them
     again, entered = room.follower(cookie)
     assert entered["mine"]["seat"] == 0
@@ -291,7 +291,7 @@ def test_a_guest_cannot_hold_all_threads_by_its_run(room: Room, monkeypatch: pyt
     room.presenter.do("class_labs", id=room.id, open=True)
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
     cookie = room.ticket()
-    sockets = [room.follower(cookie)[0] for _ in range(MOST_SOCKETS)]
+    sockets = [room.follower(cookie)[0] for _ in range(MAX_SOCKETS)]
     other, _ = room.follower()
     lab = sockets[0].do("class_lab", open=True)["lab"]
     assert lab != theater
@@ -301,11 +301,11 @@ def test_a_guest_cannot_hold_all_threads_by_its_run(room: Room, monkeypatch: pyt
     for one in sockets:
         for _ in range(12):
             one.io.emit("focus", {"theater": lab, "layers": [0], "heads": None}, callback=answers.append)
-    wait_for(lambda: len(answers) == MOST_SOCKETS * 12 - MOST_OF_ONE)
+    wait_for(lambda: len(answers) == MAX_SOCKETS * 12 - MOST_OF_ONE)
     assert all(answer["error"]["code"] == "busy" for answer in answers)
     other.do("class_answer", poll=0, round=0, given=1)
     go_on.set()
-    wait_for(lambda: len(answers) == MOST_SOCKETS * 12)
+    wait_for(lambda: len(answers) == MAX_SOCKETS * 12)
     assert sum(answer["ok"] for answer in answers) == MOST_OF_ONE
 
 

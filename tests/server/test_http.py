@@ -102,6 +102,6 @@ def test_one_layer_of_many_records(base):
 
 
 def test_an_answer_takes_no_more_records_once_it_is_large(base, monkeypatch):
-    monkeypatch.setattr("app.server.api.MOST_ARRAYS", 1)
+    monkeypatch.setattr("app.server.api.MAX_ARRAYS", 1)
     found = msgspec.msgpack.decode(requests.get(f"{base}/layers/1?records=1,2").content)
     assert found["records"] == [1] and len(found["arrays"]) == 1

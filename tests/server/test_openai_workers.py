@@ -9,7 +9,7 @@ import requests
 from openai import OpenAI
 
 from app.ground.settings import ApiSettings
-from app.openai.paths import MOST_BYTES
+from app.openai.paths import MAX_BYTES
 from tests.server.apis import Api
 from tests.server.classes import OWNER, TOKEN
 from tests.server.conftest import wait_for
@@ -65,7 +65,7 @@ def test_refusals_at_a_worker_have_the_apis_shape(api: Api, worker: Worker, monk
     asked = b'{"model": "nobody", "prompt": "x"}'
     status, error = ask(asked)
     assert (status, error["code"]) == (404, "model_not_found")
-    status, error = ask(b" " * (MOST_BYTES + 1))
+    status, error = ask(b" " * (MAX_BYTES + 1))
     assert (status, error["type"]) == (413, "invalid_request_error")
 
     def nobody(*_: object) -> None:

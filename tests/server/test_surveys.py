@@ -20,7 +20,7 @@ from app.models.served import Served
 from app.server.application import create_app
 from engine.trace.events import Submit
 from engine.trace.log import TraceReader
-from engine.trace.survey.block_rows import BLOCK
+from engine.trace.log_index.block_rows import BLOCK
 from tests.server.conftest import Client, Server, wait_for
 
 RECORDING, FILE = "rec-moon", static_dir() / "recordings" / "moon.kvtrace"
@@ -32,7 +32,7 @@ def ask(server: Any, what: str = "", **query: Any) -> requests.Response:
 
 @pytest.fixture
 def surveyed(make_server: Callable[..., Server], tmp_path: Path) -> Server:
-    """A server, when it has surveyed the recording."""
+    """A server, when it has indexed the recording."""
     server = make_server(data_dir=tmp_path)
     first = ask(server)
     assert first.status_code in (200, 503)
@@ -77,11 +77,11 @@ def test_a_damaged_survey_is_made_anew(surveyed, tmp_path):
 
 
 def test_a_large_recording_is_not_sent(server, monkeypatch):
-    monkeypatch.setattr(app.session.run, "MOST_RECORDS", 3)
+    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 3)
     client = Client(server.url)
     joined = client.ask("join", theater=RECORDING)
     assert joined["large"] and joined["from"] == joined["num_records"] > 3
-    monkeypatch.setattr(app.session.run, "MOST_RECORDS", 20_000)
+    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 20_000)
     whole = client.ask("join", theater=RECORDING)
     assert not whole["large"] and whole["from"] == 0
     wait_for(lambda: sum(len(batch["records"]) for batch in client.batches) == whole["num_records"])
@@ -92,9 +92,9 @@ def test_arrays_do_not_make_a_recording_large(monkeypatch):
     """They are only sent as they are shown."""
     with TraceReader(FILE) as log:
         assert log.num_captures and log.all_record_bytes < log.num_bytes
-        monkeypatch.setattr(app.session.run, "MOST_BYTES", log.all_record_bytes)
+        monkeypatch.setattr(app.session.run, "MAX_BYTES", log.all_record_bytes)
         assert not app.session.run.is_large(log)
-        monkeypatch.setattr(app.session.run, "MOST_BYTES", log.all_record_bytes - 1)
+        monkeypatch.setattr(app.session.run, "MAX_BYTES", log.all_record_bytes - 1)
         assert app.session.run.is_large(log)
 
 
@@ -135,7 +135,7 @@ def test_of_a_watched_server_no_request_is_known(tmp_path):
 
 def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, theater, monkeypatch):
     """And the run goes on: what is known grows with it. Who wants records gets records."""
-    monkeypatch.setattr(app.session.run, "MOST_RECORDS", 5)
+    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     client.do("submit", theater=theater, prompts=[{"text": "one two three"}], sampling={"max_tokens": 40})
     client.do("step", theater=theater, count=10)
     late = server.client()
@@ -167,7 +167,7 @@ def test_who_follows_a_run_is_told_once_that_it_is_long_and_may_then_do_without_
     server, client, theater, monkeypatch
 ):
     """Until it joins again for windows the records go on coming; the next run comes whole again."""
-    monkeypatch.setattr(app.session.run, "MOST_RECORDS", 5)
+    monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     plain = server.client()
     plain.do("join", theater=theater)
     for epoch in (0, 1):

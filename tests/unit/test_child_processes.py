@@ -29,8 +29,9 @@ except Exception as error:
 """,
     "a question of a log": """
 import io, subprocess, sys
-from engine.host import child_environment
-for module in ("engine.simulate.what_if", "engine.trace.survey.make", "engine.trace.query.kept", "app.bench.worker"):
+from engine.system.host import child_environment
+LOG = "engine.trace"
+for module in ("engine.simulate.what_if", f"{LOG}.log_index.make", f"{LOG}.query.table_cache", "app.bench.worker"):
     subprocess.run([sys.executable, "-m", module, "--help"], env=child_environment(), stdin=subprocess.DEVNULL)
 """,
 }

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 WITHOUT = """
 import fcntl, os, sys
 platform, sys.platform = sys.platform, "darwin"
-import engine.host
-engine.host.sys = type("sys", (), {"platform": "darwin"})
+import engine.system.host
+engine.system.host.sys = type("sys", (), {"platform": "darwin"})
 sys.platform = platform
 for module, names in {
     os: ("memfd_create", "MFD_CLOEXEC", "MFD_ALLOW_SEALING", "sched_getaffinity", "sched_setaffinity"),

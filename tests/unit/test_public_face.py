@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import kvtheater
-from engine import watch
+from engine.observe import vllm_recorder as watch
 from engine.trace import compare
 from tests.conftest import ROOT
 

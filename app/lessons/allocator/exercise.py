@@ -29,7 +29,7 @@ from engine.trace.events import (
 )
 from engine.trace.records import StepRecord
 
-MOST_DEEDS = 24  # more are a drudgery
+MAX_DEEDS = 24  # more are a drudgery
 
 
 class Task(Struct, frozen=True, kw_only=True):
@@ -93,8 +93,8 @@ def exercise(scene: Scene) -> Exercise:
     found = Exercise(tasks=tasks, done=done)
     if not found.deeds:
         raise Undecided("no block is taken, shared, copied or given up as far as the lesson goes")
-    if len(found.deeds) > MOST_DEEDS:
-        raise Undecided(f"there are {len(found.deeds)} operations to do, and {MOST_DEEDS} are enough for anybody")
+    if len(found.deeds) > MAX_DEEDS:
+        raise Undecided(f"there are {len(found.deeds)} operations to do, and {MAX_DEEDS} are enough for anybody")
     return found
 
 

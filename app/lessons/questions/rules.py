@@ -14,7 +14,7 @@ from app.lessons.questions.places import Place, nowhere
 from app.lessons.scene import Operation, Scene
 
 Value = str | int | float
-MOST_OPTIONS = 5
+MAX_OPTIONS = 5
 
 
 class Option(Struct, frozen=True, kw_only=True):
@@ -112,7 +112,7 @@ def numbers(
     """
     found: dict[float, Option] = {right: _number(text, right, None, place)}
     for why, number in wrong:
-        if number not in found and number >= 0 and len(found) < MOST_OPTIONS:
+        if number not in found and number >= 0 and len(found) < MAX_OPTIONS:
             found[number] = _number(text, number, why, place)
     spare = 1
     while len(found) < 3:  # chance left too few: the neighbours

@@ -139,7 +139,7 @@ def simulated_wait(percent: int) -> tuple[float, float]:
         simulation = Simulation(facts, config, Fixed(1.0), seed=seed, keep_log=False)
         served = simulation.run(wanted).requests[WARM_UP:]
         simulation.close()
-        means.append(fmean(one.ttft for one in served))
+        means.append(fmean(one.ttft or 0.0 for one in served))
     half = STUDENT * stdev(means) / math.sqrt(RUNS)
     return round(fmean(means) - half, 2), round(fmean(means) + half, 2)
 

@@ -20,7 +20,7 @@ from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError, refuse_arrivals, refuse_sampling
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
-from engine.host import child_environment
+from engine.system.host import child_environment
 
 ENVIRONMENTS = "KVTHEATER_PEERS"
 

@@ -14,7 +14,7 @@ from engine.bench.models import Models
 from engine.bench.peers.base import Peer, PeerError, refuse_arrivals, refuse_sampling
 from engine.bench.workload import Ask
 from engine.config import EngineConfig, SamplingParams
-from engine.resolve import resolve
+from engine.setup.resolve import resolve
 
 PAGE = 256  # tokens: its own default
 # what its versions call the size of a page; older ones say block_size

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Self
 from engine.trace.log import TraceReader
 from engine.trace.query.tables import fill, names_of
 
-MOST_ROWS = 1000
-MOST_SECONDS = 20.0
-MOST_BYTES = 1 << 20  # of a text or blob that a question makes
-MOST_ANSWER = 8 << 20  # bytes of texts in all rows
-MOST_COLUMNS = 64
-MOST_SQL = 20_000  # characters
+MAX_ROWS = 1000
+MAX_SECONDS = 20.0
+MAX_BYTES = 1 << 20  # of a text or blob that a question makes
+MAX_ANSWER = 8 << 20  # bytes of texts in all rows
+MAX_COLUMNS = 64
+MAX_SQL = 20_000  # characters
 BETWEEN = 10_000  # instructions of SQLite between two looks at the clock
 
 READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
@@ -68,7 +68,7 @@ class LogDatabase:
         """The tables are gone."""
         self._connection.close()
 
-    def ask(self, sql: str, most_rows: int = MOST_ROWS, seconds: float = MOST_SECONDS) -> Answer:
+    def ask(self, sql: str, most_rows: int = MAX_ROWS, seconds: float = MAX_SECONDS) -> Answer:
         """What one statement finds.
 
         Raises:
@@ -83,8 +83,8 @@ class LogDatabase:
 def restrict(connection: sqlite3.Connection) -> None:
     """From now on it only reads, within bounds."""
     connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READS else sqlite3.SQLITE_DENY)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_BYTES)
-    connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, MOST_COLUMNS)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_BYTES)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, MAX_COLUMNS)
 
 
 def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: float) -> Answer:
@@ -94,8 +94,8 @@ def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: fl
         sqlite3.Error: it is none, or the database is damaged.
         QueryError: it takes longer than `seconds`, or makes texts that are too long.
     """
-    if len(sql) > MOST_SQL:
-        raise QueryError(f"a question has at most {MOST_SQL:,} characters")
+    if len(sql) > MAX_SQL:
+        raise QueryError(f"a question has at most {MAX_SQL:,} characters")
     end = time.monotonic() + seconds
     connection.set_progress_handler(lambda: time.monotonic() > end, BETWEEN)
     try:
@@ -104,8 +104,8 @@ def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: fl
         for row in islice(found, most_rows + 1):
             rows.append(row)
             num_bytes += sum(len(value) for value in row if isinstance(value, str | bytes))
-            if num_bytes > MOST_ANSWER:
-                raise QueryError(f"the answer is longer than {MOST_ANSWER >> 20} MiB; ask for fewer rows or columns")
+            if num_bytes > MAX_ANSWER:
+                raise QueryError(f"the answer is longer than {MAX_ANSWER >> 20} MiB; ask for fewer rows or columns")
     except (sqlite3.Error, sqlite3.Warning, OverflowError, MemoryError) as error:
         if time.monotonic() > end:
             raise QueryError(f"the answer took longer than {seconds:g} s") from error

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from engine.trace.log import TraceReader
-from engine.trace.query.kept import make
+from engine.trace.query.table_cache import make
 
 NICE = 10  # who looks at what is there comes first
 

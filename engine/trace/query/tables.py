@@ -92,10 +92,10 @@ class _Table:
 
 
 def fill(
-    connection: sqlite3.Connection, log: TraceReader, tell: Callable[[int], None] = lambda count: None
+    connection: sqlite3.Connection, log: TraceReader, on_progress: Callable[[int], None] = lambda count: None
 ) -> tuple[int, TraceFormatError | TraceStateError | None]:
     """Write the tables of a log. Returns how many records are in them, and why these are not all: a record that is
-    damaged, or contradicts those before it. `tell` is called with how many there are, now and then.
+    damaged, or contradicts those before it. `on_progress` is called with how many there are, now and then.
 
     Raises:
         sqlite3.Error: there is no room.
@@ -114,7 +114,7 @@ def fill(
             break
         count += 1
         if count % OFTEN == 0:
-            tell(count)
+            on_progress(count)
     tables.end()
     connection.execute("CREATE INDEX contents_by_parent ON contents (parent_hash)")
     connection.execute("COMMIT")

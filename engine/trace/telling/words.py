@@ -21,7 +21,7 @@ does; `long`: every number. What has no plain text is told in the short one."""
 FOLDER = Path(__file__).parent
 THREE_DIGITS = Rounding(prec=3, rounding=ROUND_HALF_UP)
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-MOST_RANGES = 6  # longer lists of blocks end with an ellipsis
+MAX_RANGES = 6  # longer lists of blocks end with an ellipsis
 MISSING = "–"  # for a value that a log lacks, because it contradicts itself
 LISTS_OF_BLOCKS = ("block_id", "block_ids", "logical", "cpu_block_id", "lost_block_id", "src", "dst")
 # CLDR's plural rules, https://cldr.unicode.org/index/cldr-spec/plural-rules: which of a text's forms a number takes.
@@ -139,7 +139,7 @@ def ranges_text(ids: list[int]) -> str:
         else:
             ranges.append([one, one])
     said = [f"{a}" if a == b else f"{a}, {b}" if b == a + 1 else f"{a}–{b}" for a, b in ranges]
-    return ", ".join(said[: MOST_RANGES - 1]) + ", …" if len(said) > MOST_RANGES else ", ".join(said)
+    return ", ".join(said[: MAX_RANGES - 1]) + ", …" if len(said) > MAX_RANGES else ", ".join(said)
 
 
 def bytes_text(count: int, thin_space: str = "\u2009") -> str:

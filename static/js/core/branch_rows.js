@@ -1,4 +1,4 @@
-// The prefix cache as its largest branches, of a log that is here whole: what `engine/trace/survey/prefixes.py` answers
+// The prefix cache as its largest branches, of a log that is here whole: what `engine/trace/log_index/prefixes.py` answers
 // for one that is too long for that. Pure.
 
 import { branchesOf } from "./prefix_branches.js";

@@ -1,5 +1,5 @@
 // What a watched server had said up to a record, of a log that is here whole. Of one that is too long for that its
-// server answers the same (engine/trace/survey/heard.py): who concludes and draws need not know which it is. Pure.
+// server answers the same (engine/trace/log_index/heard.py): who concludes and draws need not know which it is. Pure.
 
 import { contentsOf } from "./cached_contents.js";
 import { countUpTo, familiesAt, hitsSince, lastUpTo, ranksOf } from "./heard_ranks.js";

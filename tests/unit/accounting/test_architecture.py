@@ -15,7 +15,7 @@ from engine.accounting.architecture import kv_shapes, read_architecture
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.kv_shape import KvShape
 from engine.accounting.presets import presets
-from engine.described import MOST_BYTES, _plain, architecture_from, architecture_of, described
+from engine.setup.unloaded_model import MAX_BYTES, _plain, architecture_from, architecture_of, described
 from tests.causal_types import WINDOW, causal_config, causal_model
 
 LLAMA = {
@@ -149,7 +149,7 @@ def test_a_file_a_folder_and_what_is_neither(tmp_path: Path) -> None:
         (b"[" * 100_000, "this is no config.json"),
         (b"[1]", "one JSON object"),
         (b"{}", "no model_type"),
-        (b"x" * (MOST_BYTES + 1), "at most 262144 bytes"),
+        (b"x" * (MAX_BYTES + 1), "at most 262144 bytes"),
         (b'{"model_type": "chatglm"}', "'chatglm' is not one that transformers"),
         (b'{"model_type": "vit"}', "generates no text"),
         (b'{"model_type": "llama", "num_hidden_layers": 100000}', "num_hidden_layers of the configuration is 100000"),
@@ -189,7 +189,7 @@ def test_nothing_is_made_or_fetched_for_a_configuration_that_asks_too_much(confi
 
 
 def test_a_model_of_too_many_parts_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.described.MOST_MODULES", 50)
+    monkeypatch.setattr("engine.setup.unloaded_model.MAX_MODULES", 50)
     with pytest.raises(ImpossibleInput, match="more than 50 parts"):
         architecture_from(b'{"model_type": "llama", "num_hidden_layers": 40}', "config.json")
     monkeypatch.undo()

@@ -12,7 +12,7 @@ import pytest
 from app.scale.size import answer
 from engine.accounting.checkpoint import read_storage
 from engine.accounting.presets import presets
-from engine.described import architecture_from, described
+from engine.setup.unloaded_model import architecture_from, described
 
 QWEN = {
     "model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.accounting.kept import kv_token
 from engine.accounting.kv_shape import KvShape
+from engine.accounting.layer_bytes import kv_token
 from engine.accounting.memory import (
     bytes_per_element,
     kv_bytes,

@@ -12,7 +12,7 @@ from werkzeug.datastructures import MultiDict
 
 from app.cli import main
 from app.scale.placement import answer as placements
-from app.scale.roofline import Here, subject
+from app.scale.roofline import RooflineContext, subject
 from app.scale.size import own_presets
 from engine.accounting.impossible import ImpossibleInput
 from engine.accounting.presets import presets
@@ -115,7 +115,7 @@ def test_ones_own_model_on_ones_own_card_reaches_every_section(
     elsewhere = placements(MultiDict({"model": "mine"}), presets([file]))["ways"][0]["refused"] or {}
     assert "nobody measured the layers of Mine on A100 SXM 80GB; there are times on desk" in elsewhere["en"]
     nobody = SimpleNamespace(is_live=False, first=SimpleNamespace(is_loading=False))
-    here = Here(cast("Any", None), cast("Any", nobody), tmp_path, presets=file)
+    here = RooflineContext(cast("Any", None), cast("Any", nobody), tmp_path, presets=file)
     steps = subject(here, MultiDict({"model": "mine", "gpu": "desk"}))
     assert (steps.shape.name, steps.roof.bytes_per_second) == ("Mine", 900e9)
     requests = tmp_path / "requests.jsonl"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine import machine
 from engine.accounting.roofline import copy_traffic, matmul_flops, rate
+from engine.setup import machine
 
 
 def test_a_product_of_two_by_two_matrices_is_16_operations() -> None:

@@ -10,8 +10,8 @@ import pytest
 from app.scale.size import answer
 from engine.accounting.derived import Derived, Factor
 from engine.accounting.impossible import ImpossibleInput, sentences
-from engine.accounting.kept import Kept, kv_token
 from engine.accounting.kv_shape import Architecture, KvShape
+from engine.accounting.layer_bytes import Kept, kv_token
 from engine.accounting.presets import gpu_presets, presets
 from engine.accounting.size import Cost, Load, Stored
 from engine.accounting.weights import WeightStore

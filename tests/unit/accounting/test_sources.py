@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from werkzeug.datastructures import MultiDict
 
-from app.scale.roofline import Here, subject
+from app.scale.roofline import RooflineContext, subject
 from app.scale.size import answer
 from app.scale.steps import answer as steps
 from engine.accounting.derived import Derived
@@ -73,7 +73,7 @@ def test_of_a_roof_of_experts_and_of_latent_attention_too(tmp_path: Path) -> Non
         def first(self) -> Nobody:
             return self
 
-    here = Here(cast("Any", None), cast("Any", Nobody()), tmp_path)
+    here = RooflineContext(cast("Any", None), cast("Any", Nobody()), tmp_path)
     asked = MultiDict({"model": "mixtral-8x7b", "gpu": "t4", "dtype": "int8"})
     found = steps(subject(here, asked), tmp_path, asked)
     assert found["roof"].source.startswith("NVIDIA T4 data sheet; NVIDIA T4 product brief")

@@ -54,7 +54,7 @@ class Run:
         return None
 
 
-def here(**given: Any) -> api.Here:
+def here(**given: Any) -> api.ApiContext:
     theaters = SimpleNamespace(watch=lambda theater_id: SimpleNamespace(run=Run()), all=list)
     usual = {
         "theaters": theaters,
@@ -63,7 +63,7 @@ def here(**given: Any) -> api.Here:
         "questions": None,
         "what_ifs": None,
     }
-    return api.Here(**{**usual, **given})
+    return api.ApiContext(**{**usual, **given})
 
 
 def value(response: Response) -> Any:
@@ -94,7 +94,8 @@ def test_what_is_wrong_with_a_question_for_a_record(path: str, index: int, messa
 def test_without_a_model():
     theaters: Any = SimpleNamespace(all=list, shows=lambda theater_id: False)
     without, live = [
-        api_models.Here(theaters, Models(Served(model)), ServerSettings(), None) for model in (None, FakeModel())
+        api_models.ModelsContext(theaters, Models(Served(model)), ServerSettings(), None)
+        for model in (None, FakeModel())
     ]
     facts = value(api_models.model_facts(without, asked("/")))
     assert facts["live"] is False and facts["model"] is None and facts["config"]["strategy"] == "paged"
@@ -106,7 +107,7 @@ def test_without_a_model():
 
 def test_an_upload_that_is_too_large_is_refused_before_it_is_read():
     nothing: Any = None
-    room = endpoints.Here(nothing, nothing, ServerSettings(max_recording_bytes=10))
+    room = endpoints.RecordingsContext(nothing, nothing, ServerSettings(max_recording_bytes=10))
     with pytest.raises(AppError, match="this server takes recordings of up to 0 MiB"):
         endpoints.upload(room, asked("/", method="POST", data=b"x" * 11))
 
@@ -114,7 +115,7 @@ def test_an_upload_that_is_too_large_is_refused_before_it_is_read():
 def test_the_list_of_benchmarks():
     records = SimpleNamespace(scenarios=lambda: [{"id": "a"}], all=list)
     runs = SimpleNamespace(can_run=True, keeps_records=False)
-    answer = value(bench_page.index(bench_page.Here(records, runs), asked("/")))  # type: ignore[arg-type]
+    answer = value(bench_page.index(bench_page.BenchContext(records, runs), asked("/")))  # type: ignore[arg-type]
     assert answer == {"scenarios": [{"id": "a"}], "records": [], "can_run": True, "keeps_records": False}
 
 

@@ -12,7 +12,7 @@ from app.ground.plain import plain, to_json
 from app.scenes.presets import PRESETS
 from app.session.messages import Join, Play, parse, parse_config, parse_sampling
 from engine.config import EngineConfig
-from engine.resolve import resolve
+from engine.setup.resolve import resolve
 from engine.trace.records import LayerCapture
 
 

@@ -14,7 +14,7 @@ from engine.config import EngineConfig, FaultName, SamplingParams
 from engine.lab.faults import make_cluster, make_engine
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.trace.events import Copy, Lookup, Preempt
 from engine.trace.records import StepRecord
 

@@ -13,14 +13,14 @@ from app.classroom import admission, bounds
 from app.ground.limits import MIB, Limits
 from app.ground.routing import Route
 from app.ground.settings import ServerSettings
-from app.openai.bodies import MOST_LISTS, MOST_VALUES
-from app.openai.held import MOST, MOST_OF_ONE
-from app.openai.paths import MOST_BYTES
+from app.openai.bodies import MAX_LISTS, MAX_VALUES
+from app.openai.held import MAX_OF_ONE, MOST
+from app.openai.paths import MAX_BYTES
 from app.server.dispatch import ALL_EVENTS
 from app.server.events import READS
 from engine.config import MAX_BIASES, MAX_STOP_CHARACTERS, MAX_STOP_TOKENS, MAX_STOPS
 from engine.connector.link import MAX_READ_SECONDS
-from engine.request_spec import MAX_TOKEN_CHARACTERS
+from engine.requests.request_spec import MAX_TOKEN_CHARACTERS
 from tests.conftest import ROOT
 
 TEXT = (ROOT / "docs/SECURITY.md").read_text(encoding="utf-8")
@@ -38,10 +38,10 @@ BOUNDS = {
     "busy_mib": LIMITS.busy_bytes // MIB,
     "stall_seconds": LIMITS.stall_seconds,
     "uploads": LIMITS.uploads,
-    "body_mib": MOST_BYTES // MIB,
-    "body_values": MOST_VALUES,
-    "body_lists": MOST_LISTS,
-    "held_mib": MOST_OF_ONE // MIB,
+    "body_mib": MAX_BYTES // MIB,
+    "body_values": MAX_VALUES,
+    "body_lists": MAX_LISTS,
+    "held_mib": MAX_OF_ONE // MIB,
     "held_all_mib": MOST // MIB,
     "stops": MAX_STOPS,
     "stop_characters": MAX_STOP_CHARACTERS,

@@ -13,10 +13,10 @@ from rich.text import Text
 from app.cli import main
 from app.cli.top import Looking
 from app.cli.top_tables import drawn
-from engine.attach.metrics import Look, MetricsError, read
-from tests.unit.attach.metrics_server import MetricsServer, page
+from engine.observe.monitor.metrics import Look, MetricsError, read
+from tests.unit.monitor.metrics_server import MetricsServer, page
 
-VLLM = Path(__file__).parents[1] / "attach" / "wire" / "vllm-0.32.0.prom"
+VLLM = Path(__file__).parents[1] / "monitor" / "wire" / "vllm-0.32.0.prom"
 SERVER = "vllm:num_requests_running"
 
 

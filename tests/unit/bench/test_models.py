@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.bench.models import without_paths
+from engine.bench.scenario import without_paths
 from tests.unit.bench.small import SMALL, TEXT, scenario
 
 

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from transformers import AutoModelForCausalLM
 
 from app.cli import main
-from engine import machine
 from engine.bench import peers, runner
 from engine.bench.compare import compare, lost_points
 from engine.bench.drive import due_now
@@ -25,6 +24,7 @@ from engine.bench.runner import Progress, Runner
 from engine.bench.scenario import Cell, find_scenario
 from engine.bench.workload import Ask
 from engine.engine import Engine
+from engine.setup import machine
 from engine.trace.log import TraceReader
 from engine.trace.records import Roofs
 from tests.unit.bench.small import SMALL, TEXT, scenario

@@ -13,7 +13,7 @@ from engine.bench.models import MADE
 from engine.bench.peers import PEERS, make_peer
 from engine.bench.scenario import SCENARIOS, cell_of, check, find_scenario, read_scenario, scenario_ids
 from engine.bench.workload import SharedPrefix, requests_of
-from engine.resolve import resolve
+from engine.setup.resolve import resolve
 from tests.unit.bench.small import SMALL, TEXT, scenario
 
 

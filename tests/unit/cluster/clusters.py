@@ -13,7 +13,7 @@ from engine.cluster.local import LocalInstance
 from engine.config import EngineConfig, SamplingParams
 from engine.model.capture import CaptureRequest
 from engine.model.loaded import LoadedModel
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.trace.state import State, held_blocks, memory_figures
 
 GREEDY = SamplingParams(max_tokens=9, ignore_eos=True)

@@ -21,8 +21,8 @@ from engine.cluster.processes import Processes
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig, SamplingParams
 from engine.connector.link import RemoteBlocks
-from engine.place import Place
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
+from engine.setup.id_namespace import IdNamespace
 from engine.trace.events import Op, Submit
 from tests.preloaded import PreloadedPopen
 from tests.tiny_models import tiny_model, tiny_tokenizer
@@ -69,8 +69,8 @@ class Couple:
 
     def __init__(self, processes: Processes, config: EngineConfig, decode_config: EngineConfig | None = None) -> None:
         decode = decode_config or config
-        self.prefill = processes.start("prefill-0", "prefill", config, Place(0, 0, 0, 2))
-        self.decode = processes.start("decode-0", "decode", decode, Place(config.num_blocks or 0, 0, 1, 2))
+        self.prefill = processes.start("prefill-0", "prefill", config, IdNamespace(0, 0, 0, 2))
+        self.decode = processes.start("decode-0", "decode", decode, IdNamespace(config.num_blocks or 0, 0, 1, 2))
         for one in (self.prefill, self.decode):
             one.wait_until_ready()  # no lease ends meanwhile
         self.ops: dict[str, list[Op]] = {"prefill-0": [], "decode-0": []}

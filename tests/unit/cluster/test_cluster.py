@@ -13,7 +13,7 @@ from engine.cluster.router import RejectedError
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import from_module
-from engine.request_spec import RequestError
+from engine.requests.request_spec import RequestError
 from engine.trace.check import check
 from engine.trace.events import Arrive, Finish, Hold, Lost, Send, Submit, TransferFailed
 from engine.trace.log import TraceReader

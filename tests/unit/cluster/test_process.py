@@ -31,7 +31,7 @@ from engine.model.capture import CaptureRequest
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
-from engine.request_spec import RequestError, RequestSpec
+from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.check import check
 from engine.trace.events import Arrive, Await, Expire, Finish, Hold, Lost, Receive, Send, TransferFailed
 from tests.conftest import ROOT

@@ -10,7 +10,7 @@ import pytest
 from engine.cache.prefix_cache import HashChain
 from engine.cluster.router import Candidate, RejectedError, Router
 from engine.config import EngineConfig, RoutingPolicy
-from engine.load import Load
+from engine.requests.load import Load
 from engine.trace.events import Admit, Allocate, Cache, Evict, Finish, Op, Preempt, Sample, Submit
 from engine.trace.records import BatchEntry, BlockGroup, InstanceRole, Memory, Phase, StepRecord, Timing
 

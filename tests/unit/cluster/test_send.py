@@ -17,9 +17,9 @@ from engine.cluster.process_cluster import process_cluster
 from engine.cluster.worker_process import Workers
 from engine.config import EngineConfig
 from engine.connector.peer import wait_for_any
-from engine.load import Load
 from engine.model.loader import load_model
-from engine.request_spec import RequestSpec
+from engine.requests.load import Load
+from engine.requests.request_spec import RequestSpec
 from engine.trace.check import check
 from engine.trace.events import Lost, Submit
 from tests.unit.cluster.clusters import Shape, ask, cluster_of, outputs

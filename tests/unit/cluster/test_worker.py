@@ -32,8 +32,8 @@ from engine.cluster.messages import (
 from engine.cluster.worker import NAP, Worker
 from engine.config import SamplingParams
 from engine.connector.peer import Peer
-from engine.place import Place
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
+from engine.setup.id_namespace import IdNamespace
 from engine.trace.codec import decode
 from engine.trace.events import Finish
 from engine.trace.records import StepRecord
@@ -62,7 +62,7 @@ def make(said: list[ToCluster]) -> Iterator[Make]:
                 folder=folder,
                 source=Source(),
                 config=more.get("config", PLAIN),
-                place=Place(),
+                place=IdNamespace(),
                 capture=None,
                 num_threads=1,
                 processors=[],

@@ -17,7 +17,7 @@ from tests.unit.engine.runs import log_of, tiny_llama
 
 def fail_a_step(engine: Engine, where: str) -> None:
     """Before or after blocks are moved, or once their content is computed."""
-    owner: Any = {"move_blocks": engine._runner, "execute": engine._runner, "sample": engine._stage.sampler}[where]
+    owner: Any = {"move_blocks": engine._runner, "execute": engine._runner, "sample": engine._outputs.sampler}[where]
 
     def fail(*_: Any) -> None:
         raise MemoryError

@@ -14,7 +14,7 @@ from engine.config import EngineConfig
 from engine.connector.layout import layout_of
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
-from engine.resolve import resolve_for
+from engine.setup.resolve import resolve_for
 from tests.tiny_models import tiny_model, tiny_tokenizer
 from tests.unit.connector.pair import PLAIN
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from engine.beam_search import Beam, BeamSearch, Offer
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.request import Request
-from engine.request_spec import RequestError
+from engine.requests.beam_search import Beam, BeamSearch, Offer
+from engine.requests.request import Request
+from engine.requests.request_spec import RequestError
 from engine.trace.events import Copy, Finish, Fork, Free, Preempt, Rank
 from engine.trace.snapshot import snapshot_of
 from tests.tiny_models import tiny_model

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.config import ConfigError, EngineConfig
-from engine.resolve import resolve
+from engine.setup.resolve import resolve
 
 HYBRID = [8, None]  # windows of two layers: two groups, with a pool each
 MOST = 1 << 18  # blocks that a log's state has at most, of all groups together

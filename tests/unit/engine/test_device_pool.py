@@ -14,14 +14,14 @@ from app.ground.settings import ServerSettings
 from app.models.live_engine import engine_builder
 from app.models.live_model import LiveModel
 from engine.config import ConfigError, EngineConfig, SamplingParams
-from engine.device_pool import with_pool
 from engine.engine import Engine
 from engine.model import device, loader
 from engine.model.device import Allocator, OutOfMemory, Room
 from engine.model.errors import ModelError
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module, load_model
-from engine.pool_size import DRAWN, num_blocks_that_fit
+from engine.setup.device_pool import with_pool
+from engine.setup.pool_size import DRAWN, num_blocks_that_fit
 from tests.tiny_models import tiny_model
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from engine.config import ConfigError, EngineConfig, KVCacheDtype, SamplingParam
 from engine.engine import Engine, NothingToDo
 from engine.model.capture import CaptureRequest
 from engine.model.loader import load_model
-from engine.request_spec import RequestError, RequestSpec
+from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace.events import Defer, Finish, Lookup, Sample, Submit
 from engine.trace.limits import MAX_WHOLE
 from engine.trace.snapshot import snapshot_of

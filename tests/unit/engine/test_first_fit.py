@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.request_spec import RequestError
+from engine.requests.request_spec import RequestError
 from engine.trace.check import check
 from engine.trace.events import Allocate, Defer, Free, Reserve
 from engine.trace.holes import Hole, first_fit, holes_of

@@ -9,8 +9,8 @@ from app.ground.errors import refusal_of
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.sampling import sample_seed
-from engine.request import Request
-from engine.request_spec import RequestError
+from engine.requests.request import Request
+from engine.requests.request_spec import RequestError
 from engine.trace import limits
 from engine.trace.events import Allocate, Copy, Fork, Preempt, Rank
 from engine.trace.log import LogLimitError, TraceReader

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from engine.config import EngineConfig
-from engine.pool_size import default_num_blocks, slots_that_fit
-from engine.resolve import resolve, resolve_for
+from engine.setup.pool_size import default_num_blocks, slots_that_fit
+from engine.setup.resolve import resolve, resolve_for
 from engine.trace.records import ModelFacts
 
 GIB = 1 << 30

@@ -2,8 +2,8 @@
 
 import pytest
 
-from engine.completion import Completion
 from engine.config import ConfigError, SamplingParams
+from engine.requests.sequence_output import SequenceOutput
 from engine.scheduling.sequence import Sequence
 
 
@@ -16,11 +16,11 @@ class ByteTokenizer:
         return bytes([token_id])
 
 
-def feed(data: bytes, **sampling: object) -> tuple[list[str], Completion]:
+def feed(data: bytes, **sampling: object) -> tuple[list[str], SequenceOutput]:
     params = SamplingParams(**sampling)  # type: ignore[arg-type]
     limit = params.max_tokens or 99
     sequence = Sequence(seq_id=0, request_id="r", token_ids=[1], num_prompt_tokens=1, max_tokens=limit)
-    request = Completion(sequence, params, ByteTokenizer(), 0)  # type: ignore[arg-type]
+    request = SequenceOutput(sequence, params, ByteTokenizer(), 0)  # type: ignore[arg-type]
     shown = []
     for byte in data:
         sequence.token_ids.append(byte)

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.request import Request
-from engine.request_spec import RequestError
-from engine.resolve import resolve
+from engine.requests.request import Request
+from engine.requests.request_spec import RequestError
+from engine.setup.resolve import resolve
 from engine.trace.events import Lookup, Preempt
 from engine.trace.records import PromptLogprob, StepRecord
 from tests.tiny_models import tiny_model

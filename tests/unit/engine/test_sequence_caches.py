@@ -12,7 +12,7 @@ from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.capture import CaptureRequest
 from engine.model.copies import CopyCounter
-from engine.request_spec import RequestError
+from engine.requests.request_spec import RequestError
 from engine.trace.check import check
 from engine.trace.records import CacheTensors
 from tests.unit.engine.runs import GREEDY, PROMPTS, log_of, outputs_of, tiny_llama

@@ -20,7 +20,7 @@ from engine.engine import Engine
 from engine.model.compiled import compile_model
 from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.trace.check import check
 from engine.trace.events import Copy, Load, Lookup, Medium, Op, Preempt, Release, SwapIn
 from engine.trace.snapshot import snapshot_of

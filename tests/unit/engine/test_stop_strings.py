@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.config import SamplingParams
 from engine.options.table import table_of
-from engine.stop_strings import StopStrings
+from engine.requests.stop_strings import StopStrings
 
 LETTERS = st.text("ab", min_size=1, max_size=6)
 

@@ -13,8 +13,8 @@ from engine.config import ConfigError, EngineConfig, FaultName, SamplingParams
 from engine.engine import Engine
 from engine.lab.faults import FAULTS, OF_SEVERAL, make_cluster, make_engine
 from engine.model.capture import CaptureRequest
-from engine.request_spec import RequestSpec
-from engine.resolve import resolve
+from engine.requests.request_spec import RequestSpec
+from engine.setup.resolve import resolve
 from engine.trace.check import check
 from engine.trace.events import Copy, Finish, Preempt
 from engine.trace.records import Objection, StepRecord

@@ -13,7 +13,7 @@ from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, 
 from engine.lab.faults import make_engine
 from engine.lab.rerun import Rerun, RerunError, RerunMismatch
 from engine.model.loader import from_module
-from engine.request_spec import RequestError, RequestSpec
+from engine.requests.request_spec import RequestError, RequestSpec
 from engine.trace import codec
 from engine.trace.compare import same
 from engine.trace.events import Adjust, Allocate, Choose, Copy, Fork, Preempt, Sample, Share, SwapIn
@@ -257,7 +257,7 @@ def test_a_step_that_failed_cannot_come_again(where: str, monkeypatch: pytest.Mo
             raise MemoryError
 
         with monkeypatch.context() as patched:
-            patched.setattr(original._runner if where == "execute" else original._stage.sampler, where, fail)
+            patched.setattr(original._runner if where == "execute" else original._outputs.sampler, where, fail)
             with pytest.raises(MemoryError):
                 original.step()
         with pytest.raises(RerunError, match="record 2 the step failed: MemoryError"):

@@ -28,9 +28,9 @@ from app.lessons.words import question_texts
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder
 from engine.config import EngineConfig, SamplingParams
-from engine.machine import measure_roofs
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.setup.machine import measure_roofs
 from engine.trace.events import Finish, Lookup
 from engine.trace.state import Sequence
 

@@ -26,9 +26,9 @@ from app.lessons.words import question_texts, worded
 from app.models.engine_face import BuildEngine
 from app.models.live_engine import engine_builder
 from app.page.words import languages
-from engine.machine import measure_roofs
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
+from engine.setup.machine import measure_roofs
 
 MAX = ServerSettings().max_pool_bytes
 

@@ -11,7 +11,7 @@ from app.openai import request as asked
 from app.openai.bodies import HARMLESS, NEUTRAL, ChatBody, CompletionBody, read
 from app.openai.errors import ApiError
 from engine.config import ConfigError
-from engine.request_spec import RequestError
+from engine.requests.request_spec import RequestError
 from tests.server.fake import FakeModel
 
 MODEL = FakeModel()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.cli import main
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.simulate.replay import Replay
 from engine.simulate.replay_inputs import ReplayError, decided, read_inputs
 from engine.simulate.what_if import Figures, is_same, what_if

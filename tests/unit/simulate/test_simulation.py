@@ -13,7 +13,7 @@ from engine.accounting.memory import stored_bytes_per_token
 from engine.cluster.build import local_cluster
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.simulate.cost import Fixed, Linear
 from engine.simulate.outcome import LinkSpeed
 from engine.simulate.queues import Arrangement, Prefill, mean_ttft
@@ -229,7 +229,7 @@ def test_mean_ttft_is_what_the_formulas_of_queues_say(arrangement: Arrangement, 
         simulation = Simulation(tiny_llama().facts, config, cost, stages={"mixed": stages}, keep_log=False)
         requests = simulation.run(asks).requests
         simulation.close()
-        means.append(np.mean([one.ttft for one in requests[100:]]))
+        means.append(np.mean([one.ttft or 0.0 for one in requests[100:]]))
     expected = mean_ttft(prefill, arrangement, rate).value
     half = 2.093 * np.std(means, ddof=1) / np.sqrt(20)  # Student's t with 19 degrees of freedom
     assert abs(np.mean(means) - expected) <= half

@@ -9,12 +9,12 @@ import pytest
 
 from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.trace.figures import RunReading, SequenceFigures
 from engine.trace.log import TraceReader
-from engine.trace.survey.classes import BYS, By, ClassFigures, beside, classes, length_class
-from engine.trace.survey.make import make
-from engine.trace.survey.survey import Survey
+from engine.trace.log_index.classes import BYS, By, ClassFigures, beside, classes, length_class
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.make import make
 from tests.load.large_log import Shape, write
 from tests.unit.engine.runs import tiny_llama
 
@@ -43,7 +43,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def of(path: Path, by: By, tmp_path: Path) -> dict[str | None, ClassFigures]:
     with TraceReader(path) as log:
         make(log, tmp_path / "a.survey")
-        return classes(Survey(tmp_path / "a.survey", log), log.header, by)
+        return classes(LogIndex(tmp_path / "a.survey", log), log.header, by)
 
 
 def read(path: Path) -> list[SequenceFigures]:

@@ -13,7 +13,7 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.lab.change import AbortChange, Change, ConfigChange, RequestChange, TokenChange
 from engine.lab.rerun import Rerun
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.trace import codec
 from engine.trace.busy_time import step_seconds
 from engine.trace.compare import Comparison, compare, same

@@ -6,7 +6,7 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.request_spec import RequestSpec
+from engine.requests.request_spec import RequestSpec
 from engine.trace.events import Admit, Finish, Lookup, Preempt, Submit
 from engine.trace.explain import Story, overview, stories
 from tests.unit.engine.runs import CONFIGS, GREEDY, PROMPTS, log_of, ops_of, tiny_llama

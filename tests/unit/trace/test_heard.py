@@ -8,13 +8,13 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from engine.attach.observed_log import ObservedLog, header_of
-from engine.attach.sequence import Break, Message
-from engine.trace.made_file import MadeFileError
-from engine.trace.survey import content_rows
-from engine.trace.survey.make import make
-from engine.trace.survey.survey import Survey
-from tests.unit.attach.publisher import message, removed, stored
+from engine.observe.monitor.observed_log import ObservedLog, header_of
+from engine.observe.monitor.sequence import Break, Message
+from engine.trace.derived_file import DerivedFileError
+from engine.trace.log_index import content_rows
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.make import make
+from tests.unit.monitor.publisher import message, removed, stored
 
 
 def test_contents_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -27,16 +27,16 @@ def test_contents_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.Mon
     for number, event in enumerate(events):
         observed.told(0, Message(number, message(event), False))
     make(observed.log, tmp_path / "a.survey")
-    survey = Survey(tmp_path / "a.survey", observed.log)
-    heard = survey.heard
+    log_index = LogIndex(tmp_path / "a.survey", observed.log)
+    heard = log_index.heard
     found = heard.chains(0, [1, 2, 3, 4, 5, 6], 3)
     assert [(one.end, one.groups) for chain in found.chains for one in chain.links] == [(2, [0]), (4, [0])]
     assert (heard.chains(0, [1, 2], 1).unkept, found.unkept) == (1, 2)  # c, and then d too
     assert [heard.chains(0, [1, 2], index).chains[0].links[0].groups for index in (1, 2, 3)] == [[0], [], [0]]
     said = heard.said(observed.log, 0, 3)
     assert (said.stored, said.restored, said.families[0].count) == (5, 1, 4)
-    survey.index = replace(survey.index, heard=[msgspec.Raw(b"\x01")])
-    del survey.heard
-    with pytest.raises(MadeFileError, match="damaged"):
-        assert survey.heard
+    log_index.index = replace(log_index.index, heard=[msgspec.Raw(b"\x01")])
+    del log_index.heard
+    with pytest.raises(DerivedFileError, match="damaged"):
+        assert log_index.heard
     observed.log.close()

@@ -64,7 +64,7 @@ def test_what_one_instance_writes_alone_has_no_parts() -> None:
 
 def test_an_account_that_forgets_keeps_nothing_of_what_has_ended() -> None:
     """A server folds its runs for weeks."""
-    account = Account(SHARED, EngineClock(is_shared=True), forgets=True)
+    account = Account(EngineClock(is_shared=True), is_shared=True, forgets=True)
     for one in numbered([*PREFILL, *DECODE]):
         account.begin(one)
         for op in one.ops:

@@ -1,4 +1,4 @@
-"""The prefix tree of a survey: what the log's own state has in its cache, below what comes before it."""
+"""The prefix tree of a log index: what the log's own state has in its cache, below what comes before it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from engine.attach.observed_log import ObservedLog, header_of
-from engine.attach.sequence import Break, Message
+from engine.observe.monitor.observed_log import ObservedLog, header_of
+from engine.observe.monitor.sequence import Break, Message
+from engine.trace.derived_file import DerivedFileError
 from engine.trace.events import Cache, Stored
 from engine.trace.geometry import geometry
 from engine.trace.log import TraceReader
-from engine.trace.made_file import MadeFileError
-from engine.trace.survey.make import make
-from engine.trace.survey.prefixes import Prefixes, prefixes
-from engine.trace.survey.survey import Survey
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.make import make
+from engine.trace.log_index.prefixes import Prefixes, prefixes
 from tests.load.large_log import Shape, write
-from tests.unit.attach.publisher import message, stored
+from tests.unit.monitor.publisher import message, stored
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace"))
 ALL = 1 << 20
@@ -31,9 +31,9 @@ def pressed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def surveyed(log: TraceReader, folder: Path) -> Survey:
+def surveyed(log: TraceReader, folder: Path) -> LogIndex:
     make(log, folder / "a.survey")
-    return Survey(folder / "a.survey", log)
+    return LogIndex(folder / "a.survey", log)
 
 
 def sums(found: Prefixes) -> tuple[int, int]:
@@ -53,7 +53,7 @@ def sums(found: Prefixes) -> tuple[int, int]:
 @pytest.mark.parametrize("path", [*GOLDEN, None], ids=lambda path: path.stem if path else "pressed")
 def test_every_cached_content_is_in_it_once(path: Path | None, pressed: Path, tmp_path: Path) -> None:
     with TraceReader(path or pressed) as log:
-        survey, tokens = surveyed(log, tmp_path), dict[bytes, int]()
+        log_index, tokens = surveyed(log, tmp_path), dict[bytes, int]()
         groups = geometry(log.header)[1]
         step = max(1, len(log) // 25)
         for index in range(len(log)):
@@ -66,7 +66,7 @@ def test_every_cached_content_is_in_it_once(path: Path | None, pressed: Path, tm
                 own = [group for group in groups if group.instance == instance]
                 first, end = own[0].first_block, own[-1].first_block + own[-1].num_blocks
                 there = {b.block_hash for b in state.blocks[first:end] if b.block_hash is not None}
-                found = prefixes(survey, record, ALL, first, end)
+                found = prefixes(log_index, record, ALL, first, end)
                 assert sums(found) == (len(there), sum(tokens[one] for one in there))
                 assert (found.blocks, found.unnamed, found.num_more) == (len(there), 0, 0)
 
@@ -75,9 +75,9 @@ def test_the_largest_branches_come_and_the_others_are_counted(tmp_path: Path) ->
     path = tmp_path / "roomy.kvtrace"
     write(path, Shape(blocks=4000, requests=80, steps=150, bursts=0))
     with TraceReader(path) as log:
-        survey = surveyed(log, tmp_path)
+        log_index = surveyed(log, tmp_path)
         record = len(log) - 20
-        whole, some = prefixes(survey, record, ALL), prefixes(survey, record, 10)
+        whole, some = prefixes(log_index, record, ALL), prefixes(log_index, record, 10)
         assert len(whole.branches) > 20 and len(some.branches) == 10
         assert (some.blocks, some.tokens) == (whole.blocks, whole.tokens)
         left = [one.all_tokens for one in whole.branches if one.id not in {other.id for other in some.branches}]
@@ -100,15 +100,15 @@ def test_of_a_watched_server_what_comes_before_may_be_unknown_and_may_be_said_la
     ]
     for number, event in enumerate(told, 7):
         observed.told(0, Message(number, message(event), False))
-    survey = surveyed(observed.log, tmp_path)
-    early = prefixes(survey, 3, ALL)
+    log_index = surveyed(observed.log, tmp_path)
+    early = prefixes(log_index, 3, ALL)
     # what follows from the whole log is known of every record: c follows b, which is not there yet
     assert [(one.begins, one.standing, one.all_blocks) for one in early.branches if one.parent < 0] == [
         (True, "gone", 2),
         (False, "reusable", 1),
         (False, "reusable", 1),
     ]
-    whole, *others = prefixes(survey, 4, ALL).branches
+    whole, *others = prefixes(log_index, 4, ALL).branches
     assert (whole.begins, whole.blocks, whole.tokens, whole.token_ids) == (True, 4, 8, [1, 2])
     assert [one.begins for one in others] == [False, False]
     observed.log.close()
@@ -127,16 +127,16 @@ def test_hashes_in_a_circle_end_it(tmp_path: Path) -> None:
 
 
 def test_contents_are_read_when_the_tree_is_asked_for(tmp_path: Path) -> None:
-    """Who follows a run reads its survey anew each few seconds, and of a service's contents there are very many."""
+    """Who follows a run reads its log index anew each few seconds, and of a service's contents there are very many."""
     path = tmp_path / "roomy.kvtrace"
     write(path, Shape(blocks=200, requests=20, steps=40, bursts=0))
     with TraceReader(path) as log:
-        survey = surveyed(log, tmp_path)
-        cached = survey.blocks_at(len(log) - 1)
-        assert len(survey.changes(0, len(log)))
-        assert "contents" not in vars(survey)
-        assert prefixes(survey, len(log) - 1, ALL).blocks == len(set(cached["content"][cached["is_cached"] != 0]))
-        survey.index = replace(survey.index, contents=[msgspec.Raw(b"\x01")])
-        del survey.contents
-        with pytest.raises(MadeFileError, match="damaged"):
-            prefixes(survey, len(log) - 1, ALL)
+        log_index = surveyed(log, tmp_path)
+        cached = log_index.blocks_at(len(log) - 1)
+        assert len(log_index.changes(0, len(log)))
+        assert "contents" not in vars(log_index)
+        assert prefixes(log_index, len(log) - 1, ALL).blocks == len(set(cached["content"][cached["is_cached"] != 0]))
+        log_index.index = replace(log_index.index, contents=[msgspec.Raw(b"\x01")])
+        del log_index.contents
+        with pytest.raises(DerivedFileError, match="damaged"):
+            prefixes(log_index, len(log) - 1, ALL)

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from engine.attach.observed_log import ObservedLog, header_of
-from engine.attach.sequence import Break, Message
 from engine.bench.workload import TRACES
+from engine.observe.monitor.observed_log import ObservedLog, header_of
+from engine.observe.monitor.sequence import Break, Message
+from engine.trace.derived_file import DerivedFileError
 from engine.trace.events import Cache, Evict, Preempt
 from engine.trace.explain import overview
 from engine.trace.log import TraceReader
-from engine.trace.made_file import MadeFileError
-from engine.trace.query import kept as module
+from engine.trace.query import table_cache as module
 from engine.trace.query.database import LogDatabase, QueryError
-from engine.trace.query.kept import KeptTables, make
 from engine.trace.query.questions import questions
-from tests.unit.attach.publisher import message, removed, stored
+from engine.trace.query.table_cache import KeptTables, make
 from tests.unit.engine.runs import run
+from tests.unit.monitor.publisher import message, removed, stored
 
 GOLDEN = sorted((Path(__file__).parents[2] / "golden").glob("*.kvtrace"))
 ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n"
@@ -249,16 +249,16 @@ def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
         data = target.with_suffix(".sqlite")
         whole = data.read_bytes()
         data.write_bytes(whole[: len(whole) // 2])
-        with pytest.raises(MadeFileError, match="damaged"):
+        with pytest.raises(DerivedFileError, match="damaged"):
             KeptTables(target, log)
-        with pytest.raises(MadeFileError, match="damaged"):
+        with pytest.raises(DerivedFileError, match="damaged"):
             kept.ask("SELECT * FROM events ORDER BY fields")
         assert make(log, target).checksum == index.checksum  # anew
-        monkeypatch.setattr(module, "MOST_BYTES", 1 << 16)
+        monkeypatch.setattr(module, "MAX_BYTES", 1 << 16)
         with pytest.raises(OSError, match="cannot be written, or pass"):
             make(log, tmp_path / "y.tables")
         assert not list(tmp_path.glob("*.new")) and not (tmp_path / "y.tables").exists()
-    with TraceReader(GOLDEN[0]) as other, pytest.raises(MadeFileError, match="of another log"):
+    with TraceReader(GOLDEN[0]) as other, pytest.raises(DerivedFileError, match="of another log"):
         KeptTables(target, other)
 
 

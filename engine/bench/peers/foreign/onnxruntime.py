@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.bench.peers.foreign.serving import Job, serve
-from engine.host import child_environment
+from engine.system.host import child_environment
 
 PRECISION = {"float32": "fp32", "float16": "fp16"}
 NEVER = 1  # a control token or a single byte; if a model chose it, the comparison of tokens would show it

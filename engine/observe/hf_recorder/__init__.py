@@ -1,0 +1,11 @@
+"""A plain `model.generate` of transformers, watched and written down as a trace, in a script of the user's own.
+
+from kvtheater import watch_generate
+
+with watch_generate(model, tokenizer, "run.kvtrace"):
+    model.generate(**inputs, max_new_tokens=40)
+"""
+
+from engine.observe.hf_recorder.generate import WatchError, watch_generate
+
+__all__ = ["WatchError", "watch_generate"]

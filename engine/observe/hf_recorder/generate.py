@@ -1,0 +1,314 @@
+"""The context manager: what `generate` computes becomes steps, and the steps a trace.
+
+A trace of `generate` has the tokens of every forward pass, the alternatives to each chosen one, Q, K, V and the
+attention of every layer, how long a pass took, and how long a sequence's K and V stay (until the whole batch is done).
+It has no blocks and no scheduler, because `generate` has none. A DynamicCache is one tensor a layer, which grows by a
+token a step; the trace tells each token's place as a block of one slot. The padding of a batch takes room in that
+tensor, but is not in the trace. `engine.strategy` is "dynamic".
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec
+
+import torch
+from torch import Tensor
+
+from engine.model.attention import ProbeContext
+from engine.model.attention_backend import AttentionCall
+from engine.model.facts import model_facts
+from engine.model.light_transformers import DynamicCache
+from engine.model.naming import model_name
+from engine.model.sampling import Sampler
+from engine.model.tokenizer import Tokenizer
+from engine.observe.hf_recorder.attention import WATCHED, attention_watched, softmax_weights
+from engine.observe.hf_recorder.inputs import CannotFollow, cache_of, read_call
+from engine.observe.hf_recorder.log import Generated, Pass, Row, write_log
+from engine.trace.check import check
+from engine.trace.records import AttentionRows, LayerCapture, Timing
+
+MIB = 1 << 20
+P = ParamSpec("P")
+
+
+Hook = Callable[Concatenate["_Watcher", P], None]
+
+
+class WatchError(ValueError):
+    """A run that cannot be written down; one sentence that says why."""
+
+
+def _followed(hook: Hook[P]) -> Hook[P]:
+    """Make a hook of the watched thread's passes alone, and its errors refusals: the user's own call never fails."""
+
+    def guarded(self: _Watcher, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        if self.run is None or self.thread != threading.get_ident():
+            return
+        try:
+            hook(self, *args, **kwargs)
+        except CannotFollow as error:
+            self.refuse(str(error))
+        except Exception as error:
+            self.refuse(f"a call of generate could not be followed ({type(error).__name__}: {error})")
+
+    return guarded
+
+
+@contextmanager
+def watch_generate(
+    model: Any,
+    tokenizer: Any = None,
+    path: str | Path = "run.kvtrace",
+    *,
+    capture_bytes: int = 64 * MIB,
+    num_logprobs: int = 5,
+) -> Iterator[None]:
+    """Write a `.kvtrace` of every `model.generate` inside the `with` to `path`, when the `with` ends.
+
+    Generation itself is not changed, on whatever thread it runs. `tokenizer`: of the model, for the tokens' texts;
+    None = they have none. `capture_bytes`: so much of Q, K, V and attention is kept, the first steps first.
+
+    A call of `generate` that cannot be followed runs as it would alone. It warns, the `with` ends with the same
+    sentence as a WatchError, and nothing is written.
+
+    Raises:
+        WatchError: another attention than sdpa and eager; a call that cannot be followed (`inputs.py`); nothing
+            generated; or the trace contradicts itself, which is a bug.
+    """
+    implementation = model.config.get_text_config()._attn_implementation
+    if implementation not in WATCHED:
+        raise WatchError(f"attention {implementation!r} cannot be watched: load with attn_implementation='sdpa'")
+    watcher = _Watcher(model, tokenizer, capture_bytes, num_logprobs)
+    before = model.register_forward_pre_hook(watcher.before_forward, with_kwargs=True)
+    after = model.register_forward_hook(watcher.after_forward, with_kwargs=True)
+    model.generate = watcher.wrap(model.generate)
+    try:
+        with attention_watched(model, watcher.look):
+            yield
+    finally:
+        del model.generate  # the class's own is there again
+        before.remove()
+        after.remove()
+        watcher.close()
+        if watcher.runs and watcher.refusal is None:  # what came before an error is worth keeping
+            write_log(watcher.facts(), watcher.tokenizer, watcher.runs, model, path)
+    if watcher.refusal is not None:
+        raise WatchError(watcher.refusal)
+    if not watcher.runs:
+        raise WatchError("nothing was generated inside the `with`, so there is no trace")
+    for finding in check(path):
+        raise WatchError(f"{path} contradicts itself and should not be trusted; please report it: {finding}")
+
+
+class _Watcher:
+    """What hooks and attention calls tell, put together a pass at a time."""
+
+    def __init__(self, model: Any, tokenizer: Any, capture_bytes: int, num_logprobs: int) -> None:
+        self._model = model
+        eos = getattr(model.generation_config, "eos_token_id", None)
+        self.tokenizer = Tokenizer(tokenizer, eos) if tokenizer is not None else None
+        self._left = capture_bytes
+        self._num_logprobs = num_logprobs
+        self._dtype = torch.float32 if next(model.parameters()).dtype == torch.float32 else torch.float16
+        self._probe = ProbeContext()  # the first call of each layer: what the model's facts are read from
+        self.run: Generated | None = None  # under way
+        self.thread = 0  # that it runs on
+        self.refusal: str | None = None  # why nothing will be written
+        self._cache: Any = None  # of the run
+        self._pass: Pass | None = None
+        self._logits: Tensor | None = None  # [B, V] after the last pass: its tokens are known with the next
+        self._began = self._clock = time.perf_counter()
+        self.runs: list[Generated] = []
+
+    def facts(self) -> Any:
+        """The model's facts, from the calls that were watched."""
+        self._probe.calls.sort(key=lambda entry: entry[0].layer)
+        given = self._model.config._name_or_path
+        return model_facts(self._model, model_name(given) if given else type(self._model).__name__, self._probe)
+
+    # generate
+
+    def wrap(self, generate: Any) -> Any:
+        """Return `generate`, whose prompt and result are noted."""
+
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            run = self._begin(args, kwargs)
+            try:
+                result = generate(*args, **kwargs)
+                if run is not None:
+                    self._take_last(result)
+                return result
+            except BaseException:
+                if run is not None:
+                    run.failed = True
+                raise
+            finally:
+                if run is not None:
+                    self._end(run)
+
+        return watched
+
+    def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Generated | None:
+        """Return the run that begins; None where it cannot be followed."""
+        if self.refusal is not None:
+            return None  # nothing will be written
+        if self.run is not None:
+            self.refuse("two calls of generate ran at once on one model; only one after the other is followed")
+            return None
+        try:
+            asked = read_call(self._model, args, kwargs)
+        except CannotFollow as error:
+            self.refuse(str(error))
+            return None
+        self._logits = self._pass = self._cache = None
+        self.thread = threading.get_ident()
+        self.run = Generated(
+            at=time.perf_counter() - self._began,
+            rows=[],
+            passes=[],
+            max_tokens=asked.max_tokens,
+            eos_token_ids=asked.eos_token_ids,
+            prompts=asked.prompts,
+            width=asked.width,
+        )
+        return self.run
+
+    @_followed
+    def _take_last(self, result: Any) -> None:
+        """Take the tokens that were chosen after the last pass."""
+        sequences = result if isinstance(result, Tensor) else result.sequences
+        self._settle(sequences[:, -1])
+
+    def _end(self, run: Generated) -> None:
+        run.passes = [p for p in run.passes if p.timing is not None]  # a pass that failed is none
+        if self.run is run:  # neither refused nor closed
+            self.run = self._pass = self._cache = None
+            if run.passes:
+                self.runs.append(run)
+
+    def refuse(self, reason: str) -> None:
+        """Follow nothing more; the first reason is what the `with` ends with."""
+        self.run = None
+        if self.refusal is None:
+            self.refusal = reason
+            warnings.warn(f"{reason}; no trace is written", RuntimeWarning, stacklevel=4)
+
+    def close(self) -> None:
+        """Stop: the `with` has ended."""
+        if self.run is not None:
+            self.refuse("generate was still running on another thread when the `with` ended; join the thread inside it")
+
+    # one forward pass
+
+    @_followed
+    def before_forward(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A pass begins: whose tokens it computes, and what was chosen after the last."""
+        run = self.run
+        assert run is not None
+        cache = cache_of(kwargs)
+        if cache is None or type(cache) is not DynamicCache:
+            kind = type(cache).__name__ if cache is not None else "no cache"
+            raise CannotFollow(f"generate ran with {kind}; what is watched is a DynamicCache, its default")
+        input_ids: Tensor = kwargs["input_ids"] if "input_ids" in kwargs else args[0]
+        num_before = int(cache.get_seq_length())
+        last = run.passes[-1] if run.passes else None
+        if num_before != (last.num_before + last.num_tokens if last else 0) or cache is not (self._cache or cache):
+            raise CannotFollow("generate ran passes that do not follow one another; they are not watched")
+        self._cache = cache
+        if not run.rows:
+            copies = input_ids.shape[0] // len(run.prompts)
+            prompts = [prompt for prompt in run.prompts for _ in range(copies)]  # num_return_sequences
+            run.rows = [Row(prompt=prompt, tokens=list(prompt)) for prompt in prompts]
+        elif num_before >= run.width:  # else another piece of the prompt
+            self._settle(input_ids[:, 0])
+        self._pass = Pass(num_tokens=input_ids.shape[1], num_before=num_before)
+        run.passes.append(self._pass)
+        self._clock = time.perf_counter()
+
+    @_followed
+    def look(self, call: AttentionCall, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+        """One layer of the pass under way."""
+        if self._pass is None:
+            return
+        if all(known.layer != call.layer for known, *_ in self._probe.calls):
+            shapes = (torch.Size((0, *t.shape[1:2], *t.shape[3:])) for t in (query, key, value))
+            self._probe.calls.append((call, *shapes))  # type: ignore[arg-type]
+        began = time.perf_counter()
+        layer = self._layer(call, query, key, value, mask)
+        if layer is not None:
+            self._pass.layers.append(layer)
+        else:
+            self._pass.omitted = True
+        self._clock += time.perf_counter() - began  # looking is not the model's time
+
+    @_followed
+    def after_forward(self, _: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        """The pass is over: its logits, until the tokens chosen from them are known."""
+        if self._pass is None:
+            return
+        now = time.perf_counter()
+        self._pass.timing = Timing(at=now - self._began, forward=now - self._clock)
+        self._logits = output.logits[:, -1].float()
+
+    def _settle(self, token_ids: Tensor) -> None:
+        """The tokens [B] that were chosen after the last pass, for the rows that still go on."""
+        run, logits = self.run, self._logits
+        assert run is not None and logits is not None, "a pass came before"
+        self._logits = None
+        scored = Sampler.on(logits.device).score(logits, token_ids.tolist(), self._num_logprobs)
+        for index, (row, sampled) in enumerate(zip(run.rows, scored, strict=True)):
+            if row.ended:
+                continue
+            row.tokens.append(sampled.token_id)
+            run.passes[-1].chosen[index] = sampled
+            row.ended = sampled.token_id in run.eos_token_ids
+
+    # arrays
+
+    def _layer(
+        self, call: AttentionCall, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+    ) -> LayerCapture | None:
+        """The arrays of the rows that go on, packed; None where they do not fit what is left of the budget."""
+        run, this = self.run, self._pass
+        assert run is not None and this is not None
+        num_tokens, num_keys = query.shape[2], key.shape[2]
+        last = this.num_before + num_tokens  # columns of the batch so far, padding included
+        going = [index for index, row in enumerate(run.rows) if last - run.width + len(row.prompt) <= len(row.tokens)]
+        elements = sum(t.shape[1] * t.shape[3] for t in (query, key, value)) + query.shape[1] * num_keys
+        if elements * num_tokens * len(going) * self._dtype.itemsize > self._left:
+            return None
+        packed: tuple[list[Tensor], list[Tensor], list[Tensor]] = ([], [], [])
+        rows = []
+        for index in going:
+            padding = run.width - len(run.rows[index].prompt)
+            first = max(0, padding - this.num_before)  # of the pass's tokens, the first that is no padding
+            hidden = max(0, padding - (last - num_keys))  # of the keys, likewise
+            for kept, tensor in zip(packed, (query, key[:, :, -num_tokens:], value[:, :, -num_tokens:]), strict=True):
+                kept.append(tensor[index, :, first:].transpose(0, 1))
+            seen = None
+            if mask is not None:
+                seen = mask[index if mask.shape[0] > 1 else 0][:, first:, hidden:num_keys]
+            start = this.num_before + first - padding
+            key_start = max(0, last - num_keys - padding)
+            weights = softmax_weights(call, query[index, :, first:], key[index, :, hidden:], seen, start - key_start)
+            rows.append(
+                AttentionRows(
+                    seq_id=index,
+                    query_start=start,
+                    key_start=key_start,
+                    heads=list(range(query.shape[1])),
+                    weights=self._array(weights),
+                )
+            )
+        q, k, v = (self._array(torch.cat(kept)) for kept in packed)
+        self._left -= sum(array.nbytes for array in (q, k, v, *(row.weights for row in rows)))
+        return LayerCapture(layer=call.layer, q=q, k=k, v=v, rows=rows)
+
+    def _array(self, tensor: Tensor) -> Any:
+        return tensor.detach().to(self._dtype).cpu().contiguous().numpy()

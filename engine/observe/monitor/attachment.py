@@ -1,0 +1,171 @@
+"""A server that is watched: its events and its metrics, until it is closed. The server does not notice."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from pathlib import Path
+
+from msgspec import Struct
+
+from engine.observe.monitor.metrics import Look, MetricsError, look, version_beside
+from engine.observe.monitor.observed_log import MAX_BYTES, ObservedLog, header_of
+from engine.observe.monitor.sequence import Told
+from engine.observe.monitor.subscriber import Subscriber, rank_endpoint, zmq_module
+from engine.trace.limits import MAX_ALL_BLOCKS, MAX_BLOCKS, MAX_GROUPS
+from engine.trace.log import TraceWriter
+
+LOOK_SECONDS = 1.0  # between two looks at the metrics
+
+
+class Attaching(Struct, frozen=True, kw_only=True):
+    """Whom to watch, and how."""
+
+    events: str  # ZeroMQ address of rank 0's events
+    replay: str | None = None  # where missed ones can be asked for; None: they are missing
+    metrics: str | None = None  # URL
+    topic: str = ""  # of the events; "" = all
+    ranks: tuple[int, ...] = (0,)  # data-parallel ranks, each with ports counted from rank 0's
+    block_size: int | None = None  # None: as the metrics say
+    num_blocks: int | None = None  # of one rank; None: as the metrics say
+    wait: float = 60.0  # seconds until the metrics answer
+    most_bytes: int = MAX_BYTES  # of a log; beyond, the next one begins with what is known
+    most_parts: int | None = None  # of what is recorded so many such logs stay; None: all
+
+
+class AttachError(ValueError):
+    """It cannot be watched; one sentence that says what to do."""
+
+
+class Attachment:
+    """Threads that write the log, one for each rank and one for the metrics."""
+
+    def __init__(self, asked: Attaching, path: Path | None = None) -> None:
+        """`path`: where the log is recorded; None: in a file without a name.
+
+        Raises:
+            AttachError: nobody answers, or what is needed to begin a log is unknown.
+            MissingError: pyzmq is not installed.
+        """
+        zmq_module()
+        self._asked = asked
+        first = self._first_look()
+        block_size, num_blocks = asked.block_size or first.block_size, asked.num_blocks or first.num_blocks
+        if block_size is None or num_blocks is None:
+            raise AttachError(
+                "the size of the pool is unknown: give --metrics of a server that says it, or --block-size and "
+                "--num-blocks"
+            )
+        if num_blocks > MAX_BLOCKS:
+            raise AttachError(f"a rank of {num_blocks:,} blocks is more than a log takes ({MAX_BLOCKS:,})")
+        most = min(MAX_GROUPS, MAX_ALL_BLOCKS // num_blocks)
+        if len(asked.ranks) > most:
+            raise AttachError(
+                f"{len(asked.ranks)} ranks of {num_blocks:,} blocks are more than a log takes: watch {most} of them "
+                "with --rank, and the others with a kvtheater attach of their own"
+            )
+        endpoints = [rank_endpoint(asked.events, rank) for rank in asked.ranks]
+        header = header_of(
+            model=first.model,
+            source=self._source(first),
+            block_size=block_size,
+            num_blocks=num_blocks,
+            events=endpoints,
+        )
+        self._size = (block_size, num_blocks)
+        self.observed = ObservedLog(header, path, most_bytes=asked.most_bytes, most_parts=asked.most_parts)
+        self.error: str | None = None  # why something is not heard any more; one sentence
+        self._over = threading.Event()
+        self._subscribers: list[Subscriber] = []
+        try:
+            for index, rank in enumerate(asked.ranks):
+                replay = rank_endpoint(asked.replay, rank) if asked.replay else None
+                self._subscribers.append(self._subscriber(index, endpoints[index], replay))
+        except ValueError as error:
+            self.close()
+            raise AttachError(str(error)) from error
+        self._looking = threading.Thread(target=self._look, name="metrics", daemon=True)
+
+    @property
+    def log(self) -> TraceWriter:
+        return self.observed.log
+
+    def start(self) -> None:
+        """Begin to listen."""
+        for subscriber in self._subscribers:
+            subscriber.start()
+        if self._asked.metrics is not None:
+            self._looking.start()
+
+    def close(self) -> None:
+        """Listen no more; the log stays open. Idempotent."""
+        self._over.set()
+        for subscriber in self._subscribers:
+            subscriber.close()
+
+    def _subscriber(self, index: int, events: str, replay: str | None) -> Subscriber:
+        def told(one: Told) -> None:
+            self.observed.told(index, one)
+
+        def failed(sentence: str) -> None:
+            self._end(index, "events", sentence)
+
+        return Subscriber(events, replay, self._asked.topic, told, failed)
+
+    def _end(self, index: int, about: str, sentence: str) -> None:
+        """Something is not heard any more; the log says so, where it can still be written."""
+        self.error = sentence
+        with contextlib.suppress(OSError):
+            self.observed.problem(index, about, sentence)
+
+    def _first_look(self) -> Look:
+        if self._asked.metrics is None:
+            return Look()
+        end = time.monotonic() + self._asked.wait
+        while True:
+            try:
+                return look(self._asked.metrics)
+            except MetricsError as error:
+                if time.monotonic() >= end:
+                    raise AttachError(str(error)) from error
+                time.sleep(min(0.5, self._asked.wait))
+
+    def _source(self, first: Look) -> str:
+        """Which server, with its version where it says so beside its metrics. Events alone do not say which."""
+        if self._asked.metrics is None:
+            return "vLLM or SGLang"
+        if any(name.startswith("sglang:") for numbers in first.by_rank.values() for name in numbers):
+            return "SGLang"
+        version = version_beside(self._asked.metrics)
+        return f"vLLM {version}" if version else "vLLM"
+
+    def _look(self) -> None:
+        try:
+            self._look_on()
+        except OSError as error:  # the disk is full: the log has ended
+            self._end(0, "metrics", f"the log cannot be written any more: {error}")
+
+    def _look_on(self) -> None:
+        assert self._asked.metrics is not None
+        ranks = {rank: index for index, rank in enumerate(self._asked.ranks)}
+        while not self._over.wait(LOOK_SECONDS):
+            try:
+                found = look(self._asked.metrics)
+            except MetricsError as error:
+                self.observed.problem(0, "metrics", str(error))
+                continue
+            if None not in (found.block_size, found.num_blocks) and self._is_other(found):
+                self.observed.problem(
+                    0,
+                    "size",
+                    f"the server came back with {found.num_blocks} blocks of {found.block_size} tokens: attach again",
+                )
+            self.observed.numbers({ranks[rank]: numbers for rank, numbers in found.by_rank.items() if rank in ranks})
+
+    def _is_other(self, found: Look) -> bool:
+        """Whether its pool has another size than this log's, as the metrics said before."""
+        block_size, num_blocks = self._size
+        return (self._asked.block_size is None and found.block_size != block_size) or (
+            self._asked.num_blocks is None and found.num_blocks != num_blocks
+        )

@@ -1,0 +1,158 @@
+"""What one instance is known to have cached, each content at a place of the log: events in, operations out."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from engine.observe.monitor.events import GPU, BlockRemoved, BlockStored, Event
+from engine.trace.events import KnownReason, KnownSince, Op, Removed, Stored
+from engine.trace.limits import MAX_BLOCKS
+
+Key = tuple[str, str, int, bytes]  # medium, store of that medium, group, hash: the same hash may be cached for each
+
+
+class Places:
+    """Places outside the pools: all instances number theirs together, and each keeps those that it had."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def fresh(self) -> int | None:
+        """One that nobody had; None: there are as many as a log takes."""
+        if self._count == MAX_BLOCKS:
+            return None
+        self._count += 1
+        return self._count - 1
+
+
+class Contents:
+    """Of one instance. `num_unmatched` and `num_unplaced` count since they were asked for last."""
+
+    def __init__(self, first_block: int, num_blocks: int, outside: Places) -> None:
+        """Its pool's places are [first_block, first_block + num_blocks)."""
+        self._pool = range(first_block, first_block + num_blocks)
+        self._free = list(self._pool)
+        self._outside, self._free_outside = outside, list[int]()
+        self._where: dict[Key, int] = {}
+        self._copies: dict[Key, int] = {}  # beside the first
+        self._said: dict[Key, Stored] = {}  # as it was said first
+        self.num_in_pool = 0
+        self.num_unmatched = 0
+        self.num_unplaced = 0
+
+    @property
+    def keys(self) -> set[Key]:
+        """All that is known to be cached."""
+        return set(self._where)
+
+    def ops(self, event: Event) -> list[Op]:
+        """What a `BlockStored` or `BlockRemoved` does to the log."""
+        if isinstance(event, BlockStored):
+            stored = (self._put(event, index) for index in range(len(event.contents)))
+            return [op for op in stored if op is not None]
+        if isinstance(event, BlockRemoved):
+            removed = (self._take_out(event, one) for one in event.block_hashes)
+            return [op for op in removed if op is not None]
+        return []
+
+    def forget(self, epoch: int, sequence: int, reason: KnownReason, num_missed: int = 0) -> KnownSince:
+        """Nothing is known any more."""
+        for (medium, *_), place in self._where.items():
+            if medium != GPU:
+                heapq.heappush(self._free_outside, place)
+        self._where.clear()
+        self._copies.clear()
+        self._said.clear()
+        self._free, self.num_in_pool = list(self._pool), 0
+        return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
+
+    def told_anew(self, outside: Places) -> Iterator[Stored]:
+        """All that is known, for a log that begins with it: places outside the pools are those of `outside` from now
+        on, so every instance has to.
+        """
+        self._outside, self._free_outside = outside, []
+        for key, said in self._said.items():
+            if said.outside:
+                place = outside.fresh()
+                assert place is not None  # there are no more than before
+                self._where[key] = place
+                self._said[key] = said = replace(said, place=place)
+            yield said
+
+    def _put(self, event: BlockStored, index: int) -> Stored | None:
+        content = event.contents[index]
+        key = _key(event, content.block_hash)
+        is_outside = key[0] != GPU
+        place, again = self._where.get(key), True
+        if place is not None:
+            # vLLM says it of every block that it fills, and of every one that it takes for something else
+            if is_outside or not event.may_be_reuse:
+                self._copies[key] = self._copies.get(key, 0) + 1
+        else:
+            again = False
+            place = self._place(is_outside)
+            if place is None:
+                self.num_unplaced += 1
+                return None
+            self._where[key] = place
+            self.num_in_pool += not is_outside
+        stored = Stored(
+            place=place,
+            outside=is_outside,
+            medium=event.medium,
+            block_hash=content.block_hash,
+            parent_hash=content.parent_hash,
+            parent_unsaid=content.parent_unsaid,
+            token_ids=content.token_ids,
+            group=event.group,
+            kind=event.kind,
+            window=event.window,
+            lora_name=event.lora_name,
+            extra_keys=content.extra_keys,
+            locality=event.locality,
+            tier=event.tier,
+            again=again,
+        )
+        self._said.setdefault(key, stored)
+        return stored
+
+    def _place(self, is_outside: bool) -> int | None:
+        """The lowest free one; None: there is none."""
+        free = self._free_outside if is_outside else self._free
+        if free:
+            return heapq.heappop(free)
+        return self._outside.fresh() if is_outside else None
+
+    def _take_out(self, event: BlockRemoved, block_hash: bytes) -> Removed | None:
+        key = _key(event, block_hash)
+        is_outside = key[0] != GPU
+        place, copies = self._where.get(key), self._copies.pop(key, 0)
+        if place is None:
+            self.num_unmatched += 1
+            return None
+        if copies > 1:
+            self._copies[key] = copies - 1
+        elif not copies:
+            del self._where[key], self._said[key]
+            if is_outside:
+                heapq.heappush(self._free_outside, place)
+            else:
+                heapq.heappush(self._free, place)
+                self.num_in_pool -= 1
+        return Removed(
+            place=place,
+            outside=is_outside,
+            medium=event.medium,
+            block_hash=block_hash,
+            group=event.group,
+            tier=event.tier,
+            num_left=copies,
+        )
+
+
+def _key(event: BlockStored | BlockRemoved, block_hash: bytes) -> Key:
+    """Who names no medium means the GPU, and who names no group has one."""
+    return event.medium or GPU, event.tier or "", event.group or 0, block_hash

@@ -1,0 +1,256 @@
+"""What is heard of a server, as a log: a record for each message, and for each look at its metrics."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from engine import __version__
+from engine.observe.monitor.contents import Contents, Places
+from engine.observe.monitor.events import AllBlocksCleared, EventError, decode
+from engine.observe.monitor.sequence import Break, Message, Told
+from engine.trace.events import KnownSince, Op
+from engine.trace.log import TraceWriter
+from engine.trace.records import (
+    BlockGroup,
+    Header,
+    InstanceFacts,
+    Machine,
+    Memory,
+    ModelFacts,
+    Observed,
+    Seen,
+    StepRecord,
+    Timing,
+    TokenizerFacts,
+    Unknown,
+)
+
+# One value for each fact of a model that must be there and that nobody said: `unknown` has "model"
+UNSAID = ModelFacts(
+    name="",
+    architecture="",
+    num_params=0,
+    num_layers=1,
+    hidden_size=1,
+    intermediate_size=1,
+    num_heads=1,
+    num_kv_heads=1,
+    head_dim=1,
+    v_head_dim=1,
+    vocab_size=1,
+    max_position=1,
+    dtype="float16",
+    sliding_windows=[None],
+)
+UNSAID_BYTES = 4  # K and V of such a model's token
+MAX_BYTES = 1 << 30  # of a log
+TOLD_AT_ONCE = 512  # contents in one record of a log that goes on
+UNKNOWN: list[Unknown] = [
+    "ids", "ref_counts", "copies", "requests", "partial_blocks", "preemptions", "steps", "arrays", "before", "model",
+    "texts",
+]  # fmt: skip
+
+
+def header_of(*, model: str, source: str, block_size: int, num_blocks: int, events: list[str]) -> Header:
+    """Of a server with a pool of `num_blocks` for each of its ranks, whose events come from `events`."""
+    several = [InstanceFacts(name=f"rank {rank}", role="mixed") for rank in range(len(events))]
+    groups = [
+        BlockGroup(
+            instance=rank,
+            layers=[0],
+            first_block=rank * num_blocks,
+            num_blocks=num_blocks,
+            kv_bytes_per_token=UNSAID_BYTES,
+        )
+        for rank in range(len(events))
+    ]
+    facts = {**{name: getattr(UNSAID, name) for name in ModelFacts.__struct_fields__}, "name": model}
+    return Header(
+        generator=f"kvtheater {__version__}",
+        created=_now(),
+        model=ModelFacts(**facts),
+        tokenizer=TokenizerFacts(name="", vocab_size=1, eos_token_ids=[]),
+        engine={"block_size": block_size, "num_blocks": num_blocks * len(events), "strategy": "paged"},
+        kv_bytes_per_token=UNSAID_BYTES,
+        machine=Machine(device="", processor="", num_threads=0, versions={}),
+        block_groups=groups,
+        instances=several if len(events) > 1 else [],
+        observed=Observed(source=source, events=events, unknown=UNKNOWN),
+    )
+
+
+class ObservedLog:
+    """The log of a server's ranks. Every method may be called from any thread.
+
+    One that has become long ends, and the next one begins with all that is known: a server may be watched for days.
+    """
+
+    def __init__(
+        self,
+        header: Header,
+        path: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        most_bytes: int = MAX_BYTES,
+        most_parts: int | None = None,
+    ) -> None:
+        """`clock`: seconds; it does not go back. Beyond `most_bytes` the next log begins, beside `path` as NAME-2,
+        NAME-3, ..., of which the last `most_parts` stay (None: all).
+        """
+        self._clock = clock
+        self._path, self._most_bytes, self._most_parts = path, most_bytes, most_parts
+        self._parts = [path] if path is not None else []
+        self._anew_at = most_bytes
+        self.log = TraceWriter(header, path)
+        self._on_next: Callable[[TraceWriter], None] | None = None
+        self._next: list[int | None] = [None] * len(header.block_groups)  # the number of each rank's next message
+        outside = Places()
+        groups = header.block_groups
+        self._ranks = [Contents(group.first_block, group.num_blocks, outside) for group in groups]
+        self._epochs = [0] * len(groups)
+        self._numbers: list[dict[str, float]] = [{} for _ in groups]
+        self._problems: dict[str, str] = {}  # by whom it is about: a sentence is said once, until another follows
+        self._num_blocks = sum(group.num_blocks for group in groups)
+        self._block_size = int(header.engine["block_size"] or 1)
+        self._began = clock()
+        self._lock = threading.Lock()
+        self._is_turning = False
+
+    def known(self, rank: int) -> Contents:
+        """What a rank is known to have cached."""
+        return self._ranks[rank]
+
+    def on_next(self, call: Callable[[TraceWriter], None]) -> None:
+        """Call `call(log)` when another log has begun; who is called closes the one before, which else is done here."""
+        self._on_next = call
+
+    def told(self, rank: int, told: Told) -> None:
+        """The next of what a rank's publisher said."""
+        with self._lock:
+            contents = self._ranks[rank]
+            self._next[rank] = told.sequence + isinstance(told, Message)
+            if isinstance(told, Break):
+                self._epochs[rank] += told.reason == "restarted"
+                known = contents.forget(self._epochs[rank], told.sequence, told.reason, told.num_missed)
+                self._append(rank, [known], Seen())
+                return
+            ops: list[Op] = []
+            published, problem, num_unread = None, "", 0
+            contents.num_unmatched = contents.num_unplaced = 0
+            try:
+                batch = decode(told.payload)
+            except EventError as error:  # what it would have changed is unknown now
+                problem = f"message {told.sequence}: {error}"
+                ops.append(contents.forget(self._epochs[rank], told.sequence + 1, "gap", 1))
+            else:
+                published, num_unread = batch.published, batch.num_unread
+                for event in batch.events:
+                    if isinstance(event, AllBlocksCleared):
+                        ops.append(contents.forget(self._epochs[rank], told.sequence, "cleared"))
+                    else:
+                        ops += contents.ops(event)
+                if contents.num_unplaced:
+                    what = "1 content" if contents.num_unplaced == 1 else f"{contents.num_unplaced} contents"
+                    problem = (
+                        f"{what} had no place: the server has more than it said, or more outside its GPUs than a log "
+                        "takes"
+                    )
+            seen = Seen(
+                sequence=told.sequence,
+                published=published,
+                replayed=told.replayed,
+                num_unmatched=contents.num_unmatched,
+                num_unread=num_unread,
+                problem=problem,
+            )
+            self._append(rank, ops, seen)
+
+    def numbers(self, by_rank: dict[int, dict[str, float]]) -> None:
+        """A look at the metrics; of a rank whose numbers are as they were nothing is written."""
+        with self._lock:
+            self._problems.pop("metrics", None)
+            for rank, numbers in sorted(by_rank.items()):
+                if rank < len(self._ranks) and numbers != self._numbers[rank]:
+                    self._numbers[rank] = numbers
+                    self._append(rank, [], Seen(metrics=numbers))
+
+    def problem(self, rank: int, about: str, sentence: str) -> None:
+        """Why there is nothing; said once."""
+        with self._lock:
+            if self._problems.get(about) != sentence:
+                self._problems[about] = sentence
+                self._append(rank, [], Seen(problem=sentence))
+
+    def _append(self, rank: int, ops: list[Op], seen: Seen, num_cached: int | None = None) -> None:
+        """`num_cached`: contents in the pools after it; None: as is known."""
+        if num_cached is None:
+            num_cached = sum(contents.num_in_pool for contents in self._ranks)
+        record = StepRecord(
+            index=len(self.log),
+            instance=rank,
+            kind="observed",
+            step=0,
+            ops=ops,
+            timing=Timing(at=self._clock() - self._began),
+            memory=Memory.counted(
+                num_blocks=self._num_blocks,
+                block_size=self._block_size,
+                blocks_held=0,
+                blocks_cached=num_cached,
+                tokens_held=0,
+                tokens_logical=0,
+                kv_bytes_per_token=UNSAID_BYTES,
+            ),
+            seen=seen,
+        )
+        self.log.append(record)
+        if self.log.num_bytes >= self._anew_at and not self._is_turning:
+            self._is_turning = True
+            try:
+                self._begin_next()
+            finally:
+                self._is_turning = False
+
+    def _begin_next(self) -> None:
+        """The log has become long: the next one begins, with what is known."""
+        before, self.log = self.log, TraceWriter(replace(self.log.header, created=_now()), self._next_path())
+        self._began = self._clock()
+        self._numbers = [{} for _ in self._ranks]  # said again with the next look
+        self._problems.clear()
+        outside, num_cached = Places(), 0
+        for rank, (contents, sequence) in enumerate(zip(self._ranks, self._next, strict=True)):
+            if sequence is None:
+                continue  # it has said nothing
+            since = KnownSince(epoch=self._epochs[rank], sequence=sequence, reason="continued")
+            self._append(rank, [since], Seen(), num_cached)
+            known = contents.told_anew(outside)
+            while some := list(islice(known, TOLD_AT_ONCE)):
+                num_cached += sum(not one.outside for one in some)
+                self._append(rank, [*some], Seen(), num_cached)
+        self._anew_at = self.log.num_bytes + self._most_bytes
+        if self._on_next is not None:
+            self._on_next(self.log)
+        else:
+            before.close()
+
+    def _next_path(self) -> Path | None:
+        if self._path is None:
+            return None
+        number = len(self._parts) + 1
+        while (path := self._path.with_stem(f"{self._path.stem}-{number}")).exists():
+            number += 1
+        self._parts.append(path)
+        if self._most_parts is not None:
+            for old in self._parts[: -self._most_parts]:
+                old.unlink(missing_ok=True)
+        return path
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,165 @@
+"""One publisher's messages over ZeroMQ: subscribed to, and asked for again where they are missing.
+
+A publisher never waits for who listens: what a slow listener cannot take is dropped there, and is a gap here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from engine.observe.monitor.sequence import Sequence, Told
+
+if TYPE_CHECKING:
+    import zmq
+
+POLL = 0.05  # seconds
+ANSWER_SECONDS = 3.0  # without an answer a replay is given up; a publisher answers between two messages
+MAX_WAITING = 100_000  # messages that the socket keeps for us; beyond, the publisher's side drops them
+END = -1
+
+
+class MissingError(ValueError):
+    """What is needed is not installed; one sentence."""
+
+
+def zmq_module() -> Any:
+    """Raises MissingError: pyzmq is not installed."""
+    try:
+        import zmq
+    except ImportError as error:
+        raise MissingError("attaching to events needs pyzmq: pip install 'kvtheater[attach]'") from error
+    return zmq
+
+
+def rank_endpoint(endpoint: str, rank: int) -> str:
+    """Where data-parallel rank `rank` publishes: each has its own port, counted from the first one's."""
+    base, colon, port = endpoint.rpartition(":")
+    return f"{base}{colon}{int(port) + rank}" if rank and port.isdigit() else endpoint
+
+
+class Subscriber:
+    """A thread that hands on what one publisher says, in order."""
+
+    def __init__(
+        self, events: str, replay: str | None, topic: str, told: Callable[[Told], None], failed: Callable[[str], None]
+    ) -> None:
+        """`told` and `failed` are called on the thread. Raises ValueError: an endpoint is none."""
+        self._zmq = zmq_module()
+        self._events, self._replay, self._told, self._failed = events, replay, told, failed
+        self._sequence = Sequence(can_ask=replay is not None)
+        self._asked_at: float | None = None
+        self._over = threading.Event()
+        self._context: Any = self._zmq.Context()
+        try:
+            self._sub = self._socket(self._zmq.SUB, events)
+            self._sub.setsockopt(self._zmq.SUBSCRIBE, topic.encode())
+            self._monitor = self._sub.get_monitor_socket(self._zmq.EVENT_CONNECTED | self._zmq.EVENT_DISCONNECTED)
+            self._sub.connect(events)
+            self._dealer: Any = None
+        except self._zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            raise ValueError(f"{events} is no address of events: {error}") from error
+        self._is_connected = False
+        self._thread = threading.Thread(target=self._work, name=f"events {events}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _socket(self, kind: int, endpoint: str) -> zmq.Socket[bytes]:
+        made: zmq.Socket[bytes] = self._context.socket(kind)
+        made.setsockopt(self._zmq.RCVHWM, MAX_WAITING)
+        made.setsockopt(self._zmq.LINGER, 0)
+        made.setsockopt(self._zmq.RECONNECT_IVL_MAX, 1000)
+        return made
+
+    def _work(self) -> None:
+        zmq = self._zmq
+        poller = zmq.Poller()
+        poller.register(self._sub, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
+        try:
+            while not self._over.is_set():
+                self._ask()
+                ready = dict(poller.poll(int(POLL * 1000)))
+                if self._monitor in ready:
+                    self._look_at_connection()
+                if self._sub in ready:
+                    self._take_live()
+                self._take_answers()
+        except Exception as error:
+            self._failed(f"the events of {self._events} cannot be read any more: {error}")
+        finally:
+            with contextlib.suppress(Exception):
+                self._sub.disable_monitor()
+            self._context.destroy(linger=0)
+
+    def _ask(self) -> None:
+        """The question is sent on a socket of its own: what comes late of an older one is not mixed with it."""
+        first = self._sequence.ask
+        if first is None or self._replay is None or (self._sequence.next is None and not self._is_connected):
+            return
+        self._close_dealer()
+        self._dealer = self._socket(self._zmq.DEALER, self._replay)
+        self._dealer.setsockopt(self._zmq.RCVHWM, 0)
+        self._dealer.connect(self._replay)
+        self._dealer.send_multipart([b"", first.to_bytes(8, "big")], flags=self._zmq.DONTWAIT)
+        self._sequence.ask, self._asked_at = None, time.monotonic()
+
+    def _look_at_connection(self) -> None:
+        from zmq.utils.monitor import recv_monitor_message
+
+        while self._monitor.poll(0):
+            event = recv_monitor_message(self._monitor)["event"]
+            self._is_connected = event == self._zmq.EVENT_CONNECTED
+            if self._is_connected:
+                self._sequence.reconnected()
+            else:
+                self._sequence.disconnected()
+
+    def _take_live(self) -> None:
+        for _ in range(1000):  # then a look at the rest
+            try:
+                frames = self._sub.recv_multipart(flags=self._zmq.DONTWAIT)
+            except self._zmq.Again:
+                return
+            if len(frames) >= 2 and len(frames[-2]) == 8:
+                for told in self._sequence.live(int.from_bytes(frames[-2], "big"), frames[-1]):
+                    self._told(told)
+
+    def _take_answers(self) -> None:
+        """Answers are `(seq, payload)` or `(topic, seq, payload)`, behind an empty delimiter."""
+        while self._dealer is not None:
+            try:
+                frames = self._dealer.recv_multipart(flags=self._zmq.DONTWAIT)
+            except self._zmq.Again:
+                break
+            self._asked_at = time.monotonic()
+            if len(frames) < 2 or len(frames[-2]) != 8:
+                continue
+            sequence = int.from_bytes(frames[-2], "big", signed=True)
+            if sequence == END:
+                self._close_dealer()
+                for told in self._sequence.answered():
+                    self._told(told)
+            else:
+                self._sequence.answer(sequence, frames[-1])
+        if self._asked_at is not None and time.monotonic() - self._asked_at > ANSWER_SECONDS:
+            self._close_dealer()
+            for told in self._sequence.unanswered():
+                self._told(told)
+
+    def _close_dealer(self) -> None:
+        self._asked_at = None
+        if self._dealer is not None:
+            self._dealer.close()
+            self._dealer = None

@@ -1,0 +1,267 @@
+"""What is heard of vLLM's scheduler, in order and as records. Knows no vLLM: requests are what has their fields.
+
+A record for each submission, each step (its schedule, what it wrote, what it sampled, who ended), and each end from
+outside. Operations stand in the order of an engine of this project: hashes of running sequences after all of their
+allocations, samples before the ends that they bring. That changes nothing of what becomes of the pool.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from engine.cache.prefix_memory import PrefixMemory
+from engine.model.detokenizer import IncrementalDetokenizer
+from engine.observe.vllm_recorder.blocks import Blocks
+from engine.observe.vllm_recorder.errors import WatchError
+from engine.observe.vllm_recorder.request import Asked, Watched, phase_of, public_name
+from engine.observe.vllm_recorder.scheduling import Scheduling
+from engine.observe.vllm_recorder.settings import Settings
+from engine.trace.events import Defer, Finish, FinishReason, Op, Sample, Submit
+from engine.trace.log import TraceWriter
+from engine.trace.records import BatchEntry, Output, RecordKind, StepRecord, Timing
+
+FINISHED: dict[str, FinishReason] = {"FINISHED_STOPPED": "stop", "FINISHED_LENGTH_CAPPED": "length"}
+logger = logging.getLogger("kvtheater")
+
+
+class Recorder:
+    """What is told by `tell` raises nothing: with the first thing that cannot be written the log ends, and `ended` says
+    why.
+    """
+
+    def __init__(
+        self,
+        log: TraceWriter,
+        settings: Settings,
+        token_bytes: Callable[[int], bytes] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """`token_bytes`: what a token stands for; None: nobody knows."""
+        self.log = log
+        self.ended: str | None = None
+        self._settings = settings
+        self._token_bytes = token_bytes or (lambda _: b"")
+        self._clock, self._began = clock, clock()
+        self._ops: list[Op] = []
+        self._entries: list[BatchEntry] = []
+        self._outputs: list[Output] = []
+        self._unsampled: list[
+            tuple[Watched, int, int]
+        ] = []  # of the batch: whose output is still to come; start, tokens
+        self._by_name: dict[str, Watched] = {}
+        self._num_asked = self._num_steps = 0
+        self._is_stepping = False  # from the beginning of a schedule until the step's output is taken in
+        self._blocks = Blocks(settings.num_blocks, settings.block_size, settings.kv_bytes_per_token, self._emit)
+        self._memory = PrefixMemory()
+        self._scheduling = Scheduling(settings, self._blocks, self._memory, self._emit)
+        self._schedule_seconds = self._forward_seconds = 0.0
+        self._scheduled_at = self._updating_at = self._began
+
+    def tell(self, what: Callable[..., None], *arguments: Any, **options: Any) -> None:
+        """Call `what`, which tells this recorder something, unless the log has ended."""
+        if self.ended is not None:
+            return
+        try:
+            what(*arguments, **options)
+        except Exception as error:  # the engine that is watched must not suffer
+            self.ended = f"the log of this run has ended after {len(self.log)} records: {error}"
+            logger.warning("kvtheater: %s; the engine goes on", self.ended)
+
+    def close(self) -> None:
+        """The run is over."""
+        self.log.close()
+
+    # between two steps
+
+    def arrived(self, request: Asked) -> None:
+        """A request is in the waiting queue."""
+        if request.request_id in self._by_name:
+            raise WatchError(f"request {request.request_id} goes on with more of its prompt, which is not watched")
+        if request.prompt_token_ids is None:
+            raise WatchError(f"request {request.request_id} has no token ids, only embeddings")
+        name = public_name(request.request_id, self._by_name.values())
+        one = Watched(self._num_asked, name, request, list(request.prompt_token_ids))
+        self._num_asked += 1
+        self._by_name[request.request_id] = one
+        self._emit(
+            Submit(
+                seq_id=one.seq_id,
+                queue_position=self._scheduling.queue(one),
+                request_id=name,
+                prompt_token_ids=list(one.token_ids),
+                prompt_token_bytes=[self._token_bytes(token_id) for token_id in one.token_ids],
+                max_tokens=int(request.max_tokens),
+                priority=int(request.priority),
+                cache_salt=request.cache_salt,
+                sampling=one.sampling,
+            )
+        )
+        if not self._is_stepping:
+            self._append("submit")
+
+    def ended_from_outside(self) -> None:
+        """Requests were aborted, or the prefix cache was emptied; what happens within a step goes into its record."""
+        if self._ops and not self._is_stepping:
+            is_abort = any(isinstance(op, Finish) for op in self._ops)
+            self._append("abort" if is_abort else "adjust")
+
+    def cache_emptied(self) -> None:
+        """No hash is known any more."""
+        self._blocks.forget_all()
+
+    # a step: what vLLM's manager and pool are asked for, in order
+
+    def scheduling(self) -> None:
+        """The schedule of a step begins."""
+        self._scheduled_at, self._is_stepping = self._clock(), True
+        self._unsampled, self._outputs, self._entries = [], [], []
+        self._blocks.step, self._blocks.record = self._num_steps, len(self.log)
+        self._scheduling.begin()
+
+    def looked_up(self, request: Asked, block_ids: Sequence[int], num_tokens: int) -> None:
+        """The prefix cache was asked: blocks that hit, RELEASED where the window has passed."""
+        self._scheduling.looked_up(self._by_name[request.request_id], block_ids, num_tokens)
+
+    def asking(self, request: Asked) -> None:
+        """Slots are asked for; what the pool does next is for this request."""
+        self._scheduling.asking(self._by_name[request.request_id])
+
+    def took(self, block_ids: Sequence[int]) -> None:
+        """The pool gave new blocks."""
+        self._scheduling.took(block_ids)
+
+    def shared(self, block_ids: Sequence[int]) -> None:
+        """The pool gave blocks that hit."""
+        self._scheduling.shared(block_ids)
+
+    def cached(self, request: Asked, logicals: Iterable[int]) -> None:
+        """These logical blocks have their hashes."""
+        self._scheduling.cached(self._by_name[request.request_id], logicals)
+
+    def answered(self, request: Asked, num_tokens: int, fits: bool) -> None:
+        """Whether slots for so many tokens were there."""
+        self._scheduling.answered(self._by_name[request.request_id], num_tokens, fits)
+
+    def gave_back(self, block_ids: Sequence[int]) -> None:
+        """Blocks were given back to the pool, in this order."""
+        self._scheduling.gave_back(block_ids)
+
+    def freeing(self, request: Asked, is_finished: bool) -> None:
+        """What is given back next is all that the request has: it is preempted, or has ended."""
+        one = self._by_name.get(request.request_id)
+        if one is None:
+            raise WatchError(f"request {request.request_id} is freed, and nobody has seen it come")
+        one.has_ended = is_finished
+        if is_finished:
+            self._take_samples(one)
+            self._compute_early(one)
+        self._scheduling.freeing = one
+
+    def freed(self, request: Asked, status: str) -> None:
+        """It has nothing any more."""
+        one, self._scheduling.freeing = self._scheduling.freeing, None
+        assert one is not None
+        if not one.has_ended:
+            self._scheduling.preempted(one)
+            return
+        self._scheduling.gone(one)
+        reason, stop = FINISHED.get(status, "abort"), getattr(request, "stop_reason", None)
+        detail = status.removeprefix("FINISHED_").lower() if reason == "abort" else "" if stop is None else str(stop)
+        self._emit(Finish(seq_id=one.seq_id, reason=reason, detail=detail))
+        del self._by_name[request.request_id]
+
+    def scheduled(self, num_tokens: dict[str, int]) -> None:
+        """The schedule is done: of each request in the batch so many tokens, in order."""
+        self._scheduling.done([(self._by_name[name], count) for name, count in num_tokens.items()])
+        self._schedule_seconds = self._clock() - self._scheduled_at
+
+    def computed(self) -> None:
+        """The step's output is about to be taken in: its tokens are computed."""
+        self._updating_at = self._clock()
+        self._forward_seconds = self._updating_at - self._scheduled_at - self._schedule_seconds
+        batch, self._scheduling.batch = self._scheduling.batch, []
+        for one, count in batch:
+            self._unsampled.append((one, one.table.num_computed, count))
+            self._blocks.write(one.table, count)
+
+    def updated(self) -> None:
+        """The step's output was taken in."""
+        self._take_samples(None)
+        self._is_stepping = False
+        if not self._entries and all(isinstance(op, Defer) for op in self._ops):
+            self._ops.clear()  # nothing was scheduled, and nothing has changed
+            return
+        self._num_steps += 1
+        self._append("step", self._clock() - self._updating_at)
+
+    def _compute_early(self, one: Watched) -> None:
+        """It was aborted while the step computed it: what is computed of it is there, and nothing is sampled."""
+        mine = [pair for pair in self._scheduling.batch if pair[0] is one]
+        self._scheduling.batch = [pair for pair in self._scheduling.batch if pair[0] is not one]
+        for _, count in mine:
+            self._unsampled.append((one, one.table.num_computed, count))
+            self._blocks.write(one.table, count)
+            self._take_samples(one)
+
+    def _take_samples(self, upto: Watched | None) -> None:
+        """What those of the batch have chosen whose output is taken in: up to who ends now, or all."""
+        while self._unsampled:
+            one, start, count = self._unsampled.pop(0)
+            token_ids = one.token_ids[start : start + count]
+            new = [int(token_id) for token_id in one.request.all_token_ids[len(one.token_ids) :]]
+            if len(new) > 1 or len(token_ids) != count:
+                raise WatchError(f"request {one.name} has {len(new)} new tokens after a step of {count}")
+            self._entries.append(
+                BatchEntry(
+                    seq_id=one.seq_id,
+                    phase=phase_of(one, start, count),
+                    start=start,
+                    token_ids=token_ids,
+                    context_len=start + count,
+                    samples=bool(new),
+                )
+            )
+            self._outputs += [self._output(one, token_id) for token_id in new]
+            if one is upto:
+                return
+
+    def _output(self, one: Watched, token_id: int) -> Output:
+        one.token_ids.append(token_id)
+        self._emit(Sample(seq_id=one.seq_id, token_id=token_id))
+        token_bytes = self._token_bytes(token_id)
+        if one.text is None:
+            one.text = IncrementalDetokenizer()
+        return Output(
+            seq_id=one.seq_id,
+            token_id=token_id,
+            token_bytes=token_bytes,
+            text=one.text.feed(token_bytes) + (one.text.finish() if one.has_ended else ""),
+            logprob=0.0,
+            top=[],
+        )
+
+    def _emit(self, op: Op) -> None:
+        self._ops.append(op)
+
+    def _append(self, kind: RecordKind, update_seconds: float = 0.0) -> None:
+        is_step, at = kind == "step", self._clock() - self._began
+        timing = Timing(at=at)
+        if is_step:
+            timing = Timing(
+                at=at, schedule=self._schedule_seconds, forward=self._forward_seconds, sample=update_seconds
+            )
+        record = StepRecord(
+            index=len(self.log),
+            kind=kind,
+            step=self._num_steps,
+            batch=self._entries if is_step else [],
+            ops=self._ops,
+            outputs=self._outputs if is_step else [],
+            timing=timing,
+            memory=self._blocks.memory(),
+        )
+        self._ops = []
+        self.log.append(record)

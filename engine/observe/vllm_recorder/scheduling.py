@@ -1,0 +1,271 @@
+"""The schedule of a step, as it is heard: who gets which blocks, what hits and why no more, who has to go, who waits.
+
+vLLM asks its manager for slots, request by request, and the manager its pool. What the pool does between `asking` and
+`answered` is for that request. Why the head of the queue goes on waiting is not said: it follows from what was refused.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from engine.cache.prefix_memory import Explanation, PrefixMemory
+from engine.observe.vllm_recorder.blocks import Blocks
+from engine.observe.vllm_recorder.errors import WatchError
+from engine.observe.vllm_recorder.request import Watched, phase_of
+from engine.observe.vllm_recorder.settings import Settings
+from engine.trace.events import (
+    RELEASED,
+    Admit,
+    AllocateReason,
+    Defer,
+    DeferReason,
+    Lookup,
+    LookupVerdict,
+    Op,
+    Preempt,
+)
+
+
+class _Heard(NamedTuple):
+    """What the pool did for the request at hand."""
+
+    what: Literal["took", "shared", "released", "cached"]
+    numbers: list[int]  # blocks; of `cached` logical ones
+
+
+class Scheduling:
+    """`freeing` is the request whose blocks are given back next, `batch` who computes how much in this step."""
+
+    def __init__(self, settings: Settings, blocks: Blocks, memory: PrefixMemory, emit: Callable[[Op], None]) -> None:
+        self.freeing: Watched | None = None
+        self.batch: list[tuple[Watched, int]] = []
+        self._settings, self._blocks, self._memory, self._emit = settings, blocks, memory, emit
+        self._waiting: list[Watched] = []
+        self._running: set[Watched] = set()
+        self._asking: Watched | None = None
+        self._heard: list[_Heard] = []
+        self._hits: dict[int, list[int]] = {}  # by sequence, of its last lookup
+        self._hashes: list[tuple[Watched, int]] = []  # of running ones: told after all of them
+        self._refused: tuple[Watched, int] | None = None  # the last that got no slots for so many tokens
+        self._has_preempted = False
+        self._before = (0, 0)  # of who is freed: blocks held, tokens computed
+
+    def queue(self, one: Watched) -> int:
+        """Its place in the waiting queue, new or preempted."""
+        if self._settings.scheduling_policy == "priority":
+            position = bisect_right([other.request for other in self._waiting], one.request)
+        else:
+            position = 0 if one.was_preempted else len(self._waiting)
+        self._waiting.insert(position, one)
+        return position
+
+    def begin(self) -> None:
+        """A schedule begins."""
+        self._refused, self._has_preempted = None, False
+
+    # what the pool does for a request
+
+    def looked_up(self, one: Watched, block_ids: Sequence[int], num_tokens: int) -> None:
+        """These blocks hit, of so many tokens."""
+        if num_tokens != len(block_ids) * self._settings.block_size:
+            raise WatchError(f"request {one.name} hits {num_tokens} tokens, which is not a number of whole blocks")
+        self._tell_hashes()
+        self._hits[one.seq_id] = list(block_ids)
+
+    def asking(self, one: Watched) -> None:
+        """Slots for its next tokens are asked for."""
+        self._asking, self._heard = one, []
+
+    def took(self, block_ids: Sequence[int]) -> None:
+        """New blocks."""
+        self._hear("took", block_ids)
+
+    def shared(self, block_ids: Sequence[int]) -> None:
+        """Blocks that hit."""
+        self._hear("shared", block_ids)
+
+    def cached(self, one: Watched, logicals: Iterable[int]) -> None:
+        """Logical blocks that have their hashes."""
+        if one is not self._asking:
+            raise WatchError(f"blocks of request {one.name} are cached between two steps, which is not watched")
+        self._hear("cached", logicals)
+
+    def gave_back(self, block_ids: Sequence[int]) -> None:
+        """All blocks of who is freed, or those of who asks that its window has passed."""
+        one = self.freeing
+        if one is None:
+            if block_ids:
+                self._hear("released", block_ids)
+            return
+        if one not in self._running:
+            return  # it never had any
+        self._tell_hashes(one)
+        table = one.table
+        self._before = sum(block_id != RELEASED for block_id in table.block_ids), table.num_computed
+        self._memory.released(one.seq_id, table.num_computed)
+        self._blocks.free(table, block_ids, "finish" if one.has_ended else "preempt")
+
+    def answered(self, one: Watched, num_tokens: int, fits: bool) -> None:
+        """Slots for so many tokens were there, or not."""
+        heard, self._asking, self._heard = self._heard, None, []
+        for event in heard:
+            if event.what == "released":
+                self._blocks.release(one.table, event.numbers)
+        if not fits:
+            self._refused = (one, num_tokens)
+            return
+        reason: AllocateReason
+        if one in self._running:
+            phase = phase_of(one, one.table.num_computed, num_tokens)
+            reason = "append" if phase == "decode" else "chunk"
+        else:
+            reason = "resume" if one.was_preempted else "admission"
+            self._admit(one, [number for event in heard if event.what == "shared" for number in event.numbers])
+        for event in heard:
+            if event.what == "took":
+                self._blocks.allocate(one.table, event.numbers, reason)
+            elif event.what == "cached":
+                self._hashes += [(one, logical) for logical in event.numbers]
+        if reason in ("admission", "resume"):
+            self._tell_hashes()
+
+    def preempted(self, one: Watched) -> None:
+        """It gave back its blocks and waits again."""
+        if self._refused is None:
+            raise WatchError(f"request {one.name} is preempted from outside, which has no reason to be told")
+        num_blocks, num_computed = self._before
+        num_kept = 0
+        if self._settings.enable_prefix_caching and not one.request.skip_reading_prefix_cache:
+            found = self._blocks.find(one.request.block_hashes, len(one.token_ids))
+            num_kept = min(len(found) * self._settings.block_size, num_computed)
+        self._running.discard(one)
+        one.was_preempted = self._has_preempted = True
+        self._emit(
+            Preempt(
+                seq_id=one.seq_id,
+                queue_position=self.queue(one),
+                mode="recompute",
+                for_seq_id=self._refused[0].seq_id,
+                num_computed_tokens=num_computed,
+                reason="worst_priority" if self._settings.scheduling_policy == "priority" else "last_admitted",
+                num_blocks=num_blocks,
+                num_kept_tokens=num_kept,
+                num_recompute_tokens=num_computed - num_kept,
+            )
+        )
+
+    def gone(self, one: Watched) -> None:
+        """It has ended."""
+        self._hits.pop(one.seq_id, None)
+        if one in self._running:
+            self._running.discard(one)
+        else:
+            self._waiting.remove(one)
+
+    def done(self, batch: list[tuple[Watched, int]]) -> None:
+        """The schedule is made."""
+        self._tell_hashes()
+        self.batch = batch
+        if self._waiting:
+            self._defer(self._waiting[0], self._settings.max_num_batched_tokens - sum(count for _, count in batch))
+
+    # inside
+
+    def _hear(self, what: Literal["took", "shared", "released", "cached"], numbers: Iterable[int]) -> None:
+        if self._asking is None:
+            raise WatchError(f"blocks were {what} for no request that asked for slots")
+        self._heard.append(_Heard(what, list(numbers)))
+
+    def _tell_hashes(self, only: Watched | None = None) -> None:
+        told, self._hashes = self._hashes, []
+        size = self._settings.block_size
+        for one, logical in told:
+            if only is not None and one is not only:
+                self._hashes.append((one, logical))
+                continue
+            hashes = one.request.block_hashes
+            parent = bytes(hashes[logical - 1]) if logical else None
+            token_ids = one.token_ids[logical * size : (logical + 1) * size]
+            self._blocks.cache(one.table, logical, bytes(hashes[logical]), parent, token_ids)
+
+    def _admit(self, one: Watched, shared: list[int]) -> None:
+        """The lookup, the admission and what hits. Of the hits those that were shared, the window has passed others."""
+        hits = self._hits.pop(one.seq_id, [])
+        self._emit(self._verdict(one, hits))
+        num_tokens = len(hits) * self._settings.block_size
+        self._emit(Admit(seq_id=one.seq_id, num_cached_tokens=num_tokens, resumed=one.was_preempted))
+        self._waiting.remove(one)
+        self._running.add(one)
+        self._memory.admitted(one.seq_id, one.token_ids, one.request.cache_salt)
+        own = set(shared)
+        taken = [block_id if block_id in own else RELEASED for block_id in hits]
+        if [block_id for block_id in taken if block_id != RELEASED] != shared:
+            raise WatchError(f"request {one.name} shares blocks {shared}, and its lookup found {hits}")
+        if taken:
+            self._blocks.share(one.table, taken)
+
+    def _verdict(self, one: Watched, hits: list[int]) -> Lookup:
+        size, num_tokens = self._settings.block_size, len(one.token_ids)
+        why, verdict = Explanation(), self._said(one, hits)
+        if verdict not in ("disabled", "skipped"):
+            all_hit = len(hits) >= (num_tokens - 1) // size
+            lost = None if all_hit else self._blocks.evicted.find(bytes(one.request.block_hashes[len(hits)]))
+            salt = one.request.cache_salt
+            why = self._memory.explain(one.token_ids, salt, len(hits) * size, size, all_hit, lost)
+        found = Lookup(
+            seq_id=one.seq_id,
+            verdict=verdict,
+            num_tokens=num_tokens,
+            num_hit_tokens=len(hits) * size,
+            block_ids=[block_id for block_id in hits if block_id != RELEASED],
+        )
+        return why.of(found)
+
+    def _said(self, one: Watched, hits: list[int]) -> LookupVerdict:
+        if not self._settings.enable_prefix_caching:
+            return "disabled"
+        if one.request.skip_reading_prefix_cache:
+            return "skipped"
+        if len(one.token_ids) <= self._settings.block_size:
+            return "too_short"
+        return "hit" if hits else "miss"
+
+    def _defer(self, head: Watched, budget: int) -> None:
+        """Why the head of the queue was not admitted: what vLLM's loop ended with."""
+        settings, num_running = self._settings, len(self._running)
+        found: tuple[DeferReason, int, int] | None = None
+        hits = self._hits.get(head.seq_id, [])
+        if self._has_preempted:
+            hits = self._found(head)
+            num_tokens = len(head.token_ids) - len(hits) * settings.block_size
+            if settings.enable_chunked_prefill:
+                num_tokens = min(num_tokens, settings.max_num_batched_tokens)
+            found = ("step_preempted", *self._demand(hits, len(hits) * settings.block_size + num_tokens))
+        elif num_running >= settings.max_num_seqs:
+            found = ("max_num_seqs", 1, settings.max_num_seqs - num_running)
+        elif self._refused is not None and self._refused[0] is head:
+            end = len(hits) * settings.block_size + self._refused[1]
+            if settings.scheduler_reserve_full_isl:
+                end = max(end, len(head.token_ids))
+            found = ("no_free_blocks", *self._demand(hits, end))
+        elif budget <= 0 or not settings.enable_chunked_prefill:
+            hits = self._found(head)
+            missing = len(head.token_ids) - len(hits) * settings.block_size
+            found = ("token_budget", 1 if settings.enable_chunked_prefill else missing, max(budget, 0))
+        if found is not None:
+            reason, needed, available = found
+            self._emit(Defer(seq_id=head.seq_id, reason=reason, needed=needed, available=available))
+
+    def _found(self, one: Watched) -> list[int]:
+        """What a lookup would find now."""
+        if not self._settings.enable_prefix_caching or one.request.skip_reading_prefix_cache:
+            return []
+        return self._blocks.find(one.request.block_hashes, len(one.token_ids))
+
+    def _demand(self, hits: list[int], num_tokens: int) -> tuple[int, int]:
+        """Blocks that it needs beside those that hit, and those that are there for it."""
+        revived = sum(self._blocks.is_free(block_id) for block_id in hits if block_id != RELEASED)
+        needed = max(-(-num_tokens // self._settings.block_size) - len(hits), 0)
+        return needed, self._blocks.num_free - revived

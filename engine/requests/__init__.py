@@ -1,0 +1,1 @@
+"""Requests: from what a caller asks to the texts of their sequences."""

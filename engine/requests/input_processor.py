@@ -1,0 +1,179 @@
+"""Checks of what is asked of the engine: a request that can never be served does not reach the scheduler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from engine.config import SamplingParams
+from engine.model.loaded import LoadedModel
+from engine.model.sampling import derived_seed
+from engine.options.table import table_of
+from engine.requests.request import Request
+from engine.requests.request_spec import RequestError, RequestSpec, check_characters
+from engine.scheduling.capacity import max_tokens_that_fit
+from engine.scheduling.sequence import Sequence
+from engine.setup.resolve import Resolved
+from engine.trace.limits import MAX_WHOLE
+
+
+class InputProcessor:
+    """Makes requests for one model under one resolved configuration."""
+
+    def __init__(self, model: LoadedModel, resolved: Resolved) -> None:
+        self.max_model_len = resolved.max_model_len
+        self._model = model
+        self._config = resolved.config
+        self._num_blocks = resolved.num_blocks
+        self._groups = resolved.groups
+        self.tokenize_seconds = 0.0  # of the last `accept`: of texts into token ids
+
+    def accept(
+        self,
+        specs: Iterable[RequestSpec],
+        first_seq_id: int,
+        num_before: int,
+        ids_in_use: set[str],
+        stride: int = 1,
+    ) -> list[Request]:
+        """A request for each spec, with sequence ids that ascend by `stride`; all are good or none is made.
+
+        `num_before`: requests accepted before; seeds that are not given depend on it, not on how those were forked.
+
+        Raises:
+            RequestError: empty, longer than the model or the pool, or an id that is in use.
+            ConfigError: sampling parameters out of range.
+        """
+        taken = set(ids_in_use)
+        self.tokenize_seconds = 0.0
+        requests = []
+        for index, spec in enumerate(specs):
+            request = self._request(spec, first_seq_id + index * stride, num_before + index, taken)
+            taken.add(request.request_id)
+            requests.append(request)
+        return requests
+
+    def adjusted_max_tokens(self, request: Request, sampling: SamplingParams) -> int:
+        """How many tokens an unfinished request may generate when it goes on with other parameters.
+
+        Raises:
+            RequestError: they would have made it another kind of request, or it has as many tokens already.
+            ConfigError: parameters out of range.
+        """
+        sampling.checked()
+        for name, row in table_of(SamplingParams).items():
+            if not row.option.may_change and getattr(sampling, name) != getattr(request.sampling, name):
+                raise RequestError(f"{name} is settled when a request is submitted: it cannot change while it runs")
+        if request.beams is not None:
+            raise RequestError("beams are compared with each other, so their sampling cannot change while they run")
+        self._check_sampling(sampling)
+        max_tokens = self._max_tokens(request.num_prompt_tokens, sampling)
+        longest = max(completion.num_output_tokens for completion in request.unfinished)
+        if max_tokens <= longest:
+            raise RequestError(f"max_tokens must be over {longest}: so many tokens are there already")
+        reserved = request.sequence.max_tokens
+        if self._config.strategy == "first_fit" and request.sequence.status == "running" and max_tokens > reserved:
+            raise RequestError(f"max_tokens can be {reserved} at most: so much was reserved when it was admitted")
+        return max_tokens
+
+    def _request(self, spec: RequestSpec, seq_id: int, number: int, taken: set[str]) -> Request:
+        sampling = spec.sampling.checked()
+        self._check_sampling(sampling)
+        request_id = spec.request_id or f"request-{number}"
+        if request_id in taken:
+            raise RequestError(f"request id {request_id!r} is in use by an unfinished request", "request_id")
+        if abs(spec.priority) > MAX_WHOLE:
+            what = f"priority must be between {-MAX_WHOLE} and {MAX_WHOLE}, not {spec.priority}"
+            raise RequestError(what, "priority")
+        token_ids = self._encode(spec.prompt)
+        max_tokens = self._max_tokens(len(token_ids), sampling)
+        sequence = Sequence(
+            seq_id=seq_id,
+            request_id=request_id,
+            token_ids=token_ids,
+            num_prompt_tokens=len(token_ids),
+            max_tokens=max_tokens,
+            priority=spec.priority,
+            cache_salt=spec.cache_salt,
+            client=spec.client,
+            waited=spec.waited,
+            transfer=spec.transfer,
+            kv_role=spec.kv_role,
+            arrival=seq_id,
+            num_forks=sampling.num_sequences - 1,
+            together=sampling.use_beam_search,
+            skip_reading_prefix_cache=sampling.prompt_logprobs is not None and len(token_ids) > 1,
+        )
+        seed = derived_seed(self._config.seed, number) if sampling.seed is None else sampling.seed
+        return Request(sequence, sampling, self._model.tokenizer, seed)
+
+    def _check_sampling(self, sampling: SamplingParams) -> None:
+        """What of the sampling parameters depends on the model and the configuration."""
+        limit, vocab_size = self._config.max_num_seqs, self._model.facts.vocab_size
+        if sampling.num_sequences > limit:
+            raise RequestError(f"{sampling.num_sequences} sequences run for this request; max_num_seqs is {limit}", "n")
+        if sampling.num_sequences > 1 and (self._config.strategy == "first_fit" or self._config.by_sequence):
+            raise RequestError(
+                f"strategy {self._config.strategy} has one piece for one sequence, and {sampling.num_sequences} "
+                "sequences would share it: use another strategy, or send the prompt several times",
+                "n",
+            )
+        if sampling.use_beam_search and self._config.strategy == "none":
+            raise RequestError("beams share what is cached, and strategy none caches nothing: use another strategy")
+        if not all(i < vocab_size for i in sampling.logit_bias):
+            raise RequestError(f"logit_bias has token ids outside 0..{vocab_size - 1}", "logit_bias")
+
+    def _encode(self, prompt: str | list[int]) -> list[int]:
+        if isinstance(prompt, str):
+            if self._model.tokenizer is None:
+                raise RequestError("this model has no tokenizer: give the prompt as token ids")
+            check_characters(len(prompt), self.max_model_len)
+            begin = time.perf_counter()
+            prompt = self._model.tokenizer.encode(prompt)
+            self.tokenize_seconds += time.perf_counter() - begin
+        if not prompt:
+            raise RequestError("the prompt is empty: it needs at least one token")
+        vocab_size = self._model.facts.vocab_size
+        if not all(0 <= i < vocab_size for i in prompt):
+            raise RequestError(f"the prompt has token ids outside 0..{vocab_size - 1}")
+        return list(prompt)
+
+    def _max_tokens(self, num_prompt_tokens: int, sampling: SamplingParams) -> int:
+        """How many tokens may be generated, when that many are sure to fit the model and the pool."""
+        length, blocks, size, asked = (
+            self.max_model_len, self._num_blocks, self._config.block_size, sampling.max_tokens,
+        )  # fmt: skip
+        if sampling.use_beam_search:  # after a preemption each beam may have to hold all of its blocks itself
+            blocks //= sampling.beam_width
+        if num_prompt_tokens >= length:
+            raise RequestError(
+                f"the prompt has {num_prompt_tokens} tokens; with one to generate that is over max_model_len {length}"
+            )
+        fit = self._max_tokens_in_pool(num_prompt_tokens, sampling.beam_width if sampling.use_beam_search else 1)
+        if fit < 1:
+            raise RequestError(
+                f"the prompt's {num_prompt_tokens} tokens need {-(-num_prompt_tokens // size)} blocks of {size}; "
+                f"{self._room(blocks, sampling)}"
+            )
+        room = min(length - num_prompt_tokens, fit)
+        if asked is not None and asked > room:
+            raise RequestError(
+                f"{num_prompt_tokens} prompt tokens + {asked} new ones do not fit: at most {room} new ones do "
+                f"(max_model_len {length}, {self._room(blocks, sampling)} of {size})",
+                "max_tokens",
+            )
+        return room if asked is None else asked
+
+    def _max_tokens_in_pool(self, num_prompt_tokens: int, places: int) -> int:
+        """The largest max_tokens that every group of layers has room for, with `places` such sequences at once."""
+        step, size, fit = self._config.tokens_a_step, self._config.block_size, self.max_model_len
+        for group in self._groups:
+            blocks = group.num_blocks // places
+            if step is None or group.retention is None or group.retention.most_blocks(step, size) > blocks:
+                fit = min(fit, max_tokens_that_fit(num_prompt_tokens, blocks, size))
+        return fit
+
+    def _room(self, blocks: int, sampling: SamplingParams) -> str:
+        if sampling.use_beam_search:
+            return f"a beam of {sampling.beam_width} has {blocks} of the pool's {self._num_blocks} blocks"
+        return f"the pool has {blocks} blocks"

@@ -1,0 +1,240 @@
+"""From a step's logits to what follows from them: tokens, forks, beams, endings, rankings.
+
+A sequence that has computed its last token is one of three things:
+
+    an ordinary one       one row of logits, one token
+    the first of n        forked now, right after the prompt; the same row of logits gives every sample a token
+    a beam                makes an offer; when all beams of its request have, the best go on, and others are dropped
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from torch import Tensor
+
+from engine.config import EngineConfig
+from engine.model.batch import SequenceSlice
+from engine.model.loaded import LoadedModel
+from engine.model.sampling import Sampled, Sampler
+from engine.requests.beam_search import Beam, Choice, Offer
+from engine.requests.request import Request
+from engine.requests.sequence_output import SequenceOutput
+from engine.scheduling.scheduler import Scheduler
+from engine.setup.id_namespace import SINGLE, IdNamespace
+from engine.trace.events import FinishReason, ForkReason, Op, Rank
+from engine.trace.records import Candidate, Output, PromptLogprob
+
+
+class OutputProcessor:
+    """The unfinished requests and their sequences. `emit` receives the operations of rankings."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        scheduler: Scheduler,
+        emit: Callable[[Op], None],
+        place: IdNamespace = SINGLE,
+    ) -> None:
+        self.requests: dict[str, Request] = {}  # unfinished, by id, in order of submission
+        self.live: dict[int, SequenceOutput] = {}  # by seq_id: what waits or runs
+        self.next_seq_id = place.first_seq_id
+        self._stride = place.seq_id_stride
+        tokenizer = model.tokenizer
+        self.token_bytes: Callable[[int], bytes] = tokenizer.token_bytes if tokenizer else lambda token_id: b""
+        self.detokenize_seconds = 0.0  # of the last `take`: of the chosen ids into text
+        self._num_logprobs = config.num_logprobs
+        self._scheduler = scheduler
+        self._emit = emit
+        self.sampler = Sampler.on(model.device)
+        self._searches: dict[str, Request] = {}  # those with beams
+
+    def add(self, request: Request) -> None:
+        """A request was accepted and its sequence waits."""
+        self.requests[request.request_id] = request
+        self.live[request.seq_id] = request.completions[0]
+        self.next_seq_id = request.seq_id + self._stride
+        if request.beams is not None:
+            self._searches[request.request_id] = request
+
+    def wants_all_logits(self, seq_id: int, start: int) -> bool:
+        """Whether the logits of every token from `start` on are wanted: the prompt's log probabilities are not done."""
+        request = self.request_of(self.live[seq_id])
+        return request.num_prompt_logprobs > 0 and start < request.num_prompt_tokens - 1
+
+    def _up(self, rows: list[int]) -> Tensor:
+        return self.sampler.copies.up(np.array(rows, np.int64))
+
+    def request_of(self, completion: SequenceOutput) -> Request:
+        """The unfinished request that a sequence belongs to."""
+        return self.requests[completion.sequence.request_id]
+
+    def take(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[list[Output], list[PromptLogprob]]:
+        """What follows from a step's logits, as the runner returns them for these slices."""
+        self.detokenize_seconds = 0.0
+        prompts: list[PromptLogprob] = []
+        if any([piece.all_logits for piece in slices]):
+            logits, prompts = self._score_prompts(slices, logits)
+        chosen: list[SequenceOutput] = []
+        rows: list[int] = []  # of each chosen one: its row of logits
+        for row, piece in enumerate([s for s in slices if s.samples]):
+            completion = self.live[piece.seq_id]
+            if completion.beam is not None:
+                self._offer(completion, completion.beam, logits[row : row + 1])
+                continue
+            chosen.append(completion)
+            rows.append(row)
+            if completion.sequence.num_forks:
+                request = self.request_of(completion)
+                samples = [self._fork(request, completion, "sample") for _ in range(completion.sequence.num_forks)]
+                chosen += samples
+                rows += [row] * len(samples)
+        if rows != list(range(logits.shape[0])):
+            logits = logits[self._up(rows)]
+        settled = {i: c.chosen.pop(at) for i, c in enumerate(chosen) if (at := len(c.sequence.token_ids)) in c.chosen}
+        most = max([self._num_alternatives(c) for c in chosen], default=0)
+        sampled = self.sampler.sample(logits, [c.row() for c in chosen], most, settled)
+        outputs = [self._append(c, s) for c, s in zip(chosen, sampled, strict=True)]
+        for request in list(self._searches.values()):
+            outputs += self._search(request)
+        return outputs, prompts
+
+    def end(self, request: Request, reason: FinishReason, detail: str) -> None:
+        """Finish every sequence of a request that waits or runs."""
+        for completion in request.unfinished:
+            self._finish(request, completion, reason, detail)
+
+    def _append(self, completion: SequenceOutput, sampled: Sampled) -> Output:
+        """Append a token to its sequence, and finish the sequence if it ends with it."""
+        sequence, token_id, logprob = completion.sequence, sampled.token_id, sampled.logprob
+        self._scheduler.append_token(sequence, token_id, sampled.overruled)
+        begin = time.perf_counter()
+        text, stop = completion.accept(token_id, logprob)
+        self.detokenize_seconds += time.perf_counter() - begin
+        if stop:
+            self._finish(self.request_of(completion), completion, stop.reason, stop.detail)
+        return Output(
+            seq_id=sequence.seq_id,
+            token_id=token_id,
+            token_bytes=self.token_bytes(token_id),
+            text=text,
+            logprob=logprob,
+            top=self._candidates(sampled, self._num_alternatives(completion)),
+        )
+
+    def _finish(self, request: Request, completion: SequenceOutput, reason: FinishReason, detail: str) -> None:
+        self._scheduler.finish(completion.sequence, reason, detail)
+        del self.live[completion.sequence.seq_id]
+        if not request.finish(completion, reason):
+            return
+        del self.requests[request.request_id]
+        self._searches.pop(request.request_id, None)
+        ranked = request.ranked()
+        if len(request.completions) > 1 and ranked:
+            self._emit(
+                Rank(
+                    request_id=request.request_id,
+                    seq_ids=[c.sequence.seq_id for c in ranked],
+                    scores=[c.score or 0.0 for c in ranked],
+                    num_returned=min(request.sampling.n, len(ranked)),
+                )
+            )
+
+    # forks and beams
+
+    def _fork(self, request: Request, parent: SequenceOutput, reason: ForkReason) -> SequenceOutput:
+        seed = request.next_seed() if reason == "sample" else None
+        sequence = self._scheduler.fork(parent.sequence, self.next_seq_id, request.request_id, reason, seed)
+        self.next_seq_id += self._stride
+        child = request.fork(parent, sequence, parent.seed if seed is None else seed)
+        self.live[sequence.seq_id] = child
+        return child
+
+    def _offer(self, completion: SequenceOutput, beam: Beam, logits: Tensor) -> None:
+        """A beam's most probable next tokens, from its row of logits [1, V]."""
+        search = self.request_of(completion).beams
+        assert search is not None
+        offers = self.sampler.offers(logits[0], completion.row(), search.num_offers)
+        beam.offers = [Offer(*offer) for offer in offers]
+        [completion.alternatives] = self.sampler.score(logits, [offers[0][0]], self._num_alternatives(completion))
+
+    def _search(self, request: Request) -> list[Output]:
+        """One step of a beam search, once every beam has made its offers and has its blocks."""
+        search, running = request.beams, request.unfinished
+        assert search is not None
+        if not all(c.beam and c.beam.offers and c.sequence.is_computed for c in running):
+            return []
+        choices = search.choose([c.beam for c in running if c.beam])
+        tops = [c.alternatives for c in running]
+        # 1) forks, while every sequence is what its offers follow from; a choice that goes on keeps the sequence first
+        claims: dict[int, Choice] = {}
+        for choice in sorted(choices, key=lambda c: c.score is not None):
+            claims.setdefault(choice.place, choice)
+        taken = []
+        for choice in choices:
+            completion = running[choice.place]
+            first = claims[choice.place] is choice
+            taken.append(completion if first else self._fork(request, completion, "beam"))
+        # 2) tokens and endings, then the beams that were not chosen
+        outputs = []
+        for choice, completion in zip(choices, taken, strict=True):
+            completion.score, completion.beam, completion.alternatives = choice.score, Beam(choice.cumulative), None
+            top = tops[choice.place]
+            assert top is not None
+            sampled = Sampled(choice.offer.token_id, choice.offer.raw_logprob, top.top_ids, top.top_logprobs)
+            outputs.append(self._append(completion, sampled))
+        for place, completion in enumerate(running):
+            if place not in claims:
+                self._finish(request, completion, "dropped", "")
+        return outputs
+
+    # prompts
+
+    def _score_prompts(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[Tensor, list[PromptLogprob]]:
+        """Log probabilities of prompt tokens, and the rows of logits that are left: one for each slice that samples."""
+        left, found, at = list[int](), list[PromptLogprob](), 0
+        for piece in slices:
+            count = len(piece.token_ids) if piece.all_logits else int(piece.samples)
+            if piece.samples:
+                left.append(at + count - 1)
+            if piece.all_logits:
+                found += self._score_prompt(piece, logits[at : at + count])
+            at += count
+        return logits[self._up(left)], found
+
+    def _score_prompt(self, piece: SequenceSlice, logits: Tensor) -> list[PromptLogprob]:
+        """Score prompt tokens. logits [T, V]: row i, of position piece.start + i, scores the token after it."""
+        sequence = self.live[piece.seq_id].sequence
+        request = self.requests[sequence.request_id]
+        # after a preemption the first positions come again
+        first = sequence.num_prompt_tokens - request.num_prompt_logprobs  # the next token to be scored
+        last = min(piece.start + logits.shape[0], sequence.num_prompt_tokens - 1)
+        if last < first:
+            return []
+        token_ids = sequence.token_ids[first : last + 1]
+        rows = logits[first - 1 - piece.start : last - piece.start]
+        request.num_prompt_logprobs -= len(token_ids)
+        sequence.skip_reading_prefix_cache = request.num_prompt_logprobs > 0
+        scored = self.sampler.score(rows, token_ids, request.sampling.prompt_logprobs or 0)
+        return [
+            PromptLogprob(
+                seq_id=sequence.seq_id,
+                position=position,
+                token_id=item.token_id,
+                logprob=item.logprob,
+                top=self._candidates(item, len(item.top_ids)),
+            )
+            for position, item in enumerate(scored, first)
+        ]
+
+    def _num_alternatives(self, completion: SequenceOutput) -> int:
+        """How many are recorded with each token of a sequence."""
+        return max(self._num_logprobs, completion.sampling.logprobs or 0)
+
+    def _candidates(self, sampled: Sampled, count: int) -> list[Candidate]:
+        """The first `count` of those that were found; another sequence of the batch may have asked for more."""
+        top_ids = sampled.top_ids[:count]
+        return list(map(Candidate, top_ids, map(self.token_bytes, top_ids), sampled.top_logprobs))

@@ -1,0 +1,109 @@
+"""A request as the engine sees it: what was asked, and the sequences that answer it."""
+
+from __future__ import annotations
+
+from engine.config import SamplingParams
+from engine.model.sampling import sample_seed
+from engine.model.tokenizer import Tokenizer
+from engine.requests.beam_search import Beam, BeamSearch
+from engine.requests.sequence_output import SequenceOutput
+from engine.scheduling.sequence import Sequence
+from engine.trace.events import FinishReason
+
+
+class Request:
+    """One prompt and what comes of it. Most requests have one sequence; samples and beams are forked from the first.
+
+    `completions` has every sequence there ever was, the first one first. `outputs` are those that were asked for.
+    """
+
+    def __init__(self, sequence: Sequence, sampling: SamplingParams, tokenizer: Tokenizer | None, seed: int) -> None:
+        """`seed`: of the first sample; the others' are derived from it."""
+        self.sampling = sampling
+        self.seed = seed
+        self.completions = [SequenceOutput(sequence, sampling, tokenizer, seed)]
+        self.outputs = self.completions[:1]  # best first; more, and settled, once the request is done
+        self.num_unfinished = 1
+        self.num_prompt_logprobs = 0 if sampling.prompt_logprobs is None else sequence.num_prompt_tokens - 1  # to come
+        self.beams: BeamSearch | None = None
+        if sampling.use_beam_search:
+            ends = self.completions[0].end_ids
+            self.beams = BeamSearch(sampling.beam_width, sampling.length_penalty, sequence.max_tokens, ends)
+            self.completions[0].beam = Beam()
+
+    @property
+    def request_id(self) -> str:
+        return self.sequence.request_id
+
+    @property
+    def sequence(self) -> Sequence:
+        """The sequence that computed the prompt."""
+        return self.completions[0].sequence
+
+    @property
+    def seq_id(self) -> int:
+        return self.sequence.seq_id
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return self.sequence.num_prompt_tokens
+
+    @property
+    def output_token_ids(self) -> list[int]:
+        """The first output's tokens so far; once the request is done, the best one's."""
+        return self.outputs[0].output_token_ids
+
+    @property
+    def text(self) -> str:
+        """The first output's text so far; once the request is done, the best one's."""
+        return self.outputs[0].text
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why the best output ended; None until every sequence has."""
+        return None if self.num_unfinished else self.outputs[0].finish_reason
+
+    @property
+    def unfinished(self) -> list[SequenceOutput]:
+        """Completions whose sequences wait or run."""
+        return [c for c in self.completions if c.finish_reason is None]
+
+    def fork(self, parent: SequenceOutput, sequence: Sequence, seed: int) -> SequenceOutput:
+        """Another sequence that goes on from where `parent` is."""
+        child = parent.fork(sequence, seed)
+        self.completions.append(child)
+        self.num_unfinished += 1
+        return child
+
+    def next_seed(self) -> int:
+        """The seed of the sample that will be forked next."""
+        return sample_seed(self.seed, len(self.completions))
+
+    def adjust(self, sampling: SamplingParams, max_tokens: int) -> None:
+        """What is still to be sampled, is sampled with these parameters. Another seed begins the draws anew."""
+        reseeded = sampling.seed is not None and sampling.seed != self.sampling.seed
+        self.sampling = sampling
+        if reseeded:
+            assert sampling.seed is not None
+            self.seed = sampling.seed
+        for index, completion in enumerate(self.completions):
+            if completion.finish_reason is None:
+                completion.adjust(sampling, max_tokens, sample_seed(self.seed, index) if reseeded else None)
+
+    def finish(self, completion: SequenceOutput, reason: FinishReason) -> bool:
+        """A sequence is done. Returns whether all are; then `outputs` is settled."""
+        completion.finish_reason = reason
+        self.num_unfinished -= 1
+        if self.num_unfinished:
+            return False
+        if len(self.completions) > 1:
+            self.outputs = self.ranked()[: self.sampling.n] or self.completions[:1]
+        return True
+
+    def ranked(self) -> list[SequenceOutput]:
+        """The sequences that ended on their own, best score first, ties by age."""
+        ended = [c for c in self.completions if c.finish_reason in ("stop", "length")]
+        for completion in ended:
+            if completion.score is None:
+                completion.score = completion.cumulative_logprob
+        return sorted(ended, key=lambda c: -(c.score or 0.0))

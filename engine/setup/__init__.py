@@ -1,0 +1,1 @@
+"""Decisions before the first step: settings, pool, header, scheduler, ids."""

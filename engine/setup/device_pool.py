@@ -1,0 +1,57 @@
+"""The pool of an engine on a GPU where `num_blocks` is open: what a share of the memory leaves beside the weights."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from engine.accounting.memory import stored_bytes_per_token
+from engine.config import MAX_POOL_SLOTS, MAX_SERVED_BLOCKS, ConfigError, EngineConfig
+from engine.model import device
+from engine.model.batch import SequenceSlice
+from engine.model.loaded import LoadedModel
+from engine.model.runner import ModelRunner
+from engine.setup.pool_size import FEWEST, num_blocks_that_fit
+from engine.trace.limits import MAX_BLOCKS
+
+
+def with_pool(config: EngineConfig, model: LoadedModel) -> EngineConfig:
+    """The settings with `num_blocks` filled in, where it is open and the device has memory of its own.
+
+    Weights and whatever else lies on the device are there already; the peak of a step of `max_num_batched_tokens`
+    tokens is measured by running one. Elsewhere the settings stay as they are: the pool then follows from the model
+    (engine/setup/pool_size.py), so that the same settings give the same log on every machine.
+
+    Raises:
+        ConfigError: the share leaves no room for a pool.
+    """
+    if config.num_blocks is not None or config.by_sequence or not device.ALLOCATOR.has_own_memory(model.device):
+        return config
+    peak = device.ALLOCATOR.peak(model.device, lambda: _largest_step(config, model))
+    room = device.ALLOCATOR.room(model.device)
+    each = stored_bytes_per_token(model.facts, config.kv_cache_dtype) * config.block_size
+    fitting = num_blocks_that_fit(room.free, room.total, config.gpu_memory_utilization, peak, each)
+    if fitting < FEWEST:
+        raise ConfigError(
+            f"gpu_memory_utilization {config.gpu_memory_utilization:g} of {device.size(room.total)} leaves room for "
+            f"{fitting} blocks of {device.size(each)}: {device.size(room.total - room.free)} are taken by weights and "
+            f"others, and a step takes {device.size(peak)}; raise it, lower max_num_batched_tokens, or set num_blocks"
+        )
+    groups = len(set(model.facts.sliding_windows)) + (config.policy is not None)  # at most: each has blocks of its own
+    most = min(MAX_SERVED_BLOCKS, MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // groups)
+    return replace(config, num_blocks=min(fitting, most))
+
+
+def _largest_step(config: EngineConfig, model: LoadedModel) -> None:
+    """A prefill of the whole token budget, in as many sequences as may run at once."""
+    tokens, longest = config.max_num_batched_tokens, model.facts.max_position
+    many = min(config.max_num_seqs, tokens)
+    long = min(tokens - many + 1, longest)
+    lengths = [long, *[1] * (many - 1)]
+    size = config.block_size
+    blocks = [-(-length // size) for length in lengths]
+    runner = ModelRunner(model, sum(blocks), size, longest, config.kv_cache_dtype, policy=config.policy)
+    slices, first = [], 0
+    for index, (length, count) in enumerate(zip(lengths, blocks, strict=True)):
+        slices.append(SequenceSlice(index, [0] * length, 0, [list(range(first, first + count))], True))
+        first += count
+    runner.execute(slices)

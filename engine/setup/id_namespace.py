@@ -1,0 +1,32 @@
+"""Where an engine stands among several that share one log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.cache.block_groups import GroupPlan
+
+
+class IdNamespace(NamedTuple):
+    """What the ids of an engine begin with, so that no two engines of one log have one in common.
+
+    Blocks run on over the engines as they do over the groups of layers of one; so do blocks of the CPU store. Sequences
+    are dealt out: of n engines each takes every n-th id.
+    """
+
+    first_block: int = 0
+    first_cpu_block: int = 0
+    first_seq_id: int = 0
+    seq_id_stride: int = 1
+    began: float | None = None  # when the common log did, by `time.perf_counter`; None: now
+
+    def plans(self, groups: Sequence[GroupPlan]) -> list[GroupPlan]:
+        """Groups of layers with the ids that they have here."""
+        return [
+            plan._replace(first_block=plan.first_block + self.first_block, first_cpu_block=self.first_cpu_block)
+            for plan in groups
+        ]
+
+
+SINGLE = IdNamespace()

@@ -1,0 +1,217 @@
+"""Settings made fit for one model: what they leave open is filled in, and what they cannot do together is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from engine.cache.block_groups import Demands, GroupPlan, States, plan_groups, state_group
+from engine.cache.reach import Reach, reaches_of
+from engine.config import FAULTS_OF_SEVERAL, MAX_POOL_SLOTS, ConfigError, EngineConfig
+from engine.options.check import out_of_range
+from engine.setup.pool_size import MAX_BYTES, default_num_blocks, slots_that_fit
+from engine.trace.limits import MAX_BLOCKS
+from engine.trace.records import ModelFacts
+
+
+class Resolved(NamedTuple):
+    """Settings that work with a model, and what follows from the two."""
+
+    config: EngineConfig  # no field that the engine needs is None; resolving it again changes nothing
+    num_blocks: int  # of the pool that is not a window's
+    max_model_len: int  # tokens of a sequence, prompt and output
+    swap_space: int  # blocks of CPU memory in each group; 0: nothing is ever swapped
+    reaches: list[Reach]  # what the queries of each layer see
+    groups: list[GroupPlan]  # layers that share a block table, and their pools
+
+
+def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
+    """`resolve` against the model with these facts."""
+    slots = slots_that_fit(facts, config.kv_cache_dtype)
+    return resolve(config, facts.max_position, facts.sliding_windows, slots, facts.state_bytes)
+
+
+def resolve(
+    config: EngineConfig,
+    max_position: int,
+    sliding_windows: Sequence[int | None] = (),
+    most_slots: int | None = None,
+    state_bytes: int = 0,
+) -> Resolved:
+    """Check the settings against a model of `max_position` positions and fill in what follows.
+
+    `sliding_windows`: of the model's layers; not given, the model is taken for one layer that sees all keys.
+
+    `state_bytes`: of one sequence's state in the layers that keep one; 0: none does. Such a model has a group of blocks
+    for them, and goes with the strategy `paged` alone.
+
+    num_blocks None becomes what the context takes, within what can be drawn and `most_slots` (pool_size.py).
+
+    swap_space None becomes the pool's size under preemption by swap; it is 0 where nothing is ever swapped.
+    max_model_len None becomes what model and pool can both hold (any length, where every layer has a window that fits).
+    Contiguous keeps the pool's size in slots and cuts it into blocks of max_model_len, so that a race against paged is
+    fair; it, `first_fit` and `none` share no prefixes.
+
+    Raises:
+        ConfigError: a setting that cannot work.
+    """
+    if wrong := out_of_range(config):
+        raise ConfigError(wrong)
+    _check_instances(config)
+    if config.num_blocks is None:
+        longest = min(config.max_model_len or max_position, max_position)
+        config = replace(config, num_blocks=default_num_blocks(config.block_size, longest, most_slots))
+    if _num_slots(config) > MAX_POOL_SLOTS:
+        raise ConfigError(f"{_pool(config)} is over {MAX_POOL_SLOTS} slots")
+    if config.by_sequence and config.kv_cache_dtype != "auto":
+        raise ConfigError(f"strategy {config.strategy} keeps K and V as the model hands them over: kv_cache_dtype auto")
+    reaches = reaches_of(sliding_windows or [None], config.policy)
+    max_model_len = _max_model_len(config, reaches, max_position)
+    config = replace(_laid_out(config, max_model_len), max_model_len=max_model_len)
+    if config.strategy != "paged":
+        config = replace(config, enable_prefix_caching=False)
+    groups = _groups(config, reaches)
+    if state_bytes:
+        config = _with_checkpoints(config)
+        demands = Demands(config.max_num_seqs, config.max_num_batched_tokens)
+        first_block = groups[-1].first_block + groups[-1].num_blocks
+        groups.append(state_group(_states(config, state_bytes), first_block, demands))
+    num_blocks = sum(group.num_blocks for group in groups)
+    if num_blocks > MAX_BLOCKS:
+        raise ConfigError(
+            f"num_blocks {config.num_blocks} makes {num_blocks} blocks{_of_groups(groups)}, and a log holds "
+            f"{MAX_BLOCKS} at most: choose fewer blocks, and larger ones for as many slots"
+        )
+    swap_space = _swap_space(config, groups)
+    config = replace(config, swap_space=swap_space)
+    return Resolved(config, _num_blocks(config), max_model_len, swap_space, reaches, groups)
+
+
+def _with_checkpoints(config: EngineConfig) -> EngineConfig:
+    """The settings with `mamba_block_size` filled in.
+
+    Raises:
+        ConfigError: something that does not go with states.
+    """
+    if config.strategy != "paged":
+        raise ConfigError(f"a model with recurrent states goes with strategy paged, not {config.strategy}")
+    if config.prefill or config.decode:
+        raise ConfigError(
+            "a model with recurrent states is not handed over from prefill to decode instances: the one that goes on "
+            "computes the last prompt token again, and a state cannot be taken back by a token; use mixed instances"
+        )
+    every = 4 * config.block_size if config.mamba_block_size is None else config.mamba_block_size
+    if every % config.block_size:
+        raise ConfigError(f"mamba_block_size must be a multiple of block_size {config.block_size}, not {every}")
+    return replace(config, mamba_block_size=every)
+
+
+def _states(config: EngineConfig, state_bytes: int) -> States:
+    """Room for a checkpoint at every `mamba_block_size` tokens of the pool of keys, but for no more than MAX_BYTES."""
+    assert config.mamba_block_size is not None
+    checkpoints = min(_num_slots(config) // config.mamba_block_size, MAX_BYTES // state_bytes)
+    return States(state_bytes, config.mamba_block_size, checkpoints if config.enable_prefix_caching else 0)
+
+
+def _check_instances(config: EngineConfig) -> None:
+    if (config.fault in FAULTS_OF_SEVERAL) != (config.num_instances > 0 and config.fault is not None):
+        where = "goes with one engine" if config.num_instances else "is one between several instances"
+        raise ConfigError(f"fault {config.fault} {where}")
+    if not config.num_instances:
+        return
+    if not config.decode + config.mixed:
+        raise ConfigError("instances that compute prompts need one that goes on with them: set decode or mixed")
+    if not config.prefill + config.mixed:
+        raise ConfigError("instances that decode need one that computes prompts: set prefill or mixed")
+    if config.strategy != "paged":
+        raise ConfigError("several instances go with strategy paged: blocks move between them")
+
+
+def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position: int) -> int:
+    num_slots = _num_slots(config)
+    max_model_len = config.max_model_len
+    if max_model_len is None:
+        max_model_len = max_position if _holds_any_length(config, reaches) else min(max_position, num_slots)
+        if max_model_len < 2:
+            raise ConfigError(
+                f"{_pool(config)} has no room for a prompt token and one to generate: choose more blocks, or larger "
+                "ones"
+            )
+    if not 2 <= max_model_len <= max_position:
+        raise ConfigError(
+            f"max_model_len must be between 2 (a prompt token and one to generate) and the model's {max_position}, "
+            f"not {max_model_len}"
+        )
+    if config.block_size > max_model_len:
+        raise ConfigError(f"block_size {config.block_size} does not fit max_model_len {max_model_len}")
+    if not config.enable_chunked_prefill and config.max_num_batched_tokens < max_model_len:
+        raise ConfigError(
+            f"without chunked prefill max_num_batched_tokens ({config.max_num_batched_tokens}) must be at least "
+            f"max_model_len ({max_model_len}), or a long prompt could never be scheduled"
+        )
+    return max_model_len
+
+
+def _holds_any_length(config: EngineConfig, reaches: Sequence[Reach]) -> bool:
+    """Whether the pool has room for what any sequence holds at once, however long it is."""
+    step, size = config.tokens_a_step, config.block_size
+    return step is not None and all(
+        group.retention is not None and group.retention.most_blocks(step, size) <= group.num_blocks
+        for group in _groups(config, reaches)
+    )
+
+
+def _laid_out(config: EngineConfig, max_model_len: int) -> EngineConfig:
+    """Where a sequence has a piece of its own, the pool's slots in blocks of one sequence each; where that piece grows
+    by a token a step, in blocks of one slot.
+    """
+    num_slots = _num_slots(config)
+    if config.strategy in ("concat", "dynamic"):
+        return replace(config, block_size=1, num_blocks=num_slots)
+    if config.strategy not in ("contiguous", "static"):
+        return config
+    if num_slots < max_model_len:
+        raise ConfigError(
+            f"{config.strategy} reserves {max_model_len} slots a sequence (max_model_len), the pool has {num_slots}"
+        )
+    return replace(config, block_size=max_model_len, num_blocks=num_slots // max_model_len)
+
+
+def _groups(config: EngineConfig, reaches: Sequence[Reach]) -> list[GroupPlan]:
+    demands = Demands(config.max_num_seqs, config.max_num_batched_tokens)
+    split = config.strategy == "paged"
+    groups = plan_groups(reaches, config.policy, _num_blocks(config), config.block_size, demands, split)
+    if config.strategy != "first_fit" and not config.by_sequence:
+        return groups
+    # a piece stays whole until its end
+    return [group._replace(one_piece=config.strategy == "first_fit", retention=None) for group in groups]
+
+
+def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
+    # under the last two nobody is preempted; tensors of one sequence are dropped
+    if config.preemption_mode == "recompute" or config.by_sequence or config.strategy in ("none", "first_fit"):
+        return 0
+    swap_space = _num_blocks(config) if config.swap_space is None else config.swap_space
+    most = min(MAX_POOL_SLOTS // config.block_size, MAX_BLOCKS // len(groups))
+    if not 0 <= swap_space <= most:
+        raise ConfigError(f"swap_space must be between 0 and {most} blocks{_of_groups(groups)}")
+    return swap_space
+
+
+def _num_blocks(config: EngineConfig) -> int:
+    assert config.num_blocks is not None  # filled in before anything else
+    return config.num_blocks
+
+
+def _num_slots(config: EngineConfig) -> int:
+    return _num_blocks(config) * config.block_size
+
+
+def _pool(config: EngineConfig) -> str:
+    return f"a pool of {config.num_blocks} blocks x {config.block_size} slots"
+
+
+def _of_groups(groups: Sequence[GroupPlan]) -> str:
+    return f" in {len(groups)} groups of layers" if len(groups) > 1 else ""

@@ -1,0 +1,219 @@
+"""A model that is not loaded: its configuration, and its parameters counted from shapes without content."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from msgspec.structs import replace
+from torch.nn.modules.module import register_module_module_registration_hook
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.pytorch_utils import Conv1D
+from transformers.utils import logging
+
+from engine.accounting.architecture import MAX_LAYERS, kv_shapes, read_architecture
+from engine.accounting.checkpoint import Weight, read_storage
+from engine.accounting.impossible import ImpossibleInput, impossible
+from engine.accounting.kv_shape import Architecture
+from engine.model.facts import count_parameters
+from engine.model.light_transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSpeechSeq2Seq,
+)
+
+MAX_BYTES = 256 * 1024  # of a config.json
+MAX_DEPTH = 8  # of objects in objects
+MAX_MODULES = 100_000  # of a model without content; the largest known have some ten thousand
+MAX_EXPERTS = 65_536  # of a layer; Doge has 16,384
+# In the names of counts of which each makes a module or an entry of a list.
+MANY = {"layer", "layers", "depth", "depths", "block", "blocks", "expert", "experts", "codebooks"}
+NOT_TAKEN = {
+    "auto_map", "quantization_config", "torch_dtype", "dtype", "transformers_version",
+    "backbone", "use_timm_backbone", "use_pretrained_backbone",  # what another model's weights would be fetched for
+}  # fmt: skip
+DECODERS = (AutoModelForCausalLM, AutoModelForImageTextToText)
+WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # some of them also have a decoder to take alone
+
+
+def architecture_of(name_or_path: str) -> Architecture:
+    """The architecture of a config.json, of a folder that has one, or of a hub name; no weight is read.
+
+    Raises:
+        ImpossibleInput: there is none, or it is of no model that is understood.
+    """
+    path = Path(name_or_path).expanduser()
+    file = path / "config.json" if path.is_dir() else path
+    if file.is_file():
+        size = file.stat().st_size
+        if size > MAX_BYTES:
+            raise impossible("config_size", most=MAX_BYTES, size=size)
+        return architecture_from(file.read_bytes(), path.name if path.is_dir() else path.parent.name or path.stem)
+    try:
+        found, _ = transformers.PreTrainedConfig.get_config_dict(name_or_path)
+    except (OSError, ValueError) as error:
+        raise impossible("no_model", name=name_or_path[:80], reason=_reason(error)) from error
+    return described(found, name_or_path)
+
+
+def architecture_from(text: bytes, name: str) -> Architecture:
+    """The architecture of the content of a config.json.
+
+    Raises:
+        ImpossibleInput: it is too large, no JSON, or of no model that is understood.
+    """
+    if len(text) > MAX_BYTES:
+        raise impossible("config_size", most=MAX_BYTES, size=len(text))
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise impossible("no_json", reason=_reason(error)) from error
+    if not isinstance(given, dict):
+        raise impossible("no_object")
+    called = given.get("_name_or_path")
+    return described(given, called if isinstance(called, str) and called else name or "config.json")
+
+
+def described(given: Mapping[str, Any], name: str) -> Architecture:
+    """The architecture of a configuration, with its family's defaults where it says nothing.
+
+    Raises:
+        ImpossibleInput: transformers does not know the family, or cannot make its model.
+    """
+    given = _with_known_family(given)
+    whole = _known(given)
+    text = whole.get_text_config(decoder=True)
+    inner = given.get("text_config")
+    said = inner if isinstance(inner, Mapping) else given
+    merged = {**text.to_dict(), **_more(text), **{key: value for key, value in said.items() if value is not None}}
+    kv_shapes(merged)  # before anything is made of it: counts within bounds
+    module = _without_content(whole)
+    num_params, num_active = count_parameters(module, text)
+    storage = read_storage(given)
+    return replace(
+        read_architecture(merged, name[:120], num_params, num_active),
+        shipped=storage.weights(num_params, _matrices(module)),
+        element=storage.element,
+        unread=storage.unread,
+    )
+
+
+def _with_known_family(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The configuration, with the family whose layout its `architectures` name where `model_type` is not known."""
+    found, family = dict(given), given.get("model_type")
+    classes = given.get("architectures")
+    if isinstance(family, str) and family not in transformers.CONFIG_MAPPING and isinstance(classes, list):
+        known = {name: one for one, name in reversed(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.items())}
+        found["model_type"] = next((known[one] for one in classes if isinstance(one, str) and one in known), family)
+    text = given.get("text_config")
+    return {**found, "text_config": _with_known_family(text)} if isinstance(text, Mapping) else found
+
+
+def _matrices(module: Any) -> Iterator[Weight]:
+    """Weights of linear layers and of experts, each once; a tied output projection is the embedding."""
+    kept = {id(one) for one in (module.get_input_embeddings(),) if one is not None for one in one.parameters()}
+    head = module.get_output_embeddings()
+    for name, owner in module.named_modules():
+        for weight, parameter in owner.named_parameters(recurse=False):
+            is_linear = isinstance(owner, torch.nn.Linear | Conv1D) and parameter.ndim == 2
+            is_expert = parameter.ndim == 3 and not isinstance(owner, torch.nn.modules.conv._ConvNd)
+            if (is_linear or is_expert) and id(parameter) not in kept:
+                kept.add(id(parameter))
+                full = name if is_linear else f"{name}.{weight}"
+                yield Weight(full, parameter.numel(), is_expert, owner is head)
+
+
+def _known(given: Mapping[str, Any]) -> Any:
+    family = given.get("model_type")
+    if not isinstance(family, str) or not family:
+        raise impossible("no_family")
+    if family not in transformers.CONFIG_MAPPING:
+        raise impossible("family", family=family[:40], version=transformers.__version__)
+    if not any(transformers.CONFIG_MAPPING[family] in kind._model_mapping for kind in (*DECODERS, *WITH_ENCODER)):
+        raise impossible("not_built", reason=f"{family[:40]} generates no text")
+    plain = _plain({key: value for key, value in given.items() if key != "model_type"})
+    try:
+        return AutoConfig.for_model(family, **plain)
+    except Exception as error:  # what a family's code makes of strange settings is its own
+        raise impossible("not_built", reason=_reason(error)) from error
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """The settings without those that name code, files or other models to fetch.
+
+    Counts are bounded here, before a family's code makes lists and modules of so many, in each part of a model.
+    """
+    if depth > MAX_DEPTH:
+        raise impossible("no_json", reason="it is nested too deeply")
+    if isinstance(value, Mapping):
+        for key, one in value.items():
+            words = key.split("_")
+            if words[-1] in MANY or (words[0] in ("n", "num") and MANY.intersection(words)):
+                _check_counts(key, one)
+        return {
+            key: _plain(one, depth + 1)
+            for key, one in value.items()
+            if key not in NOT_TAKEN and not key.startswith("_") and not key.startswith("attn_implementation")
+        }
+    return [_plain(one, depth + 1) for one in value] if isinstance(value, list) else value
+
+
+def _check_counts(name: str, value: Any) -> None:
+    most = MAX_EXPERTS if "expert" in name else MAX_LAYERS
+    for one in value if isinstance(value, list) else [value]:
+        if isinstance(one, int | float) and one > most:
+            raise impossible("bad_field", field=name[:40], value=str(one)[:40], most=most)
+
+
+def _more(text: Any) -> dict[str, Any]:
+    """What some families compute instead of keeping it among their settings."""
+    kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None)
+    found: dict[str, Any] = {"model_type": text.model_type}
+    return found if kinds is None else {**found, "layer_types": list(kinds)}
+
+
+def _without_content(config: Any) -> Any:
+    """A model with shapes and no numbers."""
+    logging.set_verbosity_error()
+    for kind in WITH_ENCODER if config.is_encoder_decoder else DECODERS:
+        if type(config) in kind._model_mapping:
+            try:
+                with torch.device("meta"), _few_modules():
+                    return kind.from_config(config)
+            except ImpossibleInput:
+                raise
+            except Exception as error:
+                raise impossible("not_built", reason=_reason(error)) from error
+    raise impossible("not_built", reason=f"{config.model_type} generates no text")
+
+
+@contextmanager
+def _few_modules() -> Iterator[None]:
+    """Make this thread's models of so many modules at most: each takes time, even without content."""
+    thread, left = threading.get_ident(), MAX_MODULES
+
+    def count(*_: object) -> None:
+        nonlocal left
+        if threading.get_ident() != thread:
+            return
+        left -= 1
+        if left < 0:
+            raise impossible("too_many_modules", most=MAX_MODULES)
+
+    handle = register_module_module_registration_hook(count)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _reason(error: BaseException) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:160].rstrip(".")

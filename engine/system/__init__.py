@@ -1,0 +1,1 @@
+"""Calls on the operating system and the interpreter."""

@@ -1,0 +1,64 @@
+"""A file that was made of a log and lies somewhere else: which log it is of, and that it is as it was written.
+
+8 bytes of magic, the CRC-32 of the rest, and a struct as msgpack
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from engine.trace.codec import prepare
+from engine.trace.log import TraceReader
+
+T = TypeVar("T", bound=Struct)
+
+
+class DerivedFileError(ValueError):
+    """A file that is damaged, of another log, or not there; one sentence."""
+
+
+class Stamp(Struct, frozen=True, kw_only=True):
+    """Which log: its header, and the last record that is known."""
+
+    header_checksum: int
+    last_offset: int  # of that record's payload; -1: the log has none
+    last_checksum: int
+
+    @classmethod
+    def of(cls, log: TraceReader, num_records: int) -> Stamp:
+        """Of the first `num_records` of a log."""
+        header = log.header_frame.checksum
+        if not num_records:
+            return cls(header_checksum=header, last_offset=-1, last_checksum=0)
+        last = log.record_frame(num_records - 1)
+        return cls(header_checksum=header, last_offset=last.offset, last_checksum=last.checksum)
+
+
+def write_made(path: Path, magic: bytes, value: Struct) -> None:
+    """Replace the file: readers see the one before, or this one."""
+    payload = msgspec.msgpack.encode(value)
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(magic + zlib.crc32(payload).to_bytes(4, "little") + payload)
+    os.replace(fresh, path)
+
+
+def read_made(path: Path, magic: bytes, kind: type[T], name: str) -> T:
+    """Raises DerivedFileError: there is none, or it is damaged. `name`: what it is, in the sentence."""
+    try:
+        found = path.read_bytes()
+    except OSError as error:
+        raise DerivedFileError(f"there is no {name}: {error.strerror or error}") from error
+    start = len(magic) + 4
+    if found[: len(magic)] != magic or zlib.crc32(found[start:]) != int.from_bytes(found[len(magic) : start], "little"):
+        raise DerivedFileError(f"the {name} is damaged")
+    prepare(kind)
+    try:
+        return msgspec.msgpack.decode(memoryview(found)[start:], type=kind)
+    except msgspec.MsgspecError as error:
+        raise DerivedFileError(f"the {name} is damaged: {error}") from error

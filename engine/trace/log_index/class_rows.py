@@ -1,0 +1,60 @@
+"""Class of requests that a sequence is of: who sent it, how urgent it is, how its prompt begins."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TypeVar
+
+import numpy as np
+from msgspec import Struct
+
+from engine.trace.events import Submit
+
+T = TypeVar("T", str, bytes)
+NONE = -1
+BEGINNING = 16  # tokens that prompts of one group have in common: a block of vLLM's usual size, whatever the log's is
+
+
+class ClassColumns(Struct, kw_only=True, array_like=True):
+    """One entry a sequence, in the order of `SequenceColumns`. NONE: it has none, or the log does not say."""
+
+    client: list[int] = []  # in `clients`
+    priority: list[int] = []
+    prefix: list[int] = []  # in `prefixes`; NONE too where the prompt is shorter than BEGINNING
+    parent: list[int] = []  # row of the sequence that it was forked from
+    before: list[int] = []  # row of the part of the same request that another instance had before
+    last_token_in: list[int] = []  # record
+    num_preemptions: list[int] = []  # its own: a fork begins with none
+    clients: list[str] = []
+    prefixes: list[bytes] = []  # a digest of the first BEGINNING tokens
+    texts_unknown: bool = False  # token ids are hidden, so prompts cannot be told apart
+
+
+class Classes:
+    """Fills `client`, `priority` and `prefix` of requests, with the values that they refer to."""
+
+    def __init__(self, columns: ClassColumns) -> None:
+        self._columns = columns
+        self._clients: dict[str, int] = {}
+        self._prefixes: dict[bytes, int] = {}
+
+    def of(self, op: Submit) -> dict[str, int]:
+        """Return the entries of a request."""
+        columns = self._columns
+        client = NONE if op.client is None else _place(self._clients, columns.clients, op.client)
+        return {"client": client, "priority": op.priority, "prefix": self._prefix(op.prompt_token_ids)}
+
+    def _prefix(self, token_ids: list[int]) -> int:
+        if len(token_ids) < BEGINNING or self._columns.texts_unknown:
+            return NONE
+        payload = np.array(token_ids[:BEGINNING], dtype="<i8").tobytes()
+        return _place(self._prefixes, self._columns.prefixes, blake2b(payload, digest_size=8).digest())
+
+
+def _place(places: dict[T, int], values: list[T], value: T) -> int:
+    """Return the index of a value; append it when it is new."""
+    found = places.get(value)
+    if found is None:
+        found = places[value] = len(values)
+        values.append(value)
+    return found

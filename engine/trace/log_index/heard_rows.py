@@ -1,0 +1,369 @@
+"""What a watched server said, as tables to which each record appends: messages, breaks, numbers, what stood where.
+
+The page folds the same of a log that it has (`static/js/core/heard_ranks.js`, `heard_standings.js`); of a longer one it
+is kept here.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from engine.trace.events import KnownReason, KnownSince, Removed, Stored
+from engine.trace.records import StepRecord
+
+GPU = "GPU"
+NONE = -1  # no content: the log index has as many as it keeps
+EVER = 1  # a bit of a content: it was named; the others are those of the groups on the GPU, by their place in `groups`
+# `again` has sums: contents that were named while they stood, and the most tokens up to the end of one. `lacking`: how
+# many of them a group had not. `roots`: contents that a sequence begins with, each once. `places`: what comes before a
+# content and its tokens, and which content that is. `messages`: the number, and sums.
+TABLES: dict[str, dict[str, str]] = {  # columns, with the type of their numbers as `array` and numpy have it
+    "standings": {"rank": "B", "family": "H", "content": "i", "first": "i", "restored": "B"},
+    "ends": {"standing": "i", "index": "i"},
+    "contents": {"name": "Q", "first": "i"},  # by their rows in `ContentColumns`
+    "places": {"digest": "Q", "content": "i"},
+    "roots": {
+        "rank": "B",
+        "content": "i",
+        "salt": "i",
+        "index": "i",
+    },  # contents that a sequence begins with, each once
+    "again": {
+        "rank": "B",
+        "index": "i",
+        "n": "i",
+        "most": "i",
+    },  # sums: contents named while they stood; `most`: the most tokens up to the end of one
+    "lacking": {"rank": "B", "group": "i", "index": "i", "n": "i"},
+    "messages": {"rank": "B", "index": "i", "sequence": "q", "replayed": "i", "unmatched": "i", "unread": "i"},
+    "readings": {"rank": "B", "name": "H", "index": "i", "at": "d", "value": "d", "grown": "d"},
+    "problems": {"rank": "B", "index": "i"},
+}
+
+
+class Family(Struct, frozen=True, array_like=True):
+    """What contents that are cached alike have in common, as the server said it."""
+
+    medium: str
+    tier: str | None
+    locality: str | None
+    group: int | None
+    kind: str | None
+    window: int | None
+    lora: str | None
+
+    @property
+    def is_gpu(self) -> bool:
+        """Who names no medium means the GPU."""
+        return (self.medium or GPU) == GPU
+
+
+class Group(Struct):
+    """Layers whose blocks are cached together on the GPU."""
+
+    id: int  # 0: it was not named, or is the first
+    kind: str | None = None
+    window: int | None = None  # tokens
+    size: int = 0  # tokens of one of its contents; 0: never said
+
+
+class Break(Struct, frozen=True, kw_only=True):
+    """Where the knowledge of a rank began, or began anew."""
+
+    rank: int
+    index: int  # of the record
+    at: float  # seconds
+    epoch: int
+    sequence: int
+    reason: KnownReason
+    missed: int
+    outside: int  # contents that stood outside the GPUs, of which nothing is known any more
+
+
+class HeardColumns(Struct, kw_only=True, omit_defaults=True):
+    """What became known at once: what lists and tables have more. Of a log that is no watched server's it is empty."""
+
+    families: list[Family] = []
+    groups: list[list[Group]] = []  # by rank: all of them, as they are now
+    breaks: list[Break] = []
+    salts: list[str] = []
+    metrics: list[str] = []  # the server's names of numbers
+    tables: dict[str, dict[str, bytes]] = {}  # those that have more
+
+
+GROWING = ("families", "breaks", "salts", "metrics")
+
+
+def joined(told: list[HeardColumns]) -> HeardColumns:
+    """All that became known, one after the other. Raises KeyError: something is missing."""
+    return HeardColumns(
+        groups=told[-1].groups if told else [],
+        tables={
+            name: {key: b"".join(some.tables[name][key] for some in told if name in some.tables) for key in of}
+            for name, of in TABLES.items()
+        },
+        **{name: [one for some in told for one in getattr(some, name)] for name in GROWING},
+    )
+
+
+def name_of(block_hash: bytes) -> int:
+    """A hash in 64 bits: of two million contents one in 10^7 logs has two of the same."""
+    return int.from_bytes(blake2b(block_hash, digest_size=8).digest(), "little")
+
+
+def digest_of(parent: int | None, salt: str | None, token_ids: list[int]) -> int:
+    """Of a content by what comes before it (its name; None: nothing, and then its salt counts) and its tokens."""
+    begins = b"" if parent is None else parent.to_bytes(8, "little")
+    named = msgspec.msgpack.encode([begins, salt if parent is None else None, token_ids])
+    return int.from_bytes(blake2b(named, digest_size=8).digest(), "little")
+
+
+class _Unplaced(Struct):
+    """A content of which its tokens or what comes before it is not said yet."""
+
+    token_ids: list[int] = []
+    salt: str | None = None
+    parent: bytes | None = None
+    is_said: bool = False  # what comes before it
+
+
+class _Rank:
+    """What one rank has now."""
+
+    def __init__(self) -> None:
+        self.open: dict[tuple[bool, int], int] = {}  # by place, outside the pool or in it: the standing that lasts
+        self.groups: dict[int, int] = {}  # by the server's number: which of its groups
+        self.ever, self.now = array("Q"), array("Q")  # of each content bits of groups: EVER << 1 + which
+        self.copies: dict[tuple[int, int], int] = {}  # content and bit: standings beside the one in `now`
+        self.sums = [0, 0, 0]  # replayed, unmatched, unread
+        self.again = [0, 0]  # how many, the longest end
+        self.lacking: dict[int, int] = {}  # by group
+        self.numbers: dict[int, tuple[float, float]] = {}  # by name: the last value, and by how much it grew
+
+
+class HeardRows:
+    """The tables, filled record by record."""
+
+    def __init__(self, num_ranks: int) -> None:
+        self._groups_told: list[list[Group]] = [[] for _ in range(num_ranks)]
+        self._breaks: list[Break] = []
+        self._taken: dict[str, int] = {}  # of each list how much of it
+        self._ranks = [_Rank() for _ in range(num_ranks)]
+        self._tables: dict[str, dict[str, array[Any]]] = {
+            name: {key: array(code) for key, code in of.items()} for name, of in TABLES.items()
+        }
+        self._appends = {name: [column.append for column in of.values()] for name, of in self._tables.items()}
+        self._families: list[Family] = []
+        self._family_places: dict[Family, int] = {}
+        self._salts: dict[str, int] = {}
+        self._metrics: dict[str, int] = {}
+        self._logical, self._length = array("i"), array("i")  # of each content: how many come before it, tokens
+        self._unplaced: dict[int, _Unplaced] = {}
+        self._fresh: set[tuple[int, int]] = set()  # content and bit: they stand since this record
+
+    def take(self) -> HeardColumns:
+        """What is new since the last call."""
+        before = self._taken
+        self._taken = {name: len(column) for name, column in self._lists()}
+        new = {name: column[before.get(name, 0) :] for name, column in self._lists()}
+        tables = {name: {key: new[f"{name}.{key}"].tobytes() for key in of} for name, of in TABLES.items()}
+        return HeardColumns(
+            groups=[list(groups) for groups in self._groups_told],
+            tables={name: columns for name, columns in tables.items() if any(columns.values())},
+            **{name: new[name] for name in GROWING},
+        )
+
+    def _lists(self) -> Iterator[tuple[str, Any]]:
+        """All that grows at its end, by name."""
+        yield from {"families": self._families, "breaks": self._breaks}.items()
+        yield from {"salts": list(self._salts), "metrics": list(self._metrics)}.items()
+        for name, of in self._tables.items():
+            yield from ((f"{name}.{key}", column) for key, column in of.items())
+
+    def add(self, record: StepRecord, rows: dict[bytes, int]) -> None:
+        """The next record of a watched server; `rows`: of all contents up to it, by hash."""
+        which, index = record.instance, record.index
+        rank = self._ranks[which]
+        self._fresh.clear()
+        again, lacking = list(rank.again), dict(rank.lacking)
+        for op in record.ops:
+            if isinstance(op, Stored):
+                row = rows.get(op.block_hash, NONE)
+                self._know(op, index, row, rows)
+                bit = self._group(which, op)
+                if op.again:
+                    self._name_again(rank, op, row, bit)
+                else:
+                    self._stand(which, op, index, row, bit)
+            elif isinstance(op, Removed):
+                if not op.num_left:
+                    self._leave(rank, (op.outside, op.place), index)
+            elif isinstance(op, KnownSince):
+                self._break(which, op, record)
+        if rank.again != again:
+            self._put("again", which, index, *rank.again)
+        for group, n in rank.lacking.items():
+            if n != lacking.get(group, 0):
+                self._put("lacking", which, group, index, n)
+        self._hear(which, record)
+
+    def _put(self, table: str, *values: float) -> None:
+        """Append a row, its numbers in the order of the columns."""
+        for append, value in zip(self._appends[table], values, strict=True):
+            append(value)
+
+    def _hear(self, which: int, record: StepRecord) -> None:
+        """What a record was made of."""
+        seen, rank, index = record.seen, self._ranks[which], record.index
+        if seen is None:
+            return
+        if seen.problem:
+            self._put("problems", which, index)
+        if seen.sequence is not None:
+            more = (int(seen.replayed), seen.num_unmatched, seen.num_unread)
+            rank.sums = [before + one for before, one in zip(rank.sums, more, strict=True)]
+            self._put("messages", which, index, seen.sequence, *rank.sums)
+        for name, value in seen.metrics.items():
+            number = self._metrics.setdefault(name, len(self._metrics))
+            before, grown = rank.numbers.get(number, (value, 0.0))
+            grown += value - before if value >= before else value  # a counter that fell began anew
+            rank.numbers[number] = (value, grown)
+            self._put("readings", which, number, index, record.timing.at, value, grown)
+
+    def _know(self, op: Stored, index: int, row: int, rows: dict[bytes, int]) -> None:
+        """What is said of a content itself, whatever rank has it; more of it may be said later."""
+        if row == len(self._logical):
+            self._put("contents", name_of(op.block_hash), index)
+            self._logical.append(0)
+            self._length.append(0)
+            for rank in self._ranks:
+                rank.ever.append(0)
+                rank.now.append(0)
+            if op.token_ids and not op.parent_unsaid:  # as nearly all are: all of it is said at once
+                self._length[row] = len(op.token_ids)
+                self._follow(row, op.parent_hash, rows)
+                self._place(row, op.parent_hash, op.extra_keys, op.token_ids, rows)
+                return
+            self._unplaced[row] = _Unplaced()
+        content = self._unplaced.get(row)
+        if content is None:
+            return
+        if op.token_ids and not content.token_ids:
+            content.token_ids = op.token_ids
+            self._length[row] = len(op.token_ids)
+        if content.salt is None:
+            content.salt = op.extra_keys
+        if not op.parent_unsaid and not content.is_said:
+            content.is_said, content.parent = True, op.parent_hash
+            self._follow(row, op.parent_hash, rows)
+        if content.is_said and content.token_ids:
+            self._place(row, content.parent, content.salt, content.token_ids, rows)
+            del self._unplaced[row]
+
+    def _follow(self, row: int, parent_hash: bytes | None, rows: dict[bytes, int]) -> None:
+        """How many contents come before one."""
+        if parent_hash is not None:
+            before = rows.get(parent_hash, NONE)
+            self._logical[row] = 1 + (self._logical[before] if NONE < before < len(self._logical) else 0)
+
+    def _place(
+        self, row: int, parent_hash: bytes | None, salt: str | None, token_ids: list[int], rows: dict[bytes, int]
+    ) -> None:
+        """A content can be found by what comes before it and its tokens."""
+        parent = None
+        if parent_hash is not None:
+            names, before = self._tables["contents"]["name"], rows.get(parent_hash, NONE)
+            parent = names[before] if NONE < before < len(names) else name_of(parent_hash)
+        self._put("places", digest_of(parent, salt, token_ids), row)
+
+    def _group(self, which: int, op: Stored) -> int:
+        """Which of the groups of a rank it is of, as a bit; 0: of none that is on the GPU."""
+        groups, known = self._groups_told[which], self._ranks[which].groups
+        number = op.group or 0
+        place = known.get(number)
+        if place is None:
+            if (op.medium or GPU) != GPU:
+                return 0  # of what stands elsewhere the group need not be said
+            place = known[number] = len(groups)
+            groups.append(Group(number))
+        group = groups[place]
+        group.kind = op.kind if group.kind is None else group.kind
+        group.window = op.window if group.window is None else group.window
+        group.size = group.size or len(op.token_ids)
+        return EVER << 1 + place
+
+    def _stand(self, which: int, op: Stored, index: int, row: int, bit: int) -> None:
+        rank = self._ranks[which]
+        family = Family(op.medium, op.tier, op.locality, op.group, op.kind, op.window, op.lora_name)
+        is_restored = False
+        if row != NONE:
+            if not rank.ever[row] and op.parent_hash is None and not op.parent_unsaid and op.token_ids:
+                salt = NONE if op.extra_keys is None else self._salts.setdefault(op.extra_keys, len(self._salts))
+                self._put("roots", which, row, salt, index)
+            rank.ever[row] |= EVER
+            if family.is_gpu:
+                is_restored = bool(rank.ever[row] & bit)
+                rank.ever[row] |= bit
+                if rank.now[row] & bit:
+                    rank.copies[row, bit] = rank.copies.get((row, bit), 0) + 1
+                else:
+                    rank.now[row] |= bit
+                    self._fresh.add((row, bit))
+        place = self._family_places.setdefault(family, len(self._families))
+        if place == len(self._families):
+            self._families.append(family)
+        rank.open[op.outside, op.place] = len(self._tables["standings"]["first"])
+        self._put("standings", which, place, row, index, int(is_restored))
+
+    def _name_again(self, rank: _Rank, op: Stored, row: int, bit: int) -> None:
+        """Who computed anew what stands did not find it: which groups had it not?"""
+        if row == NONE or (op.medium or GPU) != GPU or not rank.now[row] & bit or (row, bit) in self._fresh:
+            return  # twice in one message: two at the same time
+        rank.again[0] += 1
+        rank.again[1] = max(rank.again[1], (self._logical[row] + 1) * self._length[row])
+        for number, place in rank.groups.items():
+            other = EVER << 1 + place
+            if not rank.now[row] & other or (row, other) in self._fresh:
+                rank.lacking[number] = rank.lacking.get(number, 0) + 1
+
+    def _leave(self, rank: _Rank, place: tuple[bool, int], index: int) -> None:
+        standing = rank.open.pop(place, None)
+        if standing is None:
+            return
+        self._put("ends", standing, index)
+        columns = self._tables["standings"]
+        row = columns["content"][standing]
+        family = self._families[columns["family"][standing]]
+        if row == NONE or not family.is_gpu:
+            return
+        bit = EVER << 1 + rank.groups[family.group or 0]
+        if (row, bit) in rank.copies:
+            rank.copies[row, bit] -= 1
+            if not rank.copies[row, bit]:
+                del rank.copies[row, bit]
+        else:
+            rank.now[row] &= ~bit
+
+    def _break(self, which: int, op: KnownSince, record: StepRecord) -> None:
+        rank = self._ranks[which]
+        places = list(rank.open)
+        for place in places:
+            self._leave(rank, place, record.index)
+        self._breaks.append(
+            Break(
+                rank=which,
+                index=record.index,
+                at=record.timing.at,
+                epoch=op.epoch,
+                sequence=op.sequence,
+                reason=op.reason,
+                missed=op.num_missed,
+                outside=sum(outside for outside, _ in places),
+            )
+        )

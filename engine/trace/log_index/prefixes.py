@@ -1,0 +1,176 @@
+"""The prefix cache of a long log after any record, as a tree: the largest of its branches.
+
+A branch is contents that follow each other without a fork and stand alike: a sequence holds them, or nobody does and
+they are found again, or they are gone and only what follows them is there.
+"""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from engine.trace.log_index.content_rows import BEGINS, ContentColumns
+from engine.trace.log_index.log_index import LogIndex
+
+Standing = Literal["held", "reusable", "gone"]
+STANDINGS: tuple[Standing, ...] = ("gone", "reusable", "held")
+NEVER = -1
+Ints = NDArray[np.int64]
+
+
+class Branch(Struct, frozen=True, kw_only=True):
+    """One of them, after those that it follows."""
+
+    id: int  # row of its first content
+    parent: int  # the branch that it follows, by its place in the list; -1: none
+    level: int  # from 1 on
+    begins: bool  # a sequence begins with it; False with no parent: what comes before is unknown
+    standing: Standing
+    blocks: int  # contents of the branch
+    tokens: int
+    all_blocks: int  # with all that follows it: contents that are cached
+    all_tokens: int
+    held: int  # of these contents those that sequences hold
+    used_in: int  # the last record with an operation on one of them; -1: none
+    first_in: int  # record in which its first content was computed, or stored
+    token_ids: list[int]  # the first ones
+    text: str  # the beginning of it, as far as it is characters
+    num_more: int  # branches that follow it and are left out
+
+
+class Prefixes(Struct, frozen=True, kw_only=True):
+    """The tree of one instance."""
+
+    branches: list[Branch]
+    num_more: int  # branches without a parent that are left out
+    blocks: int  # contents that are cached
+    tokens: int
+    unnamed: int  # blocks with a content of which no more is known
+
+
+class _Tree:
+    """What the contents have in a record, with what follows them."""
+
+    def __init__(self, columns: ContentColumns, content: Ints, held: NDArray[np.bool_], used: Ints) -> None:
+        """Of each block that is cached: its content, whether it is held, when it was used."""
+        size = len(columns.parent)
+        self.parent = np.array(columns.parent, np.int64)
+        self.num_tokens = np.array(columns.num_tokens, np.int64)
+        is_there = np.bincount(content, minlength=size) > 0
+        is_held = np.bincount(content[held], minlength=size) > 0
+        self.standing = is_there.astype(np.int8) + is_held
+        self.all_blocks = is_there.astype(np.int64)
+        self.all_tokens = self.all_blocks * self.num_tokens
+        self.held = is_held.astype(np.int64)
+        self.used = np.full(size, NEVER, np.int64)
+        np.maximum.at(self.used, content, used)
+        for row in _children_first(self.parent):  # what follows counts for what it follows
+            above = self.parent[row]
+            if above >= 0 and self.all_blocks[row]:
+                self.all_blocks[above] += self.all_blocks[row]
+                self.all_tokens[above] += self.all_tokens[row]
+                self.held[above] += self.held[row]
+                self.used[above] = max(self.used[above], self.used[row])
+        shown = np.flatnonzero(self.all_blocks)
+        self.children: dict[int, list[int]] = {}
+        for row in shown[self.parent[shown] >= 0].tolist():
+            self.children.setdefault(int(self.parent[row]), []).append(row)
+        self.roots: list[int] = shown[self.parent[shown] < 0].tolist()
+
+
+def prefixes(
+    log_index: LogIndex, record: int, most: int, first_block: int = 0, end_block: int | None = None
+) -> Prefixes:
+    """The tree of blocks [first_block, end_block) after a record, of which the `most` branches with the most tokens.
+
+    Raises:
+        IndexError, DerivedFileError: see `LogIndex.blocks_at`, `LogIndex.contents`.
+    """
+    rows = log_index.blocks_at(record)[first_block:end_block]
+    cached = rows[rows["is_cached"] != 0]
+    named = cached[cached["content"] >= 0]
+    columns = log_index.contents
+    tree = _Tree(columns, named["content"].astype(np.int64), named["ref_count"] > 0, named["used_in"].astype(np.int64))
+    ties = count()
+    open_ = [(-int(tree.all_tokens[root]), next(ties), root, -1, 1) for root in tree.roots]
+    heapq.heapify(open_)
+    found: list[Branch] = []
+    more: dict[int, int] = {}
+    while open_ and len(found) < most:
+        _, _, row, parent, level = heapq.heappop(open_)
+        chain = [row]
+        while len(below := tree.children.get(chain[-1], [])) == 1 and tree.standing[below[0]] == tree.standing[row]:
+            chain.append(below[0])
+        if parent >= 0:
+            more[parent] -= 1
+        place = len(found)
+        more[place] = len(below)
+        found.append(
+            Branch(
+                id=row,
+                parent=parent,
+                level=level,
+                begins=columns.parent[row] == BEGINS,
+                standing=STANDINGS[tree.standing[row]],
+                blocks=len(chain),
+                tokens=int(tree.num_tokens[chain].sum()),
+                all_blocks=int(tree.all_blocks[row]),
+                all_tokens=int(tree.all_tokens[row]),
+                held=int(tree.held[row]),
+                used_in=int(tree.used[row]),
+                first_in=columns.first_in[row],
+                token_ids=columns.token_ids[row],
+                text=columns.text[row].decode("utf-8", "ignore"),
+                num_more=0,
+            )
+        )
+        for child in below:
+            heapq.heappush(open_, (-int(tree.all_tokens[child]), next(ties), child, place, level + 1))
+    return Prefixes(
+        branches=_in_order(found, more),
+        num_more=sum(parent < 0 for _, _, _, parent, _ in open_),
+        blocks=int(tree.all_blocks[tree.roots].sum()),
+        tokens=int(tree.all_tokens[tree.roots].sum()),
+        unnamed=len(cached) - len(named),
+    )
+
+
+def _children_first(parent: Ints) -> list[int]:
+    """Rows, each after all that follow it."""
+    if (parent < np.arange(len(parent))).all():  # as an engine computes them
+        return list(range(len(parent) - 1, -1, -1))
+    depth = [0] * len(parent)
+    above = parent.tolist()
+    for row in range(len(above)):
+        way = []
+        at = row
+        while at >= 0 and not depth[at]:
+            way.append(at)
+            at = above[at]
+        base = depth[at] if at >= 0 else 0
+        for step, each in enumerate(reversed(way), 1):
+            depth[each] = base + step
+    return sorted(range(len(above)), key=lambda row: -depth[row])
+
+
+def _in_order(found: list[Branch], more: dict[int, int]) -> list[Branch]:
+    """As a tree is read: each branch before what follows it, the largest first."""
+    children: dict[int, list[int]] = {}
+    for place, branch in enumerate(found):  # they were found by size
+        children.setdefault(branch.parent, []).append(place)
+    places: dict[int, int] = {-1: -1}
+    ordered: list[Branch] = []
+    ways = list(reversed(children.get(-1, [])))
+    while ways:
+        place = ways.pop()
+        branch = found[place]
+        places[place] = len(ordered)
+        fields = {name: getattr(branch, name) for name in Branch.__struct_fields__}
+        ordered.append(Branch(**{**fields, "parent": places[branch.parent], "num_more": more[place]}))
+        ways += reversed(children.get(place, []))
+    return ordered

@@ -1,0 +1,39 @@
+"""Sequences as a table: what became of each, in columns, with the figures that follow from the clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from msgspec.structs import asdict
+from numpy.typing import NDArray
+
+from engine.trace.log_index.class_rows import NONE
+from engine.trace.log_index.classes import latencies, roots_of
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.records import Header
+
+
+def sequence_table(log_index: LogIndex, header: Header) -> dict[str, list[Any]]:
+    """`SequenceColumns`, `SpanColumns` as `span_…`, and of each sequence `client`, `ttft` and `tpot` in seconds, and
+    `missed`: seconds from the eviction of the block at which its hits ended to its lookup. None: it has none, or the
+    log does not say.
+    """
+    sequences, more = log_index.index.sequences, log_index.index.classes
+    rows = list(range(len(sequences.seq_id)))
+    ttft, tpot = latencies(log_index, header, rows, roots_of(more))
+    at = log_index.series["at"]
+    looked, lost = np.array(sequences.looked_in, np.int64), np.array(sequences.lost_in, np.int64)
+    missed = np.where(looked == NONE, np.nan, at[looked] - at[lost]) if rows else np.empty(0)
+    return {
+        **asdict(sequences),
+        **{f"span_{name}": column for name, column in asdict(log_index.index.spans).items()},
+        "client": [None if one == NONE else more.clients[one] for one in more.client],
+        "ttft": _seconds(ttft),
+        "tpot": _seconds(tpot),
+        "missed": _seconds(missed),
+    }
+
+
+def _seconds(values: NDArray[np.float64]) -> list[float | None]:
+    return [None if np.isnan(value) else value for value in values.tolist()]

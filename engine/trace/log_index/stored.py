@@ -1,0 +1,183 @@
+"""A log index as two files, both of which only grow: rows of blocks, piece by piece, and what is known beside them.
+
+    NAME.rows     pieces, each compressed by zlib: changes of blocks (CHANGE), or all blocks (BLOCK)
+    NAME.survey   8 bytes of magic, 8 bytes that no other file has, and updates
+    an update     its length u32 and CRC-32 u32, little endian, and an `Update` as msgpack
+
+An update has what became known since the one before it. Its CRC begins with that of what stands before it, so it counts
+only where it was written. A file that is cut short, or damaged somewhere, is what it was at the last update before
+that: it says of how many records, and of which log, that is.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from engine.trace.codec import prepare
+from engine.trace.derived_file import DerivedFileError, Stamp
+from engine.trace.log_index.class_rows import ClassColumns
+from engine.trace.log_index.columns import Patch, copied, put_patch
+from engine.trace.log_index.sequence_rows import SequenceColumns, SpanColumns
+
+MAGIC = b"KVSURV\x00\x09"
+LEVEL = 1  # of zlib: reading is what must be quick
+OWN = 8  # bytes, drawn for each file
+_HEAD = struct.Struct("<II")
+
+
+class Piece(Struct, frozen=True, array_like=True):
+    """Rows in the file NAME.rows. `first`: the first record whose changes they are; of a whole, the one after it."""
+
+    first: int
+    count: int  # records; of a whole 0
+    offset: int
+    length: int  # bytes, compressed
+    checksum: int  # CRC-32 of these bytes
+
+
+class Update(Struct, frozen=True, kw_only=True):
+    """What became known at once. Lists and columns: what they have more."""
+
+    stamp: Stamp
+    num_records: int  # indexed: the first so many
+    is_done: bool  # nothing more comes: the log's end, or `problem`
+    problem: str = ""  # why it ends before the log does
+    num_blocks: int
+    changes: list[Piece]
+    wholes: list[Piece]
+    series: bytes  # RECORD, a row a record
+    said: list[str]  # names of RECORD of which the log says something: all of them
+    media: list[str]  # outside the pool, of which the log says what lies there: all of them
+    sequences: Patch[SequenceColumns]
+    spans: Patch[SpanColumns]
+    classes: Patch[ClassColumns]
+    contents: msgspec.Raw  # Patch[ContentColumns]: a server that follows a run reads often, and these seldom
+    heard: msgspec.Raw  # HeardColumns, of a watched server's log: the same
+
+
+class Place(NamedTuple):
+    """How far a file was read."""
+
+    own: bytes
+    offset: int
+    checksum: int  # of all up to there
+
+
+class Index(Struct, kw_only=True):
+    """What NAME.survey says, its updates taken together; see `Update`."""
+
+    place: Place
+    stamp: Stamp = Stamp(header_checksum=0, last_offset=-1, last_checksum=0)
+    num_records: int = 0
+    is_done: bool = False
+    problem: str = ""
+    num_blocks: int = 0
+    changes: list[Piece] = []
+    wholes: list[Piece] = []
+    series: bytearray = msgspec.field(default_factory=bytearray)
+    said: list[str] = []
+    media: list[str] = []
+    sequences: SequenceColumns = msgspec.field(default_factory=SequenceColumns)
+    spans: SpanColumns = msgspec.field(default_factory=SpanColumns)
+    classes: ClassColumns = msgspec.field(default_factory=ClassColumns)
+    contents: list[msgspec.Raw] = []  # patches, in their order
+    heard: list[msgspec.Raw] = []  # the same
+
+
+class IndexWriter:
+    """A new NAME.survey. One that was there goes; who has it open reads no more of it."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is there before the first update."""
+        path.unlink(missing_ok=True)
+        self._path = path
+        self._before = MAGIC + os.urandom(OWN)
+        self._checksum = zlib.crc32(self._before)
+
+    def append(self, update: Update) -> None:
+        """Readers see what was there before, or this too. Raises OSError: the disk is full, or the file gone."""
+        payload = msgspec.msgpack.encode(update)
+        self._checksum = zlib.crc32(payload, self._checksum)
+        with self._path.open("xb" if self._before else "r+b") as file:  # one that was taken away is not begun again
+            file.seek(0, os.SEEK_END)
+            file.write(self._before + _HEAD.pack(len(payload), self._checksum) + payload)
+        self._before = b""
+
+
+def read_index(path: Path, known: Index | None = None) -> Index:
+    """What the file says, up to its last whole update. `known`: what was read of it before, which stays as it is.
+
+    Raises:
+        DerivedFileError: there is none, or it is damaged where it begins.
+    """
+    prepare(Update)
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(MAGIC) + OWN)
+            if head[: len(MAGIC)] != MAGIC or len(head) < len(MAGIC) + OWN:
+                raise DerivedFileError("the log index is damaged")
+            size, own = os.fstat(file.fileno()).st_size, head[len(MAGIC) :]
+            if known is None or known.place.own != own or size < known.place.offset:
+                found = Index(place=Place(own, len(head), zlib.crc32(head)))
+            else:
+                found = _copied(known)
+            _read_on(file, found, size)
+    except OSError as error:
+        raise DerivedFileError(f"there is no log index: {error.strerror or error}") from error
+    if not found.num_records:
+        raise DerivedFileError("the log index is damaged")
+    return found
+
+
+def _read_on(file: IO[bytes], index: Index, size: int) -> None:
+    """The updates that follow what the index has."""
+    while True:
+        file.seek(index.place.offset)
+        head = file.read(_HEAD.size)
+        if len(head) < _HEAD.size:
+            return
+        length, checksum = _HEAD.unpack(head)
+        end = index.place.offset + _HEAD.size + length
+        if end > size or zlib.crc32(payload := file.read(length), index.place.checksum) != checksum or not payload:
+            return
+        try:
+            _put(index, msgspec.msgpack.decode(payload, type=Update))
+        except (msgspec.MsgspecError, IndexError) as error:
+            raise DerivedFileError(f"the log index is damaged: {error}") from error
+        index.place = Place(index.place.own, end, checksum)
+
+
+def _put(index: Index, update: Update) -> None:
+    index.stamp, index.num_records, index.num_blocks = update.stamp, update.num_records, update.num_blocks
+    index.is_done, index.problem = update.is_done, update.problem
+    index.said, index.media = update.said, update.media
+    index.changes += update.changes
+    index.wholes += update.wholes
+    index.series += update.series
+    put_patch(index.sequences, update.sequences)
+    put_patch(index.spans, update.spans)
+    put_patch(index.classes, update.classes)
+    index.contents.append(update.contents.copy())
+    index.heard.append(update.heard.copy())
+
+
+def _copied(index: Index) -> Index:
+    return replace(
+        index,
+        changes=list(index.changes),
+        wholes=list(index.wholes),
+        series=bytearray(index.series),
+        sequences=copied(index.sequences),
+        spans=copied(index.spans),
+        classes=copied(index.classes),
+        contents=list(index.contents),
+        heard=list(index.heard),
+    )

@@ -1,0 +1,152 @@
+"""The tables of a long log, kept: made once, asked any number of times, by any number of programs at once.
+
+NAME.sqlite   the tables, a database of SQLite
+NAME.tables   an `Index` (`engine.trace.derived_file`)
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from engine.trace.derived_file import DerivedFileError, Stamp, read_made, write_made
+from engine.trace.log import TraceReader
+from engine.trace.query.database import MAX_ROWS, MAX_SECONDS, Answer, QueryError, answer, restrict, sentence
+from engine.trace.query.tables import fill, names_of
+
+MAGIC = b"KVTABL\x00\x01"
+SUFFIX, DATA = ".tables", ".sqlite"
+LONG = 64 << 20  # bytes of a log; a shorter one is read for each question
+MAX_BYTES = 8 << 30  # of the tables
+PAGE = 4096  # bytes, SQLite's own
+DAMAGED = ("malformed", "not a database", "disk I/O")  # what SQLite says of a file that is
+
+
+class Index(Struct, frozen=True, kw_only=True):
+    """What NAME.tables holds."""
+
+    stamp: Stamp
+    num_records: int  # in the tables: the first so many
+    problem: str = ""  # why these are not all
+    seconds: float  # that making them took
+    num_bytes: int
+    checksum: int  # CRC-32 of NAME.sqlite
+
+
+class KeptTables:
+    """The tables of `log`; any number of threads may ask, and nothing stays open between two questions.
+
+    Raises:
+        DerivedFileError: there are none, they are damaged, or of another log.
+    """
+
+    def __init__(self, path: Path, log: TraceReader) -> None:
+        self.index = read_made(path, MAGIC, Index, "tables")
+        self.opened = time.monotonic()
+        self._data, self._names = path.with_suffix(DATA), names_of(log.header)
+        if not self.is_of(log):
+            raise DerivedFileError("the tables are of another log")
+        if _checksum(self._data) != (self.index.num_bytes, self.index.checksum):
+            raise DerivedFileError("the tables are damaged")
+
+    def is_of(self, log: TraceReader) -> bool:
+        """Whether they are of this log, as far as they go."""
+        count = self.index.num_records
+        return count <= len(log) and self.index.stamp == Stamp.of(log, count)
+
+    def ask(self, sql: str, most_rows: int = MAX_ROWS, seconds: float = MAX_SECONDS) -> Answer:
+        """What one statement finds.
+
+        Raises:
+            QueryError: it is none, changes something, takes longer than `seconds`, or makes texts that are too long.
+            DerivedFileError: the tables are damaged, or gone.
+        """
+        try:
+            connection = _opened(self._data)
+        except sqlite3.Error as error:
+            raise DerivedFileError(f"the tables cannot be read: {sentence(error)}") from error
+        try:
+            restrict(connection)
+            return answer(connection, sql, most_rows, seconds)
+        except sqlite3.Error as error:
+            said = sentence(error, self._names)
+            if any(word in said for word in DAMAGED):
+                raise DerivedFileError(f"the tables are damaged: {said}") from error
+            raise QueryError(said) from error
+        finally:
+            connection.close()
+
+
+def make(log: TraceReader, target: Path, on_progress: Callable[[int], None] = lambda count: None) -> Index:
+    """Write the tables of a log as `target` (NAME.tables) and NAME.sqlite beside it. `on_progress`: see `fill`.
+
+    Raises:
+        OSError: there is no room for them.
+    """
+    data = target.with_suffix(DATA)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with data.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # another program may be at the same
+        if (found := _made_meanwhile(target, log)) is not None:
+            return found
+        fresh = data.with_name(data.name + ".new")
+        fresh.unlink(missing_ok=True)
+        began, count = time.monotonic(), len(log)
+        try:
+            connection = sqlite3.connect(fresh, isolation_level=None)
+            try:
+                connection.execute(f"PRAGMA max_page_count = {MAX_BYTES // PAGE}")
+                count, problem = fill(connection, log, on_progress)
+            finally:
+                connection.close()
+            num_bytes, checksum = _checksum(fresh)
+            target.unlink(missing_ok=True)
+            os.replace(fresh, data)
+        except sqlite3.Error as error:
+            raise OSError(f"the tables cannot be written, or pass {MAX_BYTES >> 30} GiB: {error}") from error
+        finally:
+            fresh.unlink(missing_ok=True)
+        index = Index(
+            stamp=Stamp.of(log, count),
+            num_records=count,
+            problem="" if problem is None else str(problem),
+            seconds=time.monotonic() - began,
+            num_bytes=num_bytes,
+            checksum=checksum,
+        )
+        write_made(target, MAGIC, index)
+        return index
+
+
+def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
+    """Those of all of the log, if they are there."""
+    try:
+        found = KeptTables(target, log).index
+    except DerivedFileError:
+        return None
+    return found if found.problem or found.num_records == len(log) else None
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    address = f"file:{quote(str(path))}?mode=ro&immutable=1"
+    return sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _checksum(path: Path) -> tuple[int, int]:
+    """A file's length, and its CRC-32. Raises DerivedFileError: it cannot be read."""
+    length = checksum = 0
+    try:
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                checksum, length = zlib.crc32(piece, checksum), length + len(piece)
+    except OSError as error:
+        raise DerivedFileError(f"the tables cannot be read: {error.strerror or error}") from error
+    return length, checksum

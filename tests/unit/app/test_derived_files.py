@@ -1,0 +1,118 @@
+"""What a server makes of logs: how many it holds, and whose files go when a run ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import app.log_index.derived_files
+from app.ground.errors import AppError
+from app.ground.paths import static_dir
+from app.log_index.derived_files import LogIndexes
+from app.session.run import OpenLog
+from engine.trace.derived_file import DerivedFileError
+from engine.trace.log import TraceReader, TraceWriter
+from engine.trace.log_index.log_index import LogIndex
+from engine.trace.log_index.make import make
+from tests.unit.monitor.waiting import wait_for
+
+FILES = sorted((static_dir() / "recordings").glob("*.kvtrace"))[:4]
+
+
+@pytest.fixture
+def log_indexes(tmp_path: Path) -> Iterator[LogIndexes]:
+    found = LogIndexes(tmp_path)
+    yield found
+    found.close()
+
+
+def growing(path: Path) -> OpenLog:
+    """A run that goes on, as far as it is."""
+    with TraceReader(path) as log:
+        writer = TraceWriter(log.header)
+        for index in range(len(log)):
+            writer.append(log.record(index))
+    return OpenLog(0, writer)
+
+
+def known(log_indexes: LogIndexes, run: OpenLog) -> Callable[[], bool]:
+    def is_known() -> bool:
+        try:
+            return len(log_indexes.find(run)) == len(run.log)
+        except AppError as error:
+            assert error.code == "loading"
+            return False
+
+    return is_known
+
+
+def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
+    log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.log_index.derived_files, "MAX_READ", 2)
+    runs = [OpenLog(0, TraceReader(path)) for path in FILES]
+    for run in runs:
+        with run.reading() as log:
+            make(log, log_indexes._target(run, log))
+    first = log_indexes.find(runs[0])
+    for run in (*runs[1:], runs[0]):
+        assert len(log_indexes.find(run)) == len(run.log)
+        assert len(log_indexes._read) <= 2
+    assert not log_indexes._making  # each was read from its file
+    again: LogIndex = log_indexes.find(runs[0])
+    assert again is not first and len(again) == len(first)
+    for run in runs:
+        run.retire()
+
+
+@pytest.mark.slow
+def test_one_that_is_begun_again_keeps_its_files(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first process ended, whoever waited for that: the second one's files are not the first one's."""
+    monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
+    run = growing(FILES[0])
+    with pytest.raises(AppError, match="for the first time"):
+        log_indexes.find(run)
+    [process] = log_indexes._making.values()
+    process.terminate()
+    wait_for(lambda: not log_indexes._making)
+    with pytest.raises(AppError, match="cannot be indexed: it ended before"):
+        log_indexes.find(run)
+    wait_for(known(log_indexes, run))
+    for _ in range(10):
+        assert known(log_indexes, run)()
+        time.sleep(0.02)
+    run.retire()
+    wait_for(lambda: not list(log_indexes._folder.iterdir()))
+
+
+@pytest.mark.slow
+def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(log_indexes: LogIndexes) -> None:
+    run = growing(FILES[0])
+    wait_for(known(log_indexes, run))
+    [rows] = log_indexes._folder.glob("*.rows")
+    rows.write_bytes(b"\0" * rows.stat().st_size)
+    last = len(run.log) - 1
+    with pytest.raises(DerivedFileError, match="damaged"):
+        log_indexes.find(run).blocks_at(last)
+    log_indexes.forget(run)
+    assert not log_indexes._making  # who follows the run would add to what is damaged
+    wait_for(known(log_indexes, run))
+    assert (log_indexes.find(run).blocks_at(last)["ref_count"] >= 0).all()
+    run.retire()
+
+
+@pytest.mark.slow
+def test_where_nobody_asks_any_more_it_ends_and_is_made_anew_for_who_asks(
+    log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
+    run = growing(FILES[0])
+    wait_for(known(log_indexes, run))
+    monkeypatch.setattr(app.log_index.derived_files, "IDLE", 0.0)
+    wait_for(lambda: not list(log_indexes._folder.iterdir()) and not log_indexes._making)
+    monkeypatch.setattr(app.log_index.derived_files, "IDLE", 600.0)
+    wait_for(known(log_indexes, run))
+    run.retire()

@@ -1,0 +1,106 @@
+"""What is known to be cached after events that name a content twice, or leave out what others say."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import pytest
+
+from engine.observe.monitor import contents
+from engine.observe.monitor.observed_log import ObservedLog, header_of
+from engine.observe.monitor.sequence import Break, Message
+from engine.trace.events import Removed, Stored
+from engine.trace.geometry import TraceStateError, geometry
+from engine.trace.state import Block, OutsideBlock
+from tests.unit.monitor.publisher import message, removed, stored
+
+
+def known_after(*events: dict[str, Any]) -> tuple[set[bytes], ObservedLog]:
+    """Hashes that are known to be cached, in the pool or outside it, as the log's state has them."""
+    observed = ObservedLog(header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://one:5557"]))
+    observed.told(0, Break("attached", 0))
+    for number, event in enumerate(events):
+        observed.told(0, Message(number, message(event), False))
+    state = observed.log.state_at(len(observed.log) - 1)
+    places: list[Block | OutsideBlock] = [*state.blocks, *state.outside]
+    found = {one for one in (block.block_hash for block in places) if one is not None}
+    assert len(found) == len(observed.known(0).keys)
+    return found, observed
+
+
+def without(event: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in event.items() if name not in names}
+
+
+A, B = stored([b"a"], [1, 2], 2), stored([b"b"], [3, 4], 2, b"a")
+GROUPED = {**A, "group_idx": 0}
+
+
+@pytest.mark.parametrize(
+    ("there", "gone"),
+    [
+        (A, without(removed([b"a"]), "medium")),
+        (without(A, "medium"), removed([b"a"])),
+        (GROUPED, removed([b"a"])),
+        (A, removed([b"a"], group_idx=0)),
+        ({**A, "medium": "cpu"}, removed([b"a"], medium="CPU", group_idx=0)),
+    ],
+)
+def test_what_is_left_out_means_the_gpu_and_the_only_group(there: dict[str, Any], gone: dict[str, Any]) -> None:
+    assert known_after(there)[0] == {b"a"}
+    found, observed = known_after(there, gone)
+    last = observed.log.record(2).seen
+    assert found == set() and last is not None and last.num_unmatched == 0
+
+
+def test_a_content_of_two_blocks_is_cached_until_both_are_taken() -> None:
+    """Two requests that end alike compute the last block each: vLLM names it once a block, and once when each goes."""
+    assert known_after(A, B, B, removed([b"b"]))[0] == {b"a", b"b"}
+    found, observed = known_after(A, B, B, removed([b"b"]), removed([b"b"]))
+    assert found == {b"a"}
+    ops = [op for index in range(6) for op in observed.log.record(index).ops if isinstance(op, Removed)]
+    assert [op.num_left for op in ops] == [1, 0]
+    assert observed.known(0).num_in_pool == 1
+
+
+def test_what_may_only_tell_that_a_request_found_it_is_no_copy() -> None:
+    """With `kv_cache_report_mode` full vLLM names the blocks that a prompt hits, from its beginning on."""
+    assert known_after(A, A, removed([b"a"]))[0] == set()
+
+
+def test_each_store_of_a_medium_is_one_of_its_own() -> None:
+    first, second = [{**A, "medium": "STORAGE", "ownership": name, "locality": "REMOTE"} for name in ("fs", "obj")]
+    gone = removed([b"a"], medium="STORAGE", ownership="fs")
+    found, observed = known_after(first, second, gone)
+    assert found == {b"a"} and observed.known(0).keys == {("STORAGE", "obj", 0, b"a")}
+    [op] = observed.log.record(2).ops
+    assert isinstance(op, Stored) and (op.tier, op.locality) == ("obj", "REMOTE")
+
+
+def test_after_a_gap_no_copy_is_remembered() -> None:
+    _, observed = known_after(A, B, B)
+    observed.told(0, Break("gap", 9, 1))
+    for number, event in enumerate([B, removed([b"b"])], 9):
+        observed.told(0, Message(number, message(event), False))
+    assert observed.known(0).keys == set()
+
+
+def test_what_a_log_has_no_place_for_is_said_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More outside the pools than readers take: the log stays one that they read."""
+    monkeypatch.setattr(contents, "MAX_BLOCKS", 1)
+    outside = [{**stored([one], [], 0), "medium": "CPU"} for one in (b"x", b"y")]
+    found, observed = known_after(A, *outside, removed([b"x"], medium="CPU"), outside[1])
+    assert found == {b"a", b"y"}
+    problems = [seen.problem for index in range(6) if (seen := observed.log.record(index).seen) is not None]
+    assert [bool(problem) for problem in problems] == [False, False, False, True, False, False]
+    assert "1 content had no place" in problems[3]
+
+
+@pytest.mark.parametrize(
+    ("num_blocks", "ranks", "fits"), [(190_000, 4, True), (190_000, 5, False), (300_000, 1, False)]
+)
+def test_a_bound_is_each_ranks_and_another_one_of_all(num_blocks: int, ranks: int, fits: bool) -> None:
+    header = header_of(model="m", source="v", block_size=16, num_blocks=num_blocks, events=["tcp://a:1"] * ranks)
+    with nullcontext() if fits else pytest.raises(TraceStateError, match="block"):
+        assert geometry(header).num_blocks == num_blocks * ranks

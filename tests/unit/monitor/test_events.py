@@ -1,0 +1,144 @@
+"""The decoder reads vLLM's events in each of their forms, and says in one sentence what is none."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.observe.monitor.events import (
+    REMOVED,
+    STORED,
+    AllBlocksCleared,
+    BlockRemoved,
+    BlockStored,
+    EventError,
+    decode,
+)
+from tests.unit.monitor.publisher import message, removed, stored
+
+HASH = st.one_of(st.binary(min_size=1, max_size=32), st.integers(-(2**63), 2**64 - 1))
+
+
+@st.composite
+def stored_maps(draw: st.DrawFn) -> dict[str, Any]:
+    size = draw(st.integers(1, 4))
+    hashes = draw(st.lists(HASH, min_size=1, max_size=4))
+    has_tokens = draw(st.booleans())
+    token = st.integers(0, 2**31)
+    count = size * len(hashes)
+    tokens = draw(st.lists(token, min_size=count, max_size=count)) if has_tokens else []
+    return stored(
+        hashes,
+        tokens,
+        size,
+        draw(st.none() | HASH),
+        medium=draw(st.sampled_from([None, "GPU", "cpu", "CPU", "STORAGE"])),
+        lora_name=draw(st.none() | st.text(max_size=4)),
+        extra_keys=draw(st.none() | st.just([["salt"]] * len(hashes))),
+        group_idx=draw(st.none() | st.integers(0, 3)),
+        kv_cache_spec_kind=draw(st.none() | st.just("full_attention")),
+        kv_cache_spec_sliding_window=draw(st.none() | st.just(128)),
+    )
+
+
+def positional(event: dict[str, Any], names: tuple[str, ...], keep: int) -> list[Any]:
+    """The same as an array, without the fields after the first `keep`."""
+    return [event["type"], *(event.get(name) for name in names[:keep])]
+
+
+@given(stored_maps(), st.integers(0, len(STORED)))
+def test_a_map_and_an_array_that_may_end_early_say_the_same(event: dict[str, Any], cut: int) -> None:
+    keep = max(cut, 4)  # what every version has
+    short = {name: value for name, value in event.items() if name == "type" or name in STORED[:keep]}
+    assert decode(message(short)) == decode(message(positional(event, STORED, keep)))
+    (found,) = decode(message(event)).events
+    assert isinstance(found, BlockStored)
+    assert [content.block_hash for content in found.contents] == [as_bytes(one) for one in event["block_hashes"]]
+    tokens = [token for content in found.contents for token in content.token_ids]
+    assert tokens == event["token_ids"]
+    before = event["parent_block_hash"]
+    if event["token_ids"]:
+        parents = [None if before is None else as_bytes(before), *(as_bytes(one) for one in event["block_hashes"][:-1])]
+        assert [content.parent_hash for content in found.contents] == parents
+    assert found.medium == (event["medium"] or "").upper()
+    assert (found.group, found.lora_name) == (event["group_idx"], event["lora_name"])
+
+
+@given(st.lists(HASH, max_size=4), st.none() | st.integers(0, 3), st.integers(1, len(REMOVED)))
+def test_what_is_removed_too(hashes: list[Any], group: int | None, keep: int) -> None:
+    event = removed(hashes, group_idx=group)
+    short = {name: value for name, value in event.items() if name == "type" or name in REMOVED[:keep]}
+    assert decode(message(short)) == decode(message(positional(event, REMOVED, keep)))
+    assert decode(message(event)).events == [BlockRemoved([as_bytes(one) for one in hashes], "GPU", group)]
+
+
+def as_bytes(raw: bytes | int) -> bytes:
+    return raw if isinstance(raw, bytes) else raw.to_bytes(8, "big", signed=raw < 0)
+
+
+def test_a_message_may_be_a_map_and_may_end_before_its_rank() -> None:
+    events = [{"type": "AllBlocksCleared"}, ["AllBlocksCleared"]]
+    for said in ([2.5, events], {"ts": 2.5, "events": events}):
+        batch = decode(msgspec.msgpack.encode(said))
+        assert (batch.published, batch.rank, batch.num_unread) == (2.5, None, 0)
+        assert batch.events == [AllBlocksCleared(), AllBlocksCleared()]
+
+
+def test_which_tokens_are_whose_is_unknown_where_the_event_skips_blocks() -> None:
+    (found,) = decode(message(stored([b"a", b"c"], list(range(6)), 2))).events  # tokens of three blocks, two are kept
+    assert isinstance(found, BlockStored)
+    assert [content.token_ids for content in found.contents] == [[], []]
+    assert [(one.parent_hash, one.parent_unsaid) for one in found.contents] == [(None, True), (None, True)]
+
+
+@pytest.mark.parametrize(
+    ("event", "parents"),
+    [
+        (stored([b"a", b"b"], [1, 2, 3, 4], 2), [None, b"a"]),
+        (stored([b"a"], [], 0, medium="CPU"), ["?"]),  # what vLLM says of a block that it moved to the CPU
+        (stored([b"a", b"b"], [], 2, medium="CPU"), ["?", "?"]),  # of several: in any order
+        (stored([b"b", b"c"], [], 2, b"a", medium="CPU"), [b"a", "?"]),
+        (stored([b"c"], [1, 2, 3, 4], 2, b"a"), ["?"]),  # of two blocks after a one is kept: which?
+        (stored([b"a", b"c"], list(range(6)), 2), ["?", "?"]),
+        (stored([b"b", b"c"], [1, 2, 3], 2, b"a"), [b"a", b"b"]),  # a last page that is not full
+        ({**stored([b"a", b"b"], [], 2), "token_ids": [[1, 2], [2, 3], [3, 4], [4, 5]]}, [None, b"a"]),  # pairs
+    ],
+)
+def test_what_comes_before_is_named_only_where_the_event_says_it(event: dict[str, Any], parents: list[Any]) -> None:
+    (found,) = decode(message(event)).events
+    assert isinstance(found, BlockStored)
+    assert ["?" if one.parent_unsaid else one.parent_hash for one in found.contents] == parents
+
+
+def test_an_event_of_a_new_kind_is_counted_and_the_others_are_read() -> None:
+    batch = decode(message({"type": "BlockMoved"}, ["BlockPinned", 3], removed([b"a"])))
+    assert batch.num_unread == 2 and batch.events == [BlockRemoved([b"a"], "GPU")]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"\xc1",
+        msgspec.msgpack.encode(3),
+        msgspec.msgpack.encode([1.0]),
+        message(7),
+        message({"type": "BlockStored", "block_hashes": None}),
+        message(removed([1.5])),
+        message({**stored([b"a"], [], 1), "token_ids": ["x"]}),
+    ],
+)
+def test_what_is_none_of_the_forms_is_refused_in_a_sentence(said: bytes) -> None:
+    with pytest.raises(EventError) as refused:
+        decode(said)
+    assert "\n" not in str(refused.value)
+
+
+@given(st.binary(max_size=64))
+def test_no_bytes_do_anything_else(said: bytes) -> None:
+    with contextlib.suppress(EventError):
+        decode(said)

@@ -1,0 +1,93 @@
+"""A server that is watched for long: a log that has become long ends, and the next one knows what it knew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from engine.observe.monitor.observed_log import ObservedLog, header_of
+from engine.observe.monitor.sequence import Break, Message
+from engine.trace.check import check
+from engine.trace.events import KnownSince
+from engine.trace.log import TraceReader, TraceWriter
+from tests.unit.monitor.publisher import message, removed, stored
+
+RANKS, MESSAGES = 2, 120
+MEDIA = ("GPU", "CPU")
+
+
+def watch(path: Path, most_bytes: int, most_parts: int | None = None) -> tuple[ObservedLog, list[set[bytes]]]:
+    """A watch of two ranks, and what each has cached at its end."""
+    draw = Random(5)
+    header = header_of(model="m", source="vLLM", block_size=2, num_blocks=64, events=["tcp://a:1", "tcp://a:2"])
+    observed = ObservedLog(header, path, most_bytes=most_bytes, most_parts=most_parts)
+    cached: list[dict[bytes, str]] = [{} for _ in range(RANKS)]
+    for rank in range(RANKS):
+        observed.told(rank, Break("attached", 0))
+    for number in range(MESSAGES):
+        for rank, known in enumerate(cached):
+            name, medium = b"%d.%d" % (rank, number), draw.choice(MEDIA)
+            events = [stored([name], [number, rank], 2, medium=medium)]
+            known[name] = medium
+            if number % 3:
+                gone = draw.choice(list(known))
+                events.append(removed([gone], medium=known.pop(gone)))
+            observed.told(rank, Message(number, message(*events), False))
+        observed.numbers({0: {"vllm:num_requests_running": float(number)}})
+    return observed, [set(known) for known in cached]
+
+
+def known_in(log: TraceReader, count: int | None = None) -> list[set[bytes]]:
+    """By rank, after the first `count` records (None: all)."""
+    state = log.state_at((len(log) if count is None else count) - 1)
+    found: list[set[bytes]] = [set() for _ in range(RANKS)]
+    for block in state.blocks:
+        if block.block_hash is not None:
+            found[block.block_id // 64].add(block.block_hash)
+    for place in state.outside:
+        if place.block_hash is not None:
+            found[place.instance].add(place.block_hash)
+    return found
+
+
+def test_the_next_log_begins_with_what_was_known_and_each_is_sound(tmp_path: Path) -> None:
+    path = tmp_path / "seen.kvtrace"
+    observed, cached = watch(path, most_bytes=8 << 10)
+    observed.log.close()
+    parts = sorted(tmp_path.iterdir(), key=lambda one: (len(one.name), one.name))
+    assert [one.name for one in parts[:3]] == ["seen.kvtrace", "seen-2.kvtrace", "seen-3.kvtrace"]
+    before: list[set[bytes]] | None = None
+    numbers: list[int] = []
+    for part in parts:
+        assert not list(check(part))
+        with TraceReader(part) as log:
+            first = [op for op in log.record(0).ops if isinstance(op, KnownSince)]
+            assert [op.reason for op in first] == ["attached" if before is None else "continued"]
+            seen = [log.record(index).seen for index in range(len(log))]
+            numbers += [one.sequence for one in seen if one is not None and one.sequence is not None]
+            if before is not None:
+                told = next(i for i, one in enumerate(seen) if one and (one.sequence is not None or one.metrics))
+                assert known_in(log, told) == before
+            before = known_in(log)
+            assert log.num_bytes < 32 << 10
+    assert before == cached
+    assert sorted(numbers) == sorted([*range(MESSAGES)] * RANKS)  # no message twice, none lost
+
+
+def test_of_recorded_ones_the_last_stay(tmp_path: Path) -> None:
+    observed, cached = watch(tmp_path / "seen.kvtrace", most_bytes=4 << 10, most_parts=2)
+    assert len(list(tmp_path.iterdir())) == 2 and known_in(observed.log) == cached
+    observed.log.close()
+
+
+def test_who_shows_it_is_told_of_the_next_one() -> None:
+    header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
+    observed, logs = ObservedLog(header, most_bytes=2 << 10), list[TraceWriter]()
+    first = observed.log
+    observed.on_next(logs.append)
+    observed.told(0, Break("attached", 0))
+    for number in range(40):
+        observed.told(0, Message(number, message(), False))
+    assert logs and observed.log is logs[-1] and len(first)  # the one before is theirs to close
+    for log in {first, *logs}:
+        log.close()

@@ -1,0 +1,145 @@
+"""Whatever is dropped, doubled, replayed or begun anew: what is told is in order, and every hole is said."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.observe.monitor.sequence import Break, Message, Sequence, Told
+
+
+class Model:
+    """A publisher with lives, seen through a bad connection."""
+
+    def __init__(self, buffer: int) -> None:
+        self.lives: list[list[bytes]] = [[]]
+        self.buffer = buffer
+
+    def publish(self) -> tuple[int, bytes]:
+        life = self.lives[-1]
+        life.append(f"{len(self.lives)}/{len(life)}".encode())
+        return len(life) - 1, life[-1]
+
+    def kept(self, first: int) -> list[tuple[int, bytes]]:
+        life = self.lives[-1]
+        return [(n, life[n]) for n in range(max(first, len(life) - self.buffer), len(life))]
+
+
+def answer_all(model: Model, sequence: Sequence, told: list[Told]) -> None:
+    for _ in range(20):
+        if sequence.ask is None:
+            return
+        first, sequence.ask = sequence.ask, None
+        for number, payload in model.kept(first):
+            sequence.answer(number, payload)
+        told += sequence.answered()
+    raise AssertionError("it asks for ever")
+
+
+def check(model: Model, told: list[Told]) -> None:
+    """Messages follow each other within a life; where they do not, a break says so and how many are missing."""
+    due: int | None = None
+    life: bytes | None = None
+    for one in told:
+        if isinstance(one, Break):
+            if one.reason == "gap":
+                assert due is not None and one.sequence - due == one.num_missed
+            due, life = one.sequence, None  # after a gap that nobody answers for it may be another one
+            continue
+        assert one.sequence == due
+        own = one.payload.split(b"/")[0]
+        assert one.payload == model.lives[int(own) - 1][one.sequence]
+        assert life in (None, own), "another life, and nothing said so"
+        due, life = one.sequence + 1, own
+
+
+Action = st.sampled_from(["live", "live", "live", "drop", "double", "cut", "restart", "answer", "silence"])
+
+
+@settings(max_examples=400)
+@given(st.lists(Action, max_size=60), st.sampled_from([1000, 3]), st.booleans())
+def test_what_is_told_is_in_order_and_every_hole_is_said(actions: list[str], buffer: int, can_ask: bool) -> None:
+    model, sequence, told = Model(buffer), Sequence(can_ask), list[Told]()
+    last: tuple[int, bytes] | None = None
+    for action in actions:
+        if action == "live":
+            last = model.publish()
+            told += sequence.live(*last)
+        elif action == "drop":
+            model.publish()
+        elif action == "double" and last is not None:
+            told += sequence.live(*last)
+        elif action == "cut":
+            sequence.disconnected()
+            model.publish()
+            sequence.reconnected()
+        elif action == "restart":
+            sequence.disconnected()
+            model.lives.append([])
+            last = None
+            sequence.reconnected()
+        elif action == "answer":
+            answer_all(model, sequence, told)
+        elif action == "silence" and sequence.is_asking:
+            sequence.ask = None
+            told += sequence.unanswered()
+    for _ in range(2):
+        told += sequence.live(*model.publish())
+        answer_all(model, sequence, told)
+    check(model, told)
+    end = [one for one in told if isinstance(one, Message)][-1]
+    assert (end.sequence, end.payload) == (len(model.lives[-1]) - 1, model.lives[-1][-1])
+
+
+@given(st.lists(st.sampled_from(["live", "drop", "double", "answer"]), max_size=60))
+def test_with_a_buffer_that_is_long_enough_nothing_is_missing(actions: list[str]) -> None:
+    model, sequence, told = Model(1000), Sequence(True), list[Told]()
+    for action in [*actions, "live", "answer"]:
+        if action == "live":
+            told += sequence.live(*model.publish())
+        elif action == "drop":
+            model.publish()
+        elif action == "double" and model.lives[0]:
+            number = len(model.lives[0]) - 1
+            told += sequence.live(number, model.lives[0][number])
+        else:
+            answer_all(model, sequence, told)
+    assert told[0] == Break("attached", 0)
+    assert [one.payload for one in told[1:] if isinstance(one, Message)] == model.lives[0]
+    assert len(told) == len(model.lives[0]) + 1
+
+
+def test_a_replay_that_is_larger_than_the_bounds_is_asked_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.observe.monitor.sequence.MAX_PENDING", 4)
+    model, sequence, told = Model(1000), Sequence(True), list[Told]()
+    for _ in range(23):
+        model.publish()
+    answer_all(model, sequence, told)
+    assert [one.payload for one in told[1:] if isinstance(one, Message)] == model.lives[0]
+    assert len(told) == 24  # and nothing else but where it began
+
+
+def test_late_it_knows_what_the_buffer_has_and_says_since_when() -> None:
+    model, sequence, told = Model(3), Sequence(True), list[Told]()
+    for _ in range(10):
+        model.publish()
+    answer_all(model, sequence, told)
+    assert told[0] == Break("attached", 7)
+    assert [one.sequence for one in told[1:] if isinstance(one, Message)] == [7, 8, 9]
+
+
+def test_a_server_that_began_anew_while_nobody_looked_is_not_taken_for_a_gap() -> None:
+    """Its numbers have passed those of the life before, so they alone would not say it."""
+    model, sequence, told = Model(1000), Sequence(True), list[Told]()
+    for _ in range(3):
+        told += sequence.live(*model.publish())
+        answer_all(model, sequence, told)
+    model.lives.append([])
+    for _ in range(8):
+        model.publish()
+    told += sequence.live(*model.publish())  # number 8, after 2: by its number a gap
+    answer_all(model, sequence, told)
+    breaks = [one for one in told if isinstance(one, Break)]
+    assert breaks == [Break("attached", 0), Break("restarted", 0)]
+    check(model, told)

@@ -1,0 +1,91 @@
+"""Another engine's log beside ours: names may differ, what they stand for may not, and what is not said is no zero."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from engine.trace.compare import compare
+from engine.trace.events import Cache, Evict, Finish, Op, Submit
+from engine.trace.id_mapping import Renamed
+from engine.trace.log import TraceReader
+
+ROOT = Path(__file__).parents[3]
+
+
+def cache(block_id: int, block_hash: bytes, parent_hash: bytes | None = None) -> Op:
+    return Cache(
+        seq_id=0, block_id=block_id, logical=0, block_hash=block_hash, parent_hash=parent_hash, token_ids=[1, 2]
+    )
+
+
+def test_hashes_are_names() -> None:
+    renamed = Renamed()
+    ours, theirs = [cache(0, b"a"), cache(1, b"b", b"a")], [cache(0, b"1"), cache(1, b"2", b"1")]
+    a, b = renamed.pair(ours, theirs)
+    assert a == b
+    assert renamed.pair([Evict(block_id=0, block_hash=b"a")], [Evict(block_id=0, block_hash=b"1")])[1] == [
+        Evict(block_id=0, block_hash=b"a")
+    ]
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(b"a", b"2"), (b"b", b"1")])
+def test_a_name_that_stands_for_something_else_differs(ours: bytes, theirs: bytes) -> None:
+    renamed = Renamed()
+    renamed.pair([cache(0, b"a"), cache(1, b"b")], [cache(0, b"1"), cache(1, b"2")])
+    a, b = renamed.pair([Evict(block_id=0, block_hash=ours)], [Evict(block_id=0, block_hash=theirs)])
+    assert a != b
+
+
+def test_texts_and_sentences_are_not_compared_and_tokens_are() -> None:
+    def submit(text: bytes, token: int) -> Op:
+        return Submit(
+            seq_id=0,
+            queue_position=0,
+            request_id="r",
+            prompt_token_ids=[token],
+            prompt_token_bytes=[text],
+            max_tokens=1,
+        )
+
+    renamed = Renamed()
+    a, b = renamed.pair([submit(b"x", 1)], [submit(b"", 1)])
+    assert a == b
+    a, b = renamed.pair([submit(b"x", 1)], [submit(b"x", 2)])
+    assert a != b
+    a, b = renamed.pair([Finish(seq_id=0, reason="stop", detail="7")], [Finish(seq_id=0, reason="stop")])
+    assert a == b
+
+
+def test_of_a_server_watched_from_outside_no_total_is_said() -> None:
+    with (
+        TraceReader(ROOT / "static/recordings/beside-ours.kvtrace") as one,
+        TraceReader(ROOT / "tests/golden/observed.kvtrace") as two,
+    ):
+        found = compare(one, two)
+    assert {"num_steps", "preemptions", "hit_tokens", "seconds", "flops"} <= set(found.unsaid.b)
+    assert found.unsaid.a == [] and found.unsaid.source_b.startswith("vLLM")
+    assert {setting.name for setting in found.settings} <= {"block_size", "num_blocks", "strategy"}
+
+
+def test_two_logs_of_the_other_engine_are_compared_name_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "run.kvtrace"
+    path.write_bytes(gzip.decompress((ROOT / "tests/unit/vllm_recorder/captured/preemptions.kvtrace.gz").read_bytes()))
+    with TraceReader(path) as one, TraceReader(path) as two:
+        assert compare(one, two).first_op is None
+        other = tmp_path / "other.kvtrace"
+        from engine.trace.log import TraceWriter
+
+        with TraceWriter(one.header, other) as log:  # the same with one hash that is another's
+            for index in range(len(one)):
+                record = one.record(index)
+                ops = [replace(op, block_hash=b"else") if isinstance(op, Cache) else op for op in record.ops]
+                log.append(replace(record, ops=ops))
+                if ops != record.ops:
+                    break
+        with TraceReader(other) as changed:
+            first = compare(one, changed).first_op
+    assert first is not None and isinstance(first.a, Cache)

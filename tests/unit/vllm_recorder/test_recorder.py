@@ -1,0 +1,225 @@
+"""What a recorder makes of calls that come as vLLM's do, and of those that do not."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.observe.vllm_recorder import WatchError, watched
+from engine.observe.vllm_recorder.recorder import Recorder
+from engine.observe.vllm_recorder.request import public_name
+from engine.observe.vllm_recorder.settings import Settings
+from engine.trace.check import check
+from engine.trace.events import Evict, Finish, Free, Op, Release, Requeue
+from engine.trace.log import TraceWriter
+from engine.trace.records import Watched
+from tests.golden.make import HEADER
+
+SETTINGS = Settings(
+    block_size=4,
+    num_blocks=6,
+    kv_bytes_per_token=HEADER.kv_bytes_per_token,
+    max_num_seqs=2,
+    max_num_batched_tokens=16,
+    enable_prefix_caching=False,
+    enable_chunked_prefill=True,
+    scheduler_reserve_full_isl=True,
+    scheduling_policy="fcfs",
+)
+
+
+def log_at(path: Path) -> TraceWriter:
+    """A log of six blocks of four slots."""
+    from msgspec.structs import replace
+
+    engine = {**HEADER.engine, "block_size": 4, "num_blocks": 6, "swap_space": 0}
+    return TraceWriter(replace(HEADER, engine=engine, watched=Watched(source="another", unknown=["arrays"])), path)
+
+
+def request(name: str, num_tokens: int) -> Any:
+    """With the fields that are read of vLLM's."""
+    return SimpleNamespace(
+        request_id=name,
+        prompt_token_ids=list(range(num_tokens)),
+        all_token_ids=list(range(num_tokens)),
+        block_hashes=[],
+        max_tokens=3,
+        priority=0,
+        cache_salt=None,
+        sampling_params=SimpleNamespace(temperature=0.0, seed=None),
+        num_computed_tokens=0,
+        skip_reading_prefix_cache=False,
+        stop_reason=None,
+    )
+
+
+def served(recorder: Recorder, one: Any) -> None:
+    """A whole life: two blocks, a prefill, a token, the end."""
+    tell = recorder.tell
+    tell(recorder.arrived, one)
+    tell(recorder.scheduling)
+    tell(recorder.looked_up, one, [], 0)
+    tell(recorder.asking, one)
+    tell(recorder.took, [0, 1])
+    tell(recorder.answered, one, 6, True)
+    tell(recorder.scheduled, {one.request_id: 6})
+    tell(recorder.computed)
+    one.all_token_ids.append(7)
+    tell(recorder.freeing, one, True)
+    tell(recorder.gave_back, [1, 0])
+    tell(recorder.freed, one, "FINISHED_LENGTH_CAPPED")
+    tell(recorder.updated)
+
+
+def ops_of(log: TraceWriter) -> list[Op]:
+    return [op for index in range(len(log)) for op in log.record(index).ops]
+
+
+def test_blocks_without_a_hash_go_back_together(tmp_path: Path) -> None:
+    """The last of the table is the next to be taken: one by one its first would be."""
+    recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
+    served(recorder, request("0-0123abcd", 6))
+    assert recorder.ended is None
+    ops = ops_of(recorder.log)
+    assert [op.block_id for op in ops if isinstance(op, Free)] == [1, 0]
+    assert [op.block_ids for op in ops if isinstance(op, Requeue)] == [[1, 0]]
+    assert recorder.log.state_now().free_queues == [[1, 0, 2, 3, 4, 5]]
+    assert [op.reason for op in ops if isinstance(op, Finish)] == ["length"]
+    assert list(check(tmp_path / "run.kvtrace")) == []
+
+
+def test_who_is_aborted_while_the_model_computes_it_has_been_computed(tmp_path: Path) -> None:
+    """vLLM takes in aborts between a step's schedule and its output: one record, in which nothing of it is sampled."""
+    recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
+    one, two, tell = request("a", 4), request("b", 4), recorder.tell
+    for each in (one, two):
+        tell(recorder.arrived, each)
+    tell(recorder.scheduling)
+    for each, block_id in ((one, 0), (two, 1)):
+        tell(recorder.asking, each)
+        tell(recorder.took, [block_id])
+        tell(recorder.answered, each, 4, True)
+    tell(recorder.scheduled, {"a": 4, "b": 4})
+    tell(recorder.freeing, one, True)
+    tell(recorder.gave_back, [0])
+    tell(recorder.freed, one, "FINISHED_ABORTED")
+    tell(recorder.ended_from_outside)
+    tell(recorder.computed)
+    two.all_token_ids.append(7)
+    tell(recorder.updated)
+    assert recorder.ended is None
+    assert [recorder.log.record(index).kind for index in range(len(recorder.log))] == ["submit", "submit", "step"]
+    record = recorder.log.record(2)
+    assert [(entry.seq_id, entry.samples) for entry in record.batch] == [(0, False), (1, True)]
+    assert [op.reason for op in record.ops if isinstance(op, Finish)] == ["abort"]
+    assert list(check(tmp_path / "run.kvtrace")) == []
+
+
+def test_what_a_window_has_passed_leaves_the_table(tmp_path: Path) -> None:
+    """Blocks 0 and 1 of three, given back together while slots for the next token are asked for: 1 is taken again."""
+    recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
+    one, tell = request("a", 12), recorder.tell
+    tell(recorder.arrived, one)
+    for took, gave, count in (([0, 1, 2], [], 12), ([1], [1, 0], 1)):
+        tell(recorder.scheduling)
+        tell(recorder.asking, one)
+        tell(recorder.gave_back, gave)
+        tell(recorder.took, took)
+        tell(recorder.answered, one, count, True)
+        tell(recorder.scheduled, {"a": count})
+        tell(recorder.computed)
+        one.all_token_ids.append(7)
+        tell(recorder.updated)
+    assert recorder.ended is None
+    ops = recorder.log.record(2).ops
+    assert [(op.block_id, op.logical) for op in ops if isinstance(op, Release)] == [(1, 1), (0, 0)]
+    assert recorder.log.state_now().free_queues == [[0, 3, 4, 5]]
+    assert recorder.log.state_now().sequences[0].block_tables == [[-1, -1, 2, 1]]
+    assert list(check(tmp_path / "run.kvtrace")) == []
+
+
+def test_a_full_disk_ends_the_log_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
+    served(recorder, request("a", 6))
+    whole = len(recorder.log)
+
+    def full(*_: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(recorder.log, "_write", full)
+    with caplog.at_level(logging.WARNING, "kvtheater"):
+        served(recorder, request("b", 6))
+        served(recorder, request("c", 6))
+    assert recorder.ended and "No space left on device" in recorder.ended
+    assert len(caplog.records) == 1  # said once
+    assert len(recorder.log) == whole
+    recorder.close()
+    assert list(check(tmp_path / "run.kvtrace")) == []
+
+
+def test_what_contradicts_the_books_ends_the_log(tmp_path: Path) -> None:
+    """A block that is taken twice, say: a version of vLLM whose calls mean something else."""
+    recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
+    one, two = request("a", 4), request("b", 4)
+    for each in (one, two):
+        recorder.tell(recorder.arrived, each)
+    recorder.tell(recorder.scheduling)
+    for each in (one, two):
+        recorder.tell(recorder.asking, each)
+        recorder.tell(recorder.took, [0])
+        recorder.tell(recorder.answered, each, 4, True)
+    assert recorder.ended == ("the log of this run has ended after 2 records: block 0 is taken, and 1 hold it")
+    assert list(check(tmp_path / "run.kvtrace")) == []
+
+
+def test_a_call_that_is_made_otherwise_ends_the_log(tmp_path: Path) -> None:
+    recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
+    recorder.tell(recorder.took, [0], surprise=True)
+    assert recorder.ended and "surprise" in recorder.ended
+
+
+def test_a_request_has_the_name_that_the_user_gave() -> None:
+    assert public_name("7-0123abcd", []) == "7"
+    other: Any = SimpleNamespace(name="7")
+    assert public_name("7-89abcdef", [other]) == "7-89abcdef"
+    assert public_name("chat-7", []) == "chat-7"
+
+
+def test_emptying_the_cache_takes_every_hash(tmp_path: Path) -> None:
+    from msgspec.structs import replace
+
+    recorder = Recorder(log_at(tmp_path / "run.kvtrace"), replace(SETTINGS, enable_prefix_caching=True))
+    one, tell = request("a", 6), recorder.tell
+    one.block_hashes = [b"first"]
+    tell(recorder.arrived, one)
+    tell(recorder.scheduling)
+    tell(recorder.looked_up, one, [], 0)
+    tell(recorder.asking, one)
+    tell(recorder.took, [0, 1])
+    tell(recorder.cached, one, [0])
+    tell(recorder.answered, one, 6, True)
+    tell(recorder.scheduled, {"a": 6})
+    tell(recorder.computed)
+    tell(recorder.updated)
+    tell(recorder.freeing, one, True)
+    tell(recorder.gave_back, [1, 0])
+    tell(recorder.freed, one, "FINISHED_ABORTED")
+    tell(recorder.ended_from_outside)
+    tell(recorder.cache_emptied)
+    tell(recorder.ended_from_outside)
+    assert recorder.ended is None
+    assert [recorder.log.record(index).kind for index in range(4)] == ["submit", "step", "abort", "adjust"]
+    assert [(op.block_id, op.seq_id) for op in recorder.log.record(3).ops if isinstance(op, Evict)] == [(0, None)]
+    assert list(check(tmp_path / "run.kvtrace")) == []
+
+
+def test_without_vllm_it_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(WatchError, match="vLLM is not installed in this environment"):
+        watched(tmp_path / "run.kvtrace")

@@ -1,0 +1,50 @@
+"""What cannot be written down is refused before anything runs, in a sentence that names it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from engine.observe.vllm_recorder import WatchError
+from engine.observe.vllm_recorder.terms import refuse_unwritable
+
+
+def configs(**changes: Any) -> tuple[Any, Any]:
+    """vLLM's configuration, as far as it is looked at, and that of its cache."""
+    parallel = SimpleNamespace(pipeline_parallel_size=1, data_parallel_size=1, decode_context_parallel_size=1)
+    vllm = SimpleNamespace(
+        parallel_config=parallel,
+        scheduler_config=SimpleNamespace(async_scheduling=False),
+        speculative_config=None,
+        kv_transfer_config=None,
+    )
+    cache = SimpleNamespace(kv_cache_groups=[object()], num_blocks=100)
+    for name, value in changes.items():
+        owner = next(each for each in (parallel, vllm.scheduler_config, vllm, cache) if hasattr(each, name))
+        setattr(owner, name, value)
+    return vllm, cache
+
+
+def test_the_usual_is_not_refused() -> None:
+    refuse_unwritable(*configs())
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"async_scheduling": True}, "async_scheduling=True schedules a step before"),
+        ({"kv_cache_groups": [object(), object()]}, "its 2 groups of layers share one pool"),
+        ({"kv_cache_groups": []}, "no KV cache"),
+        ({"speculative_config": object()}, "speculative decoding"),
+        ({"kv_transfer_config": object()}, "a KV connector"),
+        ({"pipeline_parallel_size": 2}, "pipeline_parallel_size > 1"),
+        ({"data_parallel_size": 2}, "data_parallel_size > 1"),
+        ({"decode_context_parallel_size": 2}, "context parallelism"),
+        ({"num_blocks": (1 << 18) + 2}, "more than 262,144 blocks"),
+    ],
+)
+def test_what_a_trace_has_no_words_for_is(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(WatchError, match=f"this vLLM cannot be written down: .*{said}"):
+        refuse_unwritable(*configs(**changes))

@@ -1,0 +1,64 @@
+"""vLLM's own pool beside what its events say of it: `python told_and_cached.py JOB.json`, where vLLM is installed.
+
+After every step the hashes that its pool has in its map are held to what `engine.observe.monitor` knows from its
+events alone. The last line of the output is JSON: `steps`, `most` contents in the pool, `copies`, how often a content
+had several blocks, `wrong`: contents that were said to be cached and are not, `missed`: those that are cached and were
+not known.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.observe.monitor.contents import Contents, Places
+from engine.observe.monitor.events import decode
+from engine.observe.vllm_recorder.offline import serve
+
+
+def watch(pool: Any, found: dict[str, int]) -> None:
+    """Have `pool`, vLLM's class, hold itself to its events each time that they are taken."""
+    from vllm.v1.core.kv_cache_utils import get_block_hash, maybe_convert_block_hash
+
+    known = Contents(0, 1 << 16, Places())
+    take = pool.take_events
+
+    def taken(self: Any) -> Any:
+        events = take(self)
+        for event in decode(msgspec.msgpack.encode([0.0, events, 0])).events:
+            known.ops(event)
+        entries = self.cached_block_hash_to_block._cache
+        cached = {_bytes(maybe_convert_block_hash(get_block_hash(key))) for key in entries}
+        said = {key[-1] for key in known.keys}
+        found["steps"] += 1
+        found["most"] = max(found["most"], len(cached))
+        found["copies"] += sum(isinstance(entry, dict) and len(entry) > 1 for entry in entries.values())
+        found["wrong"] += len(said - cached)
+        found["missed"] += len(cached - said)
+        return events
+
+    pool.take_events = taken
+
+
+def _bytes(one: bytes | int) -> bytes:
+    return one if isinstance(one, bytes) else one.to_bytes(8, "big")
+
+
+def main() -> None:
+    """Serve the job, and say what was found."""
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    from vllm.v1.core.block_pool import BlockPool
+
+    found = dict.fromkeys(("steps", "most", "copies", "wrong", "missed"), 0)
+    watch(BlockPool, found)
+    serve(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
