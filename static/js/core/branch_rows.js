@@ -1,5 +1,5 @@
-// The prefix cache as its largest branches, of a log that is here whole: what `engine/trace/log_index/prefixes.py` answers
-// for one that is too long for that. Pure.
+// The prefix cache as its largest branches, of a log that is here whole: what `engine/trace/log_index/prefixes.py`
+// answers for one that is too long for that. Pure.
 
 import { branchesOf } from "./prefix_branches.js";
 import { beginsSequence } from "./prefix_tree.js";

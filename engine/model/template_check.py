@@ -1,0 +1,239 @@
+"""Whether a chat template only appends to what it rendered before, as a prefix cache needs it.
+
+    prompt k      the conversation up to where the model answers for the k-th time
+    cached k      prompt k and what the model then generates: what a prefix cache holds after it
+    append-only   cached k begins prompt k + 1, for every k
+
+What is generated is the answer's text. With reasoning or tool calls it is what the template itself writes for an answer
+that is the last message. A conversation parts where the two texts first differ; what was cached from there on is
+computed again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import jinja2
+import jinja2.meta
+from transformers.utils.chat_template_utils import render_jinja_template
+
+Message = dict[str, Any]
+AROUND = 24  # characters that are shown on either side of a break
+ANOTHER_DAY = "{%- macro strftime_now(form) -%}2 January 2001{%- endmacro -%}"  # in place of the clock's
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": description,
+            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+        },
+    }
+    for name, description in (("read_file", "Read a file."), ("list_files", "List a folder's files."))
+]
+# what transformers and servers give every template
+GIVEN = {"messages", "tools", "documents", "add_generation_prompt", "bos_token", "eos_token", "pad_token", "unk_token"}
+GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")  # of transformers: it marks answers, and writes nothing
+
+
+@dataclass(frozen=True)
+class ChatTemplate:
+    """A Jinja chat template as a server renders it."""
+
+    source: str
+    encode: Callable[[str], Sequence[int]]  # of rendered text: adds no special tokens
+    special_tokens: Mapping[str, str] = field(default_factory=dict)
+
+    def render(self, messages: list[Message], **settings: Any) -> str:
+        """The text of a conversation.
+
+        Raises:
+            ValueError: the template refuses it; one sentence.
+        """
+        try:
+            found = render_jinja_template(
+                conversations=[messages], chat_template=self.source, **self.special_tokens, **settings
+            )
+        except Exception as error:  # a template raises what it likes
+            raise ValueError(" ".join(str(error).split())[:200] or type(error).__name__) from error
+        text: str = found[0][0]
+        return text
+
+    def switches(self) -> list[str]:
+        """The variables that the template reads beside what every template is given."""
+        environment = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"])
+        tree = environment.parse(GENERATION_TAG.sub("", self.source))
+        return sorted(jinja2.meta.find_undeclared_variables(tree) - GIVEN - {"strftime_now", "raise_exception"})
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kind of conversation, and what the template is given with it."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    ends_another_day: bool = False  # all turns but the first one come on another day
+    has_system: bool = True
+    has_tools: bool = False
+    has_parts: bool = False
+    num_questions: int = 1  # in a row
+    has_reasoning: bool = False
+    drops_reasoning: bool = False  # the client sends answers back without it
+    spaces: str = ""  # around each answer
+
+
+@dataclass(frozen=True)
+class Break:
+    """Where what was cached and the next prompt first differ."""
+
+    turn: int  # which answer of the model, counted from 1, was cached
+    turns_back: int  # how many answers before it: 0 = in that turn
+    character: int
+    token: int
+    cached: str  # text around the place: before it, "|", after it
+    rendered: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a case."""
+
+    case: str
+    verdict: Literal["append-only", "breaks", "refused"]
+    reason: str = ""  # of a refusal, the template's words
+    first: Break | None = None
+    num_breaks: int = 0
+    tokens_again: int = 0  # that were cached and are computed again, over the conversation
+    tokens: int = 0  # of all prompts of the conversation
+    avoided_by: str = ""  # a variable of the template and its value, with which the case is append-only
+    by_client: bool = False  # it is the client that changes what was said
+
+
+def check_template(template: ChatTemplate, num_turns: int = 4) -> list[Outcome]:
+    """Every case that the template has a place for, each as a conversation of `num_turns` turns."""
+    return [_outcome(template, case, num_turns) for case in cases_of(template)]
+
+
+def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
+    """How many elements both begin with."""
+    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
+def conversation(case: Case, num_turns: int) -> Iterator[tuple[list[Message], Message]]:
+    """What is sent each time the model is to answer, and its answer."""
+    told: list[Message] = [{"role": "system", "content": "You answer in one sentence."}] if case.has_system else []
+    for turn in range(1, num_turns + 1):
+        for part in range(case.num_questions):
+            text = f"Question {turn}.{part + 1}: what does line {7 * turn} of the file say, and why is it there?"
+            parts = [{"type": "text", "text": text}, {"type": "text", "text": "Be brief."}]
+            told.append({"role": "user", "content": parts if case.has_parts else text})
+        answers: list[Message] = [{"role": "assistant", "content": f"It says {turn}, for it counts the lines."}]
+        if case.has_tools:
+            function = {"name": "read_file", "arguments": {"path": f"{turn}.txt"}}
+            call = {"id": f"call{turn:05}", "type": "function", "function": function}
+            answers.insert(0, {"role": "assistant", "content": "", "tool_calls": [call]})
+        for answer in answers:
+            if case.has_reasoning:
+                answer["reasoning_content"] = f"The file was read. Line {7 * turn} counts."
+            if not answer.get("tool_calls"):
+                answer["content"] = case.spaces + answer["content"] + case.spaces
+            yield list(told), answer
+            told.append({k: v for k, v in answer.items() if not (case.drops_reasoning and k == "reasoning_content")})
+            for call in answer.get("tool_calls", ()):
+                result = {"role": "tool", "tool_call_id": call["id"], "name": "read_file", "content": f"{turn}\n" * 3}
+                told.append(result)
+
+
+def cases_of(template: ChatTemplate) -> Iterator[Case]:
+    """The kinds of conversation that a template has a place for."""
+    yield Case("a system message")
+    yield Case("no system message", has_system=False)
+    yield Case("questions of several parts", has_parts=True)
+    yield Case("two questions in a row", num_questions=2)
+    yield Case("an answer between spaces", spaces="\n ")
+    if "tools" in template.source:
+        yield Case("tools", settings={"tools": TOOLS}, has_tools=True)
+    if "strftime_now" in template.source:
+        yield Case("another day", ends_another_day=True)
+    if "think" in template.source:
+        switch = {"enable_thinking": True} if "enable_thinking" in template.source else {}
+        yield Case("reasoning", settings=switch, has_reasoning=True)
+        if switch:
+            yield Case("reasoning switched off", settings={"enable_thinking": False})
+        if "tools" in template.source:
+            yield Case("reasoning and tools", settings={**switch, "tools": TOOLS}, has_tools=True, has_reasoning=True)
+        yield Case("reasoning that the client drops", settings=switch, has_reasoning=True, drops_reasoning=True)
+
+
+def _outcome(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
+    found = _played(template, case, num_turns)
+    if found.verdict != "breaks" or case.drops_reasoning:
+        return found
+    for name in template.switches():
+        for value in (True, False):
+            if name in case.settings:
+                continue
+            other = _played(template, replace(case, settings={**case.settings, name: value}), num_turns)
+            if other.verdict == "append-only":
+                return replace(found, avoided_by=f"{name}={str(value).lower()}")
+    return found
+
+
+def turns(template: ChatTemplate, case: Case, num_turns: int) -> Iterator[tuple[str, str]]:
+    """What a prefix cache holds of the conversation each time the model is to answer ("" at first), and the prompt.
+
+    Raises:
+        ValueError: the template refuses it.
+    """
+    cached = ""
+    for messages, answer in conversation(case, num_turns):
+        prompt = template.render(messages, add_generation_prompt=True, **case.settings)
+        yield cached, prompt
+        cached = prompt + _generated(template, case, messages, answer, prompt)
+        if case.ends_another_day:
+            template = replace(template, source=ANOTHER_DAY + template.source.removeprefix(ANOTHER_DAY))
+
+
+def _played(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
+    breaks: list[Break] = []
+    ends, again, total = list[int](), 0, 0  # where each turn ended
+    try:
+        for cached, prompt in turns(template, case, num_turns):
+            ends.append(len(cached))
+            tokens = template.encode(prompt)
+            total += len(tokens)
+            if not prompt.startswith(cached.rstrip()):  # after an answer's last token nothing was generated
+                held = template.encode(cached)
+                token = common_length(held, tokens)
+                again += len(held) - token
+                breaks.append(_break_of(cached, prompt, ends, token))
+    except ValueError as error:
+        return Outcome(case.name, "refused", str(error))
+    if not breaks:
+        return Outcome(case.name, "append-only", tokens=total)
+    return Outcome(case.name, "breaks", "", breaks[0], len(breaks), again, total, by_client=case.drops_reasoning)
+
+
+def _generated(
+    template: ChatTemplate,
+    case: Case,
+    messages: list[Message],
+    answer: Message,
+    prompt: str,
+) -> str:
+    """What the model generates after a prompt."""
+    if case.has_reasoning or answer.get("tool_calls"):
+        whole = template.render([*messages, answer], add_generation_prompt=False, **case.settings)
+        if whole.startswith(prompt):
+            return whole[len(prompt) :]
+    return str(answer["content"])
+
+
+def _break_of(cached: str, prompt: str, ends: list[int], token: int) -> Break:
+    at = common_length(cached, prompt)
+    around = [f"{text[max(0, at - AROUND) : at]}|{text[at : at + AROUND]}" for text in (cached, prompt)]
+    turn = len(ends) - 1
+    return Break(turn, turn - next(i for i, end in enumerate(ends) if at < end), at, token, *around)
