@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.cli.options import UserError, add_command
@@ -12,11 +11,9 @@ from app.cli.terminal import say
 from app.ground.plain import to_json
 
 if TYPE_CHECKING:
-    from engine.model.template_check import ChatTemplate, Outcome
+    from engine.model.template_check import Outcome
 
 DEFAULT_TURNS = 4
-# of a template that comes without a tokenizer
-SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 def add_parser(commands: Any) -> None:
@@ -42,11 +39,15 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check it. 0 where every case that the template does not refuse is append-only."""
-    from engine.model.template_check import check_template
+    from engine.model.template_check import check_template, open_template
 
     if arguments.turns < 2:
         raise UserError(f"--turns must be at least 2, not {arguments.turns}")
-    outcomes = check_template(opened(arguments.template), arguments.turns)
+    try:
+        template = open_template(arguments.template)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {arguments.template}: {' '.join(str(error).split())[:300]}") from error
+    outcomes = check_template(template, arguments.turns)
     if arguments.json:
         sys.stdout.write(to_json(outcomes).decode() + "\n")
     else:
@@ -54,32 +55,6 @@ def run(arguments: argparse.Namespace) -> int:
         for outcome in outcomes:
             _tell(outcome)
     return int(any(outcome.verdict == "breaks" and not outcome.by_client for outcome in outcomes))
-
-
-def opened(name: str) -> ChatTemplate:
-    """A Jinja file with the bundled model's tokenizer, or a model's own template and tokenizer.
-
-    Raises:
-        UserError: there is none.
-    """
-    from transformers import AutoTokenizer
-
-    from engine.model.shipped import SHIPPED
-    from engine.model.template_check import ChatTemplate
-
-    path = Path(name)
-    is_file = path.is_file()
-    try:
-        source = path.read_text(encoding="utf-8") if is_file else ""
-        tokenizer = AutoTokenizer.from_pretrained(str(SHIPPED["bundled"].folder) if is_file else name)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {name}: {' '.join(str(error).split())[:300]}") from error
-    if not is_file:
-        if not tokenizer.chat_template:
-            raise UserError(f"{name} has no chat template")
-        source = tokenizer.get_chat_template()
-    special = SPECIAL_TOKENS if is_file else {k: str(v) for k, v in tokenizer.special_tokens_map.items()}
-    return ChatTemplate(source, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], special)
 
 
 def _tell(outcome: Outcome) -> None:

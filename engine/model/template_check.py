@@ -14,14 +14,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import jinja2
 import jinja2.meta
+from transformers import AutoTokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
+
+from engine.model.shipped import SHIPPED
 
 Message = dict[str, Any]
 AROUND = 24  # characters that are shown on either side of a break
+SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}  # of a file, which comes without a tokenizer
 ANOTHER_DAY = "{%- macro strftime_now(form) -%}2 January 2001{%- endmacro -%}"  # in place of the clock's
 TOOLS = [
     {
@@ -48,7 +53,7 @@ class ChatTemplate:
     special_tokens: Mapping[str, str] = field(default_factory=dict)
 
     def render(self, messages: list[Message], **settings: Any) -> str:
-        """The text of a conversation.
+        """Return the text of a conversation.
 
         Raises:
             ValueError: the template refuses it; one sentence.
@@ -63,7 +68,7 @@ class ChatTemplate:
         return text
 
     def switches(self) -> list[str]:
-        """The variables that the template reads beside what every template is given."""
+        """Return the variables that the template reads beside what every template is given."""
         environment = jinja2.Environment(extensions=["jinja2.ext.loopcontrols"])
         tree = environment.parse(GENERATION_TAG.sub("", self.source))
         return sorted(jinja2.meta.find_undeclared_variables(tree) - GIVEN - {"strftime_now", "raise_exception"})
@@ -112,18 +117,36 @@ class Outcome:
     by_client: bool = False  # it is the client that changes what was said
 
 
+def open_template(name: str) -> ChatTemplate:
+    """Open a Jinja file, counted in the bundled model's tokens, or the template and tokenizer of a folder or hub name.
+
+    Raises:
+        OSError, ValueError: there is none; one sentence.
+    """
+    path = Path(name)
+    is_file = path.is_file()
+    source = path.read_text(encoding="utf-8") if is_file else ""
+    tokenizer = AutoTokenizer.from_pretrained(str(SHIPPED["bundled"].folder) if is_file else name)
+    if not is_file:
+        if not tokenizer.chat_template:
+            raise ValueError("it has no chat template")
+        source = tokenizer.get_chat_template()
+    special = SPECIAL_TOKENS if is_file else {k: str(v) for k, v in tokenizer.special_tokens_map.items()}
+    return ChatTemplate(source, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], special)
+
+
 def check_template(template: ChatTemplate, num_turns: int = 4) -> list[Outcome]:
-    """Every case that the template has a place for, each as a conversation of `num_turns` turns."""
+    """Play every case that the template has a place for, each as a conversation of `num_turns` turns."""
     return [_outcome(template, case, num_turns) for case in cases_of(template)]
 
 
 def common_length(one: Sequence[Any], other: Sequence[Any]) -> int:
-    """How many elements both begin with."""
+    """Return how many elements both begin with."""
     return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
 def conversation(case: Case, num_turns: int) -> Iterator[tuple[list[Message], Message]]:
-    """What is sent each time the model is to answer, and its answer."""
+    """Yield what is sent each time the model is to answer, and its answer."""
     told: list[Message] = [{"role": "system", "content": "You answer in one sentence."}] if case.has_system else []
     for turn in range(1, num_turns + 1):
         for part in range(case.num_questions):
@@ -148,7 +171,7 @@ def conversation(case: Case, num_turns: int) -> Iterator[tuple[list[Message], Me
 
 
 def cases_of(template: ChatTemplate) -> Iterator[Case]:
-    """The kinds of conversation that a template has a place for."""
+    """Yield the kinds of conversation that a template has a place for."""
     yield Case("a system message")
     yield Case("no system message", has_system=False)
     yield Case("questions of several parts", has_parts=True)
@@ -183,7 +206,7 @@ def _outcome(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
 
 
 def turns(template: ChatTemplate, case: Case, num_turns: int) -> Iterator[tuple[str, str]]:
-    """What a prefix cache holds of the conversation each time the model is to answer ("" at first), and the prompt.
+    """Yield what a prefix cache holds of the conversation each time the model is to answer ("" at first), and the prompt.
 
     Raises:
         ValueError: the template refuses it.
@@ -224,7 +247,7 @@ def _generated(
     answer: Message,
     prompt: str,
 ) -> str:
-    """What the model generates after a prompt."""
+    """Return what the model generates after a prompt."""
     if case.has_reasoning or answer.get("tool_calls"):
         whole = template.render([*messages, answer], add_generation_prompt=False, **case.settings)
         if whole.startswith(prompt):
