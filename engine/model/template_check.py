@@ -46,7 +46,7 @@ GENERATION_TAG = re.compile(r"{%-?\s*(end)?generation\s*-?%}")  # of transformer
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A Jinja chat template as a server renders it."""
+    """Jinja chat template as a server renders it."""
 
     source: str
     encode: Callable[[str], Sequence[int]]  # of rendered text: adds no special tokens
@@ -76,7 +76,7 @@ class ChatTemplate:
 
 @dataclass(frozen=True)
 class Case:
-    """A kind of conversation, and what the template is given with it."""
+    """Kind of conversation, and what the template is given with it."""
 
     name: str
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Break:
-    """Where what was cached and the next prompt first differ."""
+    """First place where what was cached and the next prompt differ."""
 
     turn: int  # which answer of the model, counted from 1, was cached
     turns_back: int  # how many answers before it: 0 = in that turn
@@ -104,7 +104,7 @@ class Break:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a case."""
+    """Result of a case."""
 
     case: str
     verdict: Literal["append-only", "breaks", "refused"]
@@ -206,7 +206,7 @@ def _outcome(template: ChatTemplate, case: Case, num_turns: int) -> Outcome:
 
 
 def turns(template: ChatTemplate, case: Case, num_turns: int) -> Iterator[tuple[str, str]]:
-    """Yield what a prefix cache holds of the conversation each time the model is to answer ("" at first), and the prompt.
+    """Yield the prompt of each answer, after what a prefix cache holds of the conversation by then ("" at first).
 
     Raises:
         ValueError: the template refuses it.
