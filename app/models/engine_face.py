@@ -180,10 +180,16 @@ class ServedModel(Protocol):
 
     @property
     def has_chat_template(self) -> bool: ...
-    def chat(self, messages: list[dict[str, str]], template_settings: Mapping[str, Any]) -> list[int]:
+    def chat(
+        self,
+        messages: list[dict[str, Any]],
+        template_settings: Mapping[str, Any],
+        tools: Sequence[dict[str, Any]] = (),
+    ) -> list[int]:
         """Token ids of a conversation, for the next message: by the model's own template, else the plain one.
 
-        `template_settings`: what the template is given beside the messages, such as enable_thinking.
+        `template_settings`: what the template is given beside the messages, such as enable_thinking; `tools`: what the
+        model may call, in OpenAI's shape.
 
         Raises:
             TemplateSettingError: a setting that no template has, one sentence.

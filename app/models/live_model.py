@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.ground.settings import ServerSettings
@@ -117,13 +117,18 @@ class LiveModel:
     def default_sampling(self) -> dict[str, float]:
         return self._model.default_sampling
 
-    def chat(self, messages: list[dict[str, str]], template_settings: Mapping[str, Any]) -> list[int]:
+    def chat(
+        self,
+        messages: list[dict[str, Any]],
+        template_settings: Mapping[str, Any],
+        tools: Sequence[dict[str, Any]] = (),
+    ) -> list[int]:
         """By the model's own template; else the plain one: the messages' texts, a line each, to be gone on with."""
         tokenizer = self._model.tokenizer
         if tokenizer is None:
             raise ValueError("this model has no tokenizer: use /v1/completions with token ids")
         if tokenizer.has_chat_template:
-            return tokenizer.chat(messages, template_settings)
+            return tokenizer.chat(messages, template_settings, tools)
         return self.encode(self.normalize("\n".join(message["content"] for message in messages)))
 
     def token_bytes(self, token_id: int) -> bytes:

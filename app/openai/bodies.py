@@ -36,8 +36,6 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
     "suffix": ("",),
-    "tools": ([],),
-    "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
     "parallel_tool_calls": (True, False),
@@ -61,9 +59,7 @@ HARMLESS_OF_MESSAGE = frozenset({"name"})
 NEUTRAL_OF_MESSAGE: dict[str, tuple[Any, ...]] = {
     "refusal": ("",),
     "annotations": ([],),
-    "tool_calls": ([],),
     "reasoning": ("",),
-    "reasoning_content": ("",),
 }
 HARMLESS_OF_PART = frozenset({"cache_control"})  # where a prefix may be cached: here it is everywhere
 
@@ -113,15 +109,36 @@ class Part(Struct, kw_only=True):
     text: str | None = None
 
 
+class CalledFunction(Struct, kw_only=True):
+    name: str
+    arguments: str | dict[str, Any] = ""  # JSON
+
+
+class ToolCall(Struct, kw_only=True):
+    function: CalledFunction
+    id: str | None = None
+    type: Literal["function"] = "function"
+
+
 class ChatMessage(Struct, kw_only=True):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[Part]
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+
+
+class Tool(Struct, kw_only=True):
+    function: dict[str, Any]
+    type: Literal["function"] = "function"
 
 
 class ChatBody(Sampled, kw_only=True):
     """`POST /v1/chat/completions`"""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
+    tools: list[Tool] | None = None
+    tool_choice: str | dict[str, Any] | None = None
     chat_template_kwargs: TemplateSettings | None = None
     max_completion_tokens: Int | None = None
     logprobs: bool | None = None
@@ -134,6 +151,7 @@ class TokenizeBody(Struct, kw_only=True):
     model: str | None = None
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
+    tools: list[Tool] | None = None
     chat_template_kwargs: TemplateSettings | None = None
     return_token_strs: bool | None = None
 

@@ -27,6 +27,7 @@ class Choice:
         self.num_tokens = 0
         self.num_characters = 0  # told so far, for text offsets
         self.unfinished = b""  # the beginning of a character, told as a token
+        self.held = ""  # text that may become a tool call
         self.is_begun = False  # something of it has been told
         self.finish_reason: str | None = None
         self.is_told = False  # with its finish_reason

@@ -90,7 +90,9 @@ def tokenize(context: OpenAIContext, request: Request) -> Response:
     if (body.prompt is None) == (body.messages is None):
         raise ApiError("send a prompt or messages, one of the two", "prompt")
     if body.messages is not None:
-        token_ids = asking.conversation(body.messages, found, template_settings=body.chat_template_kwargs)
+        token_ids = asking.conversation(
+            body.messages, found, template_settings=body.chat_template_kwargs, tools=body.tools or []
+        )
     else:
         token_ids = found.encode(found.normalize(body.prompt or ""))
     answer: dict[str, Any] = {

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Literal, TypedDict
 
+import msgspec
 from msgspec import Struct
 
 from app.ground.errors import one_sentence
 from app.models.engine_face import ServedModel, TemplateSettingError
-from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled
+from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled, Tool, ToolCall
 from app.openai.errors import ApiError
 from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
@@ -44,6 +45,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     only_echo: bool = False  # max_tokens 0: the prompt is scored, the one token that the engine adds is left out
     logprobs: int | None = None  # alternatives to tell with each token; None: no log probabilities
     prompt_logprobs: int | None = None  # the same of the prompt, as a field of its own
+    may_call_tools: bool = False  # tool calls in the text are told as such
     default_tokens: int | None = None  # where no max_tokens is asked for: so many, or what there is room for
     names: Mapping[str, str] = NAMES
 
@@ -98,10 +100,15 @@ def chat(body: ChatBody, model: ServedModel, max_model_len: int | None = None) -
     max_tokens = body.max_tokens if is_older else body.max_completion_tokens
     n = _count("n", body.n)
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
+    if body.tool_choice not in (None, "none", "auto"):
+        raise ApiError("tool_choice: only none and auto are implemented here; leave it out", "tool_choice")
+    tools = body.tools if body.tools and body.tool_choice != "none" else []
+    token_ids = conversation(body.messages, model, max_model_len, body.chat_template_kwargs, tools)
     names = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
     return Asked(
         kind="chat",
-        prompts=[Prompt(token_ids=conversation(body.messages, model, max_model_len, body.chat_template_kwargs))],
+        prompts=[Prompt(token_ids=token_ids)],
+        may_call_tools=bool(tools),
         sampling=_sampling(body, model, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
         names=names,
         logprobs=logprobs,
@@ -116,11 +123,16 @@ def conversation(
     model: ServedModel,
     max_model_len: int | None = None,
     template_settings: dict[str, Any] | None = None,
+    tools: Sequence[Tool] = (),
 ) -> list[int]:
     """The token ids of a conversation, by the model's own template or the plain one (`ServedModel.chat`)."""
-    told = []
+    told: list[dict[str, Any]] = []
     for at, message in enumerate(messages):
         content = message.content
+        if content is None:
+            if not message.tool_calls:
+                raise ApiError(f"messages[{at}].content is missing", "messages")
+            content = ""
         if not isinstance(content, str):
             for place, part in enumerate(content):
                 where = f"messages[{at}].content[{place}]"
@@ -130,13 +142,36 @@ def conversation(
                     raise ApiError(f"{where}.text is missing", "messages")
             content = "\n".join(part.text or "" for part in content)  # as vLLM joins them
         told.append({"role": "system" if message.role == "developer" else message.role, "content": content})
+        if message.tool_calls:
+            told[-1]["tool_calls"] = [
+                _called(call, f"messages[{at}].tool_calls[{i}]") for i, call in enumerate(message.tool_calls)
+            ]
+        if message.tool_call_id is not None:
+            told[-1]["tool_call_id"] = message.tool_call_id
+        if message.reasoning_content:
+            told[-1]["reasoning_content"] = message.reasoning_content
+    given = [{"type": tool.type, "function": tool.function} for tool in tools]
     _check_length(sum(len(one["content"]) for one in told), max_model_len, "messages")
+    if not model.has_chat_template and (given or any(one["role"] == "tool" or "tool_calls" in one for one in told)):
+        raise ApiError("this model has no chat template, which tools need", "tools" if given else "messages")
     try:
-        return model.chat(told, template_settings or {})
+        return model.chat(told, template_settings or {}, given)
     except TemplateSettingError as error:
         raise ApiError(f"chat_template_kwargs: {error}", "chat_template_kwargs") from error
     except ValueError as error:
         raise ApiError(f"messages: {error}", "messages") from error
+
+
+def _called(call: ToolCall, where: str) -> dict[str, Any]:
+    """A tool call as templates read it: its arguments as an object."""
+    arguments: Any = call.function.arguments or {}
+    if isinstance(arguments, str):
+        try:
+            arguments = msgspec.json.decode(arguments)
+        except msgspec.DecodeError as error:
+            raise ApiError(f"{where}.function.arguments is no JSON: {error}", "messages") from error
+    function = {"name": call.function.name, "arguments": arguments}
+    return {"id": call.id, "type": call.type, "function": function}
 
 
 class _Common(TypedDict):

@@ -11,6 +11,7 @@ import msgspec
 
 from app import __version__
 from app.openai.call import Call, Choice, Part
+from app.openai.tool_calls import held_from, split
 from engine.trace.records import Candidate, Output
 
 FINGERPRINT = f"kvtheater-{__version__}"
@@ -49,7 +50,8 @@ def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
                 found.append(choice.around[0] + msgspec.json.encode(text) + choice.around[1])
         elif (told := _delta(call, part, choice, token_bytes)) is not None:
             found.append(_chunk(call, told))
-            if call.asked.logprobs is None and not call.asked.only_echo and not call.asked.continuous_usage:
+            asked = call.asked
+            if asked.logprobs is None and not (asked.only_echo or asked.continuous_usage or asked.may_call_tools):
                 choice.around = _around(call, part, choice, token_bytes)
     return found
 
@@ -107,7 +109,11 @@ def _whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: Toke
     text = "".join(output.text for output in choice.outputs)
     said: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
     if call.asked.kind == "chat":
-        said["message"] = {"role": "assistant", "content": text, "refusal": None, "annotations": []}
+        content, calls = split(text) if call.asked.may_call_tools else (text, [])
+        said["message"] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
+        if calls:
+            said["message"] |= {"content": content or None, "tool_calls": calls}
+            said["finish_reason"] = _reason(choice.finish_reason)
         said["logprobs"] = _chat_logprobs(call, choice.outputs)
     else:
         echoed = _echo(call, part, token_bytes)
@@ -123,17 +129,28 @@ def _whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: Toke
 
 def _delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
     """None: what came does not make a character yet, and there is nothing else to say."""
-    text = "".join(output.text for output in choice.outputs)
+    text = choice.held + "".join(output.text for output in choice.outputs)
     is_first, ended = not choice.is_begun, choice.finish_reason
+    calls: list[dict[str, Any]] = []
+    if call.asked.may_call_tools and ended:
+        text, calls = split(text)
+    elif call.asked.may_call_tools:
+        at = held_from(text)
+        text, choice.held = text[:at], text[at:]
+    outputs, choice.outputs = choice.outputs, []  # their text is held, or told now
     echoed = _echo(call, part, token_bytes) if is_first and call.asked.kind == "completion" else ""
-    if choice.is_told or not (text or ended or echoed):
+    is_silent = not text and (call.asked.logprobs is None or not call.asked.may_call_tools)
+    if choice.is_told or (is_silent and not (ended or echoed)):
+        choice.outputs = [] if choice.held else outputs
         return None
-    outputs, choice.outputs = choice.outputs, []
     choice.is_begun = True
     choice.is_told = ended is not None
     said: dict[str, Any] = {"index": choice.index, "finish_reason": ended}
     if call.asked.kind == "chat":
         said["delta"] = ({"role": "assistant"} if is_first else {}) | ({"content": text} if text or is_first else {})
+        if calls:
+            said["delta"]["tool_calls"] = [{"index": i, **one} for i, one in enumerate(calls)]
+            said["finish_reason"] = _reason(ended)
         said["logprobs"] = _chat_logprobs(call, outputs)
         return said
     if call.asked.only_echo:
@@ -143,6 +160,11 @@ def _delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> d
     with_prompt = is_first and call.asked.echo
     said["logprobs"] = _completion_logprobs(call, part, outputs, token_bytes, with_prompt, choice)
     return said
+
+
+def _reason(reason: str | None) -> str | None:
+    """Why a choice with tool calls ended: for them, unless something cut it short."""
+    return "tool_calls" if reason == "stop" else reason
 
 
 def _echo(call: Call, part: Part, token_bytes: TokenBytes) -> str:

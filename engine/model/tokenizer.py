@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
@@ -69,10 +69,15 @@ class Tokenizer:
     def has_chat_template(self) -> bool:
         return bool(self._wrapped.chat_template)
 
-    def chat(self, messages: list[dict[str, str]], settings: Mapping[str, Any] = EMPTY) -> list[int]:
+    def chat(
+        self,
+        messages: list[dict[str, Any]],
+        settings: Mapping[str, Any] = EMPTY,
+        tools: Sequence[dict[str, Any]] = (),
+    ) -> list[int]:
         """Token ids of a conversation by the model's own template, up to where its next message begins.
 
-        `settings`: variables of the template, such as enable_thinking.
+        `settings`: variables of the template, such as enable_thinking. `tools`: what the model may call.
 
         Raises:
             TemplateSettingError: a setting is an argument of transformers' own, not the template's.
@@ -82,7 +87,7 @@ class Tokenizer:
         if taken := sorted(set(settings) & {*inspect.signature(apply).parameters, "messages"}):
             raise TemplateSettingError(f"{taken[0]} is none of the template's own variables; leave it out")
         try:
-            found = apply(messages, add_generation_prompt=True, return_dict=True, **settings)
+            found = apply(messages, tools=list(tools) or None, add_generation_prompt=True, return_dict=True, **settings)
         except Exception as error:  # a template raises what it likes
             raise ValueError(f"the model's chat template says: {' '.join(str(error).split())[:300]}") from error
         return list(found["input_ids"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -292,7 +292,12 @@ class FakeModel:
     has_chat_template = False
     default_sampling: ClassVar[dict[str, float]] = {}
 
-    def chat(self, messages: list[dict[str, str]], template_settings: Mapping[str, Any]) -> list[int]:
+    def chat(
+        self,
+        messages: list[dict[str, Any]],
+        template_settings: Mapping[str, Any],
+        tools: Sequence[dict[str, Any]] = (),
+    ) -> list[int]:
         return self.encode("\n".join(message["content"] for message in messages))
 
     def encode(self, text: str) -> list[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from engine.model.errors import TemplateSettingError
@@ -24,6 +26,21 @@ def test_a_template_is_given_the_clients_settings() -> None:
     for name in ("tokenize", "chat_template", "messages", "add_generation_prompt"):
         with pytest.raises(TemplateSettingError, match=f"^{name} is none"):
             tokenizer.chat(messages, {name: "x"})
+
+
+def test_a_template_is_given_tools_and_what_was_called() -> None:
+    wrapped = tiny_tokenizer()
+    wrapped.chat_template = (
+        "{% for t in tools or [] %}{{ t.function.name }}{% endfor %}{% for m in messages %}{{ m.content }}"
+        "{% for c in m.tool_calls or [] %}{{ c.function.arguments.b }}{% endfor %}{% endfor %}"
+    )
+    tokenizer = Tokenizer(wrapped)
+    call = {"id": "1", "type": "function", "function": {"name": "a", "arguments": {"b": "ab"}}}
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "b"}]
+    messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+    tools = [{"type": "function", "function": {"name": "a"}}]
+    assert tokenizer.chat(messages, {}, tools) == tokenizer.encode("abab")
+    assert tokenizer.chat(messages) == tokenizer.encode("bab")
 
 
 def test_sampling_of_a_generation_config_is_the_models_default() -> None:
