@@ -149,8 +149,8 @@ def test_two_rounds_and_then_what_everybody_said(room: Room) -> None:
     for one, given in zip(followers, (0, 0, None), strict=True):
         one.do("class_answer", poll=poll, round=0, given=given)
     followers[0].do("class_answer", poll=poll, round=0, given=1)  # while it is open one may change one's mind
-    wait_for(lambda: room.presenter.desks and room.presenter.desks[-1]["answered"] == 3)
-    assert counts(room.presenter.desks[-1]) == [[1, 1]] and room.presenter.desks[-1]["tallies"][0]["unsure"] == 1
+    wait_for(lambda: room.presenter.desks and counts(room.presenter.desks[-1]) == [[1, 1]])
+    assert (room.presenter.desks[-1]["answered"], room.presenter.desks[-1]["tallies"][0]["unsure"]) == (3, 1)
     assert not any(told["poll"]["tallies"] for one in followers for told in one.told if told["poll"])
     room.presenter.do("class_poll", id=room.id, poll=poll, to="talk")
     assert followers[0].refused("class_answer", poll=poll, round=0, given=0)["code"] == "refused"
