@@ -260,7 +260,9 @@ def openai_api() -> str:
         path = re.findall(r"`POST (\S+)`", kind.__doc__ or "")[0]
         parts += [f"## {path}\n\n", table(("field", "type", "default"), fields_of(kind))]
     neutral = [
-        (code(name), ", ".join(code(json.dumps(value)) for value in values)) for name, values in bodies.NEUTRAL.items()
+        (code(name), ", ".join(code(json.dumps(value)) for value in values))
+        for name, values in bodies.NEUTRAL.items()
+        if name not in bodies.ChatBody.__struct_fields__
     ]
     parts += [
         "## Fields without effect\n\n",

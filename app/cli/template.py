@@ -13,7 +13,7 @@ from app.ground.plain import to_json
 if TYPE_CHECKING:
     from engine.model.template_check import Outcome
 
-DEFAULT_TURNS = 4
+DEFAULT_TURNS, MAX_TURNS = 4, 200  # every turn renders the whole conversation
 
 
 def add_parser(commands: Any) -> None:
@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Check it. 0 where every case that the template does not refuse is append-only."""
     from engine.model.template_check import check_template, open_template
 
-    if arguments.turns < 2:
-        raise UserError(f"--turns must be at least 2, not {arguments.turns}")
+    if not 2 <= arguments.turns <= MAX_TURNS:
+        raise UserError(f"--turns must be between 2 and {MAX_TURNS}, not {arguments.turns}")
     try:
         template = open_template(arguments.template)
     except (OSError, ValueError) as error:

@@ -151,7 +151,7 @@ def conversation(
         if message.reasoning_content:
             told[-1]["reasoning_content"] = message.reasoning_content
     given = [{"type": tool.type, "function": tool.function} for tool in tools]
-    _check_length(sum(len(one["content"]) for one in told), max_model_len, "messages")
+    _check_length(_num_characters([told, given]), max_model_len, "messages")
     if not model.has_chat_template and (given or any(one["role"] == "tool" or "tool_calls" in one for one in told)):
         raise ApiError("this model has no chat template, which tools need", "tools" if given else "messages")
     try:
@@ -168,10 +168,26 @@ def _called(call: ToolCall, where: str) -> dict[str, Any]:
     if isinstance(arguments, str):
         try:
             arguments = msgspec.json.decode(arguments)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise ApiError(f"{where}.function.arguments is no JSON: {error}", "messages") from error
+    if not isinstance(arguments, dict):
+        raise ApiError(f"{where}.function.arguments must be a JSON object", "messages")
     function = {"name": call.function.name, "arguments": arguments}
     return {"id": call.id, "type": call.type, "function": function}
+
+
+def _num_characters(value: Any) -> int:
+    """Return the number of characters of all texts in a JSON value."""
+    total, left = 0, [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            total += len(one)
+        elif isinstance(one, dict):
+            left += [*one, *one.values()]
+        elif isinstance(one, list):
+            left += one
+    return total
 
 
 class _Common(TypedDict):

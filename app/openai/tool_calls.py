@@ -44,7 +44,7 @@ def _call(block: str) -> dict[str, Any] | None:
     else:
         try:
             told = msgspec.json.decode(block.strip())
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
         if not isinstance(told, dict) or not isinstance(told.get("name"), str):
             return None

@@ -132,7 +132,12 @@ def open_template(name: str) -> ChatTemplate:
             raise ValueError("it has no chat template")
         source = tokenizer.get_chat_template()
     special = SPECIAL_TOKENS if is_file else {k: str(v) for k, v in tokenizer.special_tokens_map.items()}
-    return ChatTemplate(source, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], special)
+    template = ChatTemplate(source, lambda text: tokenizer(text, add_special_tokens=False)["input_ids"], special)
+    try:
+        template.switches()
+    except jinja2.TemplateSyntaxError as error:
+        raise ValueError(f"line {error.lineno}: {error.message}") from error
+    return template
 
 
 def check_template(template: ChatTemplate, num_turns: int = 4) -> list[Outcome]:

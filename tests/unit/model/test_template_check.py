@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,15 @@ from engine.config import EngineConfig, SamplingParams
 from engine.engine import Engine
 from engine.model.loader import load_model
 from engine.model.shipped import SHIPPED
-from engine.model.template_check import ChatTemplate, Outcome, cases_of, check_template, common_length, turns
+from engine.model.template_check import (
+    ChatTemplate,
+    Outcome,
+    cases_of,
+    check_template,
+    common_length,
+    open_template,
+    turns,
+)
 from engine.trace.events import Admit
 
 OPEN, CLOSE, ASK = "<|{{ m.role }}|>", "<|end|>", "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -122,3 +131,10 @@ def test_the_verdict_is_what_the_engine_then_hits(tokenizer: Any) -> None:
         hit = [op.num_cached_tokens for op in ops if isinstance(op, Admit)][-1]
         assert hit == common_length(held, tokens)
         assert hit == (found.first.token if found.first is not None else len(held))
+
+
+def test_a_file_that_is_no_template_is_none(tmp_path: Path) -> None:
+    """Rather than a template that refuses everything."""
+    (tmp_path / "t.jinja").write_text("{% for m in messages %}\n{% endfo %}")
+    with pytest.raises(ValueError, match=r"^line 2: "):
+        open_template(str(tmp_path / "t.jinja"))

@@ -128,6 +128,16 @@ def test_a_completion_is_refused_by_the_fields_name(fields: dict[str, Any], para
         (said(role="tool"), "messages", "no chat template, which tools need"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "no chat template, which tools need"),
         ({"tools": [{"type": "function"}]}, "tools", "missing required field `function`"),
+        (
+            said(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": "[" * 9_999}}]),
+            "messages",
+            "messages[0].tool_calls[0].function.arguments is no JSON",
+        ),
+        (
+            said(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": "3"}}]),
+            "messages",
+            "messages[0].tool_calls[0].function.arguments must be a JSON object",
+        ),
         ({"tool_choice": "required"}, "tool_choice", "only none and auto"),
         ({"messages": [{"role": "user"}]}, "messages", "messages[0].content is missing"),
         (said(content=[{"type": "image_url", "image_url": {}}]), "messages", "content[0]: this server reads"),
@@ -221,3 +231,19 @@ def test_a_prompt_that_is_only_scored_asks_the_engine_for_one_token() -> None:
     found = completion(echo=True, max_tokens=0, logprobs=3)
     assert found.only_echo and found.sampling.max_tokens == 1 and found.sampling.prompt_logprobs == 3
     assert found.prompt_logprobs is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": [{"function": {"name": "f", "description": "x" * 10_000}}]},
+        {"tools": [{"function": {"name": "f", "parameters": {"x" * 10_000: {}}}}]},
+        said(role="assistant", tool_calls=[{"function": {"name": "f", "arguments": {"a": ["x" * 10_000]}}}]),
+        said(reasoning_content="x" * 10_000),
+    ],
+)
+def test_all_that_a_template_gets_counts_to_the_length(fields: dict[str, Any]) -> None:
+    body = read(json.dumps({"messages": [{"role": "user", "content": "x"}]} | fields).encode(), ChatBody)
+    with pytest.raises(ApiError) as refused:
+        asked.chat(body, MODEL, 16)
+    assert (refused.value.param, refused.value.code) == ("messages", LONG)

@@ -29,6 +29,7 @@ READ = {"name": "read", "arguments": '{"path":"a.txt"}'}
         (f"I look.\n{CALL}\n{XML}", "I look.", [READ, READ]),
         (CALL.removesuffix("</tool_call>"), "", [READ]),  # some end at once
         ("<tool_call>{</tool_call>", "<tool_call>{</tool_call>", []),
+        (f"<tool_call>{'[' * 9999}", f"<tool_call>{'[' * 9999}", []),
         (f"{CALL}<tool_call>3</tool_call>", f"{CALL}<tool_call>3</tool_call>", []),
         ('<tool_call>{"name": "f", "arguments": "{}"}</tool_call>', "", [{"name": "f", "arguments": "{}"}]),
     ],
