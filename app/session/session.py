@@ -358,7 +358,6 @@ class Session:
             self._loop.tend(is_watched=self.num_viewers > 0)
             if self._loop.source and self._loop.is_long and not self._loop.unfinished:
                 self._begin_anew()
-            if self._commands.carry_out_next(self._loop.seconds_to_next_step()):
-                self._broadcast.wake()  # the status may be another one
-            else:
+            if not self._commands.carry_out_next(self._loop.seconds_to_next_step()):
                 self._loop.advance()
+            self._broadcast.wake()  # the status may be another one than when a record was appended

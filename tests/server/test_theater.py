@@ -219,6 +219,14 @@ def test_an_error_in_a_step_pauses_and_loses_nothing(server, client, theater):
     wait_for(lambda: client.statuses[-1]["error"] is None)
 
 
+def test_what_changes_after_a_record_is_appended_is_told(server, client, theater):
+    client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 1})
+    server.theaters.get(theater).run.whole.subscribe(lambda record: time.sleep(0.4))  # the broadcast goes first
+    time.sleep(0.2)  # a status is due by now
+    client.do("step", theater=theater)
+    wait_for(lambda: client.statuses[-1]["unfinished"] == 0)
+
+
 def test_an_error_in_an_asked_step_is_the_answer(server, client, theater):
     client.do("submit", theater=theater, prompts=[{"text": "abc"}])
     server.model.fail_at = 0
