@@ -290,6 +290,8 @@ def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, monkeyp
         expect(page.locator("#large-record")).to_have_value("13", timeout=30_000)
         expect(page.locator("#region-large progress")).to_have_count(0)  # all is read, though more may come
         page.locator("#large-engine").click()
+        page.locator("#btn-drive").click()  # it is somebody else's run
+        page.locator("#large-engine").click()
         expect(page.locator("#large-engine")).to_contain_text("Pause")
         client.do("pause", theater=theater)
         page.locator("#large-reset").click()

@@ -310,7 +310,7 @@ def test_a_small_pool_preempts_and_evicts_in_words(open_page: OpenPage) -> None:
     assert re.search(r"\d cached blocks? evicted", said)
     assert re.search(r"seq \d waits: it needs \d blocks?, 0 free", said)
     assert re.search(r"is back after its preemption; \d+ tokens? computed again", said)
-    assert re.search(r"held none of the \d+ tokens of seq \d", said)
+    assert re.search(r"Not one of the \d+ tokens? of seq \d hits the prefix cache", said)
     page.fill("#prompt", "白日依山尽，黄河")
     page.click("#btn-prefill")
     expect(page.locator("#sentence")).to_contain_text("The prefix cache held 4 of the 8 tokens")
