@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -151,7 +151,7 @@ class PrefixMemory:
         return best, longest
 
 
-def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
     """Number of leading elements that are equal. Bisects over slices, which compare at C speed."""
     low, high = 0, min(len(a), len(b))
     while low < high:

@@ -1,0 +1,42 @@
+"""This engine's own prefix cache over a pool of blocks, with prompts and no model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from engine.cache.block_groups import one_group
+from engine.cache.kv_cache_manager import KVCacheManager
+from engine.prompts.policies import Hit
+
+
+class EngineCache:
+    """Admits one prompt after the other, and frees each before the next. What is needed least recently is evicted."""
+
+    def __init__(self, num_blocks: int, block_size: int) -> None:
+        self._num_slots = num_blocks * block_size
+        self._cache = KVCacheManager(one_group(num_blocks), block_size, True, lambda op: None)
+
+    def take(self, request: int, tokens: Sequence[Sequence[int]]) -> Hit:
+        """Admit a prompt and say what hit; `request`: its number, larger than of any before it.
+
+        Raises:
+            ValueError: the pool is smaller than the prompt.
+        """
+        token_ids = list(chain.from_iterable(tokens))
+        if len(token_ids) > self._num_slots:
+            raise ValueError(f"request {request + 1} has {len(token_ids):,} tokens, and the pool {self._num_slots:,}")
+        cache = self._cache
+        cache.tick(request, request)
+        match = cache.lookup(request, token_ids)
+        found = cache.explain(request, token_ids, None, match.num_tokens)
+        cache.remember(request, token_ids, None)
+        cache.allocate(request, len(token_ids), "admission", match.hits)
+        cache.cache_blocks(request, token_ids, len(token_ids))
+        if len(token_ids) > match.num_tokens:
+            cache.write(request, match.num_tokens, len(token_ids) - match.num_tokens)
+        cache.free(request, "finish")
+        cache.forget(request)
+        if found.lost is not None:
+            return Hit(match.num_tokens, "evicted", f"for request {found.lost.evicted_for + 1}")
+        return Hit(match.num_tokens, "rounded" if match.num_tokens < found.num_shared_tokens else None)

@@ -1,0 +1,159 @@
+"""Rules by which caches keep prefixes of prompts, and what each finds of a prompt."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from engine.accounting.sources import Sourced
+from engine.cache.prefix_memory import common_prefix
+from engine.prompts.prefix_tree import Match, Node
+from engine.prompts.readers import PromptRequest
+from engine.prompts.segments import Segment
+
+DAY = 86_400.0
+Tokens = Sequence[Sequence[int]]  # of each segment of a prompt
+Prompt = tuple[Sequence[Segment], Tokens]
+Limit = Literal["expired", "too_short", "no_breakpoint", "breakpoint_out_of_reach", "other_slot", "evicted", "rounded"]
+
+
+class Policy(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rules of a cache; `policies.toml` says what each is."""
+
+    unit: int
+    minimum: int = 0
+    minimums: Mapping[str, int] = {}
+    seconds: float = 0
+    maybe_seconds: float = 0
+    breakpoints: bool = False
+    lookback: int = 0
+    most_breakpoints: int = 0
+    slots: int = 0
+    last_token: bool = False
+
+    def minimum_of(self, model: str) -> int:
+        """Return the shortest prefix that is cached of a model, in tokens."""
+        return next((count for word, count in self.minimums.items() if word in model), self.minimum)
+
+
+class Hit(NamedTuple):
+    """Tokens that a cache has of a prompt; `limit`: why they are fewer than the prompt shares with an earlier one."""
+
+    num_tokens: int
+    limit: Limit | None = None
+    detail: str = ""
+    maybe: bool = False  # the cache may have dropped it already
+
+
+class _File(Struct, forbid_unknown_fields=True):
+    policy: tuple[Policy, ...]
+
+
+@cache
+def policies() -> dict[str, Policy]:
+    """Return the policies by id, in the file's order."""
+    text = (Path(__file__).parent / "policies.toml").read_text(encoding="utf-8")
+    found = msgspec.convert(tomllib.loads(text), _File)
+    return {policy.id: policy for policy in found.policy}
+
+
+class PolicyCache:
+    """What a cache under a policy holds of one model's prompts. `look` before the prompt is added to the tree."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._slots: list[Prompt] = []  # what each holds, the latest at the end
+
+    def look(self, request: PromptRequest, tokens: Tokens, match: Match, now: float) -> Hit:
+        """Find what is cached of a prompt; `tokens`: of each of its segments."""
+        policy = self.policy
+        if policy.breakpoints:
+            return self._at_breakpoint(request, match, now)
+        most = min(match.num_tokens, sum(map(len, tokens)) - policy.last_token)
+        if policy.slots:
+            held = max((_shared(slot, (request.segments, tokens)) for slot in self._slots), default=0)
+            return Hit(min(held, most), "other_slot" if held < match.num_tokens else None)
+        seconds = DAY if policy.seconds and request.retention == "24h" else policy.seconds
+        alive = most
+        if seconds:
+            alive = min(most, _end_of(match, lambda node: now - node.touched <= seconds))
+        found = alive - alive % policy.unit
+        if alive < most:
+            return Hit(found if found >= policy.minimum else 0, "expired")
+        if found < policy.minimum:
+            return Hit(0, "too_short" if most else None, f"{policy.minimum} tokens are the least")
+        maybe = bool(found and policy.maybe_seconds and seconds != DAY)
+        maybe &= _end_of(match, lambda node: now - node.touched <= policy.maybe_seconds) < found
+        return Hit(found, "rounded" if found < match.num_tokens else None, "", maybe)
+
+    def add(self, request: PromptRequest, tokens: Tokens, path: Sequence[Node], now: float) -> None:
+        """Let the cache take a prompt that was looked up; `path`: its nodes in the tree."""
+        policy = self.policy
+        if policy.slots:
+            mine = (request.segments, tokens)
+            if len(self._slots) == policy.slots:
+                self._slots.remove(max(self._slots, key=lambda slot: _shared(slot, mine)))
+            self._slots.append(mine)
+        if not policy.breakpoints:
+            return
+        least = policy.minimum_of(request.model)
+        for at in self._breakpoints(request):
+            if path[at].end >= least:
+                kept = request.segments[at].kept or 0.0
+                path[at].until = max(path[at].until, now + kept)
+
+    def _breakpoints(self, request: PromptRequest) -> list[int]:
+        return [i for i, one in enumerate(request.segments) if one.kept is not None][-self.policy.most_breakpoints :]
+
+    def _at_breakpoint(self, request: PromptRequest, match: Match, now: float) -> Hit:
+        """A lookup goes back from each breakpoint, to what an earlier breakpoint wrote."""
+        marks = self._breakpoints(request)
+        if not marks:
+            return Hit(0, "no_breakpoint" if match.num_tokens else None)
+        shared = match.path[1:]
+        written = [at for at, node in enumerate(shared) if node.until >= 0]
+        alive = [at for at in written if shared[at].until >= now]
+        reached = [at for at in alive if any(0 <= mark - at < self.policy.lookback for mark in marks)]
+        if reached:
+            node = shared[reached[-1]]
+            for earlier in reached:  # each use begins its time anew
+                shared[earlier].until = max(shared[earlier].until, now + (request.segments[earlier].kept or 300.0))
+            found = node.end
+        else:
+            found = 0
+        if found == match.num_tokens or not match.num_tokens:
+            return Hit(found)
+        if len(alive) > len(reached):
+            return Hit(found, "breakpoint_out_of_reach")
+        if len(written) > len(alive):
+            return Hit(found, "expired")
+        least = self.policy.minimum_of(request.model)
+        if match.num_tokens < least:
+            return Hit(found, "too_short", f"{least} tokens are the least")
+        return Hit(found, "rounded")
+
+
+def _shared(one: Prompt, other: Prompt) -> int:
+    """Return how many tokens two prompts begin with together."""
+    count = 0
+    for left, right, own, others in zip(one[0], other[0], one[1], other[1], strict=False):
+        if left.content != right.content:
+            return count + common_prefix(own, others)
+        count += len(own)
+    return count
+
+
+def _end_of(match: Match, is_alive: Callable[[Node], bool]) -> int:
+    """Return up to which token all that is shared is alive."""
+    end = 0
+    for node in match.path[1:]:
+        if not is_alive(node):
+            return end
+        end = node.end
+    return match.num_tokens if match.parted is None or is_alive(match.parted) else end

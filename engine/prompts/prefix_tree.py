@@ -1,0 +1,86 @@
+"""The prompts that came before, as a tree of their segments: with which of them does a prompt share most?
+
+A path from the root is a prompt. Two segments with the same content have the same tokens, so prompts are compared
+segment by segment, and token by token only where they part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.cache.prefix_memory import common_prefix
+from engine.prompts.segments import Segment
+
+Content = tuple[str, str, str]
+
+
+class Node:
+    """A segment after those above it. `start`, `end`: tokens before it, and up to its end."""
+
+    __slots__ = ("children", "end", "ends", "last", "segment", "start", "tokens", "touched", "until")
+
+    def __init__(self, segment: Segment | None, tokens: Sequence[int], start: int) -> None:
+        self.segment, self.tokens, self.start = segment, tokens, start
+        self.end = start + len(tokens)
+        self.children: dict[Content, Node] = {}
+        self.last = -1  # the request that came by last
+        self.ends = -1  # the last request that ended here; -1: none did
+        self.touched = 0.0  # when the last request came by
+        self.until = -1.0  # until when an entry at a breakpoint here is kept
+
+
+class Match(NamedTuple):
+    """What a prompt shares with the earlier one that shares most.
+
+    `path`: the nodes that it shares as a whole, the root first. `parted`: the node that it shares in part, or whose
+    place another segment takes; None: nothing came after `path`, or a prompt ended there. `num_tokens`: shared.
+    """
+
+    path: list[Node]
+    parted: Node | None
+    num_tokens: int
+
+    @property
+    def closest(self) -> int:
+        """The earlier request; -1: nothing is shared."""
+        end = self.path[-1]
+        return self.parted.last if self.parted else end.ends if end.ends >= 0 else end.last
+
+
+class PrefixTree:
+    """The prompts of one model and cache."""
+
+    def __init__(self) -> None:
+        self.root = Node(None, (), 0)
+
+    def match(self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]]) -> Match:
+        """Find what a prompt shares with earlier ones; `tokens`: of each segment."""
+        path = [self.root]
+        for segment in segments:
+            child = path[-1].children.get(segment.content)
+            if child is None:
+                break
+            path.append(child)
+        node, depth = path[-1], len(path) - 1
+        if depth == len(segments) or (depth and node.ends >= 0):
+            return Match(path, None, node.end)
+        best, longest = None, -1
+        for child in node.children.values():
+            shared = common_prefix(child.tokens, tokens[depth])
+            if (shared, child.last) > (longest, best.last if best else -1):
+                best, longest = child, shared
+        return Match(path, best, node.end + max(longest, 0))
+
+    def add(self, segments: Sequence[Segment], tokens: Sequence[Sequence[int]], request: int, now: float) -> list[Node]:
+        """Let a prompt come by. Returns its nodes, without the root."""
+        node, path = self.root, list[Node]()
+        for segment, own in zip(segments, tokens, strict=True):
+            child = node.children.get(segment.content)
+            if child is None:
+                child = node.children[segment.content] = Node(segment, own, node.end)
+            child.last, child.touched = request, now
+            path.append(child)
+            node = child
+        node.ends = request
+        return path

@@ -1,0 +1,33 @@
+"""A report without texts: places, lengths and hashes, to show it to others."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from engine.prompts.report import Verdict
+from engine.prompts.savings import Saving
+
+
+def without_texts(verdicts: Sequence[Verdict], savings: Sequence[Saving]) -> tuple[list[Verdict], list[Saving]]:
+    """Put a hash and a length in the place of each text that comes from a request."""
+    hidden = [
+        replace(verdict, session=_hash(verdict.session), parted=replace(
+            verdict.parted,
+            detail="" if verdict.parted.cause.startswith(("tool", "schema")) else verdict.parted.detail,
+            earlier_text=_hidden(verdict.parted.earlier_text), text=_hidden(verdict.parted.text),
+        ))
+        if verdict.parted else replace(verdict, session=_hash(verdict.session))
+        for verdict in verdicts
+    ]  # fmt: skip
+    return hidden, [replace(saving, example=[]) for saving in savings]
+
+
+def _hidden(text: str) -> str:
+    return f"{len(text)} characters, sha256 {_hash(text)}"
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,290 @@
+"""Files of requests to language models: one table of the shapes that an entry may have.
+
+A file is JSON or has a JSON object a line. Each entry has the first shape in `SHAPES` that fits. An entry that has none
+is counted and named, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from engine.prompts.segments import Segment, segments_of
+
+MOST_BYTES = 1 << 26  # of a line
+
+
+class PromptError(ValueError):
+    """The file cannot be read; one sentence."""
+
+
+class Sent(NamedTuple):
+    """A request as an entry has it."""
+
+    body: Mapping[str, Any]
+    time: float | None = None  # seconds since the epoch
+    session: str = ""
+    usage: Mapping[str, Any] = {}
+
+
+class PromptRequest(Struct, frozen=True):
+    """A request: its segments, and what was reported of it. `line` counts from 1, entries where a file has no lines."""
+
+    line: int
+    model: str
+    segments: list[Segment]
+    time: float | None = None
+    session: str = ""
+    reported_tokens: int | None = None  # of the prompt
+    reported_cached: int | None = None  # of these, read from the cache
+    retention: str = ""  # what `prompt_cache_retention` asks for
+
+
+class PromptFile(NamedTuple):
+    """The requests of a file in their order; `shapes` and `unread`: how many entries had each shape, or which fault."""
+
+    requests: list[PromptRequest]
+    shapes: Counter[str]
+    unread: Counter[str]
+
+
+def read_prompts(path: Path) -> PromptFile:
+    """Read a file's requests.
+
+    Raises:
+        PromptError: it cannot be read, or has no request.
+    """
+    found = PromptFile([], Counter(), Counter())
+    same: dict[Segment, Segment] = {}  # what is repeated in every request is kept once
+    try:
+        for line, entry in _entries(path, found.unread):
+            _read(line, entry, found, same)
+    except OSError as error:
+        raise PromptError(f"cannot read {path}: {error.strerror or error}") from error
+    if not found.requests:
+        why = "; ".join(f"{count} × {fault}" for fault, count in found.unread.most_common(3))
+        raise PromptError(f"{path.name} has no request to a language model" + (f": {why}" if why else ""))
+    return found
+
+
+def _read(line: int, entry: Any, found: PromptFile, same: dict[Segment, Segment]) -> None:
+    for name, of in SHAPES.items():
+        try:
+            sent = of(entry) if isinstance(entry, dict) else None
+            if sent is None:
+                continue
+            segments = [same.setdefault(segment, segment) for segment in segments_of(sent.body)]
+        except (ValueError, TypeError, AttributeError) as error:
+            found.unread[f"{name}: {' '.join(str(error).split())[:100]}"] += 1
+            return
+        if not segments:
+            found.unread[f"{name}: a request without a prompt"] += 1
+            return
+        tokens, cached = reported(sent.usage)
+        session = sent.session or str(sent.body.get("prompt_cache_key") or "")
+        retention = str(sent.body.get("prompt_cache_retention") or "")
+        model = str(sent.body.get("model") or "")
+        found.requests.append(
+            PromptRequest(line, model, segments, sent.time, session, tokens, cached, retention)
+        )  # fmt: skip
+        found.shapes[name] += 1
+        return
+    found.unread["an entry that is no request"] += 1
+
+
+def reported(usage: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """Return the tokens of a prompt and those read from the cache, as an API reported them; None: it did not."""
+    if "cache_read_input_tokens" in usage:  # Anthropic: `input_tokens` are those after the last breakpoint
+        read, made = (usage.get(f"cache_{name}_input_tokens") or 0 for name in ("read", "creation"))
+        return (usage.get("input_tokens") or 0) + read + made, read
+    tokens = usage.get("prompt_tokens", usage.get("input_tokens"))
+    details = usage.get("prompt_tokens_details") or usage.get("input_tokens_details") or {}
+    return tokens, details.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
+
+
+def _entries(path: Path, unread: Counter[str]) -> Iterator[tuple[int, Any]]:
+    with path.open("rb") as file:
+        if (whole := _whole(file)) is not None:
+            yield from enumerate(_inside(whole), 1)
+            return
+        file.seek(0)
+        for number, line in enumerate(iter(lambda: file.readline(MOST_BYTES), b""), 1):
+            if not line.strip():
+                continue
+            try:
+                entries = _inside(msgspec.json.decode(line))
+            except msgspec.DecodeError:
+                unread["a line that is not JSON"] += 1
+                continue
+            yield from ((number, entry) for entry in entries)
+
+
+def _whole(file: IO[bytes]) -> Any:
+    """Return the document of a file that has one over several lines; None: it has a document a line."""
+    first = file.readline(MOST_BYTES)
+    if first.lstrip()[:1] not in (b"{", b"["):
+        return None
+    try:
+        msgspec.json.decode(first)
+    except msgspec.DecodeError:
+        try:
+            return msgspec.json.decode(first + file.read())
+        except msgspec.DecodeError:
+            return None
+    return None
+
+
+def _inside(document: Any) -> list[Any]:
+    """Return the entries of a document: of a list, a HAR, OTLP spans, or itself."""
+    if isinstance(document, list):
+        return document
+    if not isinstance(document, dict):
+        return [document]
+    if isinstance(log := document.get("log"), dict) and "entries" in log:
+        return list(log["entries"])
+    if "resourceSpans" in document:
+        scopes = [scope for resource in document["resourceSpans"] for scope in resource.get("scopeSpans", ())]
+        return [span for scope in scopes for span in scope.get("spans", ())]
+    return [document]
+
+
+def _har(entry: dict[str, Any]) -> Sent | None:
+    text = entry["request"].get("postData", {}).get("text") if isinstance(entry.get("request"), dict) else None
+    if text is None or "startedDateTime" not in entry:
+        return None
+    answer = (entry.get("response") or {}).get("content", {}).get("text") or ""
+    return Sent(_decoded(text), _seconds(entry["startedDateTime"]), "", _usage_in(answer))
+
+
+def _pair(entry: dict[str, Any]) -> Sent | None:
+    request = entry.get("request")
+    if not isinstance(request, dict) or "body" not in request:
+        return None
+    answer = entry.get("response") or {}
+    usage = _usage_in(answer.get("body") or answer.get("body_raw") or answer.get("sse_events") or "")
+    when = entry.get("timestamp") or request.get("timestamp") or entry.get("logged_at")
+    return Sent(_decoded(request["body"]), _seconds(when), str(entry.get("session_id") or ""), usage)
+
+
+def _proxied(entry: dict[str, Any]) -> Sent | None:
+    request = entry.get("request")
+    if not isinstance(request, dict) or "path" not in entry:
+        return None
+    return Sent(request, _seconds(entry.get("time")), str(entry.get("session") or ""), entry.get("usage") or {})
+
+
+def _litellm(entry: dict[str, Any]) -> Sent | None:
+    entry = entry.get("standard_logging_object") or entry
+    if "call_type" not in entry or "messages" not in entry:
+        return None
+    body = {**(entry.get("model_parameters") or {}), "model": entry.get("model"), "messages": entry["messages"]}
+    answer = entry.get("response")
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    usage = usage or {"prompt_tokens": entry.get("prompt_tokens")}
+    return Sent(body, _seconds(entry.get("startTime")), str(entry.get("trace_id") or ""), usage)
+
+
+def _span(entry: dict[str, Any]) -> Sent | None:
+    given = entry.get("attributes")
+    if isinstance(given, list):  # OTLP: {"key": …, "value": {"stringValue": …}}
+        given = {one["key"]: next(iter(one["value"].values()), None) for one in given}
+    if not isinstance(given, dict) or "gen_ai.input.messages" not in given:
+        return None
+    parts = {name: _json(given[f"gen_ai.{name}"]) for name in SPAN_PARTS if f"gen_ai.{name}" in given}
+    body: dict[str, Any] = {
+        "model": given.get("gen_ai.request.model"),
+        "tools": parts.get("tool.definitions", []),
+        "system": [_part(one) for one in parts.get("system_instructions", [])],
+        "messages": [
+            {"role": message["role"], "content": [_part(part) for part in message["parts"]]}
+            for message in parts["input.messages"]
+        ],
+    }
+    usage = {"input_tokens": _count(given.get("gen_ai.usage.input_tokens"))}
+    if (cached := given.get("gen_ai.usage.cache_read.input_tokens")) is not None:
+        usage["input_tokens_details"] = {"cached_tokens": _count(cached)}  # type: ignore[assignment]
+    when = entry.get("startTimeUnixNano")
+    time = int(when) / 1e9 if when is not None else _seconds(entry.get("start_time"))
+    return Sent(body, time, str(given.get("gen_ai.conversation.id") or ""), usage)
+
+
+def _body(entry: dict[str, Any]) -> Sent | None:
+    return Sent(entry) if "messages" in entry or "input" in entry else None
+
+
+SPAN_PARTS = ("input.messages", "system_instructions", "tool.definitions")
+SHAPES: dict[str, Callable[[dict[str, Any]], Sent | None]] = {
+    "HAR": _har,
+    "request and response": _pair,  # claude-tap, tracetap
+    "kvtheater proxy": _proxied,
+    "LiteLLM": _litellm,
+    "OpenTelemetry span": _span,
+    "request body": _body,
+}
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    """Return a part of OpenTelemetry's messages as a block."""
+    match part.get("type"):
+        case "text":
+            return {"type": "text", "text": part.get("content", "")}
+        case "reasoning":
+            return {"type": "thinking", "thinking": part.get("content", "")}
+        case "tool_call":
+            return {"type": "tool_use", "name": part.get("name"), "input": part.get("arguments")}
+        case "tool_call_response":
+            return {"type": "tool_result", "content": part.get("response", part.get("result"))}
+    return part
+
+
+def _usage_in(answer: Any) -> dict[str, Any]:
+    """Return the usage that an answer reports: an object, its text, or the text or list of a stream's events."""
+    if isinstance(answer, str):
+        if not answer.lstrip().startswith("{"):
+            data = [line[5:].strip() for line in answer.splitlines() if line.startswith("data:")]
+            return _usage_in([_json(one) for one in data if one.startswith("{")])
+        answer = _json(answer)
+    if isinstance(answer, list):
+        found: dict[str, Any] = {}
+        for event in answer:
+            found |= {key: value for key, value in _usage_in(event).items() if value is not None}
+        return found
+    if not isinstance(answer, dict):
+        return {}
+    inner = [answer, *(answer.get(name) for name in ("message", "response", "data"))]
+    return next((dict(one["usage"]) for one in inner if isinstance(one, dict) and one.get("usage")), {})
+
+
+def _decoded(body: Any) -> dict[str, Any]:
+    body = msgspec.json.decode(body) if isinstance(body, str) else body
+    if not isinstance(body, dict):
+        raise ValueError("the body is not an object")
+    if not {"messages", "input"} & body.keys():
+        raise ValueError("a request that is not for a language model")
+    return body
+
+
+def _json(text: Any) -> Any:
+    if not isinstance(text, str):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None
+
+
+def _count(value: Any) -> int | None:
+    return int(value) if value is not None else None
+
+
+def _seconds(when: Any) -> float | None:
+    """Return seconds since the epoch of a number of seconds or an ISO 8601 time."""
+    if isinstance(when, str):
+        return datetime.fromisoformat(when).timestamp()
+    return float(when) if when is not None else None

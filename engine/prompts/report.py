@@ -1,0 +1,213 @@
+"""What prefix caches make of the requests of a file: hits under each policy, where each prompt parts, why, and the cost.
+
+Tokens are counted segment by segment, so a hit is exact for the tokenizer that is given, up to what a chat template
+adds between segments. Answers are no part of a request, so each counts as new when it comes back as history.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from engine.cache.prefix_memory import common_prefix
+from engine.prompts.causes import NO_BREAK, Parting, cause_of, first_difference
+from engine.prompts.engine_cache import EngineCache
+from engine.prompts.policies import Hit, Policy, PolicyCache, policies
+from engine.prompts.prefix_tree import Content, Match, PrefixTree
+from engine.prompts.readers import PromptRequest
+from engine.prompts.segments import Segment
+
+Fate = Literal["hit", "first", "again", "lost", "not_cacheable"]
+LOST = ("expired", "evicted", "other_slot")
+AROUND = 60  # characters that are shown on either side of a break
+Encode = Callable[[str], Sequence[int]]
+
+
+class Span(Struct, frozen=True):
+    """Tokens of a segment with one fate. `first`: computed for the first time. `again`: computed again, because
+    something before or in them changed. `lost`: computed again, because the cache dropped them."""
+
+    path: str
+    kind: str
+    num_tokens: int
+    fate: Fate
+
+
+class Break(Struct, frozen=True):
+    """Where a prompt parts from the earlier one that shares most with it, and why."""
+
+    cause: str
+    detail: str
+    path: str  # in the request
+    earlier_path: str
+    token: int  # the first that differs
+    segment_tokens: int  # shared within the segment
+    earlier_text: str  # around the place: before it, "|", after it
+    text: str
+
+
+class Verdict(Struct, frozen=True):
+    """What becomes of a request. Requests count from 0, turns of a session from 1."""
+
+    request: int
+    line: int
+    model: str
+    session: str
+    turn: int
+    num_tokens: int
+    hits: dict[str, Hit]
+    closest: int | None  # the earlier request that shares most
+    num_shared: int
+    spans: list[Span]
+    parted: Break | None
+    reported_tokens: int | None
+    reported_cached: int | None
+
+    @property
+    def num_again(self) -> int:
+        """Tokens that had been computed before and are computed again."""
+        return sum(span.num_tokens for span in self.spans if span.fate in ("again", "lost"))
+
+
+class Settings(Struct, frozen=True):
+    """How requests are played. `num_blocks`: of this engine's cache, in place of one that keeps everything."""
+
+    policy: str = "vllm"
+    num_blocks: int | None = None
+
+
+class Player:
+    """Plays requests in their order through every policy's cache."""
+
+    def __init__(self, encode: Encode, settings: Settings) -> None:
+        self._encode, self._settings = encode, settings
+        self._tokens: dict[str, Sequence[int]] = {}  # of each text
+        self._models: dict[str, _Model] = {}
+        self._requests: list[PromptRequest] = []
+        self._turns: Counter[str] = Counter()
+        self._sessions: list[str] = []
+        unit = policies()["vllm"].unit
+        self._engine = EngineCache(settings.num_blocks, unit) if settings.num_blocks else None
+
+    def tokens_of(self, segment: Segment) -> Sequence[int]:
+        """Return a segment's token ids; each text is encoded once."""
+        found = self._tokens.get(segment.text)
+        if found is None:
+            found = self._tokens[segment.text] = self._encode(segment.text)
+        return found
+
+    def play(self, request: PromptRequest) -> Verdict:
+        """Let a request come.
+
+        Raises:
+            ValueError: the pool of blocks is smaller than the prompt.
+        """
+        index, segments = len(self._requests), request.segments
+        tokens = [self.tokens_of(segment) for segment in segments]
+        # without a time a request comes right after the one before
+        now = request.time if request.time is not None else (self._requests[-1].time or 0.0 if self._requests else 0.0)
+        model = self._models.setdefault(request.model, _Model())
+        match = model.tree.match(segments, tokens)
+        hits = {name: cache.look(request, tokens, match, now) for name, cache in model.caches.items()}
+        if self._engine is not None:
+            hits["vllm"] = self._engine.take(index, tokens)
+        self._requests.append(request)
+        broken = self._break(index, request, match, tokens)
+        session = self._session(request, match, broken)
+        if broken is not None and broken.cause in NO_BREAK:
+            broken = None
+        spans = list(_spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.seen))
+        path = model.tree.add(segments, tokens, index, now)
+        for cache in model.caches.values():
+            cache.add(request, tokens, path, now)
+        model.seen.update(segment.content for segment in segments)
+        self._turns[session] += 1
+        closest = match.closest if match.closest >= 0 and (match.num_tokens or broken) else None
+        return Verdict(
+            index, request.line, request.model, session, self._turns[session], sum(map(len, tokens)), hits,
+            closest, match.num_tokens, spans, broken, request.reported_tokens, request.reported_cached,
+        )  # fmt: skip
+
+    def _session(self, request: PromptRequest, match: Match, broken: Break | None) -> str:
+        name = request.session
+        goes_on = match.num_tokens and (broken is None or broken.cause not in NO_BREAK)
+        if not name and match.closest >= 0 and goes_on:
+            name = self._sessions[match.closest]
+        name = name or f"session {len(set(self._sessions)) + 1}"
+        self._sessions.append(name)
+        return name
+
+    def _break(self, index: int, request: PromptRequest, match: Match, tokens: Sequence[Sequence[int]]) -> Break | None:
+        at = len(match.path) - 1
+        if match.parted is None or at == len(request.segments):
+            return self._other_model(request, match, tokens)
+        earlier = self._requests[match.closest]
+        same = bool(request.session) and request.session == earlier.session
+        parting = Parting(earlier.segments, request.segments, at, same)
+        cause, detail = cause_of(parting)
+        old, new = parting.old, parting.new
+        if old is None or new is None:
+            return None
+        inside = old.kind == new.kind and old.role == new.role
+        shared = common_prefix(old.text, new.text) if inside else 0
+        return Break(
+            cause, detail, first_difference(old, new) if inside else new.path, old.path, match.num_tokens,
+            match.num_tokens - match.path[-1].end, _around(old.text, shared), _around(new.text, shared),
+        )  # fmt: skip
+
+    def _other_model(self, request: PromptRequest, match: Match, tokens: Sequence[Sequence[int]]) -> Break | None:
+        """Another model's cache has more of it."""
+        others = {
+            name: model.tree.match(request.segments, tokens).num_tokens
+            for name, model in self._models.items()
+            if name != request.model
+        }
+        name = max(others, key=lambda one: others[one], default="")
+        if not name or match.path[1:] or others[name] < policies()["vllm"].unit:
+            return None
+        return Break("other_model", name, "model", "model", 0, 0, f"|{name}", f"|{request.model}")
+
+
+class _Model:
+    """What is known of one model's prompts."""
+
+    def __init__(self) -> None:
+        self.tree = PrefixTree()
+        self.caches = {name: PolicyCache(policy) for name, policy in policies().items()}
+        self.seen: set[Content] = set()
+
+
+def _spans(
+    segments: Sequence[Segment],
+    tokens: Sequence[Sequence[int]],
+    hit: Hit,
+    num_shared: int,
+    broken: Break | None,
+    seen: set[Content],
+) -> Iterator[Span]:
+    """Cut the segments where their fate changes."""
+    start = 0
+    for segment, own in zip(segments, tokens, strict=True):
+        end = start + len(own)
+        known = broken is not None and (segment.content in seen or start < num_shared)
+        between: Fate = "lost" if hit.limit in LOST else "not_cacheable"
+        for fate, begin, stop in (
+            ("hit", 0, hit.num_tokens),
+            (between, hit.num_tokens, num_shared),
+            ("again" if known else "first", max(num_shared, hit.num_tokens), end),
+        ):
+            if (count := min(end, stop) - max(start, begin)) > 0:
+                yield Span(segment.path, segment.kind, count, fate)  # type: ignore[arg-type]
+        start = end
+
+
+def _around(text: str, at: int) -> str:
+    return f"{text[max(0, at - AROUND) : at]}|{text[at : at + AROUND]}"
+
+
+def hit_tokens(verdicts: Sequence[Verdict], policy: Policy) -> int:
+    """Return the tokens that hit under a policy, over all requests."""
+    return sum(verdict.hits[policy.id].num_tokens for verdict in verdicts)

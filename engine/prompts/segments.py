@@ -1,0 +1,158 @@
+"""Prompts as segments, in the order in which a prefix cache reads them: tools, system prompt, messages.
+
+One walk covers the bodies of OpenAI's chat completions and Responses and of Anthropic's Messages. Texts between the
+segments, which a chat template adds, are not part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+Kind = Literal["tool", "system", "message", "reasoning", "call", "result", "image"]
+SYSTEM_ROLES = ("system", "developer")
+SECONDS_KEPT = {"5m": 300.0, "1h": 3600.0}  # by the `ttl` of a cache_control
+_MESSAGE = re.compile(r"^(?:messages|input)\[(\d+)\]")
+
+
+class Segment(Struct, frozen=True):
+    """Part of a prompt, with its place in the request's JSON.
+
+    `kept`: seconds for which a `cache_control` on it asks that the prefix up to its end is cached; None: it has none.
+    """
+
+    path: str
+    kind: Kind
+    role: str
+    text: str
+    kept: float | None = None
+
+    @property
+    def message(self) -> int | None:
+        """Index of the message that it belongs to; None: it is a tool or a system prompt outside the messages."""
+        found = _MESSAGE.match(self.path)
+        return int(found[1]) if found else None
+
+    @property
+    def content(self) -> tuple[str, str, str]:
+        """What decides whether two segments are computed alike."""
+        return self.kind, self.role, self.text
+
+
+def segments_of(body: Mapping[str, Any]) -> list[Segment]:
+    """Cut a request body into its segments.
+
+    Raises:
+        ValueError: a part has a shape that none of the APIs has; one sentence.
+    """
+    found = [*_tools(body), *_system(body), *_messages(body)]
+    if found and (kept := _kept(body)) is not None:  # on the body itself: the last block that can be cached
+        found[-1] = msgspec.structs.replace(found[-1], kept=kept)
+    return found
+
+
+def as_text(value: Any) -> str:
+    """Write JSON as it came: keys in their order, no spaces."""
+    return msgspec.json.encode(value).decode()
+
+
+def _tools(body: Mapping[str, Any]) -> Iterator[Segment]:
+    for index, tool in enumerate(_listed(body, "tools")):
+        plain = {key: value for key, value in _mapping(tool, f"tools[{index}]").items() if key != "cache_control"}
+        yield Segment(f"tools[{index}]", "tool", "", as_text(plain), _kept(tool))
+
+
+def _system(body: Mapping[str, Any]) -> Iterator[Segment]:
+    for name in ("system", "instructions"):
+        if body.get(name) is not None:
+            yield from _content(body[name], name, "system", "system")
+
+
+def _messages(body: Mapping[str, Any]) -> Iterator[Segment]:
+    name = "messages" if "messages" in body else "input"
+    given = body.get(name)
+    if isinstance(given, str):
+        yield Segment(name, "message", "user", given)
+        return
+    for index, message in enumerate(_listed(body, name)):
+        path = f"{name}[{index}]"
+        yield from _message(_mapping(message, path), path)
+
+
+def _message(message: Mapping[str, Any], path: str) -> Iterator[Segment]:
+    match message.get("type"):
+        case "function_call" | "custom_tool_call":
+            yield Segment(path, "call", "assistant", as_text([message.get("name"), message.get("arguments")]))
+            return
+        case "function_call_output" | "custom_tool_call_output":
+            yield from _content(message.get("output"), f"{path}.output", "result", "tool")
+            return
+        case "reasoning":
+            text = as_text(message.get("content") or message.get("summary") or message.get("encrypted_content"))
+            yield Segment(path, "reasoning", "assistant", text)
+            return
+    role = str(message.get("role", "user"))
+    for name in ("reasoning_content", "reasoning"):
+        if isinstance(message.get(name), str):
+            yield Segment(f"{path}.{name}", "reasoning", role, message[name])
+    kind: Kind = "system" if role in SYSTEM_ROLES else "result" if role == "tool" else "message"
+    yield from _content(message.get("content"), f"{path}.content", kind, role)
+    for index, call in enumerate(_listed(message, "tool_calls")):
+        function = _mapping(call, f"{path}.tool_calls[{index}]").get("function", call)
+        yield Segment(f"{path}.tool_calls[{index}].function", "call", role, as_text(function))
+
+
+def _content(content: Any, path: str, kind: Kind, role: str) -> Iterator[Segment]:
+    """Yield the segments of a text, or of a list of blocks."""
+    if content is None:
+        return
+    if isinstance(content, str):
+        yield Segment(path, kind, role, content)
+        return
+    if not isinstance(content, list):
+        raise ValueError(f"{path} is neither a text nor a list of blocks")
+    for index, block in enumerate(content):
+        where = f"{path}[{index}]"
+        if isinstance(block, str):
+            yield Segment(where, kind, role, block)
+        else:
+            yield _block(_mapping(block, where), where, kind, role)
+
+
+def _block(block: Mapping[str, Any], path: str, kind: Kind, role: str) -> Segment:
+    kept = _kept(block)
+    match block.get("type"):
+        case "thinking" | "redacted_thinking":
+            return Segment(path, "reasoning", role, str(block.get("thinking") or block.get("data") or ""), kept)
+        case "tool_use" | "server_tool_use":
+            return Segment(path, "call", role, as_text([block.get("name"), block.get("input")]), kept)
+        case "tool_result":
+            content = block.get("content")
+            return Segment(path, "result", role, content if isinstance(content, str) else as_text(content), kept)
+    if isinstance(text := block.get("text"), str):
+        return Segment(f"{path}.text", kind, role, text, kept)
+    plain = as_text({key: value for key, value in block.items() if key != "cache_control"})
+    return Segment(path, "image", role, hashlib.sha256(plain.encode()).hexdigest(), kept)  # or another medium
+
+
+def _kept(part: Mapping[str, Any]) -> float | None:
+    control = part.get("cache_control")
+    return SECONDS_KEPT.get(str(control.get("ttl", "5m")), 300.0) if isinstance(control, Mapping) else None
+
+
+def _listed(part: Mapping[str, Any], name: str) -> list[Any]:
+    found = part.get(name) or []
+    if not isinstance(found, list):
+        raise ValueError(f"{name} is not a list")
+    return found
+
+
+def _mapping(part: Any, path: str) -> Mapping[str, Any]:
+    if not isinstance(part, Mapping):
+        raise ValueError(f"{path} is not an object")
+    return part

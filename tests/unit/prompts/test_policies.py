@@ -1,0 +1,91 @@
+"""What caches under each policy have of prompts."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.prompts.engine_cache import EngineCache
+from engine.prompts.policies import Hit, policies
+from engine.prompts.readers import PromptRequest
+from engine.prompts.report import Player, Settings
+from engine.prompts.segments import Segment
+
+
+def request(*texts: str, time: float = 0.0, marks: tuple[int, ...] = (), kept: float = 300.0, model: str = "m"):
+    segments = [
+        Segment(f"messages[{i}].content", "message", "user", text, kept if i in marks else None)
+        for i, text in enumerate(texts)
+    ]
+    return PromptRequest(1, model, segments, time=time)
+
+
+def hits(policy: str, *requests: PromptRequest) -> list[Hit]:
+    """One token a character."""
+    player = Player(lambda text: [ord(char) for char in text], Settings())
+    return [player.play(one).hits[policy] for one in requests]
+
+
+PROMPTS = st.lists(st.lists(st.text("ab", min_size=1, max_size=40), min_size=1, max_size=5), min_size=1, max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(prompts=PROMPTS)
+def test_the_tree_finds_what_this_engines_cache_finds(prompts: list[list[str]]) -> None:
+    """Segments have marks of their own at their beginnings, as a template gives them."""
+    engine = EngineCache(num_blocks=1000, block_size=16)
+    player = Player(lambda text: [ord(char) for char in text], Settings())
+    for index, texts in enumerate(prompts):
+        one = request(*(f"{i}{text}" for i, text in enumerate(texts)))
+        found = engine.take(index, [player.tokens_of(segment) for segment in one.segments])
+        assert player.play(one).hits["vllm"].num_tokens == found.num_tokens
+
+
+def test_a_small_pool_evicts_and_says_for_whom() -> None:
+    engine = EngineCache(num_blocks=4, block_size=16)
+    prompts = [[[n] * 40] for n in range(3)]
+    assert [engine.take(i, tokens).num_tokens for i, tokens in enumerate(prompts)] == [0, 0, 0]
+    assert engine.take(3, prompts[0]) == Hit(0, "evicted", "for request 3")
+
+
+def test_openai_counts_from_1024_in_steps_of_128_and_forgets() -> None:
+    long, short = "x" * 1100, "y" * 900
+    assert [hit.num_tokens for hit in hits("openai", request(long), request(long + "z"), request(short))] == [
+        0,
+        1024,
+        0,
+    ]
+    assert hits("openai", request(short), request(short))[1].limit == "too_short"
+    later = hits("openai", request(long), request(long, time=400), request(long, time=5000))
+    assert (later[1].num_tokens, later[1].maybe, later[2].limit) == (1024, True, "expired")
+
+
+def test_anthropic_reads_what_a_breakpoint_wrote() -> None:
+    tools, turn = "t" * 1500, "u" * 50
+    unmarked = request(tools, turn)
+    assert hits("anthropic", unmarked, unmarked)[1].limit == "no_breakpoint"
+    marked = request(tools, turn, marks=(0,))
+    assert [hit.num_tokens for hit in hits("anthropic", marked, marked)] == [0, 1500]
+    assert hits("anthropic", marked, request(tools, turn, marks=(0,), time=301))[1] == Hit(0, "expired")
+    used = request(tools, turn, marks=(0,), time=200)
+    assert hits("anthropic", marked, used, request(tools, turn, marks=(0,), time=450))[2].num_tokens == 1500
+    kept = hits("anthropic", request(tools, marks=(0,), kept=3600), request(tools, marks=(0,), time=3000))
+    assert kept[1].num_tokens == 1500
+    far = request(tools, *(str(i) for i in range(21)), marks=(21,))
+    assert hits("anthropic", marked, far)[1].limit == "breakpoint_out_of_reach"
+    near = request(tools, *(str(i) for i in range(19)), marks=(19,))
+    assert hits("anthropic", marked, near)[1].num_tokens == 1500
+    small = request("s" * 800, marks=(0,))
+    assert hits("anthropic", small, small)[1].limit == "too_short"
+    opus = request("s" * 2000, marks=(0,), model="claude-opus-4-6")
+    assert hits("anthropic", opus, opus)[1].limit == "too_short"
+
+
+def test_a_slot_has_the_prompt_before() -> None:
+    one, other = request("a" * 50), request("b" * 50)
+    assert [hit.num_tokens for hit in hits("llama.cpp", one, one, other, one)] == [0, 49, 0, 0]
+    assert hits("llama.cpp", one, other, one)[2].limit == "other_slot"
+
+
+def test_every_policy_has_a_source() -> None:
+    assert all(policy.sources for policy in policies().values())

@@ -1,0 +1,111 @@
+"""Files of requests in the shapes that programs write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.prompts.readers import PromptError, read_prompts
+from tests.unit.prompts.sessions import anthropic, chat
+
+BODY = {**chat(2, tools=("read",)), "model": "gpt"}
+USAGE = {"prompt_tokens": 90, "prompt_tokens_details": {"cached_tokens": 64}}
+STREAM = (
+    'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":10,'
+    '"cache_read_input_tokens":64,"cache_creation_input_tokens":16}}}\n\n'
+    'event: message_delta\ndata: {"type":"message_delta","usage":{"output_tokens":5}}\n\n'
+)
+PARTS = [
+    {"role": message["role"], "parts": [{"type": "text", "content": message["content"]}]}
+    for message in BODY["messages"][1:]
+]
+SPAN = {
+    "startTimeUnixNano": "1764244800000000000",
+    "attributes": [
+        {"key": key, "value": {"stringValue": value}}
+        for key, value in {
+            "gen_ai.request.model": "gpt",
+            "gen_ai.input.messages": json.dumps(PARTS),
+            "gen_ai.system_instructions": json.dumps([{"type": "text", "content": BODY["messages"][0]["content"]}]),
+            "gen_ai.tool.definitions": json.dumps(BODY["tools"]),
+            "gen_ai.usage.input_tokens": "90",
+            "gen_ai.usage.cache_read.input_tokens": "64",
+        }.items()
+    ],
+}
+HAR = {
+    "startedDateTime": "2025-11-27T12:00:00.000Z",
+    "request": {"url": "https://api.example/v1/chat/completions", "postData": {"text": json.dumps(BODY)}},
+    "response": {"content": {"text": json.dumps({"usage": USAGE})}},
+}
+TIME = 1764244800.0
+FILES: dict[str, tuple[str, Any]] = {
+    "HAR": ("HAR", {"log": {"entries": [HAR]}}),
+    "claude-tap": ("request and response", {
+        "timestamp": "2025-11-27T12:00:00+00:00", "turn": 1,
+        "request": {"method": "POST", "path": "/v1/messages", "body": BODY},
+        "response": {"status": 200, "body": {"usage": USAGE}},
+    }),
+    "tracetap": ("request and response", {
+        "request": {"timestamp": TIME, "url": "https://api.example/v1/messages", "body": BODY},
+        "response": {"status_code": 200, "body_raw": STREAM}, "logged_at": "2025-11-27T12:00:01.000Z",
+    }),
+    "proxy": ("kvtheater proxy", {"path": "/v1/chat/completions", "time": TIME, "request": BODY, "usage": USAGE}),
+    "LiteLLM": ("LiteLLM", {
+        "call_type": "acompletion", "model": "gpt", "messages": BODY["messages"], "startTime": TIME,
+        "model_parameters": {"tools": BODY["tools"]}, "response": {"usage": USAGE},
+    }),
+    "OpenTelemetry": ("OpenTelemetry span", {"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lines", [True, False], ids=["lines", "indented"])
+@pytest.mark.parametrize("name", FILES)
+def test_what_each_program_writes_is_the_same_request(name: str, lines: bool, tmp_path: Path) -> None:
+    shape, document = FILES[name]
+    path = tmp_path / "file"
+    path.write_text(f"{json.dumps(document)}\n" * 2 if lines else json.dumps(document, indent=1))
+    found = read_prompts(path)
+    assert found.shapes == {shape: 2 if lines else 1} and not found.unread
+    request = found.requests[0]
+    assert (request.time, request.model, request.reported_tokens, request.reported_cached) == (TIME, "gpt", 90, 64)
+    plain = tmp_path / "plain"
+    plain.write_text(json.dumps(BODY))
+    (body,) = read_prompts(plain).requests
+    assert [segment.text for segment in request.segments] == [segment.text for segment in body.segments]
+
+
+def test_responses_and_messages_have_the_same_order(tmp_path: Path) -> None:
+    """Tools, system prompt, messages; in the API of Responses as items."""
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "q"}]},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "r"}]},
+        {"type": "function_call", "name": "read", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "1", "output": "found"},
+    ]
+    responses = {"model": "m", "input": items, "instructions": "s", "tools": [{"type": "function", "name": "read"}]}
+    (tmp_path / "r").write_text(f"{json.dumps(responses)}\n{json.dumps(anthropic(2))}")
+    one, other = read_prompts(tmp_path / "r").requests
+    assert [s.kind for s in one.segments] == ["tool", "system", "message", "reasoning", "call", "result"]
+    assert [s.kind for s in other.segments] == ["tool", "system", "message", "message", "call", "result", "message", "message"]  # fmt: skip
+
+
+def test_what_is_no_request_is_counted_and_named(tmp_path: Path) -> None:
+    path = tmp_path / "mixed"
+    lines = [
+        "not json",
+        "[1]",
+        '{"a": 1}',
+        json.dumps({**BODY, "messages": 3}),
+        json.dumps({"messages": []}),
+        json.dumps(BODY),
+    ]
+    path.write_text("\n".join(lines))
+    found = read_prompts(path)
+    assert len(found.requests) == 1 and sum(found.unread.values()) == 5
+    path.write_text("\n".join(lines[:5]))
+    with pytest.raises(PromptError, match="has no request"):
+        read_prompts(path)
