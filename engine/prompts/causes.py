@@ -24,13 +24,17 @@ Cause = Literal[
 ]  # fmt: skip
 NO_BREAK = ("another_question", "new_conversation")  # nothing that was cached is asked for again
 Found = tuple[Cause, str] | None
-MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+DAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
+)
 VOLATILE = {  # what changes from request to request, the most telling first
     "a date or time": re.compile(
-        r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?|\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]m)?"
-        rf"|\d{{1,2}}[/.]\d{{1,2}}[/.]\d{{2,4}}|(?:(?:mon|tues|wednes|thurs|fri|satur|sun)day,? )?(?:\d{{1,2}}\.? )?"
-        rf"\b(?:{MONTHS})[a-z]*\.?(?: \d{{1,2}}(?:st|nd|rd|th)?)?(?:,? \d{{4}})?|\b1[5-9]\d{{8}}(?:\d{{3}})?\b"
-        r"|\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b",
+        r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+        r"|\d{1,2}:\d\d(?::\d\d)?(?: ?[ap]m\b)?|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}|\b1[5-9]\d{8}(?:\d{3})?\b"
+        rf"|(?:\b{DAY},? )?(?:\b\d{{1,2}}\.? {MONTH}(?:,? \d{{4}})?|\b{MONTH} \d{{1,4}}(?:st|nd|rd|th)?(?:,? \d{{4}})?)"
+        rf"|\b{DAY}\b",
         re.IGNORECASE,
     ),
     "an identifier": re.compile(

@@ -1,4 +1,4 @@
-"""What prefix caches make of the requests of a file: hits under each policy, where each prompt parts, why, and the cost.
+"""What prefix caches make of the requests of a file: hits under each policy, where a prompt parts, why, and the cost.
 
 Tokens are counted segment by segment, so a hit is exact for the tokenizer that is given, up to what a chat template
 adds between segments. Answers are no part of a request, so each counts as new when it comes back as history.
@@ -7,7 +7,7 @@ adds between segments. Answers are no part of a request, so each counts as new w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -15,7 +15,7 @@ from msgspec import Struct
 from engine.cache.prefix_memory import common_prefix
 from engine.prompts.causes import NO_BREAK, Parting, cause_of, first_difference
 from engine.prompts.engine_cache import EngineCache
-from engine.prompts.policies import Hit, Policy, PolicyCache, policies
+from engine.prompts.policies import Hit, PolicyCache, policies
 from engine.prompts.prefix_tree import Content, Match, PrefixTree
 from engine.prompts.readers import PromptRequest
 from engine.prompts.segments import Segment
@@ -114,59 +114,56 @@ class Player:
         hits = {name: cache.look(request, tokens, match, now) for name, cache in model.caches.items()}
         if self._engine is not None:
             hits["vllm"] = self._engine.take(index, tokens)
-        self._requests.append(request)
-        broken = self._break(index, request, match, tokens)
-        session = self._session(request, match, broken)
+        closest = model.closest(segments, match)
+        broken = self._break(request, match, closest) if closest >= 0 else self._other_model(request, tokens)
+        session = self._session(request, match, closest, broken)
         if broken is not None and broken.cause in NO_BREAK:
             broken = None
-        spans = list(_spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.seen))
+        spans = list(_spans(segments, tokens, hits[self._settings.policy], match.num_tokens, broken, model.last_with))
         path = model.tree.add(segments, tokens, index, now)
         for cache in model.caches.values():
             cache.add(request, tokens, path, now)
-        model.seen.update(segment.content for segment in segments)
+        self._requests.append(request)
+        model.last_with.update((segment.content, index) for segment in segments)
         self._turns[session] += 1
-        closest = match.closest if match.closest >= 0 and (match.num_tokens or broken) else None
         return Verdict(
             index, request.line, request.model, session, self._turns[session], sum(map(len, tokens)), hits,
-            closest, match.num_tokens, spans, broken, request.reported_tokens, request.reported_cached,
+            closest if closest >= 0 else None, match.num_tokens, spans, broken,
+            request.reported_tokens, request.reported_cached,
         )  # fmt: skip
 
-    def _session(self, request: PromptRequest, match: Match, broken: Break | None) -> str:
-        name = request.session
+    def _session(self, request: PromptRequest, match: Match, closest: int, broken: Break | None) -> str:
         goes_on = match.num_tokens and (broken is None or broken.cause not in NO_BREAK)
-        if not name and match.closest >= 0 and goes_on:
-            name = self._sessions[match.closest]
+        name = request.session
+        if not name and closest >= 0 and goes_on:
+            name = self._sessions[closest]
         name = name or f"session {len(set(self._sessions)) + 1}"
         self._sessions.append(name)
         return name
 
-    def _break(self, index: int, request: PromptRequest, match: Match, tokens: Sequence[Sequence[int]]) -> Break | None:
-        at = len(match.path) - 1
-        if match.parted is None or at == len(request.segments):
-            return self._other_model(request, match, tokens)
-        earlier = self._requests[match.closest]
-        same = bool(request.session) and request.session == earlier.session
-        parting = Parting(earlier.segments, request.segments, at, same)
-        cause, detail = cause_of(parting)
-        old, new = parting.old, parting.new
-        if old is None or new is None:
+    def _break(self, request: PromptRequest, match: Match, closest: int) -> Break | None:
+        earlier, segments = self._requests[closest], request.segments
+        pairs = zip(earlier.segments, segments, strict=False)
+        at = next((i for i, (a, b) in enumerate(pairs) if a.content != b.content), len(earlier.segments))
+        if match.parted is None or at >= min(len(earlier.segments), len(segments)):
             return None
-        inside = old.kind == new.kind and old.role == new.role
-        shared = common_prefix(old.text, new.text) if inside else 0
+        old, new = earlier.segments[at], segments[at]
+        same = bool(request.session) and request.session == earlier.session
+        cause, detail = cause_of(Parting(earlier.segments, segments, at, same))
+        inside = (old.kind, old.role) == (new.kind, new.role)
+        shared = common_prefix(self.tokens_of(old), self.tokens_of(new)) if inside else 0
+        place = common_prefix(old.text, new.text) if inside else 0
         return Break(
-            cause, detail, first_difference(old, new) if inside else new.path, old.path, match.num_tokens,
-            match.num_tokens - match.path[-1].end, _around(old.text, shared), _around(new.text, shared),
+            cause, detail, first_difference(old, new) if inside else new.path, old.path,
+            sum(len(self.tokens_of(one)) for one in segments[:at]) + shared, shared,
+            _around(old.text, place), _around(new.text, place),
         )  # fmt: skip
 
-    def _other_model(self, request: PromptRequest, match: Match, tokens: Sequence[Sequence[int]]) -> Break | None:
-        """Another model's cache has more of it."""
-        others = {
-            name: model.tree.match(request.segments, tokens).num_tokens
-            for name, model in self._models.items()
-            if name != request.model
-        }
-        name = max(others, key=lambda one: others[one], default="")
-        if not name or match.path[1:] or others[name] < policies()["vllm"].unit:
+    def _other_model(self, request: PromptRequest, tokens: Sequence[Sequence[int]]) -> Break | None:
+        """Return a break where only another model's cache has something of it."""
+        others = {name: model.tree.match(request.segments, tokens).num_tokens for name, model in self._models.items()}
+        name = max(others, key=lambda one: others[one])
+        if others[name] < policies()["vllm"].unit:
             return None
         return Break("other_model", name, "model", "model", 0, 0, f"|{name}", f"|{request.model}")
 
@@ -177,7 +174,16 @@ class _Model:
     def __init__(self) -> None:
         self.tree = PrefixTree()
         self.caches = {name: PolicyCache(policy) for name, policy in policies().items()}
-        self.seen: set[Content] = set()
+        self.last_with: dict[Content, int] = {}  # the last request that had a segment
+
+    def closest(self, segments: Sequence[Segment], match: Match) -> int:
+        """Return the request that a prompt goes on from: the last one with most of its messages, or with the longest
+        prefix of it where it has no message of any; -1: there was none."""
+        if match.parted is None:
+            return match.closest
+        own = [segment.content for segment in segments if segment.message is not None and segment.kind != "system"]
+        votes = Counter(self.last_with[content] for content in own if content in self.last_with)
+        return max(votes, key=lambda one: (votes[one], one), default=match.closest)
 
 
 def _spans(
@@ -186,7 +192,7 @@ def _spans(
     hit: Hit,
     num_shared: int,
     broken: Break | None,
-    seen: set[Content],
+    seen: Mapping[Content, int],
 ) -> Iterator[Span]:
     """Cut the segments where their fate changes."""
     start = 0
@@ -206,8 +212,3 @@ def _spans(
 
 def _around(text: str, at: int) -> str:
     return f"{text[max(0, at - AROUND) : at]}|{text[at : at + AROUND]}"
-
-
-def hit_tokens(verdicts: Sequence[Verdict], policy: Policy) -> int:
-    """Return the tokens that hit under a policy, over all requests."""
-    return sum(verdict.hits[policy.id].num_tokens for verdict in verdicts)

@@ -5,7 +5,9 @@ Each is a proposal, with the tokens that it saves and an example of what changes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import msgspec
 from msgspec import Struct
@@ -16,11 +18,11 @@ from engine.prompts.readers import PromptRequest
 from engine.prompts.report import Encode, Player, Settings, Verdict
 from engine.prompts.segments import Segment
 
-MOVED = "moved"  # in the path of what a proposal adds
+Kinds = tuple[str, ...]  # of `VOLATILE`: what changed somewhere
 
 
 class Saving(Struct, frozen=True):
-    """A proposal. `num_tokens`: that hit in addition, over all requests; `example`: in which request it changes what."""
+    """Proposal. `num_tokens`: that need not be computed, over all requests; `example`: what changes in a request."""
 
     proposal: str
     num_tokens: int
@@ -33,56 +35,74 @@ def savings(
     requests: Sequence[PromptRequest], verdicts: Sequence[Verdict], encode: Encode, settings: Settings
 ) -> list[Saving]:
     """Try every proposal that the breaks call for; those that save, the best first."""
+    details = " ".join(v.parted.detail for v in verdicts if v.parted and v.parted.cause == "volatile_text")
+    kinds = tuple(kind for kind in VOLATILE if kind in details)
     causes = {verdict.parted.cause for verdict in verdicts if verdict.parted}
-    before = sum(verdict.hits[settings.policy].num_tokens for verdict in verdicts)
-    found = []
+    requests = [replace(one, session=verdict.session) for one, verdict in zip(requests, verdicts, strict=True)]
+    before, found = _computed(verdicts, settings), list[Saving]()
     for proposal, (wanted, change) in PROPOSALS.items():
         limits = {verdict.hits[settings.policy].limit for verdict in verdicts}
         if not wanted & (causes | limits):
             continue
-        changed = [replace(request, segments=change(request, requests)) for request in requests]
+        changed = [replace(request, segments=change(request, requests, kinds)) for request in requests]
         player = Player(encode, settings)
-        after = sum(player.play(request).hits[settings.policy].num_tokens for request in changed)
+        after = _computed([player.play(request) for request in changed], settings)
         those = [i for i, (a, b) in enumerate(zip(requests, changed, strict=True)) if a.segments != b.segments]
-        if after > before and those:
+        if after < before and those:
             example = _diff(requests[those[0]].segments, changed[those[0]].segments)
-            found.append(Saving(proposal, after - before, len(those), those[0], example))
+            found.append(Saving(proposal, before - after, len(those), those[0], example))
     return sorted(found, key=lambda saving: -saving.num_tokens)
 
 
-def _sort_tools(request: PromptRequest, requests: Sequence[PromptRequest]) -> list[Segment]:
+def _computed(verdicts: Sequence[Verdict], settings: Settings) -> int:
+    return sum(verdict.num_tokens - verdict.hits[settings.policy].num_tokens for verdict in verdicts)
+
+
+def _sort_tools(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
     tools = sorted((_canonical(one) for one in request.segments if one.kind == "tool"), key=lambda one: one.text)
     return [*tools, *(one for one in request.segments if one.kind != "tool")]
 
 
-def _all_tools(request: PromptRequest, requests: Sequence[PromptRequest]) -> list[Segment]:
+def _all_tools(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
     """Every tool that any request of the same session and model declares, from the first request on."""
     alike = [one for one in requests if (one.session, one.model) == (request.session, request.model)]
     tools = {segment.text: segment for one in alike for segment in one.segments if segment.kind == "tool"}
     return [*tools.values(), *(one for one in request.segments if one.kind != "tool")]
 
 
-def _volatile_last(request: PromptRequest, requests: Sequence[PromptRequest]) -> list[Segment]:
-    """Dates, identifiers, paths and numbers of system prompts in a message at the end."""
-    moved, rest = list[Segment](), list[Segment]()
+def _volatile_last(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
+    """What changes by itself in system prompts, in a message at the end."""
+    rest, moved = list[Segment](), list[Segment]()
     for segment in request.segments:
-        text = segment.text
-        if segment.kind == "system":
-            for pattern in VOLATILE.values():
-                text = pattern.sub("", text)
-        if text != segment.text:
-            taken = " ".join(word for word in segment.text.split() if word not in text.split())
-            moved.append(Segment(f"{segment.path} ({MOVED})", "message", "user", taken))
-        rest.append(replace(segment, text=text))
+        kept, taken = _split(segment.text, kinds) if segment.kind == "system" else (segment.text, "")
+        rest.append(replace(segment, text=kept))
+        if taken:
+            moved.append(Segment(f"{segment.path} (moved)", "message", "user", taken))
     return [*rest, *moved]
 
 
-def _breakpoint_last(request: PromptRequest, requests: Sequence[PromptRequest]) -> list[Segment]:
+@lru_cache(maxsize=64)  # a system prompt comes in every request
+def _split(text: str, kinds: Kinds) -> tuple[str, str]:
+    """Return a text without what may change by itself, and that."""
+    taken = list[str]()
+
+    def take(found: re.Match[str]) -> str:
+        taken.append(found.group())
+        return ""
+
+    for kind in kinds:
+        text = VOLATILE[kind].sub(take, text)
+    return text, " ".join(taken)
+
+
+def _breakpoint_last(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
     *others, last = request.segments
     return [*others, replace(last, kept=last.kept or 300.0)]
 
 
-PROPOSALS: dict[str, tuple[set[str | None], Callable[[PromptRequest, Sequence[PromptRequest]], list[Segment]]]] = {
+PROPOSALS: dict[
+    str, tuple[set[str | None], Callable[[PromptRequest, Sequence[PromptRequest], Kinds], list[Segment]]]
+] = {
     "sort the tools, and the keys of their schemas": ({"tools_reordered", "schema_keys_reordered"}, _sort_tools),
     "declare all tools from the first request on": ({"tools_added", "tools_removed", "tools_replaced"}, _all_tools),
     "move what changes out of the system prompt, behind the messages": ({"volatile_text"}, _volatile_last),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any, NamedTuple
 
-WORDS = "river moon tide flower night sand frost tower boat spring wind shore cloud heron reed stone".split()
+WORDS = ("river", "moon", "tide", "flower", "night", "sand", "frost", "tower", "boat", "spring", "wind", "shore")
 
 
 class Session(NamedTuple):
@@ -81,7 +81,9 @@ def changed(body: dict[str, Any], *path: Any, to: Any) -> dict[str, Any]:
 def _sessions() -> list[Session]:
     two = ("read", "write")
     ordered = chat(3, tools=two)
-    keys = changed(ordered, "tools", 0, "function", "parameters", to={"properties": {"path": {"type": "string"}}, "type": "object"})  # fmt: skip
+    keys = changed(
+        ordered, "tools", 0, "function", "parameters", to={"properties": {"path": {"type": "string"}}, "type": "object"}
+    )
     dated = "You help. Now it is {}. " + text(2)
     marked = chat(2)
     marked["messages"][-1]["content"] += "\n<reminder>Answer briefly.</reminder>"
@@ -111,31 +113,31 @@ def _sessions() -> list[Session]:
             [chat(2, tools=two), chat(3, tools=("read", "edit"))],
             "tools_replaced",
             "tools[1].function.name",
-        ),  # fmt: skip
+        ),
         Session(
             "tools reordered",
             [chat(2, tools=two), chat(3, tools=two[::-1])],
             "tools_reordered",
             "tools[0].function.name",
-        ),  # fmt: skip
+        ),
         Session(
             "tools shuffled",
             [anthropic(2, tools=("a", "b", "c")), anthropic(3, tools=("a", "c", "b"))],
             "tools_reordered",
             "tools[1].name",
-        ),  # fmt: skip
+        ),
         Session(
             "tool re-described",
             [chat(2, tools=two), changed(ordered, "tools", 1, "function", "description", to="Writes.")],
             "tool_changed",
             "tools[1].function.description",
-        ),  # fmt: skip
+        ),
         Session(
             "schema changed",
             [anthropic(2), changed(anthropic(3), "tools", 0, "input_schema", to={"type": "array"})],
             "tool_changed",
             "tools[0].input_schema.type",
-        ),  # fmt: skip
+        ),
         Session("schema keys", [chat(2, tools=two), keys], "schema_keys_reordered", "tools[0].function.parameters"),
         Session(
             "tool keys",
@@ -150,14 +152,14 @@ def _sessions() -> list[Session]:
             ],
             "schema_keys_reordered",
             "tools[0]",
-        ),  # fmt: skip
+        ),
         # system prompt
         Session(
             "clock",
             [chat(2, dated.format("2026-11-27 13:05:10")), chat(3, dated.format("2026-11-27 13:06:44"))],
             "volatile_text",
             "messages[0].content",
-        ),  # fmt: skip
+        ),
         Session(
             "date in words",
             [
@@ -166,7 +168,7 @@ def _sessions() -> list[Session]:
             ],
             "volatile_text",
             "system[0].text",
-        ),  # fmt: skip
+        ),
         Session(
             "identifier",
             [
@@ -175,26 +177,26 @@ def _sessions() -> list[Session]:
             ],
             "volatile_text",
             "messages[0].content",
-        ),  # fmt: skip
+        ),
         Session(
             "temporary path",
             [anthropic(2, dated.format("in /tmp/run-ab12/work")), anthropic(3, dated.format("in /tmp/run-zz98/work"))],
             "volatile_text",
             "system[0].text",
-        ),  # fmt: skip
+        ),
         Session(
             "counter",
             [chat(2, dated.format("step 4 of 30")), chat(3, dated.format("step 5 of 30"))],
             "volatile_text",
             "messages[0].content",
-        ),  # fmt: skip
+        ),
         Session("another system prompt", [chat(2), chat(3, text(77))], "system_changed", "messages[0].content"),
         Session(
             "system sentence added",
             [anthropic(2), anthropic(3, text(1) + " Be brief.")],
             "system_changed",
             "system[0].text",
-        ),  # fmt: skip
+        ),
         # reasoning, images, the last turn
         Session("reasoning dropped", [chat(3, reasoning=True), chat(4)], "reasoning_dropped", "messages[2].content"),
         Session(
@@ -202,13 +204,13 @@ def _sessions() -> list[Session]:
             [chat(3, reasoning=True), changed(chat(4, reasoning=True), "messages", 4, "reasoning_content", to=None)],
             "reasoning_dropped",
             "messages[4].content",
-        ),  # fmt: skip
+        ),
         Session(
             "another image",
             [pictured, changed(pictured, "messages", 0, "content", 0, "source", "data", to="bbbb")],
             "image_changed",
             "messages[0].content[0]",
-        ),  # fmt: skip
+        ),
         Session(
             "another image later",
             [
@@ -226,7 +228,7 @@ def _sessions() -> list[Session]:
             ],
             "image_changed",
             "messages[0].content[0]",
-        ),  # fmt: skip
+        ),
         Session("marker of the last turn", [marked, chat(3)], "last_turn_marker", "messages[3].content"),
         Session("block of the last turn", [block, anthropic(3)], "last_turn_marker", "messages[5].content[0].text"),
         # history
@@ -235,25 +237,25 @@ def _sessions() -> list[Session]:
             [long, {**chat(7), "messages": [chat(7)["messages"][0], *chat(7)["messages"][5:]]}],
             "messages_dropped",
             "messages[1].content",
-        ),  # fmt: skip
+        ),
         Session(
             "one turn dropped",
             [agent, {**anthropic(6), "messages": anthropic(6)["messages"][:4] + anthropic(6)["messages"][8:]}],
             "messages_dropped",
             "messages[4].content[0].text",
-        ),  # fmt: skip
+        ),
         Session(
             "result trimmed",
             [agent, changed(anthropic(6), "messages", 2, "content", 0, "content", to="[cut]")],
             "message_trimmed",
             "messages[2].content[0]",
-        ),  # fmt: skip
+        ),
         Session(
             "message trimmed",
             [long, changed(chat(7), "messages", 2, "content", to="Answer 1: …")],
             "message_trimmed",
             "messages[2].content",
-        ),  # fmt: skip
+        ),
         Session(
             "summarised",
             [
@@ -266,25 +268,25 @@ def _sessions() -> list[Session]:
             ],
             "history_summarised",
             "messages[1].content",
-        ),  # fmt: skip
+        ),
         Session(
             "summarised but the last",
             [agent, {**agent, "messages": [summary, *agent["messages"][-1:]]}],
             "history_summarised",
             "messages[0].content",
-        ),  # fmt: skip
+        ),
         Session(
             "answer edited",
             [long, changed(chat(7), "messages", 4, "content", to=text(96, 70))],
             "message_edited",
             "messages[4].content",
-        ),  # fmt: skip
+        ),
         Session(
             "call edited",
             [agent, changed(anthropic(6), "messages", 1, "content", 1, "input", to={"path": "other.txt"})],
             "message_edited",
             "messages[1].content[1]",
-        ),  # fmt: skip
+        ),
         # another cache
         Session("other model", [chat(2), {**chat(3), "model": "other"}], "other_model", "model"),
         Session("other model in blocks", [anthropic(2), {**anthropic(3), "model": "small"}], "other_model", "model"),
@@ -294,7 +296,7 @@ def _sessions() -> list[Session]:
             [long, changed(chat(7), "messages", 2, to={"role": "user", "content": text(97)})],
             "not_known",
             "messages[2].content",
-        ),  # fmt: skip
+        ),
     ]
 
 

@@ -44,22 +44,37 @@ HAR = {
 TIME = 1764244800.0
 FILES: dict[str, tuple[str, Any]] = {
     "HAR": ("HAR", {"log": {"entries": [HAR]}}),
-    "claude-tap": ("request and response", {
-        "timestamp": "2025-11-27T12:00:00+00:00", "turn": 1,
-        "request": {"method": "POST", "path": "/v1/messages", "body": BODY},
-        "response": {"status": 200, "body": {"usage": USAGE}},
-    }),
-    "tracetap": ("request and response", {
-        "request": {"timestamp": TIME, "url": "https://api.example/v1/messages", "body": BODY},
-        "response": {"status_code": 200, "body_raw": STREAM}, "logged_at": "2025-11-27T12:00:01.000Z",
-    }),
+    "claude-tap": (
+        "request and response",
+        {
+            "timestamp": "2025-11-27T12:00:00+00:00",
+            "turn": 1,
+            "request": {"method": "POST", "path": "/v1/messages", "body": BODY},
+            "response": {"status": 200, "body": {"usage": USAGE}},
+        },
+    ),
+    "tracetap": (
+        "request and response",
+        {
+            "request": {"timestamp": TIME, "url": "https://api.example/v1/messages", "body": BODY},
+            "response": {"status_code": 200, "body_raw": STREAM},
+            "logged_at": "2025-11-27T12:00:01.000Z",
+        },
+    ),
     "proxy": ("kvtheater proxy", {"path": "/v1/chat/completions", "time": TIME, "request": BODY, "usage": USAGE}),
-    "LiteLLM": ("LiteLLM", {
-        "call_type": "acompletion", "model": "gpt", "messages": BODY["messages"], "startTime": TIME,
-        "model_parameters": {"tools": BODY["tools"]}, "response": {"usage": USAGE},
-    }),
+    "LiteLLM": (
+        "LiteLLM",
+        {
+            "call_type": "acompletion",
+            "model": "gpt",
+            "messages": BODY["messages"],
+            "startTime": TIME,
+            "model_parameters": {"tools": BODY["tools"]},
+            "response": {"usage": USAGE},
+        },
+    ),
     "OpenTelemetry": ("OpenTelemetry span", {"resourceSpans": [{"scopeSpans": [{"spans": [SPAN]}]}]}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("lines", [True, False], ids=["lines", "indented"])
@@ -90,7 +105,16 @@ def test_responses_and_messages_have_the_same_order(tmp_path: Path) -> None:
     (tmp_path / "r").write_text(f"{json.dumps(responses)}\n{json.dumps(anthropic(2))}")
     one, other = read_prompts(tmp_path / "r").requests
     assert [s.kind for s in one.segments] == ["tool", "system", "message", "reasoning", "call", "result"]
-    assert [s.kind for s in other.segments] == ["tool", "system", "message", "message", "call", "result", "message", "message"]  # fmt: skip
+    assert [s.kind for s in other.segments] == [
+        "tool",
+        "system",
+        "message",
+        "message",
+        "call",
+        "result",
+        "message",
+        "message",
+    ]
 
 
 def test_what_is_no_request_is_counted_and_named(tmp_path: Path) -> None:
