@@ -29,6 +29,7 @@ from app.session.messages import Message
 from engine.config import EngineConfig, SamplingParams
 from engine.options.table import OptionRow, table_of
 from engine.options.words import OptionWords, words_in
+from engine.prompts.policies import Policy, policies
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 INTRO = {
@@ -66,6 +67,13 @@ Served by `kvtheater serve --api`. [How to use it](../how-to/openai-api.md) expl
 `GET /metrics` in the formats of Prometheus and OpenMetrics. `vllm:` metrics have the names, meanings and buckets of
 vLLM 0.32. Every series has the labels `model_name` and `engine`. The names of counters end in `_total` on the wire.
 [How to monitor a server](../how-to/monitor.md) explains how they are counted.
+
+""",
+    "Cache policies": """\
+# Cache policies
+
+Rules by which [`kvtheater prompts`](../how-to/prompts.md) plays requests through the caches of others, each with its
+source. A rule that its maker does not document is left out.
 
 """,
     "Python interface": """\
@@ -297,6 +305,53 @@ def metrics() -> str:
 # --- Python
 
 
+def cache_policies() -> str:
+    """Return the page of the policies and their sources."""
+    head = ("Cache", "Hits in multiples of", "Shortest prefix", "Kept", "Further rules")
+    rows = [
+        (
+            policy.name,
+            f"{policy.unit} tokens" if policy.unit > 1 else "1 token",
+            ", ".join([f"{policy.minimum:,} tokens" if policy.minimum else "", *_minimums(policy)]).strip(", "),
+            _kept(policy),
+            "; ".join(_further(policy)),
+        )
+        for policy in policies().values()
+    ]
+    sources = (
+        (policy.name, source.says, str(source.checked), source.against)
+        for policy in policies().values()
+        for source in policy.sources
+    )
+    listed = table(("Cache", "Source", "Checked", "Against"), sources)
+    return INTRO["Cache policies"] + table(head, rows) + "\n## Sources\n\n" + listed
+
+
+def _minimums(policy: Policy) -> list[str]:
+    return [f"{count:,} for `{word}`" for word, count in policy.minimums.items()]
+
+
+def _kept(policy: Policy) -> str:
+    if policy.breakpoints:
+        return "5 minutes after each use, or an hour (`ttl`)"
+    if not policy.seconds:
+        return "until evicted"
+    return f"{policy.seconds / 60:.0f} minutes after each use; perhaps only {policy.maybe_seconds / 60:.0f}"
+
+
+def _further(policy: Policy) -> list[str]:
+    found = []
+    if policy.breakpoints:
+        found.append(
+            f"only up to a `cache_control`, at most {policy.most_breakpoints}; lookups go back {policy.lookback} blocks"
+        )
+    if policy.slots:
+        found.append("only the prompt before, in its slot")
+    if policy.last_token:
+        found.append("the last token is always computed")
+    return found
+
+
 def python() -> str:
     """Return the public names of `kvtheater`."""
     parts = [
@@ -369,6 +424,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "openai-api.md": openai_api,
     "metrics.md": metrics,
     "python.md": python,
+    "cache-policies.md": cache_policies,
 }
 
 

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 from app.cli.options import UserError, add_command
 from app.cli.terminal import say
 from app.ground.plain import to_json
+from app.prompts.words import words
+from engine.trace.telling import languages
 
 if TYPE_CHECKING:
     from engine.prompts.readers import PromptFile
-    from engine.prompts.report import Encode, Verdict
+    from engine.prompts.report import Verdict
     from engine.prompts.savings import Saving
+    from engine.prompts.tokens import Encode
 
-MOST_BREAKS = 10
+MAX_BREAKS = 10
 
 
 def add_parser(commands: Any) -> None:
@@ -50,6 +53,7 @@ def add_parser(commands: Any) -> None:
         "--cached-price", type=float, metavar="P", default=0.0, help="of a million that hit (default: 0)"
     )
     parser.add_argument("--private", action="store_true", help="lengths and places, no texts")
+    parser.add_argument("--lang", choices=languages(), default="en", help="of the HTML file (default: en)")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="as JSON")
     output.add_argument("--html", type=Path, metavar="FILE", help="as one HTML file")
@@ -81,9 +85,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         sys.stdout.write(to_json({"file": arguments.file.name, "requests": verdicts, "savings": found}).decode() + "\n")
     elif arguments.html:
-        from app.prompts.page import report_page
+        from app.prompts.report_page import report_page
 
-        arguments.html.write_text(report_page(arguments.file.name, verdicts, found, arguments.policy), encoding="utf-8")
+        name = arguments.file.name
+        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang)
+        arguments.html.write_text(page, encoding="utf-8")
         say(f"{arguments.html}: {len(verdicts)} requests")
     elif arguments.request is not None:
         _tell_request(verdicts[arguments.request - 1], arguments.policy)
@@ -93,15 +99,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _encode(name: str | None) -> Encode:
-    from transformers import AutoTokenizer
-
-    from engine.model.shipped import SHIPPED
+    from engine.prompts.tokens import open_encoder
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name or str(SHIPPED["bundled"].folder))
+        return open_encoder(name)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read the tokenizer of {name}: {' '.join(str(error).split())[:300]}") from error
-    return lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[no-any-return]
 
 
 def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], arguments: argparse.Namespace) -> None:
@@ -122,17 +125,18 @@ def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], argume
         say(f"  {'reported':<12} {share:>7} by the server, of {len(told)} requests")
     say(f"computed again: {again:,} tokens" + _cost(again, arguments))
     breaks = sorted((v for v in verdicts if v.parted), key=lambda v: -v.num_again)
-    for verdict in breaks[:MOST_BREAKS]:
+    for verdict in breaks[:MAX_BREAKS]:
         assert verdict.parted is not None
         place = f"request {verdict.request + 1} ({verdict.session}, turn {verdict.turn})"
         say(f"  {verdict.num_again:>8,}  {place}: {_said(verdict)}")
-    if len(breaks) > MOST_BREAKS:
-        say(f"  and {len(breaks) - MOST_BREAKS} more")
-    limits = Counter(v.hits[policy].limit for v in verdicts if v.hits[policy].limit not in (None, "rounded"))
-    for limit, count in limits.most_common():
-        say(f"  {count} requests hit less: {LIMITS[str(limit)]}")
+    if len(breaks) > MAX_BREAKS:
+        say(f"  and {len(breaks) - MAX_BREAKS} more")
+    limits = Counter(v.hits[policy]._replace(num_tokens=0, maybe=False) for v in verdicts)
+    for found_less, count in limits.most_common():
+        if found_less.limit not in (None, "rounded"):
+            say(f"  {count} requests hit less: {words('en').limit(found_less)}")
     for saving in found:
-        say(f"would save {saving.num_tokens:,} tokens: {saving.proposal}")
+        say(f"would save {saving.num_tokens:,} tokens: {words('en')(f'proposal.{saving.proposal}')}")
         say(*(f"    {line}" for line in saving.example))
 
 
@@ -140,21 +144,20 @@ def _tell_request(verdict: Verdict, policy: str) -> None:
     say(f"request {verdict.request + 1}, line {verdict.line}: {verdict.model or 'no model'}, {verdict.session}")
     say(f"  {verdict.num_tokens:,} tokens, turn {verdict.turn}")
     for name, hit in verdict.hits.items():
-        why = f": {LIMITS[hit.limit]} {hit.detail}".rstrip() if hit.limit else ""
-        say(f"  {name:<12} {hit.num_tokens:>9,} hit{why}" + (" (may be gone already)" if hit.maybe else ""))
+        say(f"  {name:<12} {hit.num_tokens:>9,} hit  {words('en').limit(hit)}".rstrip())
     if verdict.reported_cached is not None:
         say(f"  {'reported':<12} {verdict.reported_cached:>9,} of {verdict.reported_tokens or 0:,}")
     if (parted := verdict.parted) is not None:
         say(f"  parts from request {(verdict.closest or 0) + 1} at token {parted.token:,}: {_said(verdict)}")
         say(f"    {parted.earlier_path}: {parted.earlier_text!r}", f"    {parted.path}: {parted.text!r}")
     for span in verdict.spans:
-        say(f"  {span.num_tokens:>9,}  {FATES[span.fate]:<28} {span.path}")
+        say(f"  {span.num_tokens:>9,}  {words('en')(f'fate.{span.fate}'):<28} {span.path}")
 
 
 def _said(verdict: Verdict) -> str:
     assert verdict.parted is not None
     detail = f" ({verdict.parted.detail})" if verdict.parted.detail else ""
-    return f"{CAUSES[verdict.parted.cause]}{detail}, at {verdict.parted.path}"
+    return f"{words('en')(f'cause.{verdict.parted.cause}')}{detail}, at {verdict.parted.path}"
 
 
 def _percent(part: int, whole: int) -> str:
@@ -165,40 +168,3 @@ def _cost(tokens: int, arguments: argparse.Namespace) -> str:
     if arguments.price is None:
         return ""
     return f", {tokens * (arguments.price - arguments.cached_price) / 1e6:,.2f} more than if they had hit"
-
-
-CAUSES = {
-    "tools_added": "tools were added",
-    "tools_removed": "tools were removed",
-    "tools_replaced": "other tools",
-    "tools_reordered": "the tools came in another order",
-    "tool_changed": "a tool was described differently",
-    "schema_keys_reordered": "the keys of a schema came in another order",
-    "volatile_text": "only what changes by itself differs",
-    "system_changed": "another system prompt",
-    "reasoning_dropped": "reasoning was left out of the history",
-    "image_changed": "another image",
-    "last_turn_marker": "the last message carried what earlier ones do not",
-    "messages_dropped": "earlier messages were left out",
-    "message_trimmed": "an earlier message was cut",
-    "history_summarised": "the history was summarised",
-    "message_edited": "an earlier message was edited",
-    "other_model": "another model",
-    "not_known": "cause not known",
-}
-LIMITS = {
-    "expired": "nobody asked for it in time",
-    "too_short": "too short to be cached",
-    "no_breakpoint": "no cache_control",
-    "breakpoint_out_of_reach": "the last cache_control is too many blocks away",
-    "other_slot": "another prompt was in the slot",
-    "evicted": "evicted",
-    "rounded": "whole units only",
-}
-FATES = {
-    "hit": "hit",
-    "first": "computed for the first time",
-    "again": "computed again: it changed",
-    "lost": "computed again: it was gone",
-    "not_cacheable": "cannot be cached",
-}

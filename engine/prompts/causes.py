@@ -156,7 +156,7 @@ def _another_question(parting: Parting) -> Found:
 
 
 def _last_turn_marker(parting: Parting) -> Found:
-    """What the last message carried is gone now that it is no longer the last."""
+    """Find a part of the last message that is gone now that it is no longer the last."""
     old, new = parting.old, parting.new
     if old is None or new is None or not parting.is_last_message(parting.earlier):
         return None

@@ -38,5 +38,5 @@ class EngineCache:
         cache.free(request, "finish")
         cache.forget(request)
         if found.lost is not None:
-            return Hit(match.num_tokens, "evicted", f"for request {found.lost.evicted_for + 1}")
+            return Hit(match.num_tokens, "evicted", str(found.lost.evicted_for + 1))
         return Hit(match.num_tokens, "rounded" if match.num_tokens < found.num_shared_tokens else None)

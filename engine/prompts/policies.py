@@ -64,7 +64,7 @@ def policies() -> dict[str, Policy]:
 
 
 class PolicyCache:
-    """What a cache under a policy holds of one model's prompts. `look` before the prompt is added to the tree."""
+    """Cache of one model's prompts under a policy. Call `look` before the prompt is added to the tree."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -87,7 +87,7 @@ class PolicyCache:
         if alive < most:
             return Hit(found if found >= policy.minimum else 0, "expired")
         if found < policy.minimum:
-            return Hit(0, "too_short" if most else None, f"{policy.minimum} tokens are the least")
+            return Hit(0, "too_short" if most else None, str(policy.minimum))
         maybe = bool(found and policy.maybe_seconds and seconds != DAY)
         maybe &= _end_of(match, lambda node: now - node.touched <= policy.maybe_seconds) < found
         return Hit(found, "rounded" if found < match.num_tokens else None, "", maybe)
@@ -135,7 +135,7 @@ class PolicyCache:
             return Hit(found, "expired")
         least = self.policy.minimum_of(request.model)
         if match.num_tokens < least:
-            return Hit(found, "too_short", f"{least} tokens are the least")
+            return Hit(found, "too_short", str(least))
         return Hit(found, "rounded")
 
 

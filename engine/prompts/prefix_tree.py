@@ -31,7 +31,7 @@ class Node:
 
 
 class Match(NamedTuple):
-    """What a prompt shares with the earlier one that shares most.
+    """Beginning that a prompt shares with the earlier one that shares most.
 
     `path`: the nodes that it shares as a whole, the root first. `parted`: the node that it shares in part, or whose
     place another segment takes; None: nothing came after `path`, or a prompt ended there. `num_tokens`: shared.

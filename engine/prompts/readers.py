@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from engine.prompts.segments import Segment, segments_of
 
-MOST_BYTES = 1 << 26  # of a line
+MAX_LINE_BYTES = 1 << 26  # of a line
 
 
 class PromptError(ValueError):
@@ -114,7 +114,7 @@ def _entries(path: Path, unread: Counter[str]) -> Iterator[tuple[int, Any]]:
             yield from enumerate(_inside(whole), 1)
             return
         file.seek(0)
-        for number, line in enumerate(iter(lambda: file.readline(MOST_BYTES), b""), 1):
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES), b""), 1):
             if not line.strip():
                 continue
             try:
@@ -127,7 +127,7 @@ def _entries(path: Path, unread: Counter[str]) -> Iterator[tuple[int, Any]]:
 
 def _whole(file: IO[bytes]) -> Any:
     """Return the document of a file that has one over several lines; None: it has a document a line."""
-    first = file.readline(MOST_BYTES)
+    first = file.readline(MAX_LINE_BYTES)
     if first.lstrip()[:1] not in (b"{", b"["):
         return None
     try:

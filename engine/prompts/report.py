@@ -1,4 +1,4 @@
-"""What prefix caches make of the requests of a file: hits under each policy, where a prompt parts, why, and the cost.
+"""Report on the requests of a file: hits under each cache policy, where a prompt parts, why, and the cost.
 
 Tokens are counted segment by segment, so a hit is exact for the tokenizer that is given, up to what a chat template
 adds between segments. Answers are no part of a request, so each counts as new when it comes back as history.
@@ -7,8 +7,8 @@ adds between segments. Answers are no part of a request, so each counts as new w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -20,10 +20,12 @@ from engine.prompts.prefix_tree import Content, Match, PrefixTree
 from engine.prompts.readers import PromptRequest
 from engine.prompts.segments import Segment
 
+if TYPE_CHECKING:
+    from engine.prompts.tokens import Encode
+
 Fate = Literal["hit", "first", "again", "lost", "not_cacheable"]
 LOST = ("expired", "evicted", "other_slot")
 AROUND = 60  # characters that are shown on either side of a break
-Encode = Callable[[str], Sequence[int]]
 
 
 class Span(Struct, frozen=True):
@@ -50,7 +52,7 @@ class Break(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What becomes of a request. Requests count from 0, turns of a session from 1."""
+    """Outcome of a request. Requests count from 0, turns of a session from 1."""
 
     request: int
     line: int
@@ -169,7 +171,7 @@ class Player:
 
 
 class _Model:
-    """What is known of one model's prompts."""
+    """Earlier prompts of one model."""
 
     def __init__(self) -> None:
         self.tree = PrefixTree()

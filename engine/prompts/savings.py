@@ -1,4 +1,4 @@
-"""What would save most: the same requests with one thing put elsewhere, played through the same caches.
+"""Proposals that would save tokens: the same requests with one thing put elsewhere, played through the same caches.
 
 Each is a proposal, with the tokens that it saves and an example of what changes in a request.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -15,8 +16,11 @@ from msgspec.structs import replace
 
 from engine.prompts.causes import VOLATILE
 from engine.prompts.readers import PromptRequest
-from engine.prompts.report import Encode, Player, Settings, Verdict
+from engine.prompts.report import Player, Settings, Verdict
 from engine.prompts.segments import Segment
+
+if TYPE_CHECKING:
+    from engine.prompts.tokens import Encode
 
 Kinds = tuple[str, ...]  # of `VOLATILE`: what changed somewhere
 
@@ -64,14 +68,14 @@ def _sort_tools(request: PromptRequest, requests: Sequence[PromptRequest], kinds
 
 
 def _all_tools(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
-    """Every tool that any request of the same session and model declares, from the first request on."""
+    """Declare every tool that any request of the same session and model declares, from the first request on."""
     alike = [one for one in requests if (one.session, one.model) == (request.session, request.model)]
     tools = {segment.text: segment for one in alike for segment in one.segments if segment.kind == "tool"}
     return [*tools.values(), *(one for one in request.segments if one.kind != "tool")]
 
 
 def _volatile_last(request: PromptRequest, requests: Sequence[PromptRequest], kinds: Kinds) -> list[Segment]:
-    """What changes by itself in system prompts, in a message at the end."""
+    """Move what changes by itself in system prompts to a message at the end."""
     rest, moved = list[Segment](), list[Segment]()
     for segment in request.segments:
         kept, taken = _split(segment.text, kinds) if segment.kind == "system" else (segment.text, "")
@@ -103,10 +107,10 @@ def _breakpoint_last(request: PromptRequest, requests: Sequence[PromptRequest], 
 PROPOSALS: dict[
     str, tuple[set[str | None], Callable[[PromptRequest, Sequence[PromptRequest], Kinds], list[Segment]]]
 ] = {
-    "sort the tools, and the keys of their schemas": ({"tools_reordered", "schema_keys_reordered"}, _sort_tools),
-    "declare all tools from the first request on": ({"tools_added", "tools_removed", "tools_replaced"}, _all_tools),
-    "move what changes out of the system prompt, behind the messages": ({"volatile_text"}, _volatile_last),
-    "put a cache_control on the last block": ({"no_breakpoint", "breakpoint_out_of_reach"}, _breakpoint_last),
+    "sort_tools": ({"tools_reordered", "schema_keys_reordered"}, _sort_tools),
+    "all_tools": ({"tools_added", "tools_removed", "tools_replaced"}, _all_tools),
+    "volatile_last": ({"volatile_text"}, _volatile_last),
+    "breakpoint_last": ({"no_breakpoint", "breakpoint_out_of_reach"}, _breakpoint_last),
 }
 
 

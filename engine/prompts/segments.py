@@ -40,7 +40,7 @@ class Segment(Struct, frozen=True):
 
     @property
     def content(self) -> tuple[str, str, str]:
-        """What decides whether two segments are computed alike."""
+        """Key that segments which are computed alike have in common."""
         return self.kind, self.role, self.text
 
 

@@ -1,4 +1,4 @@
-"""What caches under each policy have of prompts."""
+"""Hits of prompts under each policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def request(*texts: str, time: float = 0.0, marks: tuple[int, ...] = (), kept: f
 
 
 def hits(policy: str, *requests: PromptRequest) -> list[Hit]:
-    """One token a character."""
+    """Count a token for each character."""
     player = Player(lambda text: [ord(char) for char in text], Settings())
     return [player.play(one).hits[policy] for one in requests]
 
@@ -45,7 +45,7 @@ def test_a_small_pool_evicts_and_says_for_whom() -> None:
     engine = EngineCache(num_blocks=4, block_size=16)
     prompts = [[[n] * 40] for n in range(3)]
     assert [engine.take(i, tokens).num_tokens for i, tokens in enumerate(prompts)] == [0, 0, 0]
-    assert engine.take(3, prompts[0]) == Hit(0, "evicted", "for request 3")
+    assert engine.take(3, prompts[0]) == Hit(0, "evicted", "3")
 
 
 def test_openai_counts_from_1024_in_steps_of_128_and_forgets() -> None:

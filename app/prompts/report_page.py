@@ -1,0 +1,114 @@
+"""The report about prompts as one HTML page that needs no server, no script and no network."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from jinja2 import Environment, FileSystemLoader
+
+from app.ground.paths import templates_dir
+from app.prompts.words import Words, words
+from engine.cache.prefix_memory import common_prefix
+from engine.prompts.policies import policies
+from engine.prompts.report import Fate, Verdict
+from engine.prompts.savings import Saving
+
+WIDE = 1000.0  # units of a bar's width
+
+
+class Piece(NamedTuple):
+    """Neighbouring segments with one fate; of a bar."""
+
+    fate: Fate
+    x: float
+    width: float
+    num_tokens: int
+    first: str
+    last: str
+
+
+class Turn(NamedTuple):
+    """Request as the page shows it."""
+
+    verdict: Verdict
+    pieces: list[Piece]
+    hit_share: str
+    cause: str
+    limits: list[tuple[str, int, str]]  # policy, tokens that hit, why no more
+    earlier_text: list[tuple[str, bool]]  # cut where it differs, and whether it does
+    text: list[tuple[str, bool]]
+
+
+def report_page(
+    name: str, verdicts: Sequence[Verdict], savings: Sequence[Saving], policy: str, tokenizer: str | None, language: str
+) -> str:
+    """Write the page. `tokenizer`: whose tokens were counted; None: the bundled model's."""
+    say = words(language)
+    longest = max(verdict.num_tokens for verdict in verdicts)
+    sessions: dict[str, list[Turn]] = {}
+    for verdict in verdicts:
+        sessions.setdefault(verdict.session, []).append(_turn(verdict, policy, longest, say))
+    total = sum(verdict.num_tokens for verdict in verdicts)
+    told = [verdict for verdict in verdicts if verdict.reported_cached is not None and verdict.reported_tokens]
+    caches = [(policies()[one].name, sum(v.hits[one].num_tokens for v in verdicts)) for one in verdicts[0].hits]
+    environment = Environment(loader=FileSystemLoader(templates_dir()), autoescape=True, trim_blocks=True)
+    return environment.get_template("prompts.html").render(
+        say=say,
+        name=name,
+        nonce=secrets.token_hex(8),
+        sheet=(templates_dir() / "prompts.css").read_text(encoding="utf-8"),
+        policy=policies()[policy].name,
+        requests=len(verdicts),
+        sessions=sessions,
+        total=total,
+        share=_percent(sum(verdict.hits[policy].num_tokens for verdict in verdicts), total),
+        again=sum(verdict.num_again for verdict in verdicts),
+        caches=[(cache, _percent(count, total), WIDE * count / (total or 1)) for cache, count in caches],
+        reported=(
+            _percent(sum(v.reported_cached or 0 for v in told), sum(v.reported_tokens or 0 for v in told)),
+            len(told),
+        )
+        if told
+        else None,
+        savings=savings,
+        tokenizer=tokenizer or say("bundled"),
+        fates=("hit", "first", "again", "lost", "not_cacheable"),
+    )
+
+
+def _turn(verdict: Verdict, policy: str, longest: int, say: Words) -> Turn:
+    pieces, x = [], 0.0
+    for fate, spans in groupby(verdict.spans, key=lambda span: span.fate):
+        own = list(spans)
+        count = sum(span.num_tokens for span in own)
+        width = WIDE * count / longest
+        pieces.append(Piece(fate, round(x, 2), round(width, 2), count, own[0].path, own[-1].path))
+        x += width
+    parted = verdict.parted
+    cause = say(f"cause.{parted.cause}") + (f" ({parted.detail})" if parted.detail else "") if parted else ""
+    limits = []
+    for name, hit in verdict.hits.items():
+        limits.append((policies()[name].name, hit.num_tokens, say.limit(hit)))
+    one, other = _marked(parted.earlier_text, parted.text) if parted else ([], [])
+    share = _percent(verdict.hits[policy].num_tokens, verdict.num_tokens)
+    return Turn(verdict, pieces, share, cause, limits, one, other)
+
+
+def _marked(old: str, new: str) -> tuple[list[tuple[str, bool]], list[tuple[str, bool]]]:
+    """Cut two texts into what they begin with alike, what differs, and what they end with alike."""
+    old, new = old.replace("|", "", 1), new.replace("|", "", 1)
+    begin = common_prefix(old, new)
+    end = common_prefix(old[begin:][::-1], new[begin:][::-1])
+    cut = [
+        ((text[:begin], False), (text[begin : len(text) - end], True), (text[len(text) - end :], False))
+        for text in (old, new)
+    ]
+    one, other = ([part for part in parts if part[0]] for parts in cut)
+    return one, other
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "0 %"

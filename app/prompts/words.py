@@ -1,0 +1,37 @@
+"""Words of the report about prompts."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+from engine.prompts.policies import Hit
+from engine.trace.telling.words import content_of, filled, flat, in_language
+
+FOLDER = Path(__file__).parent
+
+
+class Words:
+    """Texts of one language; numbers get thousands separators."""
+
+    def __init__(self, language: str) -> None:
+        self.language = language
+        self._texts = in_language(language, lambda code: flat(content_of(FOLDER / f"words.{code}.json")))
+
+    def __call__(self, key: str, **values: Any) -> str:
+        shown = {name: _Number(value) if isinstance(value, int) else value for name, value in values.items()}
+        return filled(self._texts[key], shown, self.language)
+
+    def limit(self, hit: Hit) -> str:
+        """Say why a hit is no longer; "" where it is as long as it could be."""
+        found = [self(f"limit.{hit.limit}", detail=hit.detail)] if hit.limit else []
+        return "; ".join([*found, *([self("limit.maybe")] if hit.maybe else [])])
+
+
+class _Number(int):
+    def __str__(self) -> str:
+        return f"{int(self):,}"
+
+
+words = functools.cache(Words)

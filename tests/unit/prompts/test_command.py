@@ -1,0 +1,85 @@
+"""`kvtheater prompts`, as text, JSON and a page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli import main, prompts
+from app.prompts.words import words
+from engine.prompts.causes import Cause
+from engine.prompts.policies import Limit
+from engine.prompts.savings import PROPOSALS
+from tests.unit.prompts.sessions import SESSIONS
+
+
+@pytest.fixture(autouse=True)
+def characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count a token for each byte: no tokenizer is loaded."""
+    monkeypatch.setattr(prompts, "_encode", lambda name: lambda text: list(text.encode()))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "all.jsonl"
+    path.write_text("\n".join(json.dumps(body) for session in SESSIONS for body in session.bodies))
+    return path
+
+
+def test_it_says_what_hit_what_broke_and_what_would_save(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prompts", str(file), "--price", "3"]) == 1
+    told = capsys.readouterr().out
+    assert "the keys of a schema came in another order" in told and "more than if they had hit" in told
+    assert "would save" in told and "move what changes out of the system prompt" in told
+
+
+def test_a_proposal_saves_what_it_says(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A clock alone: without it each turn hits all of the one before but its last, partial block."""
+    clock = next(session for session in SESSIONS if session.name == "clock")
+    file.write_text("\n".join(map(json.dumps, clock.bodies)))
+    main(["prompts", str(file), "--json"])
+    found = json.loads(capsys.readouterr().out)
+    (saving,) = found["savings"]
+    first, second = found["requests"]
+    clock_tokens = len("2026-11-27 13:05:10")
+    shared = first["num_tokens"] - clock_tokens
+    assert saving["num_tokens"] == shared - shared % 16 - second["hits"]["vllm"][0]
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_page_needs_no_network_and_escapes(language: str, file: Path, tmp_path: Path) -> None:
+    hostile = "</script><img src=x onerror=alert(1)> <script>"
+    bodies = [{"model": "m", "messages": [{"role": "system", "content": f"{n} {hostile}"}]} for n in range(2)]
+    file.write_text(file.read_text() + "\n" + "\n".join(map(json.dumps, bodies)))
+    page = tmp_path / "page.html"
+    main(["prompts", str(file), "--html", str(page), "--lang", language])
+    text = page.read_text()
+    assert "<img" not in text and "<script" not in text and "http:" not in text and "https:" not in text
+    assert words(language)("title") in text and words(language)("cause.tools_reordered") in text
+
+
+def test_private_output_has_no_text(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    main(["prompts", str(file), "--private", "--html", str(page)])
+    main(["prompts", str(file), "--private", "--json"])
+    main(["prompts", str(file), "--private"])
+    told = page.read_text() + capsys.readouterr().out
+    assert "tower" not in told and "2026-11-27 13:0" not in told
+
+
+def test_evictions_are_told(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    prompts = ["a" * 400, "b" * 400, "c" * 400, "a" * 400]  # of 25 blocks
+    file.write_text("\n".join(json.dumps({"input": prompt}) for prompt in prompts))
+    assert main(["prompts", str(file), "--num-blocks", "60"]) == 0
+    assert "1 requests hit less: evicted for request 3" in capsys.readouterr().out
+    assert main(["prompts", str(file), "--num-blocks", "3"]) == 2
+
+
+def test_every_cause_limit_and_proposal_has_words() -> None:
+    english, chinese = words("en")._texts, words("zh")._texts
+    assert english.keys() == chinese.keys()
+    causes = {f"cause.{one}" for one in Cause.__args__ if one not in ("another_question", "new_conversation")}  # type: ignore[attr-defined]
+    limits = {f"limit.{one}" for one in Limit.__args__}  # type: ignore[attr-defined]
+    assert causes | limits | {f"proposal.{one}" for one in PROPOSALS} <= english.keys()
