@@ -54,6 +54,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--private", action="store_true", help="lengths and places, no texts")
     parser.add_argument("--lang", choices=languages(), default="en", help="of the HTML file (default: en)")
+    parser.add_argument("--name", help="what the report calls the file (default: its name)")
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="as JSON")
     output.add_argument("--html", type=Path, metavar="FILE", help="as one HTML file")
@@ -87,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.html:
         from app.prompts.report_page import report_page
 
-        name = arguments.file.name
+        name = arguments.name or arguments.file.name
         page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang)
         arguments.html.write_text(page, encoding="utf-8")
         say(f"{arguments.html}: {len(verdicts)} requests")

@@ -42,6 +42,7 @@ from app.openai.sessions import ApiSessions
 from app.page import assets, words
 from app.page import modules as page_modules
 from app.page import sheets as page_sheets
+from app.prompts import page as prompts_page
 from app.recordings import endpoints
 from app.recordings.library import open_library
 from app.recordings.playback import Playbacks
@@ -131,6 +132,7 @@ def create_app(
     app.register_blueprint(scale_roofline.blueprint(theaters, models, settings.data_dir, settings.presets))
     app.register_blueprint(scale_page.blueprint(settings.data_dir, settings.presets))
     app.register_blueprint(documentation.blueprint())
+    app.register_blueprint(prompts_page.blueprint())
     app.register_blueprint(words.blueprint())
     app.register_blueprint(lesson_pages.blueprint(lessons))
     answering = ApiSessions(theaters, models, settings, settings.api, transport.hub) if settings.api else None

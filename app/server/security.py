@@ -49,7 +49,7 @@ WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
 GUEST_FOLDERS = ("/static/", "/vendor/", "/words/", "/docs/")
 FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # asked with the token in the address, they answer at once
-PAGES = frozenset({"/", "/bench", "/scale"})  # a link on another site may lead here
+PAGES = frozenset({"/", "/bench", "/prompts", "/scale"})  # a link on another site may lead here
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (

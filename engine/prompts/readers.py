@@ -69,7 +69,7 @@ def read_prompts(path: Path) -> PromptFile:
         raise PromptError(f"cannot read {path}: {error.strerror or error}") from error
     if not found.requests:
         why = "; ".join(f"{count} × {fault}" for fault, count in found.unread.most_common(3))
-        raise PromptError(f"{path.name} has no request to a language model" + (f": {why}" if why else ""))
+        raise PromptError("the file has no request to a language model" + (f": {why}" if why else ""))
     return found
 
 

@@ -183,6 +183,7 @@ const Links = () => html`<span class="header-links" role="toolbar" aria-label=${
         isEmbedded || isSite
           ? null
           : html`<a class="tool header-bench" href="scale">${t("header.scale")}</a>
+            <a class="tool header-bench" href="prompts">${t("header.prompts")}</a>
             <a class="tool header-bench" href="bench">${t("header.bench")}</a>`
       }
     </span>`;

@@ -1,0 +1,41 @@
+"""The page /prompts: a file of requests in, the report out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import requests
+
+from app.prompts import page
+from tests.unit.prompts.sessions import chat
+
+
+def send(server, text: str, **form: str) -> requests.Response:
+    return requests.post(f"{server.url}/prompts", data=form, files={"file": ("-day.jsonl", text)}, timeout=180)
+
+
+def test_the_form_speaks_the_readers_language(server) -> None:
+    chinese = requests.get(f"{server.url}/prompts", headers={"Accept-Language": "zh-CN"}, timeout=30)
+    assert 'lang="zh"' in chinese.text and "no-referrer" not in chinese.headers["Referrer-Policy"]
+    assert 'lang="en"' in requests.get(f"{server.url}/prompts?lang=en", timeout=30).text
+
+
+def test_what_is_no_file_is_refused_in_a_sentence(server, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert send(server, "", policy="nobody's").status_code == 400
+    assert requests.post(f"{server.url}/prompts", timeout=30).status_code == 400
+    monkeypatch.setattr(page, "MAX_BYTES", 1000)
+    assert send(server, "x" * 5000).status_code == 413
+    with page._playing:
+        assert send(server, "{}").status_code == 409
+
+
+@pytest.mark.slow
+def test_a_file_is_answered_with_its_report_and_leaves_nothing(server, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(page.tempfile, "tempdir", str(tmp_path))
+    bodies = [chat(2), chat(3, "Another. " + "x" * 300)]
+    answer = send(server, "\n".join(map(json.dumps, bodies)), lang="zh")
+    assert answer.status_code == 200 and "系统提示变了" in answer.text and "-day.jsonl" in answer.text
+    assert "script" not in answer.headers["Content-Security-Policy"]
+    assert send(server, "nothing").status_code == 422
+    assert list(tmp_path.iterdir()) == []
