@@ -32,7 +32,7 @@ def test_what_is_no_file_is_refused_in_a_sentence(server, monkeypatch: pytest.Mo
 
 @pytest.mark.slow
 def test_a_file_is_answered_with_its_report_and_leaves_nothing(server, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(page.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     bodies = [chat(2), chat(3, "Another. " + "x" * 300)]
     answer = send(server, "\n".join(map(json.dumps, bodies)), lang="zh")
     assert answer.status_code == 200 and "系统提示变了" in answer.text and "-day.jsonl" in answer.text
