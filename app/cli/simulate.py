@@ -18,7 +18,7 @@ from app.ground.plain import to_json
 from app.scale.size import own_presets
 from engine.accounting.presets import presets
 from engine.bench.errors import BenchError
-from engine.bench.request_files import read_requests
+from engine.bench.request_files import FORMATS, read_requests
 from engine.bench.workload import Trace, requests_in
 from engine.config import EngineConfig
 from engine.simulate.calibrate import CalibrationError, calibrate, timed_steps
@@ -56,8 +56,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "requests", type=Path, metavar="FILE",
-        help="JSON lines as Mooncake: timestamp (ms), input_length, output_length, hash_ids (512 tokens each), "
-        "or as Bailian, which also have chat_id and turn: timestamp (s), 16 tokens each",
+        help="requests of a service: JSON lines as Mooncake or Bailian, CSV as Azure's LLM traces or BurstGPT",
     )  # fmt: skip
     what = parser.add_argument_group("what is simulated")
     timed = presets()
@@ -73,6 +72,7 @@ def add_parser(commands: Any) -> None:
     )  # fmt: skip
     what.add_argument("--link-gb-per-second", type=float, metavar="X", help="between instances (default: at once)")
     load = parser.add_argument_group("load")
+    load.add_argument("--trace-format", choices=list(FORMATS), help="of FILE (default: as its first line says)")
     load.add_argument("--scale", type=int, default=1, metavar="N", help="divide all lengths by it (default: 1)")
     load.add_argument("--stretch", type=float, default=1.0, metavar="X", help="of the time between (default: 1)")
     load.add_argument(
@@ -123,7 +123,7 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
             most_tokens=config.max_model_len or facts.max_position,
             stretch=_within("--stretch", arguments.stretch, 0.0, 1e6),
         )
-        file = read_requests(arguments.requests)
+        file = read_requests(arguments.requests, arguments.trace_format)
         asks = requests_in(file, workload, facts.vocab_size, config_seed(arguments))
         link = None
         if arguments.link_gb_per_second is not None:

@@ -237,7 +237,7 @@ def requests_in(file: RequestFile, workload: Trace, vocab_size: int, seed: int) 
 
 def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
     size = file.hash_tokens
-    if workload.scale < 1 or size % workload.scale:  # prompts would be shorter than what they share
+    if workload.scale < 1 or (size or 0) % workload.scale:  # prompts would be shorter than what they share
         raise BenchError(f"a scale divides {size}, the tokens of one hash; {workload.scale} does not")
     asks: list[Ask] = []
     began: float | None = None
@@ -246,8 +246,11 @@ def _asks_of(file: RequestFile, workload: Trace, draw: _Draw) -> list[Ask]:
         if len(asks) == workload.num_requests or num_in + num_out > workload.most_tokens:
             continue
         began = row.timestamp if began is None else began
-        blocks = [draw.tokens_of(hash_id, size // workload.scale) for hash_id in row.hash_ids]
-        prompt = [token for block in blocks for token in block][:num_in]
+        if size is None:
+            prompt = draw.tokens(num_in)
+        else:
+            blocks = [draw.tokens_of(hash_id, size // workload.scale) for hash_id in row.hash_ids or ()]
+            prompt = [token for block in blocks for token in block][:num_in]
         asks.append(draw.ask(prompt, num_out, at=(row.timestamp - began) / file.ticks * workload.stretch))
     return asks
 

@@ -96,7 +96,7 @@ def test_seconds_and_hashes_of_16_tokens_are_read_by_their_fields(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     found = simulated(capsys, requests(tmp_path, *BAILIAN), *A100)
-    assert found["reading"] == "16 tokens a hash, timestamps in s"
+    assert found["reading"] == "bailian: 16 tokens a hash, timestamps in s"
     assert found["hit_tokens"] == 16 and 10 < found["seconds"] < 11
 
 
@@ -106,7 +106,7 @@ def test_the_rows_say_how_many_tokens_a_hash_stands_for(capsys: pytest.CaptureFi
         {"timestamp": 10 * i, "input_length": 100, "output_length": 4, "hash_ids": [1, 2, 3, 5 + i]} for i in range(2)
     ]
     found = simulated(capsys, requests(tmp_path, *rows), *A100)
-    assert found["reading"] == "32 tokens a hash, timestamps in ms"
+    assert found["reading"] == "mooncake: 32 tokens a hash, timestamps in ms"
     assert found["hit_tokens"] == 96 and found["seconds"] < 1
     assert "a scale divides 32" in refused(capsys, requests(tmp_path, *rows), *A100, "--scale", "64")
 
