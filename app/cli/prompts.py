@@ -102,10 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _encode(name: str | None) -> Encode:
     from engine.prompts.tokens import open_encoder
 
-    try:
-        return open_encoder(name)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read the tokenizer of {name}: {' '.join(str(error).split())[:300]}") from error
+    return open_encoder(name)
 
 
 def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], arguments: argparse.Namespace) -> None:

@@ -21,6 +21,7 @@ from engine.prompts.policies import policies
 from engine.system.host import child_environment
 from engine.trace.telling import languages
 
+EXAMPLE = Path(__file__).parent / "example.jsonl"  # made up: an agent that mends a bug, with three breaks
 MAX_BYTES = 64 << 20
 MAX_SECONDS = 120.0
 POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
@@ -40,21 +41,24 @@ def report(context: object, request: Request) -> Response:
     """
     request.max_content_length = MAX_BYTES
     given, policy = request.files.get("file"), request.form.get("policy", "vllm")
-    if given is None or not given.filename or policy not in policies():
+    is_example = "example" in request.form
+    name = EXAMPLE.name if is_example else (given.filename if given else "")
+    if not name or policy not in policies():
         return _form(request, "no_file", 400)
     if not _playing.acquire(blocking=False):
         raise AppError("busy", "another file is being played; send it again in a moment")
     try:
         with tempfile.TemporaryDirectory(prefix="kvtheater-prompts-") as folder:
             file, page = Path(folder) / "requests", Path(folder) / "page.html"
-            given.save(file)
+            if given is not None and not is_example:
+                given.save(file)
             options = [
                 f"--policy={policy}",
                 f"--html={page}",
                 f"--lang={_language(request)}",
-                f"--name={given.filename}",
+                f"--name={name}",
             ]
-            program = [sys.executable, "-m", "app", "prompts", str(file), *options]
+            program = [sys.executable, "-m", "app", "prompts", str(EXAMPLE if is_example else file), *options]
             try:
                 done = subprocess.run(
                     program,

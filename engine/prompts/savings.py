@@ -122,10 +122,10 @@ def _canonical(segment: Segment) -> Segment:
 def _diff(old: Sequence[Segment], new: Sequence[Segment]) -> list[str]:
     """Return the segments that differ, as lines that begin with "-" or "+"; of each the beginning."""
     mine, others = {one.content for one in old}, {one.content for one in new}
-    marked = [one.content for one in old if one.kept is not None], [one.content for one in new if one.kept is not None]
+    marked = {one.path for one in old if one.kept is not None}
     lines = [f"- {one.path}: {one.text[:80]}" for one in old if one.content not in others]
     lines += [f"+ {one.path}: {one.text[:80]}" for one in new if one.content not in mine]
-    lines += [f"+ cache_control on {one.path}" for one in new if one.kept and one.content not in marked[0]]
+    lines += [f"+ cache_control on {one.path}" for one in new if one.kept and one.path not in marked]
     if not lines:
         lines = [f"- order: {', '.join(one.path for one in old[:6])}", "+ order: sorted"]
     return lines[:8]

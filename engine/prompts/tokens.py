@@ -1,10 +1,11 @@
-"""Tokenizer that prompts are counted with."""
+"""Tokenizer that prompts are counted with. Needs neither torch nor transformers, which take seconds to import."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
-from transformers import AutoTokenizer
+from tokenizers import Tokenizer
 
 from engine.model.shipped import SHIPPED
 
@@ -12,10 +13,18 @@ Encode = Callable[[str], Sequence[int]]
 
 
 def open_encoder(name: str | None = None) -> Encode:
-    """Return what encodes a text in the tokens of a hub name or a folder; None: of the bundled model.
+    """Return what encodes a text in the tokens of a folder's tokenizer.json or a hub name's; None: the bundled model's.
 
     Raises:
-        OSError, ValueError: there is none.
+        ValueError: there is none; one sentence.
     """
-    tokenizer = AutoTokenizer.from_pretrained(name or str(SHIPPED["bundled"].folder))
-    return lambda text: tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[no-any-return]
+    folder = SHIPPED["bundled"].folder if name is None else Path(name)
+    try:
+        is_here = folder.is_dir()
+        tokenizer = (
+            Tokenizer.from_file(str(folder / "tokenizer.json")) if is_here else Tokenizer.from_pretrained(str(name))
+        )
+    except Exception as error:  # the library raises nothing narrower
+        raise ValueError(f"cannot read the tokenizer of {name}: {' '.join(str(error).split())[:200]}") from error
+    tokenizer.no_truncation()
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids  # type: ignore[no-any-return]

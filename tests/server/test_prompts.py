@@ -37,5 +37,7 @@ def test_a_file_is_answered_with_its_report_and_leaves_nothing(server, tmp_path,
     answer = send(server, "\n".join(map(json.dumps, bodies)), lang="zh")
     assert answer.status_code == 200 and "系统提示变了" in answer.text and "-day.jsonl" in answer.text
     assert "script" not in answer.headers["Content-Security-Policy"]
+    example = requests.post(f"{server.url}/prompts", data={"example": "1"}, timeout=180)
+    assert example.status_code == 200 and "tools were added (+find_symbol)" in example.text
     assert send(server, "nothing").status_code == 422
     assert list(tmp_path.iterdir()) == []

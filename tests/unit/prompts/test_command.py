@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main, prompts
+from app.prompts.page import EXAMPLE
 from app.prompts.words import words
 from engine.prompts.causes import Cause
 from engine.prompts.policies import Limit
@@ -83,3 +84,10 @@ def test_every_cause_limit_and_proposal_has_words() -> None:
     causes = {f"cause.{one}" for one in Cause.__args__ if one not in ("another_question", "new_conversation")}  # type: ignore[attr-defined]
     limits = {f"limit.{one}" for one in Limit.__args__}  # type: ignore[attr-defined]
     assert causes | limits | {f"proposal.{one}" for one in PROPOSALS} <= english.keys()
+
+
+def test_the_example_has_three_breaks(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["prompts", str(EXAMPLE), "--json"])
+    found = json.loads(capsys.readouterr().out)["requests"]
+    breaks = [verdict["parted"]["cause"] for verdict in found if verdict["parted"]]
+    assert breaks == ["volatile_text", "tools_added", "message_trimmed"]
