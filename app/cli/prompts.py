@@ -67,13 +67,14 @@ def run(arguments: argparse.Namespace) -> int:
     from engine.prompts.readers import PromptError, read_prompts
     from engine.prompts.report import Player, Settings
     from engine.prompts.savings import savings
+    from engine.prompts.tokens import characters_of
 
     if arguments.num_blocks is not None and arguments.num_blocks < 1:
         raise UserError(f"--num-blocks must be at least 1, not {arguments.num_blocks}")
     settings = Settings(arguments.policy, arguments.num_blocks)
     try:
         file = read_prompts(arguments.file)
-        encode = _encode(arguments.tokenizer)
+        encode = characters_of if file.is_private else _encode(arguments.tokenizer)
         player = Player(encode, settings)
         verdicts = [player.play(request) for request in file.requests]
         found = savings(file.requests, verdicts, encode, settings)
@@ -89,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
         from app.prompts.report_page import report_page
 
         name = arguments.name or arguments.file.name
-        page = report_page(name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang)
+        page = report_page(
+            name, verdicts, found, arguments.policy, arguments.tokenizer, arguments.lang, file.is_private
+        )
         arguments.html.write_text(page, encoding="utf-8")
         say(f"{arguments.html}: {len(verdicts)} requests")
     elif arguments.request is not None:
@@ -113,6 +116,8 @@ def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], argume
     say(f"{arguments.file.name}: {shapes}")
     for fault, count in file.unread.most_common():
         say(f"  not read: {count} × {fault}")
+    if file.is_private:
+        say("  texts are hashed: what is counted as tokens are characters")
     sessions = len({verdict.session for verdict in verdicts})
     say(f"{len(verdicts)} requests of {sessions} sessions, {total:,} tokens; {_percent(hit, total)} hit under {policy}")
     for name in verdicts[0].hits:

@@ -43,9 +43,15 @@ class Turn(NamedTuple):
 
 
 def report_page(
-    name: str, verdicts: Sequence[Verdict], savings: Sequence[Saving], policy: str, tokenizer: str | None, language: str
+    name: str,
+    verdicts: Sequence[Verdict],
+    savings: Sequence[Saving],
+    policy: str,
+    tokenizer: str | None,
+    language: str,
+    is_private: bool = False,
 ) -> str:
-    """Write the page. `tokenizer`: whose tokens were counted; None: the bundled model's."""
+    """Write the page. `tokenizer`: whose tokens were counted, None: the bundled model's; `is_private`: characters."""
     say = words(language)
     longest = max(verdict.num_tokens for verdict in verdicts)
     sessions: dict[str, list[Turn]] = {}
@@ -74,7 +80,7 @@ def report_page(
         if told
         else None,
         savings=savings,
-        tokenizer=tokenizer or say("bundled"),
+        counted=say("characters") if is_private else say("counted", tokenizer=tokenizer or say("bundled")),
         fates=("hit", "first", "again", "lost", "not_cacheable"),
     )
 

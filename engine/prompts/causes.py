@@ -44,6 +44,7 @@ VOLATILE = {  # what changes from request to request, the most telling first
     "a path": re.compile(r"(?:[A-Za-z]:\\|~?/)[\w.@+~-]+(?:[\\/][\w.@+~-]+)*"),
     "a number": re.compile(r"\d+(?:[.,]\d+)*"),
 }
+HASHED = '{"hash":"'  # what a text begins with in whose place a hash stands: two are alike or not
 LEAST_ALIKE = 0.5  # of the shorter text that a trimmed or edited one shares with it at its ends
 
 
@@ -112,6 +113,8 @@ def _volatile(parting: Parting) -> Found:
 
 def volatile_part(old: str, new: str) -> str:
     """Name what alone differs between two texts: one of `VOLATILE`, or several of them; "" where more differs."""
+    if HASHED in (old[: len(HASHED)], new[: len(HASHED)]):
+        return ""
     masked = [old, new]
     found = list[str]()
     for name, pattern in VOLATILE.items():
@@ -193,7 +196,9 @@ def _trimmed(parting: Parting) -> Found:
     old, new = parting.old, parting.new
     if old is None or new is None or (old.kind, old.role) != (new.kind, new.role) or not parting.kept_later:
         return None
-    if 2 * len(new.text) <= len(old.text) or (len(new.text) < len(old.text) and _alike(old.text, new.text) > 0.9):
+    if (not new.text.startswith(HASHED) and 2 * len(new.text) <= len(old.text)) or (
+        len(new.text) < len(old.text) and _alike(old.text, new.text) > 0.9
+    ):
         return "message_trimmed", f"{len(old.text):,} → {len(new.text):,} characters"
     return None
 
@@ -262,6 +267,8 @@ def _sorted(text: str) -> bytes:
 
 def _alike(old: str, new: str) -> float:
     """Return the share of the shorter text that both have at their beginnings and ends together."""
+    if HASHED in (old[: len(HASHED)], new[: len(HASHED)]):
+        return 0.0
     least = min(len(old), len(new))
     begin = common_prefix(old, new)
     end = min(common_prefix(old[::-1], new[::-1]), least - begin)

@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from engine.prompts.segments import Segment, segments_of
+from engine.prompts.segments import Segment, is_hashed, segments_of
 
 MAX_LINE_BYTES = 1 << 26  # of a line
 
@@ -52,6 +52,11 @@ class PromptFile(NamedTuple):
     requests: list[PromptRequest]
     shapes: Counter[str]
     unread: Counter[str]
+
+    @property
+    def is_private(self) -> bool:
+        """Whether hashes and lengths stand in the place of texts, in any request."""
+        return PRIVATE in self.shapes
 
 
 def read_prompts(path: Path) -> PromptFile:
@@ -179,6 +184,12 @@ def _proxied(entry: dict[str, Any]) -> Sent | None:
     return Sent(request, _seconds(entry.get("time")), str(entry.get("session") or ""), entry.get("usage") or {})
 
 
+def _has_hashes(value: Any) -> bool:
+    if isinstance(value, dict):
+        return is_hashed(value) or any(map(_has_hashes, value.values()))
+    return isinstance(value, list) and any(map(_has_hashes, value))
+
+
 def _litellm(entry: dict[str, Any]) -> Sent | None:
     entry = entry.get("standard_logging_object") or entry
     if "call_type" not in entry or "messages" not in entry:
@@ -219,9 +230,11 @@ def _body(entry: dict[str, Any]) -> Sent | None:
 
 
 SPAN_PARTS = ("input.messages", "system_instructions", "tool.definitions")
+PRIVATE = "kvtheater proxy --private"
 SHAPES: dict[str, Callable[[dict[str, Any]], Sent | None]] = {
     "HAR": _har,
     "request and response": _pair,  # claude-tap, tracetap
+    PRIVATE: lambda entry: _proxied(entry) if _has_hashes(entry.get("request")) else None,
     "kvtheater proxy": _proxied,
     "LiteLLM": _litellm,
     "OpenTelemetry span": _span,

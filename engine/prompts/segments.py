@@ -61,6 +61,11 @@ def as_text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
+def is_hashed(value: Any) -> bool:
+    """Whether a hash and a length stand in the place of a text, as in private lines of `kvtheater proxy`."""
+    return isinstance(value, Mapping) and value.keys() == {"hash", "length"}
+
+
 def _tools(body: Mapping[str, Any]) -> Iterator[Segment]:
     for index, tool in enumerate(_listed(body, "tools")):
         plain = {key: value for key, value in _mapping(tool, f"tools[{index}]").items() if key != "cache_control"}
@@ -111,8 +116,8 @@ def _content(content: Any, path: str, kind: Kind, role: str) -> Iterator[Segment
     """Yield the segments of a text, or of a list of blocks."""
     if content is None:
         return
-    if isinstance(content, str):
-        yield Segment(path, kind, role, content)
+    if isinstance(content, str) or is_hashed(content):
+        yield Segment(path, kind, role, content if isinstance(content, str) else as_text(content))
         return
     if not isinstance(content, list):
         raise ValueError(f"{path} is neither a text nor a list of blocks")
@@ -134,8 +139,8 @@ def _block(block: Mapping[str, Any], path: str, kind: Kind, role: str) -> Segmen
         case "tool_result":
             content = block.get("content")
             return Segment(path, "result", role, content if isinstance(content, str) else as_text(content), kept)
-    if isinstance(text := block.get("text"), str):
-        return Segment(f"{path}.text", kind, role, text, kept)
+    if isinstance(text := block.get("text"), str) or is_hashed(text):
+        return Segment(f"{path}.text", kind, role, text if isinstance(text, str) else as_text(text), kept)
     plain = as_text({key: value for key, value in block.items() if key != "cache_control"})
     return Segment(path, "image", role, hashlib.sha256(plain.encode()).hexdigest(), kept)  # or another medium
 

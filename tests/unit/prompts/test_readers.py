@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from engine.prompts.readers import PromptError, read_prompts
+from engine.prompts.report import Player, Settings
+from engine.prompts.tokens import characters_of
 from tests.unit.prompts.sessions import anthropic, chat
 
 BODY = {**chat(2, tools=("read",)), "model": "gpt"}
@@ -133,3 +136,28 @@ def test_what_is_no_request_is_counted_and_named(tmp_path: Path) -> None:
     path.write_text("\n".join(lines[:5]))
     with pytest.raises(PromptError, match="has no request"):
         read_prompts(path)
+
+
+def hashed(value: Any, name: str = "") -> Any:
+    """Hash texts as `kvtheater proxy --private` does."""
+    if isinstance(value, list):
+        return [hashed(one, name) for one in value]
+    if isinstance(value, dict) and name in ("", "messages", "system", "tools", "content"):
+        return {key: hashed(one, key) for key, one in value.items()}
+    if isinstance(value, str) and name in ("role", "type", "model"):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value)
+    return {"hash": hashlib.sha256(text.encode()).hexdigest()[:16], "length": len(text)}
+
+
+@pytest.mark.parametrize("shape", [chat, anthropic])
+def test_private_lines_part_where_their_texts_do(shape: Any, tmp_path: Path) -> None:
+    path = tmp_path / "private"
+    bodies = [shape(2, tools=("read",)), shape(3, tools=("read",)), shape(3, "Another.", ("read",))]
+    path.write_text("\n".join(json.dumps({"path": "/v1", "request": hashed(one), "usage": None}) for one in bodies))
+    found = read_prompts(path)
+    assert found.is_private and not found.unread
+    player = Player(characters_of, Settings())
+    first, second, third = (player.play(request) for request in found.requests)
+    assert second.hits["sglang"].num_tokens == first.num_tokens and second.parted is None
+    assert third.parted is not None and third.parted.cause == "system_changed"
