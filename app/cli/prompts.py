@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from engine.prompts.report import Verdict
     from engine.prompts.savings import Saving
     from engine.prompts.tokens import Encode
+    from engine.simulate.cost import StepCost
 
 MAX_BREAKS = 10
 
@@ -52,6 +53,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--cached-price", type=float, metavar="P", default=0.0, help="of a million that hit (default: 0)"
     )
+    parser.add_argument("--model", metavar="ID", help="with --gpu: seconds of prefill; IDs as of kvtheater simulate")
+    parser.add_argument("--gpu", metavar="ID", help="with --model: the card that computes")
     parser.add_argument("--private", action="store_true", help="lengths and places, no texts")
     parser.add_argument("--lang", choices=languages(), default="en", help="of the HTML file (default: en)")
     parser.add_argument("--name", help="what the report calls the file (default: its name)")
@@ -112,6 +115,7 @@ def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], argume
     policy = arguments.policy
     total, hit = sum(v.num_tokens for v in verdicts), sum(v.hits[policy].num_tokens for v in verdicts)
     again = sum(v.num_again for v in verdicts)
+    cost = _step_cost(arguments)
     shapes = ", ".join(f"{count} × {name}" for name, count in file.shapes.items())
     say(f"{arguments.file.name}: {shapes}")
     for fault, count in file.unread.most_common():
@@ -126,7 +130,8 @@ def _tell(file: PromptFile, verdicts: list[Verdict], found: list[Saving], argume
     if told:
         share = _percent(sum(v.reported_cached or 0 for v in told), sum(v.reported_tokens or 0 for v in told))
         say(f"  {'reported':<12} {share:>7} by the server, of {len(told)} requests")
-    say(f"computed again: {again:,} tokens" + _cost(again, arguments))
+    said = f", {_prefill_seconds(verdicts, policy, cost):.2f} s of prefill ({cost.source})" if cost else ""
+    say(f"computed again: {again:,} tokens" + said + _price(again, arguments))
     breaks = sorted((v for v in verdicts if v.parted), key=lambda v: -v.num_again)
     for verdict in breaks[:MAX_BREAKS]:
         assert verdict.parted is not None
@@ -167,7 +172,41 @@ def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "0 %"
 
 
-def _cost(tokens: int, arguments: argparse.Namespace) -> str:
+def _step_cost(arguments: argparse.Namespace) -> StepCost | None:
+    """Return the step times of the model and card that the options name; None: they name none."""
+    from engine.accounting.presets import presets
+    from engine.simulate.layers import card_of
+
+    if bool(arguments.model) != bool(arguments.gpu):
+        raise UserError("give --model and --gpu together")
+    if not arguments.model:
+        return None
+    known = presets()
+    for name, given, timed in (
+        ("--model", arguments.model, known.timed_models), ("--gpu", arguments.gpu, known.timed_gpus)
+    ):  # fmt: skip
+        if given not in (ids := [one.id for one in timed]):
+            raise UserError(f"{name} {given!r} has no measured layers; use one of {', '.join(ids)}")
+    return card_of(arguments.model, arguments.gpu).cost()
+
+
+def _prefill_seconds(verdicts: list[Verdict], policy: str, cost: StepCost) -> float:
+    """Return the seconds that prefills take for what is computed again, each prompt in one step of its own."""
+    from engine.accounting.work import attended_keys
+    from engine.simulate.cost import StepShape
+
+    def seconds(start: int, end: int) -> float:
+        count = end - start
+        return cost.seconds(StepShape(count, 1, end, attended_keys(start, count, None))) if count > 0 else 0.0
+
+    found = 0.0
+    for verdict in verdicts:
+        start, end = verdict.hits[policy].num_tokens, verdict.num_tokens
+        found += seconds(start, end) - seconds(start + verdict.num_again, end)
+    return found
+
+
+def _price(tokens: int, arguments: argparse.Namespace) -> str:
     if arguments.price is None:
         return ""
     return f", {tokens * (arguments.price - arguments.cached_price) / 1e6:,.2f} more than if they had hit"

@@ -30,8 +30,10 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_it_says_what_hit_what_broke_and_what_would_save(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["prompts", str(file), "--price", "3"]) == 1
+    assert main(["prompts", str(file), "--price", "3", "--model", "llama-2-7b", "--gpu", "a100-80gb"]) == 1
     told = capsys.readouterr().out
+    assert "s of prefill (layers of Llama 2 7B" in told
+    assert main(["prompts", str(file), "--model", "llama-2-7b"]) == 2
     assert "the keys of a schema came in another order" in told and "more than if they had hit" in told
     assert "would save" in told and "move what changes out of the system prompt" in told
 
