@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 
-from engine.model.light_transformers import AutoModelForCausalLM
 from engine.model.loaded import WEIGHTS
-from engine.model.loader import model_config, resolve_device, resolve_dtype
+from engine.model.loader import resolve_device, resolve_dtype
+from engine.model.model_files import auto_class, model_files
 from engine.model.packed_linears import packed_bytes
+from engine.model.shipped import BUNDLED
 
 
 def weight_bytes(module: Any) -> int:
@@ -26,9 +27,9 @@ def bytes_to_come(name_or_path: str | None, dtype: str = "auto", device: str = "
     """
     target = resolve_device(device)
     wanted = resolve_dtype(dtype, target)
-    config = model_config(name_or_path)
+    config = model_files(name_or_path or BUNDLED).config()
     with torch.device("meta"):  # shapes without content
-        module = AutoModelForCausalLM.from_config(config)
+        module = auto_class(config).from_config(config)
     kind = wanted if isinstance(wanted, torch.dtype) else (config.dtype or torch.float32)
     taken = sum(parameter.numel() for parameter in module.parameters()) * kind.itemsize
     if target.type == "cpu" and kind == torch.float32:

@@ -1,0 +1,94 @@
+"""The files of a model, in a folder or a repository of the Hugging Face hub, and reading parts of them.
+
+Only safetensors weights are read, and no code of the model's repository is run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from engine.model.device import out_of_memory
+from engine.model.errors import ModelError
+from engine.model.facts import refuse_unsupported
+from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from engine.model.shipped import shipped_model
+
+SMALLER = "use a smaller model, dtype bfloat16 or float16, or device cpu"
+
+
+class ModelFiles(NamedTuple):
+    """Where the files of a model lie."""
+
+    name: str  # as it was asked for
+    source: str  # a folder, or a repository of the hub
+    is_local: bool
+    revision: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of transformers' `from_pretrained`."""
+        return {"revision": self.revision, "local_files_only": self.is_local, "trust_remote_code": False}
+
+    def read(self, what: str, read: Any, **options: Any) -> Any:
+        """Call one of transformers' `from_pretrained`.
+
+        Raises:
+            ModelError: one sentence for each of its many errors.
+        """
+        try:
+            return read(self.source, **self.options, **options)
+        except Exception as error:
+            if lack := out_of_memory(error, torch.device("cpu"), f"reading model {self.name!r}", SMALLER):
+                raise lack from error
+            reason = " ".join(str(error).split(". ")[0].split())[:300]
+            if what == "configuration" and isinstance(error, OSError) and not self.is_local:
+                raise ModelError(
+                    f"model {self.name!r} was not found: it is not a folder here, and the Hugging Face hub cannot be "
+                    "reached or has no such model"
+                ) from error
+            if what == "weights" and isinstance(error, OSError) and "safetensors" in str(error):
+                raise ModelError(
+                    f"model {self.name!r} has no safetensors weights, the only format that is read"
+                ) from error
+            raise ModelError(f"the {what} of model {self.name!r} cannot be read: {reason}") from error
+
+    def config(self) -> Any:
+        """Return the transformers configuration of a model that can be loaded.
+
+        Raises:
+            ModelError: no such model, or an unsupported family.
+        """
+        config = self.read("configuration", AutoConfig.from_pretrained)
+        model_class = auto_class(config)._model_mapping.get(type(config), None)
+        if model_class is None:
+            raise ModelError(f"{self.name} is a {config.model_type} model, which is not a causal language model")
+        # A mapping entry may be a tuple of alternatives; the first is the default.
+        refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
+        return config
+
+
+def model_files(name: str, revision: str | None = None) -> ModelFiles:
+    """Find the files of a model by the name of a shipped one, a folder, or a hub name.
+
+    Raises:
+        ModelError: there is no such folder, or no model in it.
+    """
+    if shipped := shipped_model(name):
+        return ModelFiles(name, str(shipped.folder), True, revision)
+    if Path(name).is_dir():
+        if not (Path(name) / "config.json").is_file():
+            raise ModelError(f"the folder {name} holds no model: there is no config.json in it")
+        return ModelFiles(name, name, True, revision)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ModelError(f"there is no folder {name}")
+    return ModelFiles(name, name, False, revision)
+
+
+def auto_class(config: Any) -> Any:
+    """Return transformers' class that makes the model: of text, or of text and pictures where it has no other."""
+    of_text = type(config) in AutoModelForCausalLM._model_mapping
+    with_pictures = type(config) in AutoModelForImageTextToText._model_mapping
+    return AutoModelForImageTextToText if with_pictures and not of_text else AutoModelForCausalLM
