@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from msgspec import Struct
@@ -15,6 +15,9 @@ from engine.model.plain_check import Difference, PlainLogits
 from engine.model.state_layers import StateLayers
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import ModelFacts, TokenizerFacts
+
+if TYPE_CHECKING:
+    from engine.model.stored_weights import StoredWeights
 
 DTYPES = {
     "float32": torch.float32,
@@ -58,6 +61,16 @@ class LoadedModel:
     differences: dict[str, Difference] = field(default_factory=dict)
     check_seconds: float = 0.0
     opened: Opened | None = None  # None: it was in memory
+    stored: StoredWeights | None = None  # how its checkpoint has the weights; None: plain numbers
+
+    @property
+    def only_eager(self) -> str:
+        """Why its forward pass is never compiled, as the end of a sentence; "": it may be."""
+        if self.states is not None:
+            return "layers with recurrent states run in parts of a step"
+        if self.stored is not None and not self.stored.expanded_to:
+            return "weights are multiplied in the form in which they are stored"
+        return ""
 
     @property
     def default_sampling(self) -> dict[str, float]:

@@ -29,6 +29,7 @@ from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
 from engine.model.stages import Stage
 from engine.model.state_layers import install
+from engine.model.stored_weights import stored_weights
 from engine.model.text_part import idle_parts_dropped
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import TokenizerFacts
@@ -60,10 +61,15 @@ def load_model(
     shipped = shipped_model(name)
     files = model_files(name, revision)
     config = files.config()
+    stored = stored_weights(files, config, wanted, dtype, target)
     telling("vocabulary")
     words = files._replace(source=str(shipped.tokenizer_folder)) if shipped else files
     tokenizer = words.read("tokenizer", AutoTokenizer.from_pretrained)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True}
+    if stored is not None:
+        weights["quantization_config"] = stored.settings
+        if not stored.expanded_to and target.type != "cpu":  # kernels lay weights out on their device
+            weights["device_map"] = {"": target}
     telling("weights")
     with without_compiler():
         with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
@@ -76,7 +82,10 @@ def load_model(
             if lack := out_of_memory(error, target, f"model {name!r}", SMALLER):
                 raise lack from error
             raise
-    loaded.opened = Opened(name, dtype, revision)
+    loaded.opened, loaded.stored = Opened(name, dtype, revision), stored
+    if stored is not None and not stored.expanded_to:
+        each = stored.taken_bytes / stored.num_params
+        loaded.facts = replace(loaded.facts, num_params=stored.num_params, bytes_per_weight=each)
     give_back_memory()  # what packing and comparing took
     if files.is_local:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(files.source)))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from huggingface_hub import HfApi
+from transformers.utils import cached_file
 
 from engine.model.device import out_of_memory
 from engine.model.errors import ModelError
@@ -68,6 +70,24 @@ class ModelFiles(NamedTuple):
         # A mapping entry may be a tuple of alternatives; the first is the default.
         refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
         return config
+
+    def beside(self, name: str) -> Path | None:
+        """Return a file of the model, which the hub may have; None: there is none."""
+        if self.is_local:
+            path = Path(self.source) / name
+            return path if path.is_file() else None
+        found = cached_file(self.source, name, revision=self.revision, _raise_exceptions_for_missing_entries=False)
+        return None if found is None else Path(found)
+
+    def weight_bytes(self) -> int:
+        """Bytes of its files of weights; 0: not known."""
+        if self.is_local:
+            return sum(path.stat().st_size for path in Path(self.source).glob("*.safetensors"))
+        try:
+            listed = HfApi().model_info(self.source, revision=self.revision, files_metadata=True).siblings or []
+        except Exception:  # each of its clients has errors of its own; without a network the cache may have the model
+            return 0
+        return sum(one.size or 0 for one in listed if one.rfilename.endswith(".safetensors"))
 
 
 def model_files(name: str, revision: str | None = None) -> ModelFiles:

@@ -1,0 +1,26 @@
+"""What a model's layers and weights are kept as, in words for a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from engine.trace.records import ModelFacts
+
+
+def kept_by_layers(facts: ModelFacts, kv_bytes_per_token: int) -> str:
+    """Say how many layers keep what, with bytes of a token and of a state."""
+    kinds = Counter(facts.layer_kinds)
+    what = "keys and values"
+    parts = [f"{_layers(facts.num_layers, 'keep')} {what}, {kv_bytes_per_token:,} bytes a token"]
+    windows = Counter(window for window in facts.sliding_windows if window is not None)
+    parts += [f"{count} of them of the last {window:,} tokens only" for window, count in sorted(windows.items())]
+    if facts.state_bytes:
+        with_state = kinds["state"] + kinds["both"]
+        parts.append(f"{_layers(with_state, 'keep')} a state, {facts.state_bytes:,} bytes a sequence, whose size stays")
+    if kinds["nothing"]:
+        parts.append(f"{_layers(kinds['nothing'], 'keep')} nothing")
+    return "; ".join(parts)
+
+
+def _layers(count: int, verb: str) -> str:
+    return f"{count} layers {verb}" if count > 1 else f"1 layer {verb}s"
