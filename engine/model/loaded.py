@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import torch
 from msgspec import Struct
 
 from engine.cache.kv_store import LayerShape
 from engine.model.compiled_forward import CompiledForward
+from engine.model.device import size
 from engine.model.plain_check import Difference, PlainLogits
 from engine.model.state_layers import StateLayers
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import ModelFacts, TokenizerFacts
-
-if TYPE_CHECKING:
-    from engine.model.stored_weights import StoredWeights
 
 DTYPES = {
     "float32": torch.float32,
@@ -38,6 +36,21 @@ class Opened(Struct, frozen=True):
     name: str  # or a folder
     dtype: str
     revision: str | None
+
+
+class StoredWeights(NamedTuple):
+    """The stored form of a checkpoint's weights, where it is not plain numbers."""
+
+    form: str
+    stored_bytes: int  # of its files; 0: not known
+    taken_bytes: int  # of memory
+    settings: Any  # transformers' own, to read them with
+    num_params: int
+    expanded_to: str = ""  # dtype; "": served as they are
+
+    def __str__(self) -> str:
+        stored = f"{size(self.stored_bytes)} in {self.form}" if self.stored_bytes else self.form
+        return f"{stored}, expanded to {size(self.taken_bytes)} of {self.expanded_to}" if self.expanded_to else stored
 
 
 GENERATION_DEFAULTS = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")

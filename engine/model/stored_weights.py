@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from transformers.quantizers.auto import AutoHfQuantizer
@@ -20,7 +20,7 @@ from transformers.utils import is_kernels_available
 
 from engine.model import device as devices
 from engine.model.errors import ModelError
-from engine.model.loaded import WEIGHTS
+from engine.model.loaded import WEIGHTS, StoredWeights
 from engine.model.model_files import SMALLER, ModelFiles, auto_class
 from engine.model.packed_linears import packed_bytes
 
@@ -28,25 +28,6 @@ from engine.model.packed_linears import packed_bytes
 warnings.filterwarnings("ignore", message="You passed `quantization_config`")
 FIELDS = ("quantization_config", "compression_config")  # of config.json
 APART = "hf_quant_config.json"  # of NVIDIA's ModelOpt
-
-
-class StoredWeights(NamedTuple):
-    """The stored form of a checkpoint's weights, where it is not plain numbers."""
-
-    form: str
-    stored_bytes: int  # of its files; 0: not known
-    taken_bytes: int  # of memory
-    settings: Any  # transformers' own, to read them with
-    num_params: int
-    expanded_to: str = ""  # dtype; "": served as they are
-
-    def __str__(self) -> str:
-        stored = f"{devices.size(self.stored_bytes)} in {self.form}" if self.stored_bytes else self.form
-        return (
-            f"{stored}, expanded to {devices.size(self.taken_bytes)} of {self.expanded_to}"
-            if self.expanded_to
-            else stored
-        )
 
 
 def stored_weights(
