@@ -21,7 +21,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "info",
         "show a model's facts, its KV bytes per token, versions and device",
-        "  kvtheater info\n  kvtheater info Qwen/Qwen3-0.6B --json\n",
+        "  kvtheater info\n  kvtheater info Qwen/Qwen3-0.6B --json\n  kvtheater info ./model.gguf\n",
     )
     parser.add_argument("model", nargs="?", default="bundled", metavar="MODEL", help="(default: the bundled model)")
     parser.add_argument("--json", action="store_true", help="as JSON")

@@ -45,12 +45,12 @@ def load_model(
     """Open a causal language model.
 
     `name_or_path`: the name of a model that comes with the program ("bundled", also None; `shipped.SHIPPED`), a
-    folder, or a hub name.
+    folder, a GGUF file, or a hub name.
     `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. Of `WEIGHTS`: float32 on the CPU, with
     weights that are rounded; "auto" keeps them in bfloat16 where that rounds nothing. `device`: "auto" is a GPU if
     there is one.
     `telling` is called with what is done next, of `STAGES`; what is left of torch comes without a word.
-    Only safetensors weights are read and no code of the model's repository is run.
+    Only weights in safetensors and GGUF are read and no code of the model's repository is run.
 
     Raises:
         ModelError: no such model, an unsupported family, an unknown dtype, or no such device.
@@ -61,12 +61,14 @@ def load_model(
     shipped = shipped_model(name)
     files = model_files(name, revision)
     config = files.config()
+    if files.gguf is not None and wanted == "auto":
+        wanted = config.dtype
     stored = stored_weights(files, config, wanted, dtype, target)
     telling("vocabulary")
     words = files._replace(source=str(shipped.tokenizer_folder)) if shipped else files
     tokenizer = words.read("tokenizer", AutoTokenizer.from_pretrained)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True}
-    if stored is not None:
+    if stored is not None and stored.settings is not None:
         weights["quantization_config"] = stored.settings
         if not stored.expanded_to and target.type != "cpu":  # kernels lay weights out on their device
             weights["device_map"] = {"": target}
@@ -87,7 +89,7 @@ def load_model(
         each = stored.taken_bytes / stored.num_params
         loaded.facts = replace(loaded.facts, num_params=stored.num_params, bytes_per_weight=each)
     give_back_memory()  # what packing and comparing took
-    if files.is_local:
+    if files.is_local and files.gguf is None:
         loaded.facts = replace(loaded.facts, heads=measured_heads(Path(files.source)))
     return loaded
 

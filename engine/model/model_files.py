@@ -1,6 +1,6 @@
-"""The files of a model, in a folder or a repository of the Hugging Face hub, and reading parts of them.
+"""The files of a model, in a folder, in one GGUF file or in a repository of the Hugging Face hub, and reading them.
 
-Only safetensors weights are read, and no code of the model's repository is run.
+Weights are read from safetensors and GGUF files only, and no code of the model's repository is run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from transformers.utils import cached_file
 from engine.model.device import out_of_memory
 from engine.model.errors import ModelError
 from engine.model.facts import refuse_unsupported
+from engine.model.gguf_file import SUFFIX, check_gguf_package, is_gguf
 from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 from engine.model.shipped import shipped_model
 
@@ -28,11 +29,13 @@ class ModelFiles(NamedTuple):
     source: str  # a folder, or a repository of the hub
     is_local: bool
     revision: str | None = None
+    gguf: str | None = None  # name of the file in the folder
 
     @property
     def options(self) -> dict[str, Any]:
         """Arguments of transformers' `from_pretrained`."""
-        return {"revision": self.revision, "local_files_only": self.is_local, "trust_remote_code": False}
+        found = {"revision": self.revision, "local_files_only": self.is_local, "trust_remote_code": False}
+        return found if self.gguf is None else {**found, "gguf_file": self.gguf}
 
     def read(self, what: str, read: Any, **options: Any) -> Any:
         """Call one of transformers' `from_pretrained`.
@@ -64,6 +67,8 @@ class ModelFiles(NamedTuple):
             ModelError: no such model, or an unsupported family.
         """
         config = self.read("configuration", AutoConfig.from_pretrained)
+        if self.gguf is not None:  # "auto" on a GPU: quantized numbers are none to compute with
+            config.dtype = torch.bfloat16
         model_class = auto_class(config)._model_mapping.get(type(config), None)
         if model_class is None:
             raise ModelError(f"{self.name} is a {config.model_type} model, which is not a causal language model")
@@ -73,6 +78,8 @@ class ModelFiles(NamedTuple):
 
     def beside(self, name: str) -> Path | None:
         """Return a file of the model, which the hub may have; None: there is none."""
+        if self.gguf is not None:
+            return None
         if self.is_local:
             path = Path(self.source) / name
             return path if path.is_file() else None
@@ -91,10 +98,10 @@ class ModelFiles(NamedTuple):
 
 
 def model_files(name: str, revision: str | None = None) -> ModelFiles:
-    """Find the files of a model by the name of a shipped one, a folder, or a hub name.
+    """Find the files of a model by the name of a shipped one, a folder, a GGUF file, or a hub name.
 
     Raises:
-        ModelError: there is no such folder, or no model in it.
+        ModelError: there is no such folder or file, no model in it, or nothing here that reads it.
     """
     if shipped := shipped_model(name):
         return ModelFiles(name, str(shipped.folder), True, revision)
@@ -102,8 +109,12 @@ def model_files(name: str, revision: str | None = None) -> ModelFiles:
         if not (Path(name) / "config.json").is_file():
             raise ModelError(f"the folder {name} holds no model: there is no config.json in it")
         return ModelFiles(name, name, True, revision)
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise ModelError(f"there is no folder {name}")
+    if is_gguf(name):
+        check_gguf_package()
+        path = Path(name).expanduser()
+        return ModelFiles(name, str(path.parent), True, gguf=path.name)
+    if name.startswith((".", "/", "~")) or name.endswith(SUFFIX) or name.count("/") > 1:
+        raise ModelError(f"there is no {'file' if name.endswith(SUFFIX) else 'folder'} {name}")
     return ModelFiles(name, name, False, revision)
 
 

@@ -12,14 +12,16 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from transformers.quantizers.auto import AutoHfQuantizer
-from transformers.utils import is_kernels_available
+from transformers.utils import is_kernels_available, quantization_config
 
 from engine.model import device as devices
 from engine.model.errors import ModelError
+from engine.model.gguf_file import gguf_weights
 from engine.model.loaded import WEIGHTS, StoredWeights
 from engine.model.model_files import SMALLER, ModelFiles, auto_class
 from engine.model.packed_linears import packed_bytes
@@ -41,25 +43,26 @@ def stored_weights(
         ModelError: transformers cannot read them here, or there is no memory for what it expands them to.
     """
     given = _quantization(files, config)
-    if given is None:
+    if given is None and files.gguf is None:
         return None
-    form = str(given.get("quant_method") or "an unnamed form")
-    # what is expanded is seldom a number of bfloat16, in which "auto" would keep it
+    if files.gguf is None:
+        form, stored = str((given or {}).get("quant_method") or "an unnamed form"), files.weight_bytes()
+    else:
+        found = gguf_weights(Path(files.source) / files.gguf)
+        form, stored = f"GGUF {found.form}", found.num_bytes
     module = _without_content(config)
     num_params = sum(parameter.numel() for parameter in module.parameters())
-    stored, taken = (
-        files.weight_bytes(),
-        _taken(module, config, wanted, "float32" if dtype == "auto" else dtype, device),
-    )
+    # what is expanded is seldom a number of bfloat16, in which "auto" would keep it
+    taken = _taken(module, config, wanted, "float32" if dtype == "auto" else dtype, device)
     has = f"the weights of {files.name} are in {form}" + (f" ({devices.size(stored)})" if stored else "")
     try:
-        settings = _settings(given, device)
+        settings = _gguf_settings() if given is None else _settings(given, device)
     except Exception as error:
         reason = " ".join(str(error).split(". ")[0].split()).removesuffix(".")[:200]
         raise ModelError(
             f"{has}, which is not read here: {reason}; as plain numbers they would take {devices.size(taken)}"
         ) from error
-    if not getattr(settings, "dequantize", False):
+    if given is not None and not getattr(settings, "dequantize", False):
         return StoredWeights(form, stored, stored or taken, settings, num_params)
     kind = str(_kind(config, wanted)).removeprefix("torch.")
     room = devices.ALLOCATOR.room(device)
@@ -102,6 +105,12 @@ def _quantization(files: ModelFiles, config: Any) -> Mapping[str, Any] | None:
         return given if isinstance(given, Mapping) else dict(given.to_dict())
     apart = files.beside(APART)
     return {"quant_method": "modelopt", **json.loads(apart.read_text(encoding="utf-8"))} if apart else None
+
+
+def _gguf_settings() -> Any:
+    """Return transformers' settings to expand a GGUF file with; None of a transformers that always expands."""
+    expanding = getattr(quantization_config, "GgufConfig", None)
+    return None if expanding is None else expanding(dequantize=True)
 
 
 def _settings(given: Mapping[str, Any], device: torch.device) -> Any:

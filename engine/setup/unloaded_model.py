@@ -21,7 +21,10 @@ from engine.accounting.architecture import MAX_LAYERS, kv_shapes, read_architect
 from engine.accounting.checkpoint import Weight, read_storage
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kv_shape import Architecture
+from engine.accounting.weights import WeightStore
+from engine.model.errors import ModelError
 from engine.model.facts import count_parameters
+from engine.model.gguf_file import gguf_weights, is_gguf
 from engine.model.light_transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -29,6 +32,7 @@ from engine.model.light_transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSpeechSeq2Seq,
 )
+from engine.model.model_files import model_files
 
 MAX_BYTES = 256 * 1024  # of a config.json
 MAX_DEPTH = 8  # of objects in objects
@@ -46,11 +50,13 @@ WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # some of the
 
 
 def architecture_of(name_or_path: str) -> Architecture:
-    """The architecture of a config.json, of a folder that has one, or of a hub name; no weight is read.
+    """The architecture of a config.json, of a folder that has one, of a GGUF file, or of a hub name; no weight is read.
 
     Raises:
         ImpossibleInput: there is none, or it is of no model that is understood.
     """
+    if is_gguf(name_or_path):
+        return _of_gguf(name_or_path)
     path = Path(name_or_path).expanduser()
     file = path / "config.json" if path.is_dir() else path
     if file.is_file():
@@ -65,6 +71,16 @@ def architecture_of(name_or_path: str) -> Architecture:
     except (OSError, ValueError) as error:
         raise impossible("no_model", name=name_or_path[:80], reason=_reason(error)) from error
     return described(found, name_or_path)
+
+
+def _of_gguf(name: str) -> Architecture:
+    try:
+        config, found = model_files(name).config(), gguf_weights(name)
+    except ModelError as error:
+        raise impossible("no_model", name=name[:80], reason=str(error)) from error
+    each = found.num_bytes / found.num_weights
+    given = json.loads(config.to_json_string(use_diff=False))
+    return replace(described(given, Path(name).name), shipped=WeightStore(each=each, plain=each))
 
 
 def architecture_from(text: bytes, name: str, quantized: bytes = b"") -> Architecture:

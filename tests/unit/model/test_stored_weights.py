@@ -36,7 +36,7 @@ def test_what_can_only_be_expanded_is_what_it_stands_for(form: str, tmp_path: Pa
         assert float((logits - expected[seq][position]).abs().max() / expected[seq].abs().max()) <= 5e-5
     stored = sum(path.stat().st_size for path in tmp_path.glob("*.safetensors"))
     taken = 4 * sum(parameter.numel() for parameter in plain.parameters())
-    assert model.stored.form == form and model.stored.expanded_to == "float32"
+    assert model.stored is not None and model.stored.form == form and model.stored.expanded_to == "float32"
     assert model.stored.stored_bytes == stored and taken <= model.stored.taken_bytes <= 1.2 * taken
     assert model.stored.taken_bytes == bytes_to_come(str(tmp_path), "float32", "cpu")
     assert str(model.stored).endswith("of float32") and f"in {form}, expanded to" in str(model.stored)
@@ -100,13 +100,13 @@ class Int8Linear(nn.Module):
 
 
 @register_quantization_config("of-a-test")
-class Int8Config(QuantizationConfigMixin):
+class Int8Config(QuantizationConfigMixin):  # type: ignore[misc]
     def __init__(self, **_: Any) -> None:
         self.quant_method = "of-a-test"
 
 
 @register_quantizer("of-a-test")
-class Int8Quantizer(HfQuantizer):
+class Int8Quantizer(HfQuantizer):  # type: ignore[misc]
     requires_calibration = is_trainable = False
 
     def _process_model_before_weight_loading(self, model: Any, **_: Any) -> None:
