@@ -63,7 +63,7 @@ def _called(names: Any, name: str) -> str:
 
 
 def _rotary(name: str, weight: np.ndarray, model: Any) -> np.ndarray:
-    """Of llama's queries and keys, pairs of rows beside each other: the rotation of llama.cpp takes them so."""
+    """Put paired rows of llama's queries and keys beside each other, as the rotation of llama.cpp takes them."""
     heads = {"q_proj": "num_attention_heads", "k_proj": "num_key_value_heads"}.get(name.split(".")[-2])
     if model.config.model_type != "llama" or heads is None:
         return weight

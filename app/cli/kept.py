@@ -1,4 +1,4 @@
-"""What a model's layers and weights are kept as, in words for a terminal."""
+"""Words for a terminal about what the layers of a model keep."""
 
 from __future__ import annotations
 
