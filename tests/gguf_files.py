@@ -17,8 +17,12 @@ ARCHITECTURES = {"llama": MODEL_ARCH.LLAMA, "qwen2": MODEL_ARCH.QWEN2, "qwen3": 
 TEMPLATE = "{% for message in messages %}<{{ message.role }}>{{ message.content }}{% endfor %}"
 FIRST_UNUSED = 257  # th
 Q8_0 = GGMLQuantizationType.Q8_0
-SIZES = {"hidden_size": 64, "intermediate_size": 96, "vocab_size": 288}  # rows of whole blocks of 32
-HEADS = {"llama": {"head_dim": 16}, "qwen2": {}, "qwen3": {"head_dim": 128}}  # what transformers takes them for
+SIZES: dict[str, Any] = {"hidden_size": 64, "intermediate_size": 96, "vocab_size": 288}  # rows of whole blocks of 32
+HEADS: dict[str, dict[str, Any]] = {
+    "llama": {"head_dim": 16},
+    "qwen2": {},
+    "qwen3": {"head_dim": 128},
+}  # what transformers takes them for
 
 
 def write(family: str, file: Path, is_quantized: bool) -> Any:
@@ -46,7 +50,7 @@ def write(family: str, file: Path, is_quantized: bool) -> Any:
             blocks = quantize(numbers, Q8_0)
             plain[name] = torch.from_numpy(dequantize(blocks, Q8_0).astype(np.float32))
             stored = quantize(_rotary(name, numbers, model), Q8_0)
-            writer.add_tensor(names.get_name(name, (".weight", ".bias")), stored, raw_dtype=Q8_0)
+            writer.add_tensor(_called(names, name), stored, raw_dtype=Q8_0)
         else:
             writer.add_tensor(_called(names, name), _rotary(name, numbers, model))
     writer.write_header_to_file()

@@ -10,8 +10,12 @@ from engine.trace.records import ModelFacts
 def kept_by_layers(facts: ModelFacts, kv_bytes_per_token: int) -> str:
     """Say how many layers keep what, with bytes of a token and of a state."""
     kinds = Counter(facts.layer_kinds)
-    what = "keys and values"
+    what = f"latents of {facts.latent_dim} numbers" if facts.latent_dim else "keys and values"
     parts = [f"{_layers(facts.num_layers, 'keep')} {what}, {kv_bytes_per_token:,} bytes a token"]
+    if facts.latent_dim:
+        as_heads = facts.num_kv_heads * (facts.head_dim + facts.v_head_dim)
+        expanded = kv_bytes_per_token * as_heads // facts.latent_dim
+        parts.append(f"their keys and values, which are computed when they are read, would be {expanded:,}")
     windows = Counter(window for window in facts.sliding_windows if window is not None)
     parts += [f"{count} of them of the last {window:,} tokens only" for window, count in sorted(windows.items())]
     if facts.state_bytes:

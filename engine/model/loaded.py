@@ -12,6 +12,7 @@ from msgspec import Struct
 from engine.cache.kv_store import LayerShape
 from engine.model.compiled_forward import CompiledForward
 from engine.model.device import size
+from engine.model.latents import Latents
 from engine.model.plain_check import Difference, PlainLogits
 from engine.model.state_layers import StateLayers
 from engine.model.tokenizer import Tokenizer
@@ -64,11 +65,12 @@ class LoadedModel:
     tokenizer: Tokenizer | None
     facts: ModelFacts
     tokenizer_facts: TokenizerFacts
-    layer_shapes: list[LayerShape]  # what each layer caches of a token
+    layer_shapes: list[LayerShape]  # keys and values of a token in each layer; they are kept unless `latents` are
     device: torch.device
     dtype: torch.dtype
     plain: PlainLogits  # its plain logits of a few tokens
     states: StateLayers | None = None  # modules that keep a state of a sequence; None: there are none
+    latents: Latents | None = None  # kept in place of keys and values; None: they are kept
     compiled: CompiledForward | None = None  # set by `compiled.Compilation` when it is done
     # of each way to serve it from these, by kind of cache ("auto": its own); how long comparing took
     differences: dict[str, Difference] = field(default_factory=dict)
@@ -81,6 +83,8 @@ class LoadedModel:
         """Why its forward pass is never compiled, as the end of a sentence; "": it may be."""
         if self.states is not None:
             return "layers with recurrent states run in parts of a step"
+        if self.latents is not None:
+            return "what attends to latents is not compiled"
         if self.stored is not None and not self.stored.expanded_to:
             return "weights are multiplied in the form in which they are stored"
         return ""

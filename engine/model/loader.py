@@ -19,6 +19,7 @@ from engine.model.device import out_of_memory
 from engine.model.errors import ModelError
 from engine.model.facts import has_states, layer_shapes, model_facts, probe, probe_states, refuse_unsupported
 from engine.model.give_back import give_back_memory
+from engine.model.latents import find_latents, install_latents
 from engine.model.light_transformers import AutoTokenizer, without_compiler
 from engine.model.loaded import DTYPES, WEIGHTS, LoadedModel, Opened
 from engine.model.model_files import SMALLER, auto_class, model_files
@@ -138,12 +139,15 @@ def from_module(
     states = probe_states(module, parameter.device)
     if states is not None:
         install(module, states)
-    facts = model_facts(module, name, context, states)
+    latents = find_latents(module, context)
+    facts = model_facts(module, name, context, states, latents)
     pack_linears(module, weights)
     rounded_to = str(weights).removeprefix("torch.") if weights in WEIGHTS.values() else None
     facts = replace(facts, bytes_per_weight=bytes_per_weight(module, parameter.dtype), rounded_to=rounded_to)
     store_linear_weights_transposed(module)  # what is not packed
     replace_rms_norms(module)
+    if latents is not None:
+        install_latents(latents)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer(tokenizer, module.generation_config.eos_token_id)
     model = LoadedModel(
@@ -156,6 +160,7 @@ def from_module(
         dtype=parameter.dtype,
         plain=plain,
         states=states,
+        latents=latents,
     )
     began = time.perf_counter()
     _check(model)
