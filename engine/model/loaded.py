@@ -84,7 +84,7 @@ class LoadedModel:
         if self.states is not None:
             return "layers with recurrent states run in parts of a step"
         if self.latents is not None:
-            return "what attends to latents is not compiled"
+            return "attention over latents has no compiled form"
         if self.stored is not None and not self.stored.expanded_to:
             return "weights are multiplied in the form in which they are stored"
         return ""

@@ -237,8 +237,8 @@ const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 
  * The terms of the KV formula for a header, of all layers or of one block group: bytes per token = layers · kv_heads ·
  * ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes when K and V are
  * equally wide and have no scales. `element_bytes` follows from the header's own figure. Where latents are kept
- * (`latent_dim` > 0) it is layers · (latent_dim · bytes + scale), and `expanded_bytes` is what the keys and values that are
- * computed from them would take.
+ * (`latent_dim` > 0) it is layers · (latent_dim · bytes + scale), and `expanded_bytes` is what the keys and values that
+ * are computed from them would take.
  * @param {Pick<Header, "model" | "engine" | "kv_bytes_per_token">} header
  * @param {import("./groups.js").Group | null} [group]
  */
@@ -259,7 +259,9 @@ export function kvTerms(header, group = null) {
     v_head_dim,
     latent_dim,
     element_bytes,
-    expanded_bytes: latent_dim ? as_heads * element_bytes + 2 * num_layers * num_kv_heads * scale_bytes : bytes_per_token,
+    expanded_bytes: latent_dim
+      ? as_heads * element_bytes + 2 * num_layers * num_kv_heads * scale_bytes
+      : bytes_per_token,
     scale_bytes,
     bytes_per_token,
   };

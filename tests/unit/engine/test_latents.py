@@ -205,7 +205,7 @@ def test_what_is_recorded_are_keys_and_values_of_every_head(case: Case) -> None:
 
 
 def test_it_is_not_compiled(case: Case) -> None:
-    with pytest.raises(ValueError, match="latents is not compiled"):
+    with pytest.raises(ValueError, match="attention over latents has no compiled form"):
         compile_model(case.model)
 
 
