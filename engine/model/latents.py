@@ -40,12 +40,10 @@ class LatentLayer:
         keys, values = self.expand(compressed, rotated)
         return keys[0].transpose(0, 1), values[0].transpose(0, 1)
 
-    def absorb(self) -> None:
-        """Read the expansion's matrices off the module."""
+    def absorb(self, dtype: torch.dtype, device: torch.device) -> None:
+        """Read the expansion's matrices off the module, which computes in `dtype`."""
         compressed, rotated = self.shape
-        like = next(self.module.o_proj.parameters())
-        kind = like.dtype if like.dtype.is_floating_point and like.dtype.itemsize > 1 else torch.get_default_dtype()
-        units = torch.eye(compressed, compressed + rotated, dtype=kind, device=like.device)
+        units = torch.eye(compressed, compressed + rotated, dtype=dtype, device=device)
         with torch.inference_mode():
             keys, values = self.expanded(units)  # [C, H, D], [C, H, Dv]
             self.key = keys[..., : keys.shape[-1] - rotated].permute(1, 2, 0).contiguous()
@@ -81,10 +79,10 @@ def find_latents(module: nn.Module, context: ProbeContext) -> Latents | None:
     return Latents([found[i] for i in sorted(found)]) if same and len(found) == len(context.calls) else None
 
 
-def install_latents(latents: Latents) -> None:
-    """Let each layer hand its latents to the step that runs it."""
+def install_latents(latents: Latents, dtype: torch.dtype, device: torch.device) -> None:
+    """Let each layer hand its latents to the step that runs it; `dtype` is what the model computes in."""
     for layer in latents.layers:
-        layer.absorb()
+        layer.absorb(dtype, device)
         setattr(layer.module, EXPAND, _watched(layer.expand))
 
 

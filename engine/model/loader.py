@@ -147,7 +147,7 @@ def from_module(
     store_linear_weights_transposed(module)  # what is not packed
     replace_rms_norms(module)
     if latents is not None:
-        install_latents(latents)
+        install_latents(latents, parameter.dtype, parameter.device)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer(tokenizer, module.generation_config.eos_token_id)
     model = LoadedModel(

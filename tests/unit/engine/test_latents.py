@@ -23,7 +23,7 @@ from engine.model.attention_reference import ReferenceAttention
 from engine.model.capture import CaptureRequest
 from engine.model.compiled import compile_model
 from engine.model.loaded import LoadedModel
-from engine.model.loader import from_module
+from engine.model.loader import from_module, load_model
 from engine.model.recompute import recompute_sequence
 from engine.model.runner import ModelRunner
 from engine.model.served_check import KINDS, check_kv_cache_dtype
@@ -32,7 +32,9 @@ from engine.trace.check import check
 from engine.trace.events import Copy, Load, Lookup, Op, Preempt, SwapIn
 from engine.trace.snapshot import snapshot_of
 from tests.causal_types import VOCAB_SIZE, causal_config, causal_model
+from tests.hybrid_types import hybrid_model
 from tests.quick_tiers import QuickTiers
+from tests.tiny_models import tiny_tokenizer
 
 NEW = 12  # tokens of each answer
 COMPRESSED, ROTATED, HEADS, KEY, VALUE = 16, 4, 4, 12, 8  # of every layer of these models
@@ -207,6 +209,22 @@ def test_what_is_recorded_are_keys_and_values_of_every_head(case: Case) -> None:
 def test_it_is_not_compiled(case: Case) -> None:
     with pytest.raises(ValueError, match="attention over latents has no compiled form"):
         compile_model(case.model)
+
+
+@pytest.mark.parametrize("dtype", ["auto", "bfloat16", "int8-weights"])
+def test_weights_of_half_precision(dtype: str, tmp_path: Path) -> None:
+    """Linear layers whose weights lie in panels are multiplied by rows of float32."""
+    settings = {"hidden_size": 64, "kv_lora_rank": 32, "intermediate_size": 96}
+    causal_model(causal_config("deepseek_v2", **settings)).bfloat16().save_pretrained(tmp_path)
+    tiny_tokenizer().save_pretrained(tmp_path)
+    model = load_model(str(tmp_path), dtype, "cpu")
+    assert model.facts.latent_dim == 32 + ROTATED and model.differences["auto"].is_rounding
+
+
+@pytest.mark.parametrize("family", ["kimi_linear", "bailing_hybrid"])
+def test_latents_beside_states(family: str) -> None:
+    facts = from_module(hybrid_model(family)).facts
+    assert facts.latent_dim and facts.state_bytes and "state" in facts.layer_kinds
 
 
 def test_what_the_start_says(case: Case) -> None:
