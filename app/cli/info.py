@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from app import __version__
-from app.cli.kept import kept_by_layers
+from app.cli.kept import kept_by_layers, not_served
 from app.cli.loading import load
 from app.cli.options import add_command, add_model_options
 from app.cli.terminal import say
@@ -46,6 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     windows = sorted({w for w in facts.sliding_windows if w is not None})
     stored = [("weights", model.stored)] if model.stored else []
+    without = not_served(facts, model.dropped)
     rows = [
         ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {facts.dtype}{_kept(facts)})"),
         *stored,
@@ -54,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         ("positions", f"{facts.max_position:,}" + (f", sliding windows {windows}" if windows else "")),
         ("vocabulary", f"{facts.vocab_size:,}"),
         ("cache", kept_by_layers(facts, model.kv_bytes_per_token)),
+        *([("without", without)] if without else []),
         ("served", model.compared()),
         ("device", f"{machine.device} ({machine.processor}, {machine.num_threads} threads)"),
         ("versions", ", ".join(f"{k} {v}" for k, v in {"kvtheater": __version__, **machine.versions}.items())),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from engine.trace.records import ModelFacts
 
@@ -23,6 +24,13 @@ def kept_by_layers(facts: ModelFacts, kv_bytes_per_token: int) -> str:
         parts.append(f"{_layers(with_state, 'keep')} a state, {facts.state_bytes:,} bytes a sequence, whose size stays")
     if kinds["nothing"]:
         parts.append(f"{_layers(kinds['nothing'], 'keep')} nothing")
+    return "; ".join(parts)
+
+
+def not_served(facts: ModelFacts, dropped: Sequence[str]) -> str:
+    """Say what of the model is neither served nor shown; "": nothing. `dropped`: parts that text does not run."""
+    parts = [f"its text alone is served, {' and '.join(dropped)} are dropped"] if dropped else []
+    parts += ["the page draws the blocks of states, not the numbers in them"] if facts.state_bytes else []
     return "; ".join(parts)
 
 

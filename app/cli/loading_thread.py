@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from app.cli.kept import kept_by_layers
+from app.cli.kept import kept_by_layers, not_served
 from app.cli.loading import load
 from app.cli.options import UserError
 from app.cli.terminal import say
@@ -137,6 +137,8 @@ class LoadingThread:
         if model.stored:
             say(f"its weights: {model.stored}", flush=True)
         say(kept_by_layers(model.facts, model.kv_bytes_per_token), flush=True)
+        if without := not_served(model.facts, model.dropped):
+            say(without, flush=True)
         if is_compiled and not self._settings.config_of(served.name).enforce_eager:
             if model.only_eager:
                 say(f"it is served eagerly, not compiled: {model.only_eager}", flush=True)

@@ -48,6 +48,7 @@ class LiveModel:
         )
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
         self.stored: str = str(model.stored or "")  # how its checkpoint has the weights; "": plain numbers
+        self.dropped: list[str] = model.dropped
         self.only_eager: str = model.only_eager
         self.num_bytes: int = weight_bytes(model.module)
         self._max_pool_bytes = settings.max_pool_bytes

@@ -76,6 +76,7 @@ class LoadedModel:
     differences: dict[str, Difference] = field(default_factory=dict)
     check_seconds: float = 0.0
     opened: Opened | None = None  # None: it was in memory
+    dropped: list[str] = field(default_factory=list)  # parts that text does not run (`text_part`)
     stored: StoredWeights | None = None  # how its checkpoint has the weights; None: plain numbers
 
     @property

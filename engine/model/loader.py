@@ -69,7 +69,7 @@ def load_model(
     words = files._replace(source=str(shipped.tokenizer_folder)) if shipped else files
     tokenizer = words.read("tokenizer", AutoTokenizer.from_pretrained)
     weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True}
-    if stored is not None and stored.settings is not None:
+    if stored is not None:
         weights["quantization_config"] = stored.settings
         if not stored.expanded_to and target.type != "cpu":  # kernels lay weights out on their device
             weights["device_map"] = {"": target}
@@ -128,7 +128,7 @@ def from_module(
             "multiples of 16, and a C compiler"
         )
     began = time.perf_counter()
-    with idle_parts_dropped(module):
+    with idle_parts_dropped(module) as dropped:
         plain = plain_logits(module)
     if has_states(module.config):
         plain = with_rounding(module, plain)
@@ -161,6 +161,7 @@ def from_module(
         plain=plain,
         states=states,
         latents=latents,
+        dropped=dropped,
     )
     began = time.perf_counter()
     _check(model)

@@ -17,7 +17,8 @@ from typing import Any
 
 import torch
 from transformers.quantizers.auto import AutoHfQuantizer
-from transformers.utils import is_kernels_available, quantization_config
+from transformers.utils import is_kernels_available
+from transformers.utils.quantization_config import GgufConfig
 
 from engine.model import device as devices
 from engine.model.errors import ModelError
@@ -56,7 +57,7 @@ def stored_weights(
     taken = _taken(module, config, wanted, "float32" if dtype == "auto" else dtype, device)
     has = f"the weights of {files.name} are in {form}" + (f" ({devices.size(stored)})" if stored else "")
     try:
-        settings = _gguf_settings() if given is None else _settings(given, device)
+        settings = GgufConfig(dequantize=True) if given is None else _settings(given, device)
     except Exception as error:
         reason = " ".join(str(error).split(". ")[0].split()).removesuffix(".")[:200]
         raise ModelError(
@@ -105,12 +106,6 @@ def _quantization(files: ModelFiles, config: Any) -> Mapping[str, Any] | None:
         return given if isinstance(given, Mapping) else dict(given.to_dict())
     apart = files.beside(APART)
     return {"quant_method": "modelopt", **json.loads(apart.read_text(encoding="utf-8"))} if apart else None
-
-
-def _gguf_settings() -> Any:
-    """Return transformers' settings to expand a GGUF file with; None of a transformers that always expands."""
-    expanding = getattr(quantization_config, "GgufConfig", None)
-    return None if expanding is None else expanding(dequantize=True)
 
 
 def _settings(given: Mapping[str, Any], device: torch.device) -> Any:

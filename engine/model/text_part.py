@@ -10,14 +10,15 @@ from torch import nn
 
 
 @contextmanager
-def idle_parts_dropped(module: Any) -> Iterator[None]:
+def idle_parts_dropped(module: Any) -> Iterator[list[str]]:
     """Drop the parts of a model of several kinds of input that tokens inside the `with` do not run, with their weights.
 
     A part is a child of the model or of its base: the encoder of pictures, what projects its output. Models of text
-    alone keep all they have.
+    alone keep all they have. Yields the names of the parts, which are known at the end.
     """
+    dropped: list[str] = []
     if module.config.get_text_config() is module.config:
-        yield
+        yield dropped
         return
     ran: set[nn.Module] = set()
 
@@ -28,10 +29,11 @@ def idle_parts_dropped(module: Any) -> Iterator[None]:
     parts = [(owner, name, part) for owner in owners for name, part in owner.named_children() if part not in owners]
     handles = [one.register_forward_hook(note(part)) for *_, part in parts for one in part.modules()]
     try:
-        yield
+        yield dropped
     finally:
         for handle in handles:
             handle.remove()
     for owner, name, part in parts:
         if part not in ran:
             setattr(owner, name, None)
+            dropped.append(name)

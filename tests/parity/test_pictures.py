@@ -97,6 +97,7 @@ def test_text_is_served_and_nothing_else_kept(name: str, tmp_path: Path) -> None
         0 if whole.config.tie_word_embeddings else VOCAB_SIZE * TEXT["hidden_size"]
     )
     assert model.facts.num_params == expected < sum(p.numel() for p in whole.parameters())
+    assert bool(model.dropped) == (type(model.module) is type(whole))  # else the class is one of text
     assert weight_bytes(model.module) < weight_bytes(whole)
 
 
@@ -113,3 +114,4 @@ def test_no_package_for_pictures_is_needed(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         assert tmp_path.name in done.stdout
+        assert command == "size" or "vision_tower and multi_modal_projector are dropped" in done.stdout

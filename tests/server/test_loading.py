@@ -211,7 +211,7 @@ from tests.server.fake import FakeModel
 
 class Opened(FakeModel):
     is_compiling = False
-    stored = only_eager = ""
+    stored = only_eager = dropped = ""
     def check(self, config):
         if config.num_blocks == 7:
             raise ValueError("num_blocks 7 is none of the numbers that work")
