@@ -70,8 +70,9 @@ class KVStore:
 
     def _plane(self, num_blocks: int, num_kv_heads: int, width: int, new_pool: NewPool) -> KVPlane:
         shape = (num_blocks, self.block_size, num_kv_heads, width)
-        kind = self.kind if width else self.compute_dtype  # of nothing there is nothing to round
-        return make_plane(kind, shape, self.compute_dtype, self.device, new_pool)
+        if not width:  # latents alone: nothing to round, and nothing to share with other processes
+            return make_plane(self.compute_dtype, shape, self.compute_dtype, self.device)
+        return make_plane(self.kind, shape, self.compute_dtype, self.device, new_pool)
 
     def pools(self, layers: Sequence[int]) -> list[Tensor]:
         """Every tensor of these layers, block first: what moving whole blocks goes over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -102,6 +103,14 @@ def test_what_is_kept_of_a_token(case: Case) -> None:
         store = ModelRunner(case.model, 8, 4, 32, kind).kv_store
         assert store.bytes_per_token == stored_bytes_per_token(facts, kind)
         assert sum(pool.nbytes for pool in store.pools(range(3))) == 8 * 4 * store.bytes_per_token
+    made = list[int]()
+
+    def new_pool(shape: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        made.append(math.prod(shape))
+        return torch.zeros(shape, dtype=dtype, device=device)
+
+    ModelRunner(case.model, 8, 4, 32, new_pool=new_pool)  # of another process' memory there is none without a byte
+    assert made == [8 * 4 * (COMPRESSED + ROTATED)] * facts.num_layers
     assert stored_bytes_per_token(facts) == facts.num_layers * (COMPRESSED + ROTATED) * 4
 
 
