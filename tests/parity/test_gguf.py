@@ -61,6 +61,8 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("tiny.gguf\n")
     assert main(["generate", "ab", "--model", str(file), "--max-tokens", "3", "--temperature", "0"]) == 0
     assert len(capsys.readouterr().out) > 1
+    assert main(["template", "check", str(file)]) == 1  # the file's template begins no answer
+    assert "breaks" in capsys.readouterr().out
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
