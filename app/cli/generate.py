@@ -37,7 +37,7 @@ def add_parser(commands: Any) -> None:
         "  kvtheater generate 'Once upon a time' --record run.kvtrace && kvtheater trace show run.kvtrace\n",
     )
     parser.add_argument("prompt", metavar="PROMPT")
-    parser.add_argument("--model", default="bundled", help="folder or hub name (default: the bundled model)")
+    parser.add_argument("--model", default="bundled", help="folder, GGUF file or hub name (default: the bundled model)")
     parser.add_argument("--record", type=Path, metavar="FILE", help="write the trace of the run, tensors included")
     parser.add_argument("--force", action="store_true", help="overwrite the file given to --record")
     add_sampling_options(parser)

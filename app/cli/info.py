@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 from app import __version__
+from app.cli.kept import kept_by_layers, not_served
 from app.cli.loading import load
 from app.cli.options import add_command, add_model_options
 from app.cli.terminal import say
@@ -20,7 +21,7 @@ def add_parser(commands: Any) -> None:
         commands,
         "info",
         "show a model's facts, its KV bytes per token, versions and device",
-        "  kvtheater info\n  kvtheater info Qwen/Qwen3-0.6B --json\n",
+        "  kvtheater info\n  kvtheater info Qwen/Qwen3-0.6B --json\n  kvtheater info ./model.gguf\n",
     )
     parser.add_argument("model", nargs="?", default="bundled", metavar="MODEL", help="(default: the bundled model)")
     parser.add_argument("--json", action="store_true", help="as JSON")
@@ -38,18 +39,23 @@ def run(arguments: argparse.Namespace) -> int:
             "model": facts,
             "tokenizer": model.tokenizer_facts,
             "kv_bytes_per_token": model.kv_bytes_per_token,
+            "stored_weights": model.stored,
             "machine": machine,
         }
         sys.stdout.write(to_json(values).decode() + "\n")
         return 0
     windows = sorted({w for w in facts.sliding_windows if w is not None})
+    stored = [("weights", model.stored)] if model.stored else []
+    without = not_served(facts, model.dropped)
     rows = [
         ("model", f"{facts.name} ({facts.architecture}, {facts.num_params:,} parameters, {facts.dtype}{_kept(facts)})"),
+        *stored,
         ("layers", f"{facts.num_layers}, hidden size {facts.hidden_size}"),
         ("heads", f"{facts.num_heads} query, {facts.num_kv_heads} KV, dimension {facts.head_dim}"),
         ("positions", f"{facts.max_position:,}" + (f", sliding windows {windows}" if windows else "")),
         ("vocabulary", f"{facts.vocab_size:,}"),
-        ("KV cache", f"{model.kv_bytes_per_token:,} bytes a token"),
+        ("cache", kept_by_layers(facts, model.kv_bytes_per_token)),
+        *([("without", without)] if without else []),
         ("served", model.compared()),
         ("device", f"{machine.device} ({machine.processor}, {machine.num_threads} threads)"),
         ("versions", ", ".join(f"{k} {v}" for k, v in {"kvtheater": __version__, **machine.versions}.items())),

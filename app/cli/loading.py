@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from app.cli.options import UserError
 from app.cli.terminal import say
 from app.ground.settings import ServerSettings
+from engine.model.gguf_file import is_gguf
 from engine.model.stages import IN_WORDS, Stage
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def load(
     Raises:
         UserError: it cannot be opened, and why.
     """
-    is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name)  # no import of torch for a sign of life
+    is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name) or is_gguf(name)
     # A failing hub is reported in one sentence below, not retry by retry.
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     if is_local or not sys.stderr.isatty():

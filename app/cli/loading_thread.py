@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import threading
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from app.cli.kept import kept_by_layers, not_served
 from app.cli.loading import load
 from app.cli.options import UserError
 from app.cli.terminal import say
@@ -134,15 +134,15 @@ class LoadingThread:
         if model.default_sampling and self._settings.api is not None:
             said = ", ".join(f"{name} {value:g}" for name, value in model.default_sampling.items())
             say(f"requests that leave it open are sampled with {said}, from its generation_config.json", flush=True)
-        if model.facts.state_bytes:
-            facts, kinds = model.facts, Counter(model.facts.layer_kinds)
-            say(
-                f"of {len(facts.layer_kinds)} layers {kinds['state'] + kinds['both']} keep a state of "
-                f"{facts.state_bytes:,} bytes a sequence, {facts.num_layers} keep {model.kv_bytes_per_token:,} bytes "
-                "a token; it is served eagerly, not compiled",
-                flush=True,
-            )
-        elif is_compiled and not self._settings.config_of(served.name).enforce_eager:
+        if model.stored:
+            say(f"its weights: {model.stored}", flush=True)
+        say(kept_by_layers(model.facts, model.kv_bytes_per_token), flush=True)
+        if without := not_served(model.facts, model.dropped):
+            say(without, flush=True)
+        if is_compiled and not self._settings.config_of(served.name).enforce_eager:
+            if model.only_eager:
+                say(f"it is served eagerly, not compiled: {model.only_eager}", flush=True)
+                return
             self._compiled.add(model)
             served.compiled("under_way")
             model.compile_in_background(lambda why: served.compiled("failed" if why else "done", why))

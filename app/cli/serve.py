@@ -20,6 +20,7 @@ from app.cli.size import check_presets
 from app.ground.settings import MIB, ServerSettings
 from app.models.registry import Models, served_name
 from app.models.served import Served
+from engine.model.gguf_file import is_gguf
 from engine.model.shipped import BUNDLED, SHIPPED
 
 
@@ -30,6 +31,7 @@ def add_parser(commands: Any) -> None:
         "serve a model's KV cache to browsers",
         "  kvtheater serve\n"
         "  kvtheater serve Qwen/Qwen3-0.6B --dtype bfloat16 --num-blocks 256\n"
+        "  kvtheater serve ./model.gguf          weights of a GGUF file, expanded\n"
         "  kvtheater serve bundled ./my-model    two models: the page chooses, each run is on one\n"
         "  kvtheater serve bundled ./my-model --model-config FILE  each with settings of its own\n"
         "  kvtheater serve --api                 answer OpenAI's clients at /v1, and show what comes of it\n"
@@ -44,8 +46,8 @@ def add_parser(commands: Any) -> None:
         nargs="*",
         default=[BUNDLED],
         metavar="MODEL",
-        help="folders or hub names; the first is what runs are on that name none, the others are read when they are "
-        "first asked for (default: the bundled model)",
+        help="folders, GGUF files or hub names; the first is what runs are on that name none, the others are read when "
+        "they are first asked for (default: the bundled model)",
     )
     server = add_server_options(parser, default_host=None)
     add_observing_options(server)
@@ -184,6 +186,7 @@ def _names(given: list[str]) -> list[str]:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"two models are called {twice}: a run names its model, so each needs a name of its own")
     for one in given[1:]:  # the first is opened at once, and says it itself
-        if one.startswith((".", "/", "~")) and not (Path(one).expanduser() / "config.json").is_file():
+        is_here = (Path(one).expanduser() / "config.json").is_file() or is_gguf(one)
+        if one.startswith((".", "/", "~")) and not is_here:
             raise UserError(f"there is no model in {one}: it has no config.json")
     return names

@@ -44,7 +44,9 @@ def add_parser(commands: Any) -> None:
         "  kvtheater size opt-66b --context 512 --arrivals 10 --link infiniband-xdr\n",
     )
     parser.add_argument(
-        "model", metavar="MODEL", help="a preset, as gpt-3, a config.json, a folder with one, or a hub name"
+        "model",
+        metavar="MODEL",
+        help="a preset, as gpt-3, a config.json or its folder, a GGUF file, or a hub name",
     )
     parser.add_argument("--gpu", metavar="ID", help="only this GPU (default: all)")
     parser.add_argument("--link", metavar="ID", help="moving a request's cache over this link (default: none)")

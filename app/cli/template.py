@@ -29,7 +29,9 @@ def add_parser(commands: Any) -> None:
         "  kvtheater template check chat_template.jinja --turns 20\n"
         "  kvtheater template check ./my-model --json\n",
     )
-    parser.add_argument("template", metavar="MODEL|FILE", help="a hub name, a folder with a tokenizer, or a Jinja file")
+    parser.add_argument(
+        "template", metavar="MODEL|FILE", help="a hub name, a folder with a tokenizer, a GGUF file, or a Jinja file"
+    )
     parser.add_argument(
         "--turns", type=int, default=DEFAULT_TURNS, metavar="N", help=f"of each conversation (default: {DEFAULT_TURNS})"
     )

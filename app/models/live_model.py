@@ -47,6 +47,9 @@ class LiveModel:
             name="", vocab_size=model.facts.vocab_size, eos_token_ids=[]
         )
         self.kv_bytes_per_token: int = kv_bytes_per_token(model.facts)
+        self.stored: str = str(model.stored or "")  # how its checkpoint has the weights; "": plain numbers
+        self.dropped: list[str] = model.dropped
+        self.only_eager: str = model.only_eager
         self.num_bytes: int = weight_bytes(model.module)
         self._max_pool_bytes = settings.max_pool_bytes
         self.build: BuildEngine = engine_builder(model, lambda: self._max_pool_bytes, tiers=tiers, workers=workers)

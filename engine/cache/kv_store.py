@@ -31,6 +31,13 @@ class LayerShape(NamedTuple):
     v_head_dim: int  # Dv, of a value
 
 
+class LatentShape(NamedTuple):
+    """Latent vector of one token, of which one layer keeps no more (MLA)."""
+
+    compressed: int  # numbers that keys and values of all heads are computed from
+    rotated: int  # numbers of the rotated key part that all heads share
+
+
 class KVStore:
     """Keys and values of every layer for `num_blocks` blocks; layers may differ in shape."""
 
@@ -63,12 +70,14 @@ class KVStore:
 
     def _plane(self, num_blocks: int, num_kv_heads: int, width: int, new_pool: NewPool) -> KVPlane:
         shape = (num_blocks, self.block_size, num_kv_heads, width)
+        if not width:  # latents alone: nothing to round, and nothing to share with other processes
+            return make_plane(self.compute_dtype, shape, self.compute_dtype, self.device)
         return make_plane(self.kind, shape, self.compute_dtype, self.device, new_pool)
 
     def pools(self, layers: Sequence[int]) -> list[Tensor]:
         """Every tensor of these layers, block first: what moving whole blocks goes over."""
         planes = [plane for layer in layers for plane in (self.keys[layer], self.values[layer])]
-        return [pool for plane in planes for pool in plane.pools]
+        return [pool for plane in planes for pool in plane.pools if pool.numel()]
 
     def release(self) -> None:
         """Free the memory of every tensor, whoever still refers to them; nothing can be read any more."""

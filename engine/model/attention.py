@@ -76,11 +76,15 @@ class StepContext:
     recorder: Recorder | None = None
     layers_called: int = 0
     states: Any = None  # `state_layers.StateStep`: of layers that keep a state instead; None: there are none
+    latent: Tensor | None = None  # [T, 1, W] of the layer that attends next (`latents`); None: it keeps keys and values
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.layers_called += 1
         slot_mapping = self.batch.slot_mapping(self.batch.reach(call.layer, call.sliding_window))
-        self.store.write(call.layer, slot_mapping, k, v)
+        if self.latent is None:
+            self.store.write(call.layer, slot_mapping, k, v)
+        else:
+            self.store.write(call.layer, slot_mapping, self.latent, self.latent[..., :0])
         recorder = self.recorder if self.recorder is not None and self.recorder.wants(call.layer) else None
         attended = self.backend.forward(call, q, self.store, self.batch, recorder is not None)
         if recorder is not None:

@@ -147,8 +147,8 @@ def compile_model(model: LoadedModel) -> CompiledForward:
     """
     if model.device.type not in OPTIONS:
         raise ValueError("only models on the CPU or on a CUDA device are compiled")
-    if model.states is not None:
-        raise ValueError("layers with recurrent states run in parts of a step, which is not compiled")
+    if model.only_eager:
+        raise ValueError(f"it is not compiled: {model.only_eager}")
     keep_tracing_to_its_thread()
     if model.device.type != "cpu":
         return _made(model, None)

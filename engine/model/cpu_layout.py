@@ -26,7 +26,7 @@ def store_linear_weights_transposed(module: nn.Module) -> int:
         if type(part) is not nn.Linear or part.weight.dtype != torch.float32 or part.weight.device.type != "cpu":
             continue
         weight = part.weight.detach()
-        if weight.stride(0) == 1:
+        if weight.stride(0) == 1 or hasattr(weight, "__tensor_flatten__"):  # of a subclass the numbers lie elsewhere
             continue
         transposed = weight.t().contiguous().t()
         if users[id(part.weight)] > 1:

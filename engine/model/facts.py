@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from engine.cache.kv_store import LayerShape
 from engine.model.attention import NUMBER_AMONG_KEYS, AttentionRefused, ProbeContext, attending
 from engine.model.errors import ModelError
+from engine.model.latents import Latents
 from engine.model.packed_place import PackedPlaces
 from engine.model.state_layers import (
     StateLayers,
@@ -194,7 +195,9 @@ def layer_shapes(context: ProbeContext) -> list[LayerShape]:
     return [LayerShape(k[1], k[2], v[2]) for _, _, k, v in context.calls]
 
 
-def model_facts(module: Any, name: str, context: ProbeContext, states: StateLayers | None = None) -> ModelFacts:
+def model_facts(
+    module: Any, name: str, context: ProbeContext, states: StateLayers | None = None, latents: Latents | None = None
+) -> ModelFacts:
     """Facts of a probed model; where layers differ in shape, the first layer's."""
     config = module.config.get_text_config()
     _, q, k, v = context.calls[0]
@@ -224,6 +227,8 @@ def model_facts(module: Any, name: str, context: ProbeContext, states: StateLaye
         num_experts_per_tok=chosen,
         layer_kinds=_layer_kinds(config.num_hidden_layers, context.layers, states.layers) if states else [],
         state_bytes=states.num_bytes if states else 0,
+        latent_dim=sum(latents.shapes[0]) if latents else 0,
+        rope_dim=latents.shapes[0].rotated if latents else 0,
     )
 
 

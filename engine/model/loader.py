@@ -19,8 +19,10 @@ from engine.model.device import out_of_memory
 from engine.model.errors import ModelError
 from engine.model.facts import has_states, layer_shapes, model_facts, probe, probe_states, refuse_unsupported
 from engine.model.give_back import give_back_memory
-from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, without_compiler
+from engine.model.latents import find_latents, install_latents
+from engine.model.light_transformers import AutoTokenizer, without_compiler
 from engine.model.loaded import DTYPES, WEIGHTS, LoadedModel, Opened
+from engine.model.model_files import SMALLER, auto_class, model_files
 from engine.model.naming import model_name
 from engine.model.packed_linears import bytes_per_weight, pack_linears, round_linears
 from engine.model.plain_check import plain_logits, with_rounding
@@ -28,10 +30,10 @@ from engine.model.served_check import check_served
 from engine.model.shipped import BUNDLED, measured_heads, shipped_model
 from engine.model.stages import Stage
 from engine.model.state_layers import install
+from engine.model.stored_weights import stored_weights
+from engine.model.text_part import idle_parts_dropped
 from engine.model.tokenizer import Tokenizer
 from engine.trace.records import TokenizerFacts
-
-SMALLER = "use a smaller model, dtype bfloat16 or float16, or device cpu"
 
 
 def load_model(
@@ -44,12 +46,12 @@ def load_model(
     """Open a causal language model.
 
     `name_or_path`: the name of a model that comes with the program ("bundled", also None; `shipped.SHIPPED`), a
-    folder, or a hub name.
+    folder, a GGUF file, or a hub name.
     `dtype`: "auto" is float32 on the CPU and the checkpoint's own on a GPU. Of `WEIGHTS`: float32 on the CPU, with
     weights that are rounded; "auto" keeps them in bfloat16 where that rounds nothing. `device`: "auto" is a GPU if
     there is one.
     `telling` is called with what is done next, of `STAGES`; what is left of torch comes without a word.
-    Only safetensors weights are read and no code of the model's repository is run.
+    Only weights in safetensors and GGUF are read and no code of the model's repository is run.
 
     Raises:
         ModelError: no such model, an unsupported family, an unknown dtype, or no such device.
@@ -58,17 +60,23 @@ def load_model(
     wanted: str | torch.dtype = resolve_dtype(dtype, target)
     name = name_or_path or BUNDLED
     shipped = shipped_model(name)
-    source, is_local = _place(name)
-    options = _options(is_local, revision)
-    config = model_config(name, revision)
+    files = model_files(name, revision)
+    config = files.config()
+    if files.gguf is not None and wanted == "auto":
+        wanted = config.dtype
+    stored = stored_weights(files, config, wanted, dtype, target)
     telling("vocabulary")
-    words = str(shipped.tokenizer_folder) if shipped else source
-    tokenizer = _read(name, "tokenizer", AutoTokenizer.from_pretrained, words, **options)
-    weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True, **options}
+    words = files._replace(source=str(shipped.tokenizer_folder)) if shipped else files
+    tokenizer = words.read("tokenizer", AutoTokenizer.from_pretrained)
+    weights: dict[str, Any] = {"config": config, "dtype": wanted, "use_safetensors": True}
+    if stored is not None:
+        weights["quantization_config"] = stored.settings
+        if not stored.expanded_to and target.type != "cpu":  # kernels lay weights out on their device
+            weights["device_map"] = {"": target}
     telling("weights")
     with without_compiler():
         with _without_progress_bar() if shipped else nullcontext():  # takes milliseconds
-            module = _read(name, "weights", AutoModelForCausalLM.from_pretrained, source, **weights)
+            module = files.read("weights", auto_class(config).from_pretrained, **weights)
         telling("check")
         kept = torch.float32 if dtype == "float32" else WEIGHTS.get(dtype)
         try:
@@ -77,32 +85,14 @@ def load_model(
             if lack := out_of_memory(error, target, f"model {name!r}", SMALLER):
                 raise lack from error
             raise
-    loaded.opened = Opened(name, dtype, revision)
+    loaded.opened, loaded.stored = Opened(name, dtype, revision), stored
+    if stored is not None and not stored.expanded_to:
+        each = stored.taken_bytes / stored.num_params
+        loaded.facts = replace(loaded.facts, num_params=stored.num_params, bytes_per_weight=each)
     give_back_memory()  # what packing and comparing took
-    if is_local:
-        loaded.facts = replace(loaded.facts, heads=measured_heads(Path(source)))
+    if files.is_local and files.gguf is None:
+        loaded.facts = replace(loaded.facts, heads=measured_heads(Path(files.source)))
     return loaded
-
-
-def model_config(name_or_path: str | None = None, revision: str | None = None) -> Any:
-    """The transformers configuration of a model that can be loaded.
-
-    Raises:
-        ModelError: no such model, or an unsupported family.
-    """
-    name = name_or_path or BUNDLED
-    source, is_local = _place(name)
-    config = _read(name, "configuration", AutoConfig.from_pretrained, source, **_options(is_local, revision))
-    model_class = AutoModelForCausalLM._model_mapping.get(type(config), None)
-    if model_class is None:
-        raise ModelError(f"{name} is a {config.model_type} model, which is not a causal language model")
-    # A mapping entry may be a tuple of alternatives; the first is the default.
-    refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
-    return config
-
-
-def _options(is_local: bool, revision: str | None) -> dict[str, Any]:
-    return {"revision": revision, "local_files_only": is_local, "trust_remote_code": False}
 
 
 @contextmanager
@@ -138,7 +128,8 @@ def from_module(
             "multiples of 16, and a C compiler"
         )
     began = time.perf_counter()
-    plain = plain_logits(module)
+    with idle_parts_dropped(module) as dropped:
+        plain = plain_logits(module)
     if has_states(module.config):
         plain = with_rounding(module, plain)
     seconds = time.perf_counter() - began
@@ -148,12 +139,15 @@ def from_module(
     states = probe_states(module, parameter.device)
     if states is not None:
         install(module, states)
-    facts = model_facts(module, name, context, states)
+    latents = find_latents(module, context)
+    facts = model_facts(module, name, context, states, latents)
     pack_linears(module, weights)
     rounded_to = str(weights).removeprefix("torch.") if weights in WEIGHTS.values() else None
     facts = replace(facts, bytes_per_weight=bytes_per_weight(module, parameter.dtype), rounded_to=rounded_to)
     store_linear_weights_transposed(module)  # what is not packed
     replace_rms_norms(module)
+    if latents is not None:
+        install_latents(latents, parameter.dtype, parameter.device)
     if tokenizer is not None and not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer(tokenizer, module.generation_config.eos_token_id)
     model = LoadedModel(
@@ -166,6 +160,8 @@ def from_module(
         dtype=parameter.dtype,
         plain=plain,
         states=states,
+        latents=latents,
+        dropped=dropped,
     )
     began = time.perf_counter()
     _check(model)
@@ -224,41 +220,6 @@ def resolve_dtype(dtype: str, device: torch.device) -> torch.dtype | str:
     if dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is unknown; use auto, {', '.join((*DTYPES, *WEIGHTS))}")
     return DTYPES[dtype]
-
-
-def _place(name: str) -> tuple[str, bool]:
-    """Where to read from, and whether that is a folder."""
-    shipped = shipped_model(name)
-    return (str(shipped.folder), True) if shipped else _source(name)
-
-
-def _source(name: str) -> tuple[str, bool]:
-    """The same of a model that does not come with the program."""
-    if Path(name).is_dir():
-        if not (Path(name) / "config.json").is_file():
-            raise ModelError(f"the folder {name} holds no model: there is no config.json in it")
-        return name, True
-    if name.startswith((".", "/", "~")) or name.count("/") > 1:
-        raise ModelError(f"there is no folder {name}")
-    return name, False
-
-
-def _read(name: str, what: str, read: Any, source: str, **options: Any) -> Any:
-    """Call one of transformers' from_pretrained; its many errors become one sentence."""
-    try:
-        return read(source, **options)
-    except Exception as error:
-        if lack := out_of_memory(error, torch.device("cpu"), f"reading model {name!r}", SMALLER):
-            raise lack from error
-        reason = " ".join(str(error).split(". ")[0].split())[:300]
-        if what == "configuration" and isinstance(error, OSError) and not options["local_files_only"]:
-            raise ModelError(
-                f"model {name!r} was not found: it is not a folder here, and the Hugging Face hub cannot be reached "
-                "or has no such model"
-            ) from error
-        if what == "weights" and isinstance(error, OSError) and "safetensors" in str(error):
-            raise ModelError(f"model {name!r} has no safetensors weights, the only format that is read") from error
-        raise ModelError(f"the {what} of model {name!r} cannot be read: {reason}") from error
 
 
 def _tokenizer_facts(module: Any, tokenizer: Tokenizer | None, name: str) -> TokenizerFacts:

@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from engine.model.gguf_file import is_gguf
+
 # A model that the hub's cache holds: .../models--<owner>--<name>/snapshots/<commit>
 _OF_THE_HUB = re.compile(r"^models--(?P<owner>.+?)--(?P<name>.+)$")
 NAMELESS = "model"
@@ -27,4 +29,5 @@ def model_name(name_or_path: str) -> str:
 
 def _is_path(name: str) -> bool:
     """A hub name is a word, or two with a slash; what is a folder here is one even if it looks like that."""
-    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or Path(name).is_dir()
+    is_here = Path(name).is_dir() or is_gguf(name)
+    return name.startswith((".", "/", "~")) or "\\" in name or name.count("/") > 1 or is_here

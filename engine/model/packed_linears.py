@@ -264,4 +264,5 @@ def _is_bfloat16(weight: Tensor) -> bool:
 
 
 def _is_packable(weight: Tensor) -> bool:
-    return weight.dtype == torch.float32 and weight.device.type == "cpu" and weight.shape[0] % PANEL == 0
+    is_plain = not hasattr(weight, "__tensor_flatten__")  # of a subclass the numbers lie elsewhere
+    return is_plain and weight.dtype == torch.float32 and weight.device.type == "cpu" and weight.shape[0] % PANEL == 0

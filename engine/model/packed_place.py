@@ -26,7 +26,8 @@ class PackedPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, module: nn.Module, num_tokens: int) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._num_tokens = num_tokens
-        self._weights = {t.untyped_storage().data_ptr() for t in (*module.parameters(), *module.buffers())}
+        weights = [part for t in (*module.parameters(), *module.buffers()) for part in plain_parts(t)]
+        self._weights = {part.untyped_storage().data_ptr() for part in weights}
         self._marked: dict[int, Tensor] = {}  # by id; the tensor is kept, so that its id stays its own
 
     def marks(self, tensor: Tensor) -> bool:
@@ -52,6 +53,13 @@ class PackedPlaces(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _mark(self, tensor: Tensor) -> None:
         self._marked[id(tensor)] = tensor
+
+
+def plain_parts(tensor: Any) -> list[Tensor]:
+    """The tensors with a storage of which a tensor consists: itself, or those of torchao's quantized ones."""
+    if not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    return [part for name in tensor.__tensor_flatten__()[0] for part in plain_parts(getattr(tensor, name))]
 
 
 def _tensors(value: Any) -> list[Tensor]:

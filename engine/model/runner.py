@@ -15,11 +15,13 @@ from engine.cache.block_moves import BlockMoves
 from engine.cache.block_tiers import BlockTiers
 from engine.cache.kv_plane import QUANTIZED, NewPool, zeros
 from engine.cache.kv_store import KVStore
+from engine.cache.latent_store import ExpandedStore, LatentStore
 from engine.cache.reach import WindowPolicy, reaches_of
 from engine.cache.state_store import StateStore
 from engine.model.attention import StepContext, attending
 from engine.model.attention_backend import AttentionBackend
 from engine.model.attention_gather import GatherAttention
+from engine.model.attention_latent import LatentAttention
 from engine.model.attention_sequence import SequenceContext
 from engine.model.batch import SequenceSlice, SlotTable, StepBatch
 from engine.model.capture import CaptureRecorder, CaptureRequest, Capturing, Layers
@@ -107,7 +109,8 @@ class ModelRunner:
         self.max_model_len = max_model_len
         self.policy = policy
         self.copies = host_copies(model.device)
-        self.backend: AttentionBackend = backend or default_backend(model.device)
+        own = LatentAttention(model.latents) if model.latents and not by_sequence else None
+        self.backend: AttentionBackend = backend or own or default_backend(model.device)
         plain = isinstance(kind, torch.dtype) and policy is None and by_sequence is None and model.states is None
         of_states = next((group for group in groups if group.keeps_states), None)
         groups = [group for group in groups if not group.keeps_states]
@@ -121,7 +124,12 @@ class ModelRunner:
                 blocks = [1] * len(blocks)  # for the shapes; nothing is stored in it
             scratch = [group.num_blocks for group in groups] or [num_blocks]
             blocks = [count + has_graphs for count in blocks]  # padding of graphs writes to the last one
-            self.kv_store = KVStore(model.layer_shapes, blocks, block_size, kind, model.device, model.dtype, new_pool)
+            place = blocks, block_size, kind, model.device, model.dtype, new_pool
+            self.kv_store = (
+                KVStore(model.layer_shapes, *place)
+                if model.latents is None
+                else ExpandedStore(LatentStore(model.latents.shapes, *place), model.layer_shapes, model.latents.expand)
+            )
             plans = groups or [GroupPlan(list(range(len(model.layer_shapes))), frozenset(), None, num_blocks)]
             self.kv_caches = [
                 BlockTiers(

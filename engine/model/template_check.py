@@ -22,6 +22,7 @@ import jinja2.meta
 from transformers import AutoTokenizer
 from transformers.utils.chat_template_utils import render_jinja_template
 
+from engine.model.gguf_file import check_gguf_package, is_gguf
 from engine.model.shipped import SHIPPED
 
 Message = dict[str, Any]
@@ -118,15 +119,20 @@ class Outcome:
 
 
 def open_template(name: str) -> ChatTemplate:
-    """Open a Jinja file, counted in the bundled model's tokens, or the template and tokenizer of a folder or hub name.
+    """Open a Jinja file, counted in the bundled model's tokens, or the template and tokenizer of a model's name.
 
     Raises:
         OSError, ValueError: there is none; one sentence.
     """
     path = Path(name)
-    is_file = path.is_file()
+    of_gguf = is_gguf(name)
+    is_file = path.is_file() and not of_gguf
     source = path.read_text(encoding="utf-8") if is_file else ""
-    tokenizer = AutoTokenizer.from_pretrained(str(SHIPPED["bundled"].folder) if is_file else name)
+    if of_gguf:
+        check_gguf_package()
+        tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
+    else:
+        tokenizer = AutoTokenizer.from_pretrained(str(SHIPPED["bundled"].folder) if is_file else name)
     if not is_file:
         if not tokenizer.chat_template:
             raise ValueError("it has no chat template")

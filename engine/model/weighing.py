@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from engine.model.light_transformers import AutoModelForCausalLM
-from engine.model.loaded import WEIGHTS
-from engine.model.loader import model_config, resolve_device, resolve_dtype
-from engine.model.packed_linears import packed_bytes
+from engine.model.loader import resolve_device, resolve_dtype
+from engine.model.model_files import model_files
+from engine.model.packed_place import plain_parts
+from engine.model.shipped import BUNDLED
+from engine.model.stored_weights import loaded_bytes, stored_weights
 
 
 def weight_bytes(module: Any) -> int:
     """Bytes of the parameters and buffers of a module; what several of them share counts once."""
-    tensors = [*module.parameters(), *module.buffers()]
+    tensors = [part for t in (*module.parameters(), *module.buffers()) for part in plain_parts(t)]
     return sum({t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}.values())
 
 
@@ -22,16 +21,11 @@ def bytes_to_come(name_or_path: str | None, dtype: str = "auto", device: str = "
     """Bytes that the weights of a model will take when `load_model` is given the same; only its configuration is read.
 
     Raises:
-        ModelError: no such model, an unsupported family, an unknown dtype, or no such device.
+        ModelError: no such model, an unsupported family or stored form, an unknown dtype, or no such device.
     """
     target = resolve_device(device)
     wanted = resolve_dtype(dtype, target)
-    config = model_config(name_or_path)
-    with torch.device("meta"):  # shapes without content
-        module = AutoModelForCausalLM.from_config(config)
-    kind = wanted if isinstance(wanted, torch.dtype) else (config.dtype or torch.float32)
-    taken = sum(parameter.numel() for parameter in module.parameters()) * kind.itemsize
-    if target.type == "cpu" and kind == torch.float32:
-        of_checkpoint = torch.bfloat16 if config.dtype == torch.bfloat16 else torch.float32
-        taken += packed_bytes(module, WEIGHTS.get(dtype, of_checkpoint if dtype == "auto" else torch.float32))
-    return int(taken + sum(b.nbytes for b in module.buffers()))
+    files = model_files(name_or_path or BUNDLED)
+    config = files.config()
+    stored = stored_weights(files, config, wanted, dtype, target)
+    return stored.taken_bytes if stored else loaded_bytes(config, wanted, dtype, target)

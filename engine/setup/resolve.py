@@ -28,7 +28,15 @@ class Resolved(NamedTuple):
 
 
 def resolve_for(config: EngineConfig, facts: ModelFacts) -> Resolved:
-    """`resolve` against the model with these facts."""
+    """`resolve` against the model with these facts.
+
+    Raises:
+        ConfigError: as `resolve`, and a strategy that does not go with the model.
+    """
+    if facts.latent_dim and config.by_sequence:
+        raise ConfigError(
+            f"strategy {config.strategy} keeps keys and values, and {facts.name} keeps latents: use paged"
+        )
     slots = slots_that_fit(facts, config.kv_cache_dtype)
     return resolve(config, facts.max_position, facts.sliding_windows, slots, facts.state_bytes)
 

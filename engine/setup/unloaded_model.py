@@ -21,7 +21,10 @@ from engine.accounting.architecture import MAX_LAYERS, kv_shapes, read_architect
 from engine.accounting.checkpoint import Weight, read_storage
 from engine.accounting.impossible import ImpossibleInput, impossible
 from engine.accounting.kv_shape import Architecture
+from engine.accounting.weights import WeightStore
+from engine.model.errors import ModelError
 from engine.model.facts import count_parameters
+from engine.model.gguf_file import gguf_weights, is_gguf
 from engine.model.light_transformers import (
     AutoConfig,
     AutoModelForCausalLM,
@@ -29,6 +32,7 @@ from engine.model.light_transformers import (
     AutoModelForSeq2SeqLM,
     AutoModelForSpeechSeq2Seq,
 )
+from engine.model.model_files import model_files
 
 MAX_BYTES = 256 * 1024  # of a config.json
 MAX_DEPTH = 8  # of objects in objects
@@ -36,6 +40,7 @@ MAX_MODULES = 100_000  # of a model without content; the largest known have some
 MAX_EXPERTS = 65_536  # of a layer; Doge has 16,384
 # In the names of counts of which each makes a module or an entry of a list.
 MANY = {"layer", "layers", "depth", "depths", "block", "blocks", "expert", "experts", "codebooks"}
+QUANTIZED_APART = "hf_quant_config.json"  # of NVIDIA's ModelOpt
 NOT_TAKEN = {
     "auto_map", "quantization_config", "torch_dtype", "dtype", "transformers_version",
     "backbone", "use_timm_backbone", "use_pretrained_backbone",  # what another model's weights would be fetched for
@@ -45,18 +50,22 @@ WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # some of the
 
 
 def architecture_of(name_or_path: str) -> Architecture:
-    """The architecture of a config.json, of a folder that has one, or of a hub name; no weight is read.
+    """The architecture of a config.json, of a folder that has one, of a GGUF file, or of a hub name; no weight is read.
 
     Raises:
         ImpossibleInput: there is none, or it is of no model that is understood.
     """
+    if is_gguf(name_or_path):
+        return _of_gguf(name_or_path)
     path = Path(name_or_path).expanduser()
     file = path / "config.json" if path.is_dir() else path
     if file.is_file():
         size = file.stat().st_size
         if size > MAX_BYTES:
             raise impossible("config_size", most=MAX_BYTES, size=size)
-        return architecture_from(file.read_bytes(), path.name if path.is_dir() else path.parent.name or path.stem)
+        name = path.name if path.is_dir() else path.parent.name or path.stem
+        apart = file.with_name(QUANTIZED_APART)
+        return architecture_from(file.read_bytes(), name, apart.read_bytes() if apart.is_file() else b"")
     try:
         found, _ = transformers.PreTrainedConfig.get_config_dict(name_or_path)
     except (OSError, ValueError) as error:
@@ -64,20 +73,32 @@ def architecture_of(name_or_path: str) -> Architecture:
     return described(found, name_or_path)
 
 
-def architecture_from(text: bytes, name: str) -> Architecture:
-    """The architecture of the content of a config.json.
+def _of_gguf(name: str) -> Architecture:
+    try:
+        config, found = model_files(name).config(), gguf_weights(name)
+    except ModelError as error:
+        raise impossible("no_model", name=name[:80], reason=str(error)) from error
+    each = found.num_bytes / found.num_weights
+    given = json.loads(config.to_json_string(use_diff=False))
+    return replace(described(given, Path(name).name), shipped=WeightStore(each=each, plain=each))
+
+
+def architecture_from(text: bytes, name: str, quantized: bytes = b"") -> Architecture:
+    """The architecture of the content of a config.json. `quantized`: of a file beside it that says how its weights are.
 
     Raises:
         ImpossibleInput: it is too large, no JSON, or of no model that is understood.
     """
-    if len(text) > MAX_BYTES:
-        raise impossible("config_size", most=MAX_BYTES, size=len(text))
+    if (length := max(len(text), len(quantized))) > MAX_BYTES:
+        raise impossible("config_size", most=MAX_BYTES, size=length)
     try:
-        given = json.loads(text)
+        given, apart = json.loads(text), json.loads(quantized or b"{}")
     except (ValueError, RecursionError) as error:
         raise impossible("no_json", reason=_reason(error)) from error
-    if not isinstance(given, dict):
+    if not isinstance(given, dict) or not isinstance(apart, dict):
         raise impossible("no_object")
+    if apart:
+        given.setdefault("quantization_config", {"quant_method": "modelopt", **apart})
     called = given.get("_name_or_path")
     return described(given, called if isinstance(called, str) and called else name or "config.json")
 

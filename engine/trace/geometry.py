@@ -66,6 +66,8 @@ def _wrong_in_model(header: Header) -> Iterator[str]:
         value = getattr(model, name)
         if not 1 <= value <= most:
             yield f"model.{name} must be from 1 to {most}, not {value}"
+    if not 0 <= model.rope_dim <= model.latent_dim <= MAX_DIMENSIONS:
+        yield f"model.rope_dim {model.rope_dim} and latent_dim {model.latent_dim} must rise from 0 to {MAX_DIMENSIONS}"
     if model.num_heads % model.num_kv_heads:
         yield f"model.num_heads {model.num_heads} is no multiple of model.num_kv_heads {model.num_kv_heads}"
     for name in ("sliding_windows", "scalings", "softcaps", "sinks"):

@@ -46,7 +46,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     hidden_size: Int
     intermediate_size: Int
     num_heads: Int  # query heads, Hq
-    num_kv_heads: Int  # Hkv, as stored in the cache
+    num_kv_heads: Int  # Hkv, as stored in the cache, or as computed from its latents
     head_dim: Int  # D, of queries and keys
     v_head_dim: Int  # Dv, of values
     vocab_size: Int
@@ -66,22 +66,16 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     # nothing; empty = keys and values in all. Layers are numbered among those with keys everywhere else
     layer_kinds: list[LayerKeeps] = []
     state_bytes: Int = 0  # of one sequence's state, all layers together
+    # MLA: numbers of the one vector that a layer keeps of a token, from which keys and values of all heads are
+    # computed, and how many of them are the rotated key part that all heads share; 0 = keys and values are kept
+    latent_dim: Int = 0
+    rope_dim: Int = 0
     heads: list[HeadPattern] = []  # known patterns, the clearest first; empty = not measured
 
     @property
     def group_size(self) -> int:
         """Query heads that share one KV head (1 = MHA, num_heads = MQA)."""
         return self.num_heads // self.num_kv_heads
-
-    @property
-    def latent_dim(self) -> int:
-        """None: what runs here keeps keys and values by heads."""
-        return 0
-
-    @property
-    def rope_dim(self) -> int:
-        """As `latent_dim`."""
-        return 0
 
 
 class TokenizerFacts(Struct, frozen=True, kw_only=True):

@@ -126,6 +126,16 @@ test("quantized elements are whole numbers of bytes: the scale of each vector is
   assert.deepEqual(terms("int4", 6 * 2 * 2 * (16 + 4)), [0.5, 4]);
 });
 
+test("a layer of latents keeps one vector of a token, and less than the keys and values that come of it", () => {
+  const model = { num_layers: 6, num_kv_heads: 16, head_dim: 192, v_head_dim: 128, latent_dim: 576 };
+  const terms = (kv_cache_dtype, kv_bytes_per_token) => {
+    const k = kvTerms({ model, kv_bytes_per_token, engine: { kv_cache_dtype } });
+    return [k.element_bytes, k.expanded_bytes];
+  };
+  assert.deepEqual(terms("auto", 6 * 576 * 2), [2, 6 * 16 * 320 * 2]);
+  assert.deepEqual(terms("int8", 6 * (576 + 2)), [1, 6 * 16 * (320 + 2 * 2)]);
+});
+
 test("TTFT is the prefill step's 0.24 s, TPOT the decode step's 0.08 s; the pauses between them do not count", () => {
   const log = wholeLog();
   const near = (value, expected) => assert.ok(Math.abs(value - expected) < 1e-12, `${value}`);

@@ -211,6 +211,7 @@ from tests.server.fake import FakeModel
 
 class Opened(FakeModel):
     is_compiling = False
+    stored = only_eager = dropped = ""
     def check(self, config):
         if config.num_blocks == 7:
             raise ValueError("num_blocks 7 is none of the numbers that work")
@@ -279,6 +280,8 @@ def test_the_address_is_printed_and_answers_while_the_model_is_on_its_way(comman
     serve.process.send_signal(signal.SIGINT)
     status, (ready, *rest), err = serve.end()
     assert status == 0 and re.fullmatch(r"fake is ready on none after \d+\.\d s, equal to itself", ready)
+    kept, *rest = rest
+    assert re.fullmatch(r"\d+ layers? keeps? keys and values, [\d,]+ bytes a token", kept)
     assert rest == ["stopping: closing 0 theaters with 0 viewers; once more to stop at once", "stopped"]
     assert err == [f"kvtheater: loading bundled: {IN_WORDS[stage]}" for stage in ("torch", "weights")]
 

@@ -67,6 +67,9 @@ function checkModel({ model, kv_bytes_per_token: bytesEach }) {
   for (const name of /** @type {(keyof typeof limits)[]} */ (Object.keys(limits)))
     if (model[name] < 1 || model[name] > limits[name])
       refuse(`the header's model.${name} must be from 1 to ${limits[name]}, not ${model[name]}`);
+  const { rope_dim: rope = 0, latent_dim: latent = 0 } = model;
+  if (!(rope >= 0 && rope <= latent && latent <= MAX_DIMENSIONS))
+    refuse(`the header's model.rope_dim ${rope} and latent_dim ${latent} must rise from 0 to ${MAX_DIMENSIONS}`);
   if (model.num_heads % model.num_kv_heads)
     refuse(
       `the header's model.num_heads ${model.num_heads} is no multiple of model.num_kv_heads ${model.num_kv_heads}`,

@@ -236,23 +236,32 @@ const SCALE_BYTES = { int8: 2, int4: 4 }; // stored with each vector: a float16 
 /**
  * The terms of the KV formula for a header, of all layers or of one block group: bytes per token = layers · kv_heads ·
  * ((head_dim + v_head_dim) · bytes + 2 · scale), which is 2 · layers · kv_heads · head_dim · bytes when K and V are
- * equally wide and have no scales. `element_bytes` follows from the header's own figure.
+ * equally wide and have no scales. `element_bytes` follows from the header's own figure. Where latents are kept
+ * (`latent_dim` > 0) it is layers · (latent_dim · bytes + scale), and `expanded_bytes` is what the keys and values that
+ * are computed from them would take.
  * @param {Pick<Header, "model" | "engine" | "kv_bytes_per_token">} header
  * @param {import("./groups.js").Group | null} [group]
  */
 export function kvTerms(header, group = null) {
-  const { num_kv_heads, head_dim, v_head_dim } = header.model;
+  const { num_kv_heads, head_dim, v_head_dim, latent_dim = 0 } = header.model;
   const num_layers = group?.layers.length ?? header.model.num_layers;
   const bytes_per_token = group?.kv_bytes_per_token ?? header.kv_bytes_per_token;
   const scale_bytes = SCALE_BYTES[String(header.engine.kv_cache_dtype)] ?? 0;
-  const elements = num_layers * num_kv_heads * (head_dim + v_head_dim);
+  const as_heads = num_layers * num_kv_heads * (head_dim + v_head_dim);
+  const elements = latent_dim ? num_layers * latent_dim : as_heads;
+  const scales = scale_bytes * num_layers * (latent_dim ? 1 : 2 * num_kv_heads);
+  // a group whose blocks hold states has no layers with keys
+  const element_bytes = elements ? (bytes_per_token - scales) / elements : 0;
   return {
     num_layers,
     num_kv_heads,
     head_dim,
     v_head_dim,
-    // a group whose blocks hold states has no layers with keys
-    element_bytes: elements ? (bytes_per_token - 2 * num_layers * num_kv_heads * scale_bytes) / elements : 0,
+    latent_dim,
+    element_bytes,
+    expanded_bytes: latent_dim
+      ? as_heads * element_bytes + 2 * num_layers * num_kv_heads * scale_bytes
+      : bytes_per_token,
     scale_bytes,
     bytes_per_token,
   };

@@ -358,6 +358,8 @@ export const STRUCTS = {
       "rounded_to": {"either": ["str", "null"]},
       "layer_kinds": {"list": {"one": ["both", "keys", "nothing", "state"]}},
       "state_bytes": "int",
+      "latent_dim": "int",
+      "rope_dim": "int",
       "heads": {"list": "HeadPattern"},
     },
   ],

@@ -341,6 +341,8 @@ export interface ModelFacts {
   rounded_to?: string | null;
   layer_kinds?: ("both" | "keys" | "nothing" | "state")[];
   state_bytes?: number;
+  latent_dim?: number;
+  rope_dim?: number;
   heads?: HeadPattern[];
 }
 

@@ -20,9 +20,11 @@ export const FIGURES = {
     name: t("chain.bytes"),
     term: "kv_cache",
     value: bytesText(l.bytes),
-    second: t("chain.bytes.note", { layers: grouped(l.num_layers) }),
+    second: t(l.latent_dim ? "chain.bytes.note.latent" : "chain.bytes.note", { layers: grouped(l.num_layers) }),
     lines: [
-      t(l.scale_bytes ? "chain.bytes.scaled" : "chain.bytes.text", {
+      t(l.latent_dim ? "chain.bytes.latent" : l.scale_bytes ? "chain.bytes.scaled" : "chain.bytes.text", {
+        latent: l.latent_dim,
+        expanded: grouped(l.expanded_bytes),
         layers: l.num_layers,
         heads: l.num_kv_heads,
         d: l.head_dim,

@@ -140,6 +140,8 @@ def test_a_file_a_folder_and_what_is_neither(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(LLAMA))
     assert architecture_of(str(folder)).shapes == (KvShape(32, 8, 128, 128),)
     assert architecture_of(str(folder / "config.json")).name == "my-model"
+    (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "FP8"}}))
+    assert architecture_of(str(folder)).shipped.each == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import torch
 from engine.cluster.build import local_cluster
 from engine.config import ConfigError, EngineConfig, SamplingParams
 from engine.connector.offloading import OffloadingConnector
-from engine.connector.tiers.speeds import Line, Speeds
 from engine.connector.tiers.tiers import Tiers
 from engine.engine import Engine
 from engine.model.compiled import compile_model
@@ -22,10 +21,11 @@ from engine.model.loaded import LoadedModel
 from engine.model.loader import from_module
 from engine.requests.request_spec import RequestSpec
 from engine.trace.check import check
-from engine.trace.events import Copy, Load, Lookup, Medium, Op, Preempt, Release, SwapIn
+from engine.trace.events import Copy, Load, Lookup, Op, Preempt, Release, SwapIn
 from engine.trace.snapshot import snapshot_of
 from tests.causal_types import VOCAB_SIZE
 from tests.hybrid_types import hybrid_model
+from tests.quick_tiers import QuickTiers
 
 NEW = 12  # tokens of each answer
 LENGTHS = (23, 9, 31, 5)
@@ -56,19 +56,6 @@ def case(request: Any) -> Iterator[Case]:
         answers.append(ids[len(prompt) :])
     yield Case(from_module(module), answers)
     torch.set_num_threads(before)
-
-
-class QuickTiers(Speeds):
-    """Tiers that are quicker than the smallest model, on any machine and whatever else it does."""
-
-    def opened(self, tier: Medium, line: Line | None) -> None:
-        super().opened(tier, Line(0.0, 1e-12))
-
-    def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:
-        pass
-
-    def note_placing(self, num_bytes: int, seconds: float) -> None:
-        pass
 
 
 def config(**settings: Any) -> EngineConfig:

@@ -16,6 +16,7 @@ import { isAsked } from "../../state/lessons.js";
 import { connection, log, ownIsShown, record, select, selected, state } from "../../state/store.js";
 import { layersText } from "../../tell/groups.js";
 import { bytesText, grouped, percentText, t } from "../../tell/words.js";
+import { LatentFormula } from "./latents.js";
 
 /** @typedef {import("../../kit/html.js").Children} Children */
 
@@ -27,6 +28,7 @@ import { bytesText, grouped, percentText, t } from "../../tell/words.js";
  */
 function Formula({ header }) {
   const k = kvTerms(header);
+  if (k.latent_dim) return html`<${LatentFormula} terms=${k} />`;
   const same = k.head_dim === k.v_head_dim;
   const times = html`<mo>·</mo>`;
   /** @type {(text: string, sub?: string) => Children} */

@@ -27,11 +27,14 @@ export function Gutter({ now, height }) {
   const at = rows(height || 300);
   const ranges = now ? rangesOf() : {};
   const top = legendOf(now);
+  const latent = now?.log.header.model.latent_dim ?? 0;
   /** @type {(kind: Kind | "attention", text: string, term: string, second: string) => Children} */
   const label = (kind, text, term, second) =>
     at[kind].height > 0 &&
     html`<div class=${`gutter-row of-${kind}`} style=${{ top: `${at[kind].y}px`, height: `${at[kind].height}px` }}>
-    <span class="gutter-name"><${Term} id=${term}>${text}<//> <${Fidelity} kind="captured" /></span>
+    <span class="gutter-name"><${Term} id=${term}>${text}<//> <${Fidelity}
+      kind=${latent && (kind === "k" || kind === "v") ? "derived" : "captured"}
+      formula=${t("stage.latent_formula", { latent })} /></span>
     ${at[kind].height < TWO_LINES ? null : html`<span class="gutter-second num">${second}</span>`}
   </div>`;
   /** @param {Kind} kind */

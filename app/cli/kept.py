@@ -1,0 +1,38 @@
+"""Words for a terminal about what the layers of a model keep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from engine.trace.records import ModelFacts
+
+
+def kept_by_layers(facts: ModelFacts, kv_bytes_per_token: int) -> str:
+    """Say how many layers keep what, with bytes of a token and of a state."""
+    kinds = Counter(facts.layer_kinds)
+    what = f"latents of {facts.latent_dim} numbers" if facts.latent_dim else "keys and values"
+    parts = [f"{_layers(facts.num_layers, 'keep')} {what}, {kv_bytes_per_token:,} bytes a token"]
+    if facts.latent_dim:
+        as_heads = facts.num_kv_heads * (facts.head_dim + facts.v_head_dim)
+        expanded = kv_bytes_per_token * as_heads // facts.latent_dim
+        parts.append(f"their keys and values, which are computed when they are read, would be {expanded:,}")
+    windows = Counter(window for window in facts.sliding_windows if window is not None)
+    parts += [f"{count} of them of the last {window:,} tokens only" for window, count in sorted(windows.items())]
+    if facts.state_bytes:
+        with_state = kinds["state"] + kinds["both"]
+        parts.append(f"{_layers(with_state, 'keep')} a state, {facts.state_bytes:,} bytes a sequence, whose size stays")
+    if kinds["nothing"]:
+        parts.append(f"{_layers(kinds['nothing'], 'keep')} nothing")
+    return "; ".join(parts)
+
+
+def not_served(facts: ModelFacts, dropped: Sequence[str]) -> str:
+    """Say what of the model is neither served nor shown; "": nothing. `dropped`: parts that text does not run."""
+    parts = [f"its text alone is served, {' and '.join(dropped)} are dropped"] if dropped else []
+    parts += ["the page draws the blocks of states, not the numbers in them"] if facts.state_bytes else []
+    return "; ".join(parts)
+
+
+def _layers(count: int, verb: str) -> str:
+    return f"{count} layers {verb}" if count > 1 else f"1 layer {verb}s"

@@ -1,0 +1,54 @@
+"""GGUF files: what is in one, by the package gguf. transformers reads their tensors and expands them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.model.errors import ModelError
+
+SUFFIX = ".gguf"
+
+
+class GgufWeights(NamedTuple):
+    """The weights in a file."""
+
+    form: str  # that most of them are in, as Q4_K
+    num_bytes: int
+    num_weights: int
+
+
+def is_gguf(name: str) -> bool:
+    """Whether a name is that of a GGUF file here."""
+    return name.endswith(SUFFIX) and Path(name).expanduser().is_file()
+
+
+def check_gguf_package() -> None:
+    """Raises:
+    ModelError: the package is not installed.
+    """
+    if importlib.util.find_spec("gguf") is None:
+        raise ModelError("a GGUF file is read by the package gguf, which is missing: pip install 'kvtheater[gguf]'")
+
+
+def gguf_weights(path: str | Path) -> GgufWeights:
+    """Count the weights of a file; only their descriptions are read.
+
+    Raises:
+        ModelError: the package is missing, or this is no GGUF file.
+    """
+    check_gguf_package()
+    from gguf import GGUFReader
+
+    try:
+        tensors = GGUFReader(Path(path).expanduser()).tensors
+    except Exception as error:  # of whatever the bytes are taken for
+        raise ModelError(f"{path} is no GGUF file that can be read: {' '.join(str(error).split())[:200]}") from error
+    forms = Counter[str]()
+    for tensor in tensors:
+        forms[tensor.tensor_type.name] += int(tensor.n_elements)
+    if not forms:
+        raise ModelError(f"{path} has no weights")
+    return GgufWeights(forms.most_common(1)[0][0], sum(int(one.n_bytes) for one in tensors), forms.total())

@@ -1,0 +1,96 @@
+"""Latent attention (MLA): layers whose cache keeps one vector of a token, from which all heads are computed.
+
+    module      expand_kv(compressed [1, 1, T, C], rotated [1, 1, T, R]) -> keys, values of all heads
+    written     the two arguments of that call, beside each other: what transformers' own cache keeps
+    prefill     keys and values are expanded again from what is read, by the module itself
+    decode      the expansion is absorbed into the query and into what comes out: each head compares itself with the
+                latent, and sums its compressed part (`engine.accounting.mla` counts both)
+
+The two matrices of the expansion are read off the module by expanding the unit vectors, so whatever holds its weights
+(panels, a quantized form) may do so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from engine.cache.kv_store import LatentShape
+from engine.model.attention import NUMBER_AMONG_KEYS, ProbeContext, StepContext, current
+
+EXPAND = "expand_kv"  # transformers' name for it, in every family with such layers
+
+
+@dataclass
+class LatentLayer:
+    """One layer's latents, and how heads come of them."""
+
+    shape: LatentShape
+    module: Any  # its own `expand_kv`, before it is watched, is `expand`
+    expand: Any
+    key: Tensor | None = None  # [Hq, D - R, C], see `absorb`
+    value: Tensor | None = None  # [Hq, C, Dv]
+
+    def expanded(self, latents: Tensor) -> tuple[Tensor, Tensor]:
+        """latents [N, C + R] -> keys [N, Hkv, D], values [N, Hkv, Dv]."""
+        compressed, rotated = torch.split(latents[None, None], list(self.shape), dim=-1)
+        keys, values = self.expand(compressed, rotated)
+        return keys[0].transpose(0, 1), values[0].transpose(0, 1)
+
+    def absorb(self, dtype: torch.dtype, device: torch.device) -> None:
+        """Read the expansion's matrices off the module, which computes in `dtype`."""
+        compressed, rotated = self.shape
+        units = torch.eye(compressed, compressed + rotated, dtype=dtype, device=device)
+        with torch.inference_mode():
+            keys, values = self.expanded(units)  # [C, H, D], [C, H, Dv]
+            self.key = keys[..., : keys.shape[-1] - rotated].permute(1, 2, 0).contiguous()
+            self.value = values.transpose(0, 1).contiguous()
+
+
+@dataclass
+class Latents:
+    """The layers of a model, all of which keep latents."""
+
+    layers: list[LatentLayer]
+
+    @property
+    def shapes(self) -> list[LatentShape]:
+        """What each layer keeps of a token."""
+        return [layer.shape for layer in self.layers]
+
+    def expand(self, layer: int, latents: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute keys and values of a layer, as `engine.cache.latent_store.Expand`."""
+        return self.layers[layer].expanded(latents)
+
+
+def find_latents(module: nn.Module, context: ProbeContext) -> Latents | None:
+    """Return the latents of a probed model; None: some layer keeps keys and values, or not all keep as many numbers."""
+    found: dict[int, LatentLayer] = {}
+    for part in module.modules():
+        owner: Any = part
+        if hasattr(owner, EXPAND):
+            number = owner.__dict__.get(NUMBER_AMONG_KEYS, owner.layer_idx)
+            shape = LatentShape(owner.kv_lora_rank, owner.qk_rope_head_dim)
+            found[number] = LatentLayer(shape, owner, getattr(owner, EXPAND))
+    same = len({layer.shape for layer in found.values()}) == 1
+    return Latents([found[i] for i in sorted(found)]) if same and len(found) == len(context.calls) else None
+
+
+def install_latents(latents: Latents, dtype: torch.dtype, device: torch.device) -> None:
+    """Let each layer hand its latents to the step that runs it; `dtype` is what the model computes in."""
+    for layer in latents.layers:
+        layer.absorb(dtype, device)
+        setattr(layer.module, EXPAND, _watched(layer.expand))
+
+
+def _watched(expand: Any) -> Any:
+    def run(compressed: Tensor, rotated: Tensor) -> Any:
+        step = current()
+        if isinstance(step, StepContext):
+            step.latent = torch.cat((compressed, rotated), dim=-1)[0].transpose(0, 1)  # [T, 1, C + R]
+        return expand(compressed, rotated)
+
+    return run

@@ -1,0 +1,125 @@
+"""The files of a model, in a folder, in one GGUF file or in a repository of the Hugging Face hub, and reading them.
+
+Weights are read from safetensors and GGUF files only, and no code of the model's repository is run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from huggingface_hub import HfApi
+from transformers.utils import cached_file
+
+from engine.model.device import out_of_memory
+from engine.model.errors import ModelError
+from engine.model.facts import refuse_unsupported
+from engine.model.gguf_file import SUFFIX, check_gguf_package, is_gguf
+from engine.model.light_transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
+from engine.model.shipped import shipped_model
+
+SMALLER = "use a smaller model, dtype bfloat16 or float16, or device cpu"
+
+
+class ModelFiles(NamedTuple):
+    """Where the files of a model lie."""
+
+    name: str  # as it was asked for
+    source: str  # a folder, or a repository of the hub
+    is_local: bool
+    revision: str | None = None
+    gguf: str | None = None  # name of the file in the folder
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Arguments of transformers' `from_pretrained`."""
+        found = {"revision": self.revision, "local_files_only": self.is_local, "trust_remote_code": False}
+        return found if self.gguf is None else {**found, "gguf_file": self.gguf}
+
+    def read(self, what: str, read: Any, **options: Any) -> Any:
+        """Call one of transformers' `from_pretrained`.
+
+        Raises:
+            ModelError: one sentence for each of its many errors.
+        """
+        try:
+            return read(self.source, **self.options, **options)
+        except Exception as error:
+            if lack := out_of_memory(error, torch.device("cpu"), f"reading model {self.name!r}", SMALLER):
+                raise lack from error
+            reason = " ".join(str(error).split(". ")[0].split())[:300]
+            if what == "configuration" and isinstance(error, OSError) and not self.is_local:
+                raise ModelError(
+                    f"model {self.name!r} was not found: it is not a folder here, and the Hugging Face hub cannot be "
+                    "reached or has no such model"
+                ) from error
+            if what == "weights" and isinstance(error, OSError) and "safetensors" in str(error):
+                raise ModelError(
+                    f"model {self.name!r} has no safetensors weights, the only format that is read"
+                ) from error
+            raise ModelError(f"the {what} of model {self.name!r} cannot be read: {reason}") from error
+
+    def config(self) -> Any:
+        """Return the transformers configuration of a model that can be loaded.
+
+        Raises:
+            ModelError: no such model, or an unsupported family.
+        """
+        config = self.read("configuration", AutoConfig.from_pretrained)
+        if self.gguf is not None:  # "auto" on a GPU: quantized numbers are none to compute with
+            config.dtype = torch.bfloat16
+        model_class = auto_class(config)._model_mapping.get(type(config), None)
+        if model_class is None:
+            raise ModelError(f"{self.name} is a {config.model_type} model, which is not a causal language model")
+        # A mapping entry may be a tuple of alternatives; the first is the default.
+        refuse_unsupported(model_class[0] if isinstance(model_class, tuple) else model_class, config)
+        return config
+
+    def beside(self, name: str) -> Path | None:
+        """Return a file of the model, which the hub may have; None: there is none."""
+        if self.gguf is not None:
+            return None
+        if self.is_local:
+            path = Path(self.source) / name
+            return path if path.is_file() else None
+        found = cached_file(self.source, name, revision=self.revision, _raise_exceptions_for_missing_entries=False)
+        return None if found is None else Path(found)
+
+    def weight_bytes(self) -> int:
+        """Bytes of its files of weights; 0: not known."""
+        if self.is_local:
+            return sum(path.stat().st_size for path in Path(self.source).glob("*.safetensors"))
+        try:
+            listed = HfApi().model_info(self.source, revision=self.revision, files_metadata=True).siblings or []
+        except Exception:  # each of its clients has errors of its own; without a network the cache may have the model
+            return 0
+        return sum(one.size or 0 for one in listed if one.rfilename.endswith(".safetensors"))
+
+
+def model_files(name: str, revision: str | None = None) -> ModelFiles:
+    """Find the files of a model by the name of a shipped one, a folder, a GGUF file, or a hub name.
+
+    Raises:
+        ModelError: there is no such folder or file, no model in it, or nothing here that reads it.
+    """
+    if shipped := shipped_model(name):
+        return ModelFiles(name, str(shipped.folder), True, revision)
+    if Path(name).is_dir():
+        if not (Path(name) / "config.json").is_file():
+            raise ModelError(f"the folder {name} holds no model: there is no config.json in it")
+        return ModelFiles(name, name, True, revision)
+    if is_gguf(name):
+        check_gguf_package()
+        path = Path(name).expanduser()
+        return ModelFiles(name, str(path.parent), True, gguf=path.name)
+    if name.startswith((".", "/", "~")) or name.endswith(SUFFIX) or name.count("/") > 1:
+        raise ModelError(f"there is no {'file' if name.endswith(SUFFIX) else 'folder'} {name}")
+    return ModelFiles(name, name, False, revision)
+
+
+def auto_class(config: Any) -> Any:
+    """Return transformers' class that makes the model: of text, or of text and pictures where it has no other."""
+    of_text = type(config) in AutoModelForCausalLM._model_mapping
+    with_pictures = type(config) in AutoModelForImageTextToText._model_mapping
+    return AutoModelForImageTextToText if with_pictures and not of_text else AutoModelForCausalLM

@@ -1,0 +1,77 @@
+"""Models in GGUF files: what the same weights compute from safetensors, with the file's tokenizer and chat template."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+
+from app.cli import main
+from engine.model.errors import ModelError
+from engine.model.loader import load_model
+from engine.model.weighing import bytes_to_come
+from engine.setup.unloaded_model import architecture_of
+from tests import gguf_files
+from tests.parity.harness import Driver, mixed_schedule, random_prompt
+from tests.tiny_models import byte_level_tokenizer
+
+
+@pytest.mark.parametrize("is_quantized", [False, True], ids=["f32", "q8_0"])
+@pytest.mark.parametrize("family", gguf_files.ARCHITECTURES)
+def test_the_same_logits_as_from_safetensors(family: str, is_quantized: bool, tmp_path: Path) -> None:
+    file = tmp_path / "tiny.gguf"
+    plain = gguf_files.write(family, file, is_quantized)
+    folder = tmp_path / "plain"
+    plain.save_pretrained(folder)
+    byte_level_tokenizer().save_pretrained(folder)
+    models = [load_model(str(one), dtype="float32", device="cpu") for one in (file, folder)]
+    sequences = {seq: random_prompt(length, 250, seq) for seq, length in {5: 14, 9: 18, 2: 11}.items()}
+    drivers = [Driver(model, 4, 16) for model in models]
+    for driver in drivers:
+        mixed_schedule(driver, sequences)
+    for key, logits in drivers[0].logits.items():
+        torch.testing.assert_close(logits, drivers[1].logits[key], rtol=1e-5, atol=1e-5)
+        assert logits.argmax() == drivers[1].logits[key].argmax()
+    given, expected = models
+    assert given.facts.name == "tiny.gguf" and given.facts.num_params == expected.facts.num_params
+    assert given.tokenizer is not None and expected.tokenizer is not None
+    text = "Each has wörds, 的."
+    # the merge of t and h, which the folder's tokenizer has not
+    assert given.tokenizer.encode(text) == expected.tokenizer.encode(text)
+    assert given.tokenizer.encode("this") == [gguf_files.FIRST_UNUSED, *expected.tokenizer.encode("is")]
+    assert given.tokenizer_facts.eos_token_ids == [256]
+    said = given.tokenizer.chat([{"role": "user", "content": "Hi"}])
+    assert b"".join(map(given.tokenizer.token_bytes, said)) == b"<user>Hi"
+    form, each = ("Q8_0", 34 / 32) if is_quantized else ("F32", 4)  # 32 weights, and a scale of two bytes
+    assert given.stored is not None and given.stored.form == f"GGUF {form}"
+    weights = given.facts.num_params
+    assert given.stored.stored_bytes == pytest.approx(each * weights, rel=0.03)  # norms and biases are float32
+    assert given.stored.taken_bytes == bytes_to_come(str(file), "float32", "cpu") >= 4 * weights
+    assert architecture_of(str(file)).shipped.each == pytest.approx(each, rel=0.03)
+
+
+def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tiny.gguf"
+    gguf_files.write("qwen3", file, True)
+    assert main(["info", str(file)]) == 0
+    assert "in GGUF Q8_0, expanded to" in capsys.readouterr().out
+    assert main(["size", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("tiny.gguf\n")
+    assert main(["generate", "ab", "--model", str(file), "--max-tokens", "3", "--temperature", "0"]) == 0
+    assert len(capsys.readouterr().out) > 1
+    assert main(["template", "check", str(file)]) == 1  # the file's template begins no answer
+    assert "breaks" in capsys.readouterr().out
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "tiny.gguf"
+    with pytest.raises(ModelError, match=r"there is no file .*tiny\.gguf"):
+        load_model(str(file))
+    file.write_bytes(b"GGUF and nothing that follows from it")
+    with pytest.raises(ModelError, match=r"configuration of model .*tiny\.gguf' cannot be read"):
+        load_model(str(file), device="cpu")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=r"pip install 'kvtheater\[gguf\]'"):
+        load_model(str(file))
