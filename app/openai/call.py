@@ -30,6 +30,7 @@ class Choice:
         self.held = ""  # text that may become a tool call
         self.is_begun = False  # something of it has been told
         self.finish_reason: str | None = None
+        self.stopped_by = ""  # the stop string that ended it, or a word about what did
         self.is_told = False  # with its finish_reason
         self.around: tuple[bytes, bytes] | None = None  # its texts, in the events that differ in nothing else
 
@@ -44,6 +45,7 @@ class Part:
         self.sampling = call.asked.sampling
         self.record: int | None = None  # that submitted it
         self.num_cached_tokens = 0
+        self.num_findable_tokens = 0  # at its beginning, in full blocks that others can find since it was computed
         self.is_admitted = False
         self.choices: list[Choice] = []  # in the order of their sequences
         self.unfinished = 0
@@ -67,10 +69,12 @@ class Part:
 class Call:
     """`event` wakes who waits for it; what has changed stands in the fields."""
 
-    def __init__(self, asked: Asked, client: str, model: str, theater_id: str, arrived_at: float) -> None:
-        """`arrived_at`: when all of it was here, on the monotonic clock."""
-        prefix = "chatcmpl" if asked.kind == "chat" else "cmpl"
-        self.id = f"{prefix}-{secrets.token_hex(12)}"
+    def __init__(
+        self, asked: Asked, client: str, model: str, theater_id: str, arrived_at: float, id_prefix: str = ""
+    ) -> None:
+        """`arrived_at`: when all of it was here, on the monotonic clock; `id_prefix`: "", of OpenAI's completions."""
+        prefix = id_prefix or ("chatcmpl-" if asked.kind == "chat" else "cmpl-")
+        self.id = prefix + secrets.token_hex(12)
         self.created = int(time.time())
         self.asked, self.client, self.model, self.theater_id = asked, client, model, theater_id
         self.arrived_at = arrived_at
@@ -103,6 +107,11 @@ class Call:
     @property
     def num_cached_tokens(self) -> int:
         return sum(part.num_cached_tokens for part in self.parts)
+
+    @property
+    def num_newly_cached_tokens(self) -> int:
+        """Prompt tokens that did not hit, in blocks that the next request can hit."""
+        return sum(max(0, part.num_findable_tokens - part.num_cached_tokens) for part in self.parts)
 
     @property
     def num_output_tokens(self) -> int:

@@ -1,4 +1,4 @@
-"""The addresses that OpenAI's clients, and vLLM's, ask for."""
+"""The addresses that OpenAI's clients, vLLM's and Anthropic's ask for."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from app.metrics.observer import SPANS
 from app.models.engine_face import ServedModel
 from app.models.registry import Models
 from app.models.served import Served
+from app.openai import messages_request
 from app.openai import request as asking
 from app.openai.answering import Answering
 from app.openai.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, read
@@ -29,9 +30,13 @@ from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError, api_error, of_http
 from app.openai.held import Held, bytes_of
 from app.openai.keys import ApiKeys
+from app.openai.messages_request import CountTokensBody, MessagesBody
+from app.openai.messages_response import Messages
 from app.openai.paths import MAX_BYTES, THEATER
 from app.openai.request import Asked
+from app.openai.response import Completions
 from app.openai.sessions import ApiSessions
+from app.openai.shape import Shape
 from app.session.session import Session
 from app.transport.access_log import tell
 from app.transport.workers import ARRIVED
@@ -54,14 +59,28 @@ def completions(context: OpenAIContext, request: Request) -> Response:
     """A prompt, or several, continued."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), CompletionBody)
-    return _answer(context, request, policy, body, partial(asking.completion, body))
+    return _answer(context, request, policy, body, partial(asking.completion, body), Completions)
 
 
 def chat_completions(context: OpenAIContext, request: Request) -> Response:
     """A conversation, continued by the model's own template or the plain one."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), ChatBody)
-    return _answer(context, request, policy, body, partial(asking.chat, body))
+    return _answer(context, request, policy, body, partial(asking.chat, body), Completions)
+
+
+def messages(context: OpenAIContext, request: Request) -> Response:
+    """Continue a conversation in Anthropic's shape."""
+    policy = context.keys.policy(bearer(request.environ))
+    body = read(_data(request), MessagesBody)
+    return _answer(context, request, policy, body, partial(messages_request.asked, body), Messages)
+
+
+def count_tokens(context: OpenAIContext, request: Request) -> Response:
+    """Count the prompt's tokens of such a conversation."""
+    context.keys.policy(bearer(request.environ))
+    body = read(_data(request), CountTokensBody)
+    return json_answer({"input_tokens": messages_request.count(body, context.theaters.model(body.model))})
 
 
 def embeddings(context: OpenAIContext, request: Request) -> Response:
@@ -142,6 +161,8 @@ def nothing(context: OpenAIContext, request: Request, rest: str) -> Response:
 ROUTES = [
     Route("POST", "/v1/completions", completions),
     Route("POST", "/v1/chat/completions", chat_completions),
+    Route("POST", "/v1/messages", messages),
+    Route("POST", "/v1/messages/count_tokens", count_tokens),
     Route("POST", "/v1/embeddings", embeddings),
     Route("GET", "/v1/models", models),
     Route("GET", "/v1/models/", models),
@@ -162,12 +183,13 @@ def blueprint(theaters: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blu
 
 
 def answer_error(error: Exception) -> Response:
-    """The error handler of the API's addresses: OpenAI's shape for every error."""
+    """Answer an error at an address of the API in that API's shape."""
     refusal = of_http(error) if isinstance(error, HTTPException) else api_error(error)
     if refusal is None:
         flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
         refusal = ApiError("the server made a mistake; its terminal says more", status=500)
-    return Response(refusal.body(), status=refusal.status, headers=refusal.headers())
+    _, headers, data = refusal.response(flask.request.path)
+    return Response(data, status=refusal.status, headers=headers)
 
 
 def _data(request: Request) -> bytes:
@@ -182,8 +204,9 @@ def _answer(
     context: OpenAIContext,
     request: Request,
     policy: Policy,
-    body: CompletionBody | ChatBody,
+    body: CompletionBody | ChatBody | MessagesBody,
     make: Callable[[Any, int | None], Asked],
+    shape: type[Shape],
 ) -> Response:
     if body.model is None:
         raise ApiError(f"model is missing; this server has {', '.join(m.name for m in context.models.all())}", "model")
@@ -195,7 +218,7 @@ def _answer(
     _check_policy(asked, policy)
     over = context.held.take(policy.name, bytes_of(asked))
     try:
-        return _begun(request, policy, asked, served or context.theaters.of_model(body.model), found, over)
+        return _begun(request, policy, asked, served or context.theaters.of_model(body.model), found, over, shape)
     except BaseException:
         over()
         raise
@@ -208,16 +231,17 @@ def _begun(
     where: tuple[Session, AsyncEngine],
     found: ServedModel,
     over: Callable[[], None],
+    shape: type[Shape],
 ) -> Response:
     theater, engine = where
-    call = Call(asked, policy.name, found.facts.name, theater.theater_id, request.environ[ARRIVED])
+    call = Call(asked, policy.name, found.facts.name, theater.theater_id, request.environ[ARRIVED], shape.id_prefix)
     said = partial(tell, request.environ)
     said(client=policy.name, request_id=call.id, model=call.model, theater=call.theater_id)
     spans = flask.current_app.extensions[SPANS]
     for part in call.parts if spans else ():
         spans.expect(part.request_id, request.headers)
     engine.ask(call, policy)
-    late = Answering(call, engine, found.token_bytes, request.host_url, policy.deadline, said, over)
+    late = Answering(shape(call, found.token_bytes), engine, request.host_url, policy.deadline, said, over)
     return Response(late, direct_passthrough=True)
 
 

@@ -46,6 +46,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     logprobs: int | None = None  # alternatives to tell with each token; None: no log probabilities
     prompt_logprobs: int | None = None  # the same of the prompt, as a field of its own
     may_call_tools: bool = False  # tool calls in the text are told as such
+    parallel_tool_calls: bool = True  # False: the first one only
     default_tokens: int | None = None  # where no max_tokens is asked for: so many, or what there is room for
     names: Mapping[str, str] = NAMES
 
@@ -89,8 +90,10 @@ def completion(body: CompletionBody, model: ServedModel, max_model_len: int | No
     )
 
 
-def chat(body: ChatBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
-    """Raises ApiError, naming the field."""
+def chat(
+    body: ChatBody, model: ServedModel, max_model_len: int | None = None, names: Mapping[str, str] = NAMES
+) -> Asked:
+    """Raises ApiError, naming the field. `names`: of the fields in a body that this one was made from."""
     if body.top_logprobs and not body.logprobs:
         raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
     _check_between("top_logprobs", body.top_logprobs, 0, MAX_LOGPROBS)
@@ -104,11 +107,13 @@ def chat(body: ChatBody, model: ServedModel, max_model_len: int | None = None) -
         raise ApiError("tool_choice: only none and auto are implemented here; leave it out", "tool_choice")
     tools = body.tools if body.tools and body.tool_choice != "none" else []
     token_ids = conversation(body.messages, model, max_model_len, body.chat_template_kwargs, tools)
-    names = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
+    usual = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
+    names = {**usual, **names}
     return Asked(
         kind="chat",
         prompts=[Prompt(token_ids=token_ids)],
         may_call_tools=bool(tools),
+        parallel_tool_calls=body.parallel_tool_calls is not False,
         sampling=_sampling(body, model, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
         names=names,
         logprobs=logprobs,

@@ -19,11 +19,12 @@ PARAMETER = re.compile(r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 
 
 def held_from(text: str) -> int:
-    """Return where the part of an unfinished text begins that may become a tool call."""
-    if (at := text.find(OPENING)) >= 0:
-        return at
-    longest = min(len(text), len(OPENING) - 1)
-    return next((len(text) - n for n in range(longest, 0, -1) if OPENING.startswith(text[-n:])), len(text))
+    """Return where the part of an unfinished text begins that may become a tool call, or the space before one."""
+    at = text.find(OPENING)
+    if at < 0:
+        longest = min(len(text), len(OPENING) - 1)
+        at = next((len(text) - n for n in range(longest, 0, -1) if OPENING.startswith(text[-n:])), len(text))
+    return len(text[:at].rstrip())
 
 
 def split(text: str) -> tuple[str, list[dict[str, Any]]]:
@@ -49,7 +50,13 @@ def _call(block: str) -> dict[str, Any] | None:
         if not isinstance(told, dict) or not isinstance(told.get("name"), str):
             return None
         name, given = told["name"], told.get("arguments", told.get("parameters", {}))
-        arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+        try:
+            given = msgspec.json.decode(given) if isinstance(given, str) else given
+        except (msgspec.DecodeError, RecursionError):
+            return None
+        if not isinstance(given, dict):
+            return None
+        arguments = msgspec.json.encode(given).decode()
     return {
         "id": f"call_{secrets.token_hex(12)}",
         "type": "function",

@@ -7,6 +7,7 @@ import random
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from app.openai.call import Call, Choice
@@ -31,6 +32,7 @@ READ = {"name": "read", "arguments": '{"path":"a.txt"}'}
         ("<tool_call>{</tool_call>", "<tool_call>{</tool_call>", []),
         (f"<tool_call>{'[' * 9999}", f"<tool_call>{'[' * 9999}", []),
         (f"{CALL}<tool_call>3</tool_call>", f"{CALL}<tool_call>3</tool_call>", []),
+        (CALL.replace('{"path": "a.txt"}', "3"), CALL.replace('{"path": "a.txt"}', "3"), []),
         ('<tool_call>{"name": "f", "arguments": "{}"}</tool_call>', "", [{"name": "f", "arguments": "{}"}]),
     ],
 )
@@ -42,7 +44,7 @@ def test_a_text_is_split(text: str, content: str, functions: list[dict[str, str]
 
 def test_only_what_may_become_a_call_is_held() -> None:
     assert held_from("a < b") == len("a < b")
-    assert held_from("a <tool") == 2 and held_from("a <tool_call>{") == 2 and held_from("a <") == 2
+    assert held_from("a <tool") == held_from("a <tool_call>{") == held_from("a <") == held_from("a \n") == 1
 
 
 def output(text: str) -> Output:
@@ -63,7 +65,7 @@ def asked_for(logprobs: int | None, may_call_tools: bool = True) -> tuple[Call, 
 
 @pytest.mark.parametrize("logprobs", [None, 0])
 @pytest.mark.parametrize(
-    "text", ["Just < text.", f"I look.{CALL}", XML, "<tool_call>{", "a <tool", f"é{CALL} and more"]
+    "text", ["Just < text.", f"I look. \n{CALL}", "1 <\n\n", XML, "<tool_call>{", "a <tool", f"é{CALL} and more"]
 )
 def test_a_stream_tells_what_the_whole_answer_does(text: str, logprobs: int | None) -> None:
     call, choice = asked_for(logprobs)
@@ -93,3 +95,11 @@ def test_without_tools_the_same_words_are_text() -> None:
     choice.outputs, choice.finish_reason = [output(CALL)], "stop"
     (whole,) = answer(call, lambda _: b"")["choices"]
     assert whole["message"]["content"] == CALL and whole["finish_reason"] == "stop"
+
+
+def test_only_the_first_call_is_told_where_one_is_asked_for() -> None:
+    call, choice = asked_for(None)
+    call.asked = msgspec.structs.replace(call.asked, parallel_tool_calls=False)
+    choice.outputs, choice.finish_reason = [output(CALL + CALL)], "stop"
+    (whole,) = answer(call, lambda _: b"")["choices"]
+    assert len(whole["message"]["tool_calls"]) == 1 and whole["message"]["content"] is None
