@@ -25,6 +25,7 @@ from app.metrics import lanes, names
 from app.metrics.http import REFUSED
 from app.openai import bodies, endpoints
 from app.openai.messages_request import CountTokensBody, MessagesBody
+from app.openai.responses_request import ResponsesBody
 from app.server.dispatch import ALL_EVENTS
 from app.session.messages import Message
 from engine.config import EngineConfig, SamplingParams
@@ -264,15 +265,19 @@ def openai_api() -> str:
         table(("method", "path"), [(route.method, code(route.rule)) for route in shown]),
     ]
     kinds: list[type[bodies.Body]] = [
-        bodies.CompletionBody, bodies.ChatBody, MessagesBody, CountTokensBody, bodies.TokenizeBody,
+        bodies.CompletionBody, bodies.ChatBody, MessagesBody, CountTokensBody, ResponsesBody, bodies.TokenizeBody,
         bodies.DetokenizeBody,
     ]  # fmt: skip
     for kind in kinds:
         parts += [f"## {_path(kind)}\n\n", table(("field", "type", "default"), fields_of(kind))]
     parts.append("## Fields without effect\n\n")
-    for kind, whose in ((bodies.ChatBody, "Of OpenAI's APIs"), (MessagesBody, f"Of `{_path(MessagesBody)}`")):
+    for kind, whose in (
+        (bodies.ChatBody, "Of OpenAI's completions"),
+        (MessagesBody, f"Of `{_path(MessagesBody)}`"),
+        (ResponsesBody, f"Of `{_path(ResponsesBody)}`"),
+    ):
         neutral = [
-            (code(name), ", ".join(code(json.dumps(value)) for value in values))
+            (code(name), ", ".join(code(json.dumps(value)) for value in values) or code("null"))
             for name, values in kind.neutral.items()
             if name not in kind.__struct_fields__
         ]

@@ -61,7 +61,7 @@ class CustomTool(Struct, kw_only=True, forbid_unknown_fields=True):
     input_schema: dict[str, Any]
     description: str | None = None
     type: Literal["custom"] | None = None
-    strict: Literal[False] | None = None
+    strict: bool | None = None  # not enforced
     cache_control: Any = None
     eager_input_streaming: bool | None = None
 
