@@ -25,10 +25,14 @@ TEMPLATE = """
 {%- endfor %}{% if add_generation_prompt %}<|after {{ messages[-1].role }}|>{% endif %}"""
 
 
-def write_scripted(folder: Path, scripts: Mapping[str, Sequence[str]], template: str = TEMPLATE) -> Path:
-    """Write a model into `folder`. `scripts`: by the last message's role, the texts that it generates, a token each."""
-    starts = [f"<|after {role}|>" for role in ROLES]
-    marks = [END, *starts, *(f"<|{role}|>" for role in ROLES)]
+def write_scripted(
+    folder: Path, scripts: Mapping[str, Sequence[str]], template: str = TEMPLATE, special: Sequence[str] = ()
+) -> Path:
+    """Write a model into `folder`. `scripts`: by the last message's role, or by what the template ends with, the texts
+    that it generates, a token each; `special`: those that are special tokens.
+    """
+    starts = {start: f"<|after {start}|>" if start in ROLES else start for start in (*ROLES, *scripts)}
+    marks = [END, *starts.values(), *(f"<|{role}|>" for role in ROLES)]
     said = [text for texts in scripts.values() for text in texts]
     assert len({*said}) == len(said), "each text of the scripts is another, or the one after it would be two"
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -36,10 +40,10 @@ def write_scripted(folder: Path, scripts: Mapping[str, Sequence[str]], template:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(mark, special=True, normalized=False) for mark in marks])
-    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in said])
+    tokenizer.add_tokens([AddedToken(text, special=text in special, normalized=False) for text in said])
     following = dict[str, str]()
-    for role, texts in scripts.items():
-        chain = [f"<|after {role}|>", *texts, END]
+    for start, texts in scripts.items():
+        chain = [starts[start], *texts, END]
         following |= dict(pairwise(chain))
     ids = {text: tokenizer.token_to_id(text) for text in {*following, *following.values()}}
     size = tokenizer.get_vocab_size()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from gevent.event import Event
 
 from app.openai.errors import ApiError
+from app.openai.generated import Reader
 from app.openai.request import Asked, Prompt
 from engine.trace.records import Output, PromptLogprob
 
@@ -20,14 +21,15 @@ from engine.trace.records import Output, PromptLogprob
 class Choice:
     """One output of one prompt."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, call: Call, index: int) -> None:
         """`index`: its place in the answer."""
         self.index = index
         self.outputs: list[Output] = []  # not told yet; of an answer that is told whole, all
         self.num_tokens = 0
         self.num_characters = 0  # told so far, for text offsets
         self.unfinished = b""  # the beginning of a character, told as a token
-        self.held = ""  # text that may become a tool call
+        reading = call.asked.reading
+        self.reader = None if reading is None else Reader(reading)
         self.is_begun = False  # something of it has been told
         self.finish_reason: str | None = None
         self.stopped_by = ""  # the stop string that ended it, or a word about what did
@@ -60,7 +62,7 @@ class Part:
         return (self.ranked or self.choices)[:n]
 
     def add_choice(self, seq_id: int) -> Choice:
-        choice = self.of_sequence[seq_id] = Choice(self.first_index + len(self.choices))
+        choice = self.of_sequence[seq_id] = Choice(self.call, self.first_index + len(self.choices))
         self.choices.append(choice)
         self.unfinished += 1
         return choice

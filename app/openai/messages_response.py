@@ -16,7 +16,7 @@ STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_
 
 
 class Messages(Shape):
-    """A message: blocks of text and of tool calls."""
+    """A message: blocks of thinking, text and tool calls."""
 
     path: ClassVar[str] = MESSAGES
     id_prefix: ClassVar[str] = "msg_"
@@ -29,7 +29,11 @@ class Messages(Shape):
     def whole(self) -> dict[str, Any]:
         told = response.answer(self.call, self.token_bytes)["choices"][0]
         message, choice = told["message"], self._choice
-        content = [{"type": "text", "text": message["content"]}] if message["content"] else []
+        content: list[dict[str, Any]] = []
+        if "reasoning_content" in message:
+            content.append({"type": "thinking", "thinking": message["reasoning_content"], "signature": ""})
+        if message["content"]:
+            content.append({"type": "text", "text": message["content"]})
         content += [
             {"type": "tool_use", "id": id, "name": name, "input": msgspec.json.decode(arguments)}
             for id, name, arguments in _calls(message)
@@ -61,6 +65,10 @@ class Messages(Shape):
         if not self._is_begun:
             self._is_begun = True
             found.append(_event("message_start", message=self._message([], None, None, 0)))
+        if thought := delta.get("reasoning_content"):
+            if self._open != "thinking":
+                found += self._start("thinking", thinking="", signature="")
+            found.append(self._delta("thinking_delta", thinking=thought))
         if text := delta.get("content"):
             if self._open != "text":
                 found += self._start("text", text="")

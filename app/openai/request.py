@@ -13,6 +13,7 @@ from app.ground.errors import one_sentence
 from app.models.engine_face import ServedModel, TemplateSettingError
 from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled, Tool, ToolCall
 from app.openai.errors import ApiError
+from app.openai.generated import Reading, reading_of
 from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
 from engine.requests.request_spec import RequestError, check_characters
@@ -45,8 +46,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     only_echo: bool = False  # max_tokens 0: the prompt is scored, the one token that the engine adds is left out
     logprobs: int | None = None  # alternatives to tell with each token; None: no log probabilities
     prompt_logprobs: int | None = None  # the same of the prompt, as a field of its own
-    may_call_tools: bool = False  # tool calls in the text are told as such
-    parallel_tool_calls: bool = True  # False: the first one only
+    reading: Reading | None = None  # what is read out of the text; None: it is told as it is
+    parallel_tool_calls: bool = True
     default_tokens: int | None = None  # where no max_tokens is asked for: so many, or what there is room for
     names: Mapping[str, str] = NAMES
 
@@ -109,13 +110,14 @@ def chat(
     token_ids = conversation(
         body.messages, model, max_model_len, body.chat_template_kwargs, tools, names.get("prompt", "messages")
     )
+    is_parallel = body.parallel_tool_calls is not False
     usual = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
     names = {**usual, **names}
     return Asked(
         kind="chat",
         prompts=[Prompt(token_ids=token_ids)],
-        may_call_tools=bool(tools),
-        parallel_tool_calls=body.parallel_tool_calls is not False,
+        reading=reading_of(model, token_ids, bool(tools), is_parallel),
+        parallel_tool_calls=is_parallel,
         sampling=_sampling(body, model, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
         names=names,
         logprobs=logprobs,

@@ -11,7 +11,7 @@ import msgspec
 from app import __version__
 from app.openai.call import Call, Choice, Part
 from app.openai.shape import Shape, TokenBytes, event
-from app.openai.tool_calls import held_from, split
+from app.openai.tool_calls import Calls
 from engine.trace.records import Candidate, Output
 
 FINGERPRINT = f"kvtheater-{__version__}"
@@ -58,7 +58,7 @@ def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
         elif (told := delta(call, part, choice, token_bytes)) is not None:
             found.append(_chunk(call, told))
             asked = call.asked
-            if asked.logprobs is None and not (asked.only_echo or asked.continuous_usage or asked.may_call_tools):
+            if asked.logprobs is None and not (asked.only_echo or asked.continuous_usage or asked.reading):
                 choice.around = _around(call, part, choice, token_bytes)
     return found
 
@@ -72,7 +72,7 @@ def _chunk(call: Call, told: dict[str, Any]) -> bytes:
 
 def _around(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> tuple[bytes, bytes]:
     """What is before and after the text in each event of a choice between its first and its last one."""
-    between = Choice(choice.index)
+    between = Choice(call, choice.index)
     between.is_begun = True
     between.outputs = [Output(seq_id=0, token_id=0, token_bytes=b"", text=PLACE, logprob=0.0, top=[])]
     told = delta(call, part, between, token_bytes)
@@ -117,8 +117,10 @@ def whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: Token
     text = "".join(output.text for output in choice.outputs)
     said: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
     if call.asked.kind == "chat":
-        content, calls = _split(call, text) if call.asked.may_call_tools else (text, [])
+        reasoning, content, calls = choice.reader.read(choice.outputs, True) if choice.reader else ("", text, [])
         said["message"] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
+        if reasoning:
+            said["message"]["reasoning_content"] = reasoning
         if calls:
             said["message"] |= {"content": content or None, "tool_calls": calls}
             said["finish_reason"] = _reason(choice.finish_reason)
@@ -137,25 +139,24 @@ def whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: Token
 
 def delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
     """Return what is new of a choice of a stream; None: it does not make a character yet, and nothing else is new."""
-    text = choice.held + "".join(output.text for output in choice.outputs)
     is_first, ended = not choice.is_begun, choice.finish_reason
-    calls: list[dict[str, Any]] = []
-    if call.asked.may_call_tools and ended:
-        text, calls = _split(call, text)
-    elif call.asked.may_call_tools:
-        at = held_from(text)
-        text, choice.held = text[:at], text[at:]
     outputs, choice.outputs = choice.outputs, []  # their text is held, or told now
+    if choice.reader:
+        reasoning, text, calls = choice.reader.read(outputs, ended is not None)
+    else:
+        reasoning, text, calls = "", "".join(output.text for output in outputs), Calls()
     echoed = _echo(call, part, token_bytes) if is_first and call.asked.kind == "completion" else ""
-    is_silent = not text and (call.asked.logprobs is None or not call.asked.may_call_tools)
+    is_silent = not (text or reasoning) and (call.asked.logprobs is None or not choice.reader)
     if choice.is_told or (is_silent and not (ended or echoed)):
-        choice.outputs = [] if choice.held else outputs
+        choice.outputs = [] if choice.reader else outputs
         return None
     choice.is_begun = True
     choice.is_told = ended is not None
     said: dict[str, Any] = {"index": choice.index, "finish_reason": ended}
     if call.asked.kind == "chat":
         said["delta"] = ({"role": "assistant"} if is_first else {}) | ({"content": text} if text or is_first else {})
+        if reasoning:
+            said["delta"]["reasoning_content"] = reasoning
         if calls:
             said["delta"]["tool_calls"] = [{"index": i, **one} for i, one in enumerate(calls)]
             said["finish_reason"] = _reason(ended)
@@ -168,11 +169,6 @@ def delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> di
     with_prompt = is_first and call.asked.echo
     said["logprobs"] = _completion_logprobs(call, part, outputs, token_bytes, with_prompt, choice)
     return said
-
-
-def _split(call: Call, text: str) -> tuple[str, list[dict[str, Any]]]:
-    content, calls = split(text)
-    return content, calls if call.asked.parallel_tool_calls else calls[:1]
 
 
 def _reason(reason: str | None) -> str | None:

@@ -16,7 +16,7 @@ from app.openai.shape import Shape, TokenBytes, event
 
 
 class Responses(Shape):
-    """A response: items, which are a message and tool calls."""
+    """A response: items, which are reasoning, a message and tool calls."""
 
     path: ClassVar[str] = "/v1/responses"
     id_prefix: ClassVar[str] = "resp_"
@@ -30,7 +30,8 @@ class Responses(Shape):
         super().__init__(call, token_bytes)
         self._told_again, self._store = told_again, store
         self._output: list[dict[str, Any]] = []  # items that are done
-        self._open: dict[str, Any] | None = None  # the message that is being generated
+        self._open: dict[str, Any] | None = None  # the reasoning or the message that is being generated
+        self._kind = ""  # of its content
         self._text: list[str] = []  # of it
         self._is_begun = False
         self._num_events = 0
@@ -39,8 +40,10 @@ class Responses(Shape):
     def whole(self) -> dict[str, Any]:
         told = response.answer(self.call, self.token_bytes)["choices"][0]
         message = told["message"]
+        if "reasoning_content" in message:
+            self._output.append(_item("reasoning_text", message["reasoning_content"]))
         if message["content"]:
-            self._output.append(_message(message["content"]))
+            self._output.append(_item("output_text", message["content"]))
         self._output += [_call(call, call["function"]["arguments"]) for call in message.get("tool_calls") or []]
         return self._ended(told["finish_reason"])
 
@@ -71,14 +74,12 @@ class Responses(Shape):
 
     def _events(self, delta: dict[str, Any]) -> list[bytes]:
         found: list[bytes] = []
-        if text := delta.get("content"):
-            if self._open is None:
-                self._open = _message("", "in_progress")
-                shown = {**self._open, "content": []}
-                found.append(self._event("response.output_item.added", output_index=len(self._output), item=shown))
-                found.append(self._part("response.content_part.added", part=self._open["content"][0]))
-            self._text.append(text)
-            found.append(self._part("response.output_text.delta", delta=text, logprobs=[]))
+        for kind, text in (("reasoning_text", delta.get("reasoning_content")), ("output_text", delta.get("content"))):
+            if text:
+                if self._open is None or self._kind != kind:
+                    found += [*self._close(), *self._start(kind)]
+                self._text.append(text)
+                found.append(self._part(f"response.{kind}.delta", delta=text, **_more(kind)))
         for call in delta.get("tool_calls") or []:
             found += self._close()
             arguments, item = call["function"]["arguments"], _call(call, "", "in_progress")
@@ -91,14 +92,22 @@ class Responses(Shape):
             found.append(self._done({**item, "arguments": arguments, "status": "completed"}))
         return found
 
+    def _start(self, kind: str) -> list[bytes]:
+        self._open, self._kind = _item(kind, "", "in_progress"), kind
+        shown = {**self._open, "content": []}
+        return [
+            self._event("response.output_item.added", output_index=len(self._output), item=shown),
+            self._part("response.content_part.added", part=self._open["content"][0]),
+        ]
+
     def _close(self) -> list[bytes]:
-        """Return the events that end the message, if one is being generated."""
+        """Return the events that end the reasoning or the message, if one is being generated."""
         if self._open is None:
             return []
         text = "".join(self._text)
-        item = _message(text) | {"id": self._open["id"]}
+        item = _item(self._kind, text) | {"id": self._open["id"]}
         found = [
-            self._part("response.output_text.done", text=text, logprobs=[]),
+            self._part(f"response.{self._kind}.done", text=text, **_more(self._kind)),
             self._part("response.content_part.done", part=item["content"][0]),
         ]
         self._open, self._text = None, []
@@ -120,8 +129,9 @@ class Responses(Shape):
     def _ended(self, reason: str | None) -> dict[str, Any]:
         """Return the response that is over, and store its conversation."""
         calls = [item for item in self._output if item["type"] == "function_call"]
-        texts = [item["content"][0]["text"] for item in self._output if item["type"] == "message"]
-        message = ChatMessage(role="assistant", content="".join(texts))
+        texts = {item["type"]: item["content"][0]["text"] for item in self._output if item["type"] != "function_call"}
+        message = ChatMessage(role="assistant", content=texts.get("message", ""))
+        message.reasoning_content = texts.get("reasoning")
         message.tool_calls = [
             ToolCall(id=item["call_id"], function=CalledFunction(name=item["name"], arguments=item["arguments"]))
             for item in calls
@@ -134,12 +144,13 @@ class Responses(Shape):
 
     def _usage(self) -> dict[str, Any]:
         call = self.call
+        reader = call.parts[0].choices[0].reader
         cached, written = call.num_cached_tokens, call.num_newly_cached_tokens
         return {
             "input_tokens": call.num_prompt_tokens,
             "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
             "output_tokens": call.num_output_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": reader.num_reasoning_tokens if reader else 0},
             "total_tokens": call.num_prompt_tokens + call.num_output_tokens,
         }
 
@@ -166,10 +177,20 @@ class Responses(Shape):
         }
 
 
-def _message(text: str, status: str = "completed") -> dict[str, Any]:
-    content = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    id = f"msg_{secrets.token_hex(12)}"
-    return {"id": id, "type": "message", "role": "assistant", "status": status, "content": [content]}
+def _item(kind: str, text: str, status: str = "completed") -> dict[str, Any]:
+    """Return a message, or reasoning, as the kind of its content says."""
+    content = [{"type": kind, "text": text, **_more(kind)}]
+    own: dict[str, Any] = {"type": "reasoning", "summary": []}
+    prefix = "rs_"
+    if kind == "output_text":
+        content[0]["annotations"] = []
+        own, prefix = {"type": "message", "role": "assistant"}, "msg_"
+    return {"id": prefix + secrets.token_hex(12), **own, "status": status, "content": content}
+
+
+def _more(kind: str) -> dict[str, Any]:
+    """Return what events of a message's text have beside it."""
+    return {"logprobs": []} if kind == "output_text" else {}
 
 
 def _call(call: dict[str, Any], arguments: str, status: str = "completed") -> dict[str, Any]:

@@ -26,11 +26,12 @@ def scripted_api(
     folder: Path,
     scripts: Mapping[str, Sequence[str]] = SCRIPTS,
     template: str = TEMPLATE,
+    special: Sequence[str] = (),
     api: ApiSettings | None = None,
     **settings: Any,
 ) -> Iterator[Api]:
     """Serve the model under the name of `folder`."""
-    write_scripted(folder, scripts, template)
+    write_scripted(folder, scripts, template, special)
     model = load(str(folder), "auto", "cpu", ServerSettings(), lambda stage: None)
     with served_api(api, config=CONFIG, model=model, **settings) as found:
         yield found

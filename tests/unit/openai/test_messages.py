@@ -11,6 +11,7 @@ from app.openai.bodies import read
 from app.openai.errors import ApiError
 from app.openai.messages_request import CountTokensBody, MessagesBody, asked, count
 from app.openai.request import Asked
+from app.openai.tool_calls import HERMES
 from tests.server.fake import FakeModel
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -22,7 +23,7 @@ CALLED = {"id": "toolu_1", "type": "function", "function": {"name": "read", "arg
 class Template(FakeModel):
     """Keeps what its chat template is given."""
 
-    has_chat_template = True
+    has_chat_template, chat_template = True, "<tool_call>"
 
     def chat(self, messages, template_settings, tools=()):
         self.given = messages, template_settings, tools
@@ -80,10 +81,11 @@ def test_sampling_and_the_choice_of_tools_are_those_of_chat() -> None:
     found = ask(stop_sequences=["x"], temperature=0.5, top_p=0.9, top_k=3, stream=True, tools=[TOOL], metadata={"a": 1})
     sampling = found.sampling
     assert (sampling.max_tokens, sampling.stop, sampling.temperature) == (9, ["x"], 0.5)
-    assert (sampling.top_p, sampling.top_k, found.stream, found.may_call_tools) == (0.9, 3, True, True)
-    assert found.parallel_tool_calls
-    assert not ask(tools=[TOOL], tool_choice={"type": "auto", "disable_parallel_tool_use": True}).parallel_tool_calls
-    assert not ask(tools=[TOOL], tool_choice={"type": "none"}).may_call_tools and MODEL.given[2] == []
+    assert (sampling.top_p, sampling.top_k, found.stream) == (0.9, 3, True)
+    assert found.reading and found.reading.format is HERMES and found.reading.parallel
+    single = ask(tools=[TOOL], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
+    assert single.reading and not single.reading.parallel
+    assert ask(tools=[TOOL], tool_choice={"type": "none"}).reading is None and MODEL.given[2] == []
     body = {"messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}
     assert count(read(json.dumps(body).encode(), CountTokensBody), MODEL) == 3
 
