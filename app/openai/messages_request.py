@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from app.models.engine_face import ServedModel
 from app.openai import request
 from app.openai.bodies import Body, CalledFunction, ChatBody, ChatMessage, Part, Tool, ToolCall
 from app.openai.errors import ApiError
 from app.openai.request import Asked
-from engine.trace.limits import Int
+from engine.trace.limits import MAX_WHOLE, Int
 
 NAMES = {"prompt": "messages", "max_tokens": "max_tokens", "stop": "stop_sequences"}
 IS_THINKING = {"enabled": True, "adaptive": True, "disabled": False}  # the template's enable_thinking, by thinking.type
@@ -108,7 +109,7 @@ class MessagesBody(CountTokensBody, kw_only=True):
     """`POST /v1/messages`"""
 
     theater: str | None = None
-    max_tokens: Int
+    max_tokens: Annotated[int, Meta(ge=1, le=MAX_WHOLE)]
     stop_sequences: list[str] | None = None
     stream: bool | None = None
     temperature: float | None = None
@@ -117,10 +118,12 @@ class MessagesBody(CountTokensBody, kw_only=True):
 
 
 def asked(body: MessagesBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
-    """Return what the body asks for. Raises ApiError, naming the field."""
+    """Return what the body asks for. Raises ApiError, naming the field.
+
+    As at Anthropic's, `max_tokens` may be more than there is room for.
+    """
     told = _chat(
         body,
-        max_tokens=body.max_tokens,
         stop=body.stop_sequences,
         stream=body.stream,
         temperature=body.temperature,
@@ -128,7 +131,7 @@ def asked(body: MessagesBody, model: ServedModel, max_model_len: int | None = No
         top_k=body.top_k,
         parallel_tool_calls=not (body.tool_choice and body.tool_choice.disable_parallel_tool_use),
     )
-    return request.chat(told, model, max_model_len, NAMES)
+    return replace(request.chat(told, model, max_model_len, NAMES), default_tokens=body.max_tokens)
 
 
 def count(body: CountTokensBody, model: ServedModel) -> int:

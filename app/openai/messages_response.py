@@ -101,6 +101,8 @@ class Messages(Shape):
         """Return why it ended, and the stop sequence that did it."""
         if reason == "stop" and choice.stopped_by in self.call.asked.sampling.stop:
             return "stop_sequence", choice.stopped_by
+        if reason == "length" and self.call.parts[0].sampling.max_tokens is None:
+            return "model_context_window_exceeded", None
         return STOP_REASONS[reason], None
 
     def _message(

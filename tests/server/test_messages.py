@@ -114,13 +114,26 @@ def test_usage_counts_each_token_of_the_prompt_once_and_hits_are_the_caches(api:
     assert second["output_tokens"] == 8  # three texts, four of the call, the end
 
 
+def test_more_tokens_may_be_asked_for_than_there_is_room_for(api: Api) -> None:
+    def filled(length: int, **fields: Any) -> requests.Response:
+        return post(api, system="z" * length, **fields)
+
+    shortest = filled(1).json()["usage"]
+    room = 3
+    length = 4096 - room - sum(value for name, value in shortest.items() if name != "output_tokens") + 1
+    answer = filled(length, max_tokens=32_000).json()
+    assert (answer["stop_reason"], answer["usage"]["output_tokens"]) == ("model_context_window_exceeded", room)
+    answer = filled(length, max_tokens=2).json()
+    assert (answer["stop_reason"], answer["usage"]["output_tokens"]) == ("max_tokens", 2)
+    assert filled(length + room, max_tokens=1).json()["error"]["type"] == "invalid_request_error"
+
+
 def test_errors_are_anthropics(api: Api) -> None:
     def refused(answer: requests.Response) -> tuple[int, str]:
         assert answer.json()["type"] == "error" and answer.json()["error"]["message"]
         return answer.status_code, answer.json()["error"]["type"]
 
     assert refused(post(api, max_tokens=0)) == (400, "invalid_request_error")
-    assert refused(post(api, max_tokens=10**6)) == (400, "invalid_request_error")
     assert refused(post(api, model="other")) == (404, "not_found_error")
     assert refused(post(api, "/v1/messages/batches")) == (404, "not_found_error")
     with served_api(ApiSettings(keys={digest("right"): Policy(name=ANONYMOUS)})) as guarded:
@@ -160,7 +173,7 @@ def test_anthropics_client_calls_a_tool_and_sends_back_what_it_said(api: Api) ->
         assert answer.usage.cache_read_input_tokens > 0
     assert client.messages.count_tokens(**{k: v for k, v in ASKED.items() if k != "max_tokens"}).input_tokens > 0
     for fields, error in (
-        ({"max_tokens": 5000}, anthropic.BadRequestError),
+        ({"max_tokens": 0}, anthropic.BadRequestError),
         ({"model": "other"}, anthropic.NotFoundError),
         ({"tool_choice": {"type": "any"}}, anthropic.BadRequestError),
     ):

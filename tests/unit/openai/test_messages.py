@@ -80,7 +80,7 @@ def test_blocks_become_messages_in_their_order() -> None:
 def test_sampling_and_the_choice_of_tools_are_those_of_chat() -> None:
     found = ask(stop_sequences=["x"], temperature=0.5, top_p=0.9, top_k=3, stream=True, tools=[TOOL], metadata={"a": 1})
     sampling = found.sampling
-    assert (sampling.max_tokens, sampling.stop, sampling.temperature) == (9, ["x"], 0.5)
+    assert (found.default_tokens, sampling.stop, sampling.temperature) == (9, ["x"], 0.5)
     assert (sampling.top_p, sampling.top_k, found.stream) == (0.9, 3, True)
     assert found.reading and found.reading.format is HERMES and found.reading.parallel
     single = ask(tools=[TOOL], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
@@ -94,7 +94,7 @@ def test_sampling_and_the_choice_of_tools_are_those_of_chat() -> None:
     ("fields", "param", "words"),
     [
         ({"max_tokens": None}, "max_tokens", "got `null`"),
-        ({"max_tokens": 0}, "max_tokens", "at least 1"),
+        ({"max_tokens": 0}, "max_tokens", ">= 1"),
         ({"stop_sequences": ["x"] * 17}, "stop_sequences", "stop_sequences must be at most 16 strings"),
         ({"tools": [TOOL], "tool_choice": {"type": "any"}}, "tool_choice", "only none and auto"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "read"}}, "tool_choice", "only none and auto"),
