@@ -65,6 +65,7 @@ class CustomTool(Struct, kw_only=True, forbid_unknown_fields=True):
     strict: bool | None = None  # not enforced
     cache_control: Any = None
     eager_input_streaming: bool | None = None
+    defer_loading: Literal[False] | None = None
 
 
 class ToolChoice(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +95,7 @@ class CountTokensBody(Body, kw_only=True):
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = {
         "container": (),
         "mcp_servers": ([],),
-        "context_management": ({}, {"edits": []}),
+        "context_management": ({}, {"edits": []}, {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}),
     }
 
     messages: Annotated[list[SystemMessage | UserMessage | AssistantMessage], Meta(min_length=1)]

@@ -20,6 +20,9 @@ USE = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a
 CALLED = {"id": "toolu_1", "type": "function", "function": {"name": "read", "arguments": {"path": "a"}}}
 
 
+KEEPS = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+
+
 class Template(FakeModel):
     """Keeps what its chat template is given."""
 
@@ -78,7 +81,16 @@ def test_blocks_become_messages_in_their_order() -> None:
 
 
 def test_sampling_and_the_choice_of_tools_are_those_of_chat() -> None:
-    found = ask(stop_sequences=["x"], temperature=0.5, top_p=0.9, top_k=3, stream=True, tools=[TOOL], metadata={"a": 1})
+    found = ask(
+        stop_sequences=["x"],
+        temperature=0.5,
+        top_p=0.9,
+        top_k=3,
+        stream=True,
+        tools=[TOOL],
+        metadata={"a": 1},
+        context_management=KEEPS,
+    )
     sampling = found.sampling
     assert (found.default_tokens, sampling.stop, sampling.temperature) == (9, ["x"], 0.5)
     assert (sampling.top_p, sampling.top_k, found.stream) == (0.9, 3, True)
@@ -99,6 +111,8 @@ def test_sampling_and_the_choice_of_tools_are_those_of_chat() -> None:
         ({"tools": [TOOL], "tool_choice": {"type": "any"}}, "tool_choice", "only none and auto"),
         ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "read"}}, "tool_choice", "only none and auto"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools", "'bash_20250124'"),
+        ({"tools": [TOOL | {"defer_loading": True}]}, "tools", "tools[0].defer_loading"),
+        ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "context_management", "not implemented"),
         ({"messages": []}, "messages", "length >= 1"),
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages", "content[0].type"),
         ({"messages": [{"role": "user", "content": [USE]}]}, "messages", "'tool_use'"),
