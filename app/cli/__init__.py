@@ -15,8 +15,8 @@ from app.cli.terminal import ShownFormatter, say
 
 # In the order of the help; each is the module of its name.
 COMMANDS = (
-    "serve", "worker", "replay", "attach", "top", "generate", "info", "size", "simulate", "trace", "template", "beside",
-    "export", "lesson", "bench",
+    "serve", "worker", "proxy", "replay", "attach", "top", "generate", "info", "size", "simulate", "trace", "template",
+    "beside", "export", "lesson", "bench",
 )  # fmt: skip
 
 
