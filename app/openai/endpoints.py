@@ -84,7 +84,9 @@ def count_tokens(context: OpenAIContext, request: Request) -> Response:
     """Count the prompt's tokens of such a conversation."""
     context.keys.policy(bearer(request.environ))
     body = read(_data(request), CountTokensBody)
-    return json_answer({"input_tokens": messages_request.count(body, context.theaters.model(body.model))})
+    found = context.theaters.model(body.model)
+    engine = context.theaters.resolved(found.facts)
+    return json_answer({"input_tokens": messages_request.count(body, found, engine.max_model_len if engine else None)})
 
 
 def responses(context: OpenAIContext, request: Request) -> Response:

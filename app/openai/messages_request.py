@@ -135,9 +135,9 @@ def asked(body: MessagesBody, model: ServedModel, max_model_len: int | None = No
     return replace(request.chat(told, model, max_model_len, NAMES), default_tokens=body.max_tokens)
 
 
-def count(body: CountTokensBody, model: ServedModel) -> int:
+def count(body: CountTokensBody, model: ServedModel, max_model_len: int | None = None) -> int:
     """Return the number of tokens of the prompt. Raises ApiError, naming the field."""
-    return len(request.chat(_chat(body), model).prompts[0].token_ids)
+    return len(request.chat(_chat(body), model, max_model_len, NAMES).prompts[0].token_ids)
 
 
 def _chat(body: CountTokensBody, **more: Any) -> ChatBody:
