@@ -57,8 +57,8 @@ def test_a_hostile_body_is_refused_in_one_sentence_and_the_next_request_works(ap
         assert error["type"] == "invalid_request_error" and 0 < len(error["message"]) < 400, error
         assert "\n" not in error["message"]
     for depth in (100, 300, 900, 1100, 5000, 50_000):  # taken or refused, but no mistake of the server's
-        data = json.dumps(usual | {"tools": [tool(path, {"x": 1})]}).replace(
+        body = json.dumps(usual | {"tools": [tool(path, {"x": 1})]}).replace(
             '{"x": 1}', '{"a":' * depth + "1" + "}" * depth
         )
-        assert requests.post(api.url + path, data=data, timeout=60).status_code in (200, 400), depth
+        assert requests.post(api.url + path, data=body, timeout=60).status_code in (200, 400), depth
     assert requests.post(api.url + path, json=usual, timeout=60).status_code == 200
