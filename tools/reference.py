@@ -24,6 +24,8 @@ from app.ground.paths import data_dir
 from app.metrics import lanes, names
 from app.metrics.http import REFUSED
 from app.openai import bodies, endpoints
+from app.openai.messages_request import CountTokensBody, MessagesBody
+from app.openai.responses_request import ResponsesBody
 from app.server.dispatch import ALL_EVENTS
 from app.session.messages import Message
 from engine.config import EngineConfig, SamplingParams
@@ -206,7 +208,8 @@ def type_name(kind: Any) -> str:
         case msgspec.inspect.LiteralType():
             return ", ".join(map(code, info.values))
         case msgspec.inspect.StructType():
-            return f"map of {', '.join(code(field.encode_name) for field in info.fields)}"
+            names = [info.tag_field] if info.tag_field else []
+            return f"map of {', '.join(map(code, [*names, *(field.encode_name for field in info.fields)]))}"
         case msgspec.inspect.StrType():
             return "text" + _bounds(info.min_length, info.max_length)
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
@@ -254,6 +257,11 @@ def socket_events() -> str:
     return "".join(parts)
 
 
+def _path(kind: type[bodies.Body]) -> str:
+    found: str = re.findall(r"`POST (\S+)`", kind.__doc__ or "")[0]
+    return found
+
+
 def openai_api() -> str:
     """Return the endpoints of the API with the fields of their bodies."""
     shown = [
@@ -264,21 +272,29 @@ def openai_api() -> str:
         "## Endpoints\n\n",
         table(("method", "path"), [(route.method, code(route.rule)) for route in shown]),
     ]
-    for kind in (bodies.CompletionBody, bodies.ChatBody, bodies.TokenizeBody, bodies.DetokenizeBody):
-        path = re.findall(r"`POST (\S+)`", kind.__doc__ or "")[0]
-        parts += [f"## {path}\n\n", table(("field", "type", "default"), fields_of(kind))]
-    neutral = [
-        (code(name), ", ".join(code(json.dumps(value)) for value in values))
-        for name, values in bodies.NEUTRAL.items()
-        if name not in bodies.ChatBody.__struct_fields__
-    ]
-    parts += [
-        "## Fields without effect\n\n",
-        "Accepted and ignored: " + ", ".join(map(code, sorted(bodies.HARMLESS))) + ".\n\n",
-        "Not implemented, and accepted only with a value that changes nothing:\n\n",
-        table(("field", "accepted values"), neutral),
-        "Any other field is refused with status 400, and `param` names it.\n",
-    ]
+    kinds: list[type[bodies.Body]] = [
+        bodies.CompletionBody, bodies.ChatBody, MessagesBody, CountTokensBody, ResponsesBody, bodies.TokenizeBody,
+        bodies.DetokenizeBody,
+    ]  # fmt: skip
+    for kind in kinds:
+        parts += [f"## {_path(kind)}\n\n", table(("field", "type", "default"), fields_of(kind))]
+    parts.append("## Fields without effect\n\n")
+    for kind, whose in (
+        (bodies.ChatBody, "Of OpenAI's completions"),
+        (MessagesBody, f"Of `{_path(MessagesBody)}`"),
+        (ResponsesBody, f"Of `{_path(ResponsesBody)}`"),
+    ):
+        neutral = [
+            (code(name), ", ".join(code(json.dumps(value)) for value in values) or code("null"))
+            for name, values in kind.neutral.items()
+            if name not in kind.__struct_fields__
+        ]
+        parts += [
+            f"{whose}, accepted and ignored: " + ", ".join(map(code, sorted(kind.harmless))) + ".\n\n",
+            "Not implemented, and accepted only as null or with a value that changes nothing:\n\n",
+            table(("field", "accepted values"), neutral),
+        ]
+    parts.append("Any other field is refused with status 400, and the error names it.\n")
     return "".join(parts)
 
 

@@ -15,7 +15,7 @@ from app.cli.terminal import ShownFormatter, say
 
 # In the order of the help; each is the module of its name.
 COMMANDS = (
-    "serve", "worker", "replay", "attach", "top", "generate", "info", "size", "simulate", "trace", "template",
+    "serve", "worker", "proxy", "replay", "attach", "top", "generate", "info", "size", "simulate", "trace", "template",
     "prompts", "beside", "export", "lesson", "bench",
 )  # fmt: skip
 

@@ -85,8 +85,8 @@ def move_below(environ: Environ, root_path: str) -> None:
 
 
 def bearer(environ: Environ) -> str:
-    """The key or token that a program sends; "": none."""
+    """Return the key or token that a program sends, as a bearer or as X-Api-Key, which Anthropic's do; "": none."""
     scheme, _, value = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme.lower() != "bearer":
-        return ""
+        value = environ.get("HTTP_X_API_KEY", "")
     return str(value.strip()).encode("latin-1", "replace").decode("utf-8", "replace")  # as WSGI has a header's bytes

@@ -179,6 +179,14 @@ class ServedModel(Protocol):
         """What the model's generation config says of sampling, by field of SamplingParams: for requests that do not."""
 
     @property
+    def chat_template(self) -> str:
+        """Its text, where there are several the one for tools; "": the model has none."""
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """Ids of the tokens that are in no text, by their names."""
+
+    @property
     def has_chat_template(self) -> bool: ...
     def chat(
         self,

@@ -113,6 +113,14 @@ class LiveModel:
         return list(self._model.tokenizer.encode(text)) if self._model.tokenizer else []
 
     @property
+    def chat_template(self) -> str:
+        return self._model.tokenizer.chat_template if self._model.tokenizer else ""
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        return self._model.tokenizer.special_tokens if self._model.tokenizer else {}
+
+    @property
     def has_chat_template(self) -> bool:
         return self._model.tokenizer is not None and self._model.tokenizer.has_chat_template
 

@@ -8,14 +8,12 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from app.openai import response as told
-from app.openai.call import Call
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError
+from app.openai.shape import Shape
 from app.transport.late import LateAnswer
 
-PATIENCE = 15.0  # seconds without a byte of a stream, after which a comment is sent: proxies end reading after 60
-COMMENT = b": waiting\n\n"  # of server-sent events; every client skips it
+PATIENCE = 15.0  # seconds without a byte of a stream, after which a sign of life is sent: proxies end reading after 60
 
 
 class Answering(LateAnswer):
@@ -23,9 +21,8 @@ class Answering(LateAnswer):
 
     def __init__(
         self,
-        call: Call,
+        shape: Shape,
         engine: AsyncEngine,
-        token_bytes: told.TokenBytes,
         address: str,
         deadline: float | None,
         said: Callable[..., object],
@@ -35,7 +32,8 @@ class Answering(LateAnswer):
         `said`: is told at the end, by name, what came of it, for the access log; `over`: is called then.
         """
         self._over = over
-        self._call, self._engine, self._token_bytes, self._address = call, engine, token_bytes, address
+        self._shape, self._engine, self._address = shape, engine, address
+        self._call = call = shape.call
         self._deadline, self._said = deadline, said
         self._until = None if deadline is None else call.arrived_at + deadline
         self._body = b""  # of an answer that is told whole
@@ -48,12 +46,12 @@ class Answering(LateAnswer):
         if call.is_gone:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the client has left")  # gevent looks at the number
         if call.error is not None:
-            self._body = call.error.body()
-            return call.error.status_line, [*call.error.headers(), *self._about()]
+            status, headers, self._body = call.error.response(self._shape.path)
+            return status, [*headers, *self._about()]
         if call.asked.stream:
             kind = [("Content-Type", "text/event-stream; charset=utf-8"), ("X-Accel-Buffering", "no")]  # nginx's word
             return "200 OK", [*kind, *self._about()]
-        self._body = msgspec.json.encode(told.answer(call, self._token_bytes))
+        self._body = msgspec.json.encode(self._shape.whole())
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(self._body)))]
         return "200 OK", [*headers, *self._about()]
 
@@ -65,23 +63,23 @@ class Answering(LateAnswer):
         while not call.is_gone:
             if self.connection is not None:
                 self.connection.send_rest()
-            events = told.chunks(call, self._token_bytes)
+            events = self._shape.chunks()
             if call.is_done:
                 if not call.is_gone:
-                    events += told.last_chunks(call) if call.error is None else [told.event(call.error.as_map())]
+                    events += self._shape.last_chunks() if call.error is None else self._shape.failed(call.error)
                     yield b"".join(events)
                 return
             if events:
                 yield b"".join(events)
             elif not self._wait():
-                yield COMMENT
+                yield self._shape.alive
 
     def _tell(self) -> bool:
         """Between two turns of the greenlet: write what has come, and let it sleep. It begins an answer and ends it."""
         call, connection = self._call, self.connection
         if connection is None or connection.has_rest or not connection.headers_sent or call.is_done:
             return False
-        events = told.chunks(call, self._token_bytes)
+        events = self._shape.chunks()
         return not events or connection.send_now(b"".join(events))
 
     def gone(self) -> None:

@@ -6,7 +6,7 @@ Of the fields that are not implemented a value that changes nothing is taken; an
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from app.openai.errors import ApiError
 from engine.trace.limits import Int
 
-T = TypeVar("T", bound=Struct)
+T = TypeVar("T", bound="Body")
 Token = Annotated[int, Meta(ge=0, le=2**31)]
 LogitBias = dict[str, float]
 # what a model's chat template is given beside the messages, such as enable_thinking
@@ -72,10 +72,18 @@ class StreamOptions(Struct, kw_only=True, forbid_unknown_fields=True):
     continuous_usage_stats: bool | None = None  # vLLM's: the usage so far in each chunk, beside include_usage
 
 
-class Sampled(Struct, kw_only=True):
-    """What both kinds of request have."""
+class Body(Struct, kw_only=True):
+    """A body, and the fields that it may have beside its own."""
+
+    harmless: ClassVar[frozenset[str]] = HARMLESS
+    neutral: ClassVar[dict[str, tuple[Any, ...]]] = NEUTRAL
 
     model: str | None = None
+
+
+class Sampled(Body, kw_only=True):
+    """Fields of both kinds of OpenAI's completions."""
+
     theater: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -141,16 +149,16 @@ class ChatBody(Sampled, kw_only=True):
     messages: Annotated[list[ChatMessage], Meta(min_length=1)]
     tools: list[Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     chat_template_kwargs: TemplateSettings | None = None
     max_completion_tokens: Int | None = None
     logprobs: bool | None = None
     top_logprobs: Int | None = None
 
 
-class TokenizeBody(Struct, kw_only=True):
+class TokenizeBody(Body, kw_only=True):
     """`POST /tokenize`: a text, or a conversation as the model will see it."""
 
-    model: str | None = None
     prompt: str | None = None
     messages: list[ChatMessage] | None = None
     tools: list[Tool] | None = None
@@ -158,10 +166,9 @@ class TokenizeBody(Struct, kw_only=True):
     return_token_strs: bool | None = None
 
 
-class DetokenizeBody(Struct, kw_only=True):
+class DetokenizeBody(Body, kw_only=True):
     """`POST /detokenize`"""
 
-    model: str | None = None
     tokens: list[Token]
 
 
@@ -181,8 +188,8 @@ def read(data: bytes, kind: type[T]) -> T:
         raise ApiError("the body is no JSON that this server reads: its lists lie too deep in each other") from None
     if not isinstance(found, dict):
         raise ApiError("the body must be a JSON object")
-    _check_others(found, kind, HARMLESS, NEUTRAL)
-    if "messages" in kind.__struct_encode_fields__:
+    _check_others(found, kind, kind.harmless, kind.neutral)
+    if kind in (ChatBody, TokenizeBody):
         _check_messages(found.get("messages"))
     try:
         return msgspec.convert(found, kind)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from gevent.event import Event
 
 from app.openai.errors import ApiError
+from app.openai.generated import Reader
 from app.openai.request import Asked, Prompt
 from engine.trace.records import Output, PromptLogprob
 
@@ -20,16 +21,18 @@ from engine.trace.records import Output, PromptLogprob
 class Choice:
     """One output of one prompt."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, call: Call, index: int) -> None:
         """`index`: its place in the answer."""
         self.index = index
         self.outputs: list[Output] = []  # not told yet; of an answer that is told whole, all
         self.num_tokens = 0
         self.num_characters = 0  # told so far, for text offsets
         self.unfinished = b""  # the beginning of a character, told as a token
-        self.held = ""  # text that may become a tool call
+        reading = call.asked.reading
+        self.reader = None if reading is None else Reader(reading)
         self.is_begun = False  # something of it has been told
         self.finish_reason: str | None = None
+        self.stopped_by = ""  # the stop string that ended it, or a word about what did
         self.is_told = False  # with its finish_reason
         self.around: tuple[bytes, bytes] | None = None  # its texts, in the events that differ in nothing else
 
@@ -44,6 +47,7 @@ class Part:
         self.sampling = call.asked.sampling
         self.record: int | None = None  # that submitted it
         self.num_cached_tokens = 0
+        self.num_findable_tokens = 0  # at its beginning, in full blocks that others can find since it was computed
         self.is_admitted = False
         self.choices: list[Choice] = []  # in the order of their sequences
         self.unfinished = 0
@@ -58,7 +62,7 @@ class Part:
         return (self.ranked or self.choices)[:n]
 
     def add_choice(self, seq_id: int) -> Choice:
-        choice = self.of_sequence[seq_id] = Choice(self.first_index + len(self.choices))
+        choice = self.of_sequence[seq_id] = Choice(self.call, self.first_index + len(self.choices))
         self.choices.append(choice)
         self.unfinished += 1
         return choice
@@ -67,10 +71,12 @@ class Part:
 class Call:
     """`event` wakes who waits for it; what has changed stands in the fields."""
 
-    def __init__(self, asked: Asked, client: str, model: str, theater_id: str, arrived_at: float) -> None:
-        """`arrived_at`: when all of it was here, on the monotonic clock."""
-        prefix = "chatcmpl" if asked.kind == "chat" else "cmpl"
-        self.id = f"{prefix}-{secrets.token_hex(12)}"
+    def __init__(
+        self, asked: Asked, client: str, model: str, theater_id: str, arrived_at: float, id_prefix: str = ""
+    ) -> None:
+        """`arrived_at`: when all of it was here, on the monotonic clock; `id_prefix`: "", of OpenAI's completions."""
+        prefix = id_prefix or ("chatcmpl-" if asked.kind == "chat" else "cmpl-")
+        self.id = prefix + secrets.token_hex(12)
         self.created = int(time.time())
         self.asked, self.client, self.model, self.theater_id = asked, client, model, theater_id
         self.arrived_at = arrived_at
@@ -103,6 +109,11 @@ class Call:
     @property
     def num_cached_tokens(self) -> int:
         return sum(part.num_cached_tokens for part in self.parts)
+
+    @property
+    def num_newly_cached_tokens(self) -> int:
+        """Prompt tokens that did not hit, in blocks that the next request can hit."""
+        return sum(max(0, part.num_findable_tokens - part.num_cached_tokens) for part in self.parts)
 
     @property
     def num_output_tokens(self) -> int:

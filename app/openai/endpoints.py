@@ -1,4 +1,4 @@
-"""The addresses that OpenAI's clients, and vLLM's, ask for."""
+"""The addresses that OpenAI's clients, vLLM's and Anthropic's ask for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import flask
+import msgspec
 from flask import Request, Response
 from werkzeug.exceptions import HTTPException
 
@@ -18,25 +19,32 @@ from app.ground.malloc_trim import TRIM
 from app.ground.routing import Route, json_answer
 from app.ground.settings import Policy
 from app.metrics.observer import SPANS
-from app.models.engine_face import ServedModel
 from app.models.registry import Models
 from app.models.served import Served
+from app.openai import messages_request, responses_request
 from app.openai import request as asking
 from app.openai.answering import Answering
-from app.openai.bodies import ChatBody, CompletionBody, DetokenizeBody, TokenizeBody, read
+from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, DetokenizeBody, TokenizeBody, read
 from app.openai.call import Call
 from app.openai.engine import AsyncEngine
 from app.openai.errors import ApiError, api_error, of_http
 from app.openai.held import Held, bytes_of
 from app.openai.keys import ApiKeys
+from app.openai.messages_request import CountTokensBody, MessagesBody
+from app.openai.messages_response import Messages
 from app.openai.paths import MAX_BYTES, THEATER
 from app.openai.request import Asked
+from app.openai.response import Completions
+from app.openai.responses_request import ResponsesBody
+from app.openai.responses_response import Responses
 from app.openai.sessions import ApiSessions
-from app.session.session import Session
+from app.openai.shape import Shape, TokenBytes
+from app.openai.stored_responses import StoredResponses
 from app.transport.access_log import tell
 from app.transport.workers import ARRIVED
 
 BYTES_OF_BYTE = 8  # of memory for each of a body, about, while it is looked at
+ShapeOf = Callable[[Call, TokenBytes], Shape]
 MAX_TOKENS = 1 << 20  # in one request to detokenize
 
 
@@ -47,6 +55,7 @@ class OpenAIContext(NamedTuple):
     models: Models
     keys: ApiKeys
     held: Held
+    stored: StoredResponses
     began: int  # seconds since 1970
 
 
@@ -54,14 +63,50 @@ def completions(context: OpenAIContext, request: Request) -> Response:
     """A prompt, or several, continued."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), CompletionBody)
-    return _answer(context, request, policy, body, partial(asking.completion, body))
+    return _answer(context, request, policy, body, partial(asking.completion, body), Completions)
 
 
 def chat_completions(context: OpenAIContext, request: Request) -> Response:
     """A conversation, continued by the model's own template or the plain one."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), ChatBody)
-    return _answer(context, request, policy, body, partial(asking.chat, body))
+    return _answer(context, request, policy, body, partial(asking.chat, body), Completions)
+
+
+def messages(context: OpenAIContext, request: Request) -> Response:
+    """Continue a conversation in Anthropic's shape."""
+    policy = context.keys.policy(bearer(request.environ))
+    body = read(_data(request), MessagesBody)
+    return _answer(context, request, policy, body, partial(messages_request.asked, body), Messages, Messages.id_prefix)
+
+
+def count_tokens(context: OpenAIContext, request: Request) -> Response:
+    """Count the prompt's tokens of such a conversation."""
+    context.keys.policy(bearer(request.environ))
+    body = read(_data(request), CountTokensBody)
+    found = context.theaters.model(body.model)
+    engine = context.theaters.resolved(found.facts)
+    return json_answer({"input_tokens": messages_request.count(body, found, engine.max_model_len if engine else None)})
+
+
+def responses(context: OpenAIContext, request: Request) -> Response:
+    """Continue a conversation in the shape of OpenAI's Responses."""
+    policy = context.keys.policy(bearer(request.environ))
+    body = read(_data(request), ResponsesBody)
+    previous = body.previous_response_id
+    conversation = context.stored.get(policy.name, previous) if previous is not None else []
+    conversation += responses_request.messages(body)
+    told = msgspec.json.encode(responses_request.told_again(body))
+    asked = b"" if body.store is False else msgspec.json.encode(conversation)
+
+    def store(response_id: str, message: ChatMessage) -> None:
+        if asked:
+            context.stored.put(policy.name, response_id, asked[:-1] + b"," + msgspec.json.encode(message) + b"]")
+
+    shape = partial(Responses, told_again=told, store=store)
+    make = partial(responses_request.asked, body, conversation)
+    held = len(told) + len(asked)
+    return _answer(context, request, policy, body, make, shape, Responses.id_prefix, held)
 
 
 def embeddings(context: OpenAIContext, request: Request) -> Response:
@@ -124,11 +169,6 @@ def health(context: OpenAIContext, request: Request) -> Response:
     return Response(status=200)
 
 
-def ping(context: OpenAIContext, request: Request) -> Response:
-    """The same, as SageMaker asks for it."""
-    return health(context, request)
-
-
 def version(context: OpenAIContext, request: Request) -> Response:
     """Of this program."""
     return json_answer({"version": __version__})
@@ -142,6 +182,9 @@ def nothing(context: OpenAIContext, request: Request, rest: str) -> Response:
 ROUTES = [
     Route("POST", "/v1/completions", completions),
     Route("POST", "/v1/chat/completions", chat_completions),
+    Route("POST", "/v1/messages", messages),
+    Route("POST", "/v1/messages/count_tokens", count_tokens),
+    Route("POST", "/v1/responses", responses),
     Route("POST", "/v1/embeddings", embeddings),
     Route("GET", "/v1/models", models),
     Route("GET", "/v1/models/", models),
@@ -149,7 +192,7 @@ ROUTES = [
     Route("POST", "/tokenize", tokenize),
     Route("POST", "/detokenize", detokenize),
     Route("GET", "/health", health),
-    Route("GET", "/ping", ping),
+    Route("GET", "/ping", health),  # SageMaker's name for it
     Route("GET", "/version", version),
     Route("GET", "/v1/<path:rest>", nothing),
     Route("POST", "/v1/<path:rest>", nothing),
@@ -158,16 +201,19 @@ ROUTES = [
 
 def blueprint(theaters: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blueprint:
     """The API's addresses."""
-    return routing.blueprint("openai", "", OpenAIContext(theaters, models, keys, Held(), int(time.time())), ROUTES)
+    return routing.blueprint(
+        "openai", "", OpenAIContext(theaters, models, keys, Held(), StoredResponses(), int(time.time())), ROUTES
+    )
 
 
 def answer_error(error: Exception) -> Response:
-    """The error handler of the API's addresses: OpenAI's shape for every error."""
+    """Answer an error at an address of the API in that API's shape."""
     refusal = of_http(error) if isinstance(error, HTTPException) else api_error(error)
     if refusal is None:
         flask.current_app.logger.error("%s %s", flask.request.method, flask.request.path, exc_info=error)
         refusal = ApiError("the server made a mistake; its terminal says more", status=500)
-    return Response(refusal.body(), status=refusal.status, headers=refusal.headers())
+    _, headers, data = refusal.response(flask.request.path)
+    return Response(data, status=refusal.status, headers=headers)
 
 
 def _data(request: Request) -> bytes:
@@ -182,9 +228,13 @@ def _answer(
     context: OpenAIContext,
     request: Request,
     policy: Policy,
-    body: CompletionBody | ChatBody,
+    body: CompletionBody | ChatBody | MessagesBody | ResponsesBody,
     make: Callable[[Any, int | None], Asked],
+    shape: ShapeOf,
+    id_prefix: str = "",
+    held_bytes: int = 0,
 ) -> Response:
+    """`held_bytes`: what `shape` keeps until the answer is over, beside the prompts."""
     if body.model is None:
         raise ApiError(f"model is missing; this server has {', '.join(m.name for m in context.models.all())}", "model")
     theater_id = request.headers.get(THEATER) or body.theater
@@ -193,9 +243,11 @@ def _answer(
     usual = context.theaters.resolved(found.facts) if served is None else None
     asked = make(found, usual.max_model_len if usual else None)
     _check_policy(asked, policy)
-    over = context.held.take(policy.name, bytes_of(asked))
+    over = context.held.take(policy.name, bytes_of(asked) + held_bytes)
     try:
-        return _begun(request, policy, asked, served or context.theaters.of_model(body.model), found, over)
+        theater, engine = served or context.theaters.of_model(body.model)
+        call = Call(asked, policy.name, found.facts.name, theater.theater_id, request.environ[ARRIVED], id_prefix)
+        return _begun(request, policy, shape(call, found.token_bytes), engine, over)
     except BaseException:
         over()
         raise
@@ -204,20 +256,18 @@ def _answer(
 def _begun(
     request: Request,
     policy: Policy,
-    asked: Asked,
-    where: tuple[Session, AsyncEngine],
-    found: ServedModel,
+    shape: Shape,
+    engine: AsyncEngine,
     over: Callable[[], None],
 ) -> Response:
-    theater, engine = where
-    call = Call(asked, policy.name, found.facts.name, theater.theater_id, request.environ[ARRIVED])
+    call = shape.call
     said = partial(tell, request.environ)
     said(client=policy.name, request_id=call.id, model=call.model, theater=call.theater_id)
     spans = flask.current_app.extensions[SPANS]
     for part in call.parts if spans else ():
         spans.expect(part.request_id, request.headers)
     engine.ask(call, policy)
-    late = Answering(call, engine, found.token_bytes, request.host_url, policy.deadline, said, over)
+    late = Answering(shape, engine, request.host_url, policy.deadline, said, over)
     return Response(late, direct_passthrough=True)
 
 

@@ -33,7 +33,7 @@ from engine.cluster.router import RejectedError
 from engine.config import SamplingParams
 from engine.requests.request_spec import RequestError
 from engine.trace.disagg_ids import plain_id
-from engine.trace.events import Admit, Finish, Fork, Lost, Rank, Submit
+from engine.trace.events import Admit, Cache, Finish, Fork, Lost, Rank, Submit
 from engine.trace.records import StepRecord
 
 logger = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ LEFT_TO_HUB = 0.001
 FEW = 16
 RATE_SECONDS = 30.0  # requests that ended in the last so many say how fast they end
 LONGEST_RETRY = 60  # seconds
-HEARD = frozenset((Submit, Fork, Admit, Finish, Rank, Lost))  # operations that a call is told of
+HEARD = frozenset((Submit, Fork, Admit, Cache, Finish, Rank, Lost))  # operations that a call is told of
 
 
 class Ask(Struct, frozen=True, kw_only=True):
@@ -247,6 +247,12 @@ class AsyncEngine:
                 if admitted is not None and not admitted.is_admitted:
                     admitted.is_admitted = True
                     admitted.num_cached_tokens = op.num_cached_tokens + op.num_external_tokens
+            elif isinstance(op, Cache):
+                found = self._of_sequence.get(op.seq_id)
+                if (part := found[0] if found else self._of_prefill.get(op.seq_id)) is not None:
+                    findable = (op.logical + 1) * len(op.token_ids)
+                    if part.num_findable_tokens < findable <= len(part.prompt.token_ids):
+                        part.num_findable_tokens = findable
             elif isinstance(op, (Finish, Rank)):
                 ends.append(op)
             elif isinstance(op, Lost):
@@ -291,7 +297,7 @@ class AsyncEngine:
         part.unfinished -= 1
         if end.reason == "abort":
             call.fail(_aborted(end))
-        choice.finish_reason = end.reason
+        choice.finish_reason, choice.stopped_by = end.reason, end.detail
         call.changed[choice] = part
         if not part.unfinished:
             self._ended.append(time.monotonic())

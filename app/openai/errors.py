@@ -1,4 +1,4 @@
-"""Refusals in OpenAI's shape: `{"error": {"message", "type", "param", "code"}}`."""
+"""Refusals in OpenAI's shape, `{"error": {"message", "type", "param", "code"}}`, and in Anthropic's."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from werkzeug.exceptions import HTTPException
 
 from app.ground.errors import HTTP_STATUS, RETRY_AFTER, AppError, refusal_of
-from app.openai.paths import MAX_BYTES
+from app.openai.paths import MAX_BYTES, PREFIX, is_anthropic
 
 TYPES = {
     401: "authentication_error",
@@ -18,6 +18,15 @@ TYPES = {
     413: "invalid_request_error",
     429: "rate_limit_error",
     503: "service_unavailable_error",
+}
+ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
 }
 CODES = {
     "token_required": "invalid_api_key",
@@ -44,17 +53,21 @@ class ApiError(Exception):
         self.message, self.param, self.status, self.code = message, param, status, code
         self.retry_after = retry_after
 
-    def as_map(self) -> dict[str, Any]:
+    def as_map(self, path: str = PREFIX) -> dict[str, Any]:
+        """Return the refusal as the API at `path` has it."""
+        if is_anthropic(path):
+            kind = ANTHROPIC_TYPES.get(self.status, "api_error" if self.status >= 500 else "invalid_request_error")
+            return {"type": "error", "error": {"type": kind, "message": self.message}}
         kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
-    def body(self) -> bytes:
-        return msgspec.json.encode(self.as_map())
-
-    def headers(self) -> list[tuple[str, str]]:
-        """Of an answer that is this refusal."""
-        found = [("Content-Type", "application/json"), ("Content-Length", str(len(self.body())))]
-        return found if self.retry_after is None else [*found, ("Retry-After", str(self.retry_after))]
+    def response(self, path: str) -> tuple[str, list[tuple[str, str]], bytes]:
+        """Return status line, headers and body of an answer that is this refusal."""
+        body = msgspec.json.encode(self.as_map(path))
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+        if self.retry_after is not None:
+            headers.append(("Retry-After", str(self.retry_after)))
+        return self.status_line, headers, body
 
     @property
     def status_line(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 PREFIX = "/v1/"
+MESSAGES = "/v1/messages"  # Anthropic's
 ALIVE = frozenset({"/health", "/ping"})  # that a load balancer asks for, without a key
 METRICS = "/metrics"  # of everybody's requests
 PATHS = frozenset({"/tokenize", "/detokenize", "/version", METRICS}) | ALIVE
@@ -13,6 +14,11 @@ THEATER = "X-KVTheater-Theater"  # the theater that is to answer, or that did
 def is_api(path: str) -> bool:
     """Whether a path is the API's."""
     return path.startswith(PREFIX) or path in PATHS
+
+
+def is_anthropic(path: str) -> bool:
+    """Whether answers at a path have Anthropic's shapes."""
+    return path == MESSAGES or path.startswith(MESSAGES + "/")
 
 
 def is_for_keys(path: str) -> bool:

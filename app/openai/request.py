@@ -13,6 +13,7 @@ from app.ground.errors import one_sentence
 from app.models.engine_face import ServedModel, TemplateSettingError
 from app.openai.bodies import ChatBody, ChatMessage, CompletionBody, Sampled, Tool, ToolCall
 from app.openai.errors import ApiError
+from app.openai.generated import Reading, reading_of
 from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
 from engine.requests.request_spec import RequestError, check_characters
@@ -45,7 +46,8 @@ class Asked(Struct, frozen=True, kw_only=True):
     only_echo: bool = False  # max_tokens 0: the prompt is scored, the one token that the engine adds is left out
     logprobs: int | None = None  # alternatives to tell with each token; None: no log probabilities
     prompt_logprobs: int | None = None  # the same of the prompt, as a field of its own
-    may_call_tools: bool = False  # tool calls in the text are told as such
+    reading: Reading | None = None  # what is read out of the text; None: it is told as it is
+    parallel_tool_calls: bool = True
     default_tokens: int | None = None  # where no max_tokens is asked for: so many, or what there is room for
     names: Mapping[str, str] = NAMES
 
@@ -89,8 +91,10 @@ def completion(body: CompletionBody, model: ServedModel, max_model_len: int | No
     )
 
 
-def chat(body: ChatBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
-    """Raises ApiError, naming the field."""
+def chat(
+    body: ChatBody, model: ServedModel, max_model_len: int | None = None, names: Mapping[str, str] = NAMES
+) -> Asked:
+    """Raises ApiError, naming the field. `names`: of the fields in a body that this one was made from."""
     if body.top_logprobs and not body.logprobs:
         raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
     _check_between("top_logprobs", body.top_logprobs, 0, MAX_LOGPROBS)
@@ -103,12 +107,17 @@ def chat(body: ChatBody, model: ServedModel, max_model_len: int | None = None) -
     if body.tool_choice not in (None, "none", "auto"):
         raise ApiError("tool_choice: only none and auto are implemented here; leave it out", "tool_choice")
     tools = body.tools if body.tools and body.tool_choice != "none" else []
-    token_ids = conversation(body.messages, model, max_model_len, body.chat_template_kwargs, tools)
-    names = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
+    token_ids = conversation(
+        body.messages, model, max_model_len, body.chat_template_kwargs, tools, names.get("prompt", "messages")
+    )
+    is_parallel = body.parallel_tool_calls is not False
+    usual = {"prompt": "messages", "max_tokens": "max_tokens" if is_older else "max_completion_tokens"}
+    names = {**usual, **names}
     return Asked(
         kind="chat",
         prompts=[Prompt(token_ids=token_ids)],
-        may_call_tools=bool(tools),
+        reading=reading_of(model, token_ids, bool(tools), is_parallel),
+        parallel_tool_calls=is_parallel,
         sampling=_sampling(body, model, max_tokens, n, n, logprobs, body.prompt_logprobs, names),
         names=names,
         logprobs=logprobs,
@@ -124,8 +133,12 @@ def conversation(
     max_model_len: int | None = None,
     template_settings: dict[str, Any] | None = None,
     tools: Sequence[Tool] = (),
+    field: str = "messages",
 ) -> list[int]:
-    """The token ids of a conversation, by the model's own template or the plain one (`ServedModel.chat`)."""
+    """Return the token ids of a conversation, by the model's own template or the plain one (`ServedModel.chat`).
+
+    `field`: of the body, that has the messages.
+    """
     told: list[dict[str, Any]] = []
     for at, message in enumerate(messages):
         content = message.content
@@ -144,36 +157,43 @@ def conversation(
         told.append({"role": "system" if message.role == "developer" else message.role, "content": content})
         if message.tool_calls:
             told[-1]["tool_calls"] = [
-                _called(call, f"messages[{at}].tool_calls[{i}]") for i, call in enumerate(message.tool_calls)
+                _called(call, f"messages[{at}].tool_calls[{i}].function.arguments")
+                for i, call in enumerate(message.tool_calls)
             ]
         if message.tool_call_id is not None:
             told[-1]["tool_call_id"] = message.tool_call_id
         if message.reasoning_content:
             told[-1]["reasoning_content"] = message.reasoning_content
     given = [{"type": tool.type, "function": tool.function} for tool in tools]
-    _check_length(_num_characters([told, given]), max_model_len, "messages")
+    _check_length(_num_characters([told, given]), max_model_len, field)
     if not model.has_chat_template and (given or any(one["role"] == "tool" or "tool_calls" in one for one in told)):
-        raise ApiError("this model has no chat template, which tools need", "tools" if given else "messages")
+        raise ApiError("this model has no chat template, which tools need", "tools" if given else field)
     try:
         return model.chat(told, template_settings or {}, given)
     except TemplateSettingError as error:
         raise ApiError(f"chat_template_kwargs: {error}", "chat_template_kwargs") from error
     except ValueError as error:
-        raise ApiError(f"messages: {error}", "messages") from error
+        raise ApiError(f"{field}: {error}", field) from error
 
 
 def _called(call: ToolCall, where: str) -> dict[str, Any]:
-    """A tool call as templates read it: its arguments as an object."""
-    arguments: Any = call.function.arguments or {}
+    """Return a tool call as templates read it: its arguments as an object."""
+    function = {"name": call.function.name, "arguments": arguments_of(call.function.arguments, where)}
+    return {"id": call.id, "type": call.type, "function": function}
+
+
+def arguments_of(given: str | dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the arguments of a tool call. Raises ApiError, naming their place in the body, `where`."""
+    arguments: Any = given or {}
+    field = where.partition("[")[0]
     if isinstance(arguments, str):
         try:
             arguments = msgspec.json.decode(arguments)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise ApiError(f"{where}.function.arguments is no JSON: {error}", "messages") from error
+            raise ApiError(f"{where} is no JSON: {error}", field) from error
     if not isinstance(arguments, dict):
-        raise ApiError(f"{where}.function.arguments must be a JSON object", "messages")
-    function = {"name": call.function.name, "arguments": arguments}
-    return {"id": call.id, "type": call.type, "function": function}
+        raise ApiError(f"{where} must be a JSON object", field)
+    return arguments
 
 
 def _num_characters(value: Any) -> int:

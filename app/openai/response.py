@@ -1,34 +1,41 @@
-"""Answers and chunks in OpenAI's shapes, from what the log says of a call. Pure but for what it ticks off."""
+"""Answers and chunks of OpenAI's completions, from what the log says of a call. Pure but for what it ticks off."""
 
 from __future__ import annotations
 
 import secrets
 from codecs import utf_8_decode
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from app import __version__
 from app.openai.call import Call, Choice, Part
-from app.openai.tool_calls import held_from, split
+from app.openai.shape import Shape, TokenBytes, event
+from app.openai.tool_calls import Calls
 from engine.trace.records import Candidate, Output
 
 FINGERPRINT = f"kvtheater-{__version__}"
 DONE = b"data: [DONE]\n\n"
 PLACE = secrets.token_hex(16)  # where a text will stand: in no name and no text
-TokenBytes = Callable[[int], bytes]
 
 
-def event(value: Any) -> bytes:
-    """A server-sent event."""
-    return b"data: " + msgspec.json.encode(value) + b"\n\n"
+class Completions(Shape):
+    """Answers of `/v1/completions` and `/v1/chat/completions`."""
+
+    def whole(self) -> dict[str, Any]:
+        return answer(self.call, self.token_bytes)
+
+    def chunks(self) -> list[bytes]:
+        return chunks(self.call, self.token_bytes)
+
+    def last_chunks(self) -> list[bytes]:
+        return last_chunks(self.call)
 
 
 def answer(call: Call, token_bytes: TokenBytes) -> dict[str, Any]:
     """The whole answer of a call that is done."""
     choices = [
-        _whole(call, part, choice, place, token_bytes)
+        whole(call, part, choice, place, token_bytes)
         for part in call.parts
         for place, choice in enumerate(part.told_choices, part.first_index)
     ]
@@ -48,10 +55,10 @@ def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
             choice.outputs = []
             if text:
                 found.append(choice.around[0] + msgspec.json.encode(text) + choice.around[1])
-        elif (told := _delta(call, part, choice, token_bytes)) is not None:
+        elif (told := delta(call, part, choice, token_bytes)) is not None:
             found.append(_chunk(call, told))
             asked = call.asked
-            if asked.logprobs is None and not (asked.only_echo or asked.continuous_usage or asked.may_call_tools):
+            if asked.logprobs is None and not (asked.only_echo or asked.continuous_usage or asked.reading):
                 choice.around = _around(call, part, choice, token_bytes)
     return found
 
@@ -65,10 +72,10 @@ def _chunk(call: Call, told: dict[str, Any]) -> bytes:
 
 def _around(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> tuple[bytes, bytes]:
     """What is before and after the text in each event of a choice between its first and its last one."""
-    between = Choice(choice.index)
+    between = Choice(call, choice.index)
     between.is_begun = True
     between.outputs = [Output(seq_id=0, token_id=0, token_bytes=b"", text=PLACE, logprob=0.0, top=[])]
-    told = _delta(call, part, between, token_bytes)
+    told = delta(call, part, between, token_bytes)
     assert told is not None
     before, after = _chunk(call, told).split(msgspec.json.encode(PLACE))
     return before, after
@@ -105,12 +112,15 @@ def _head(call: Call, is_chunk: bool) -> dict[str, Any]:
     }
 
 
-def _whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: TokenBytes) -> dict[str, Any]:
+def whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: TokenBytes) -> dict[str, Any]:
+    """Return a choice of an answer that is told whole."""
     text = "".join(output.text for output in choice.outputs)
     said: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
     if call.asked.kind == "chat":
-        content, calls = split(text) if call.asked.may_call_tools else (text, [])
+        reasoning, content, calls = choice.reader.read(choice.outputs, True) if choice.reader else ("", text, [])
         said["message"] = {"role": "assistant", "content": content, "refusal": None, "annotations": []}
+        if reasoning:
+            said["message"]["reasoning_content"] = reasoning
         if calls:
             said["message"] |= {"content": content or None, "tool_calls": calls}
             said["finish_reason"] = _reason(choice.finish_reason)
@@ -127,27 +137,26 @@ def _whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: Toke
     return said
 
 
-def _delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
-    """None: what came does not make a character yet, and there is nothing else to say."""
-    text = choice.held + "".join(output.text for output in choice.outputs)
+def delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
+    """Return what is new of a choice of a stream; None: it does not make a character yet, and nothing else is new."""
     is_first, ended = not choice.is_begun, choice.finish_reason
-    calls: list[dict[str, Any]] = []
-    if call.asked.may_call_tools and ended:
-        text, calls = split(text)
-    elif call.asked.may_call_tools:
-        at = held_from(text)
-        text, choice.held = text[:at], text[at:]
     outputs, choice.outputs = choice.outputs, []  # their text is held, or told now
+    if choice.reader:
+        reasoning, text, calls = choice.reader.read(outputs, ended is not None)
+    else:
+        reasoning, text, calls = "", "".join(output.text for output in outputs), Calls()
     echoed = _echo(call, part, token_bytes) if is_first and call.asked.kind == "completion" else ""
-    is_silent = not text and (call.asked.logprobs is None or not call.asked.may_call_tools)
+    is_silent = not (text or reasoning) and (call.asked.logprobs is None or not choice.reader)
     if choice.is_told or (is_silent and not (ended or echoed)):
-        choice.outputs = [] if choice.held else outputs
+        choice.outputs = [] if choice.reader else outputs
         return None
     choice.is_begun = True
     choice.is_told = ended is not None
     said: dict[str, Any] = {"index": choice.index, "finish_reason": ended}
     if call.asked.kind == "chat":
         said["delta"] = ({"role": "assistant"} if is_first else {}) | ({"content": text} if text or is_first else {})
+        if reasoning:
+            said["delta"]["reasoning_content"] = reasoning
         if calls:
             said["delta"]["tool_calls"] = [{"index": i, **one} for i, one in enumerate(calls)]
             said["finish_reason"] = _reason(ended)

@@ -1,14 +1,20 @@
-"""Tool calls in a model's text, as the Hermes and Qwen families write them; everything else stays text.
+"""Tool calls in a model's text, in the format that its chat template names; everything else stays text.
 
-<tool_call>{"name": "read_file", "arguments": {"path": "a.txt"}}</tool_call>
-<tool_call><function=read_file><parameter=path>a.txt</parameter></function></tool_call>
+Hermes, Qwen    <tool_call>{"name": "read", "arguments": {"path": "a.txt"}}</tool_call>
+                <tool_call><function=read><parameter=path>a.txt</parameter></function></tool_call>
+Mistral         [TOOL_CALLS][{"name": "read", "arguments": {"path": "a.txt"}}]
+                [TOOL_CALLS]read[CALL_ID]a1b2c3d4e[ARGS]{"path": "a.txt"}
+Llama 3         {"name": "read", "parameters": {"path": "a.txt"}}, several with ; between them
 """
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
-from typing import Any
+import string
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,42 +22,131 @@ OPENING, CLOSING = "<tool_call>", "</tool_call>"
 BLOCK = re.compile(rf"{OPENING}(.*?)(?:{CLOSING}|\Z)", re.DOTALL)
 FUNCTION = re.compile(r"\s*<function=([^>]+)>(.*?)(?:</function>\s*)?\Z", re.DOTALL)
 PARAMETER = re.compile(r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+TOOL_CALLS, CALL_ID, ARGS = "[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"
+ID_SIGNS = string.ascii_letters + string.digits
+PYTHON_TAG = "<|python_tag|>"
+LLAMA_WORDS = '"parameters": dictionary of argument name and its value'  # of its templates, which have no mark
+
+Calls = list[dict[str, Any]]
 
 
-def held_from(text: str) -> int:
-    """Return where the part of an unfinished text begins that may become a tool call."""
-    if (at := text.find(OPENING)) >= 0:
-        return at
-    longest = min(len(text), len(OPENING) - 1)
-    return next((len(text) - n for n in range(longest, 0, -1) if OPENING.startswith(text[-n:])), len(text))
+class Format(NamedTuple):
+    """How a family of models writes tool calls."""
+
+    opening: str  # begins a call, wherever it stands; "": only a whole text can be calls
+    calls: Callable[[str], Calls | None]  # of a text from the opening on; None: it is something else
+    marks: tuple[str, ...]  # which may be special tokens
+
+    def held_from(self, text: str, is_start: bool) -> int:
+        """Return where the part of an unfinished text begins that may become a tool call, or the space before one.
+
+        `is_start`: nothing comes before `text`.
+        """
+        if not self.opening:
+            begun = text.lstrip()
+            may_call = begun.startswith(("{", PYTHON_TAG)) or PYTHON_TAG.startswith(begun)
+            return 0 if is_start and may_call else len(text)
+        at = text.find(self.opening)
+        return len(text[: len(text) - overlap(text, self.opening) if at < 0 else at].rstrip())
+
+    def split(self, text: str, is_start: bool) -> tuple[str, Calls]:
+        """Return the text before the first tool call and the calls in OpenAI's shape; all of it and none where one of
+        them cannot be read.
+        """
+        at = text.find(self.opening) if self.opening or is_start else -1
+        calls = self.calls(text[at:]) if at >= 0 else None
+        return (text[:at].rstrip(), calls) if calls else (text, [])
 
 
-def split(text: str) -> tuple[str, list[dict[str, Any]]]:
-    """Return the text before the first tool call and the calls in OpenAI's shape; all of it and none where one of them
-    cannot be read.
-    """
-    blocks = BLOCK.findall(text)
-    calls = [call for block in blocks if (call := _call(block)) is not None]
-    if not calls or len(calls) < len(blocks):
-        return text, []
-    return text[: text.index(OPENING)].rstrip(), calls
+def overlap(text: str, mark: str) -> int:
+    """Return how many characters at the end of `text` may be the beginning of `mark`."""
+    longest = min(len(text), len(mark) - 1)
+    return next((n for n in range(longest, 0, -1) if mark.startswith(text[-n:])), 0)
 
 
-def _call(block: str) -> dict[str, Any] | None:
-    if (found := FUNCTION.match(block)) is not None:
-        name = found[1].strip()
-        arguments = msgspec.json.encode({key.strip(): value for key, value in PARAMETER.findall(found[2])}).decode()
-    else:
+def format_of(template: str) -> Format | None:
+    """Return the format that a chat template names; None: none that is read here."""
+    if TOOL_CALLS in template:
+        return MISTRAL
+    if OPENING in template:
+        return HERMES
+    return LLAMA if PYTHON_TAG in template or LLAMA_WORDS in template else None
+
+
+def _hermes(text: str) -> Calls | None:
+    found = []
+    for block in BLOCK.findall(text):
+        if (function := FUNCTION.match(block)) is not None:
+            arguments = {key.strip(): value for key, value in PARAMETER.findall(function[2])}
+            found.append(_call(function[1].strip(), arguments))
+        else:
+            found.append(_of_object(_json(block)))
+    return _all(found)
+
+
+def _mistral(text: str) -> Calls | None:
+    found = []
+    for block in text.split(TOOL_CALLS)[1:]:
+        head, brace, rest = block.partition("{")
+        if head.strip().startswith("[") or not head.strip():  # JSON
+            told = _json(block)
+            found += [_of_object(one, _short_id()) for one in (told if isinstance(told, list) else [told])]
+        else:
+            name, _, call_id = head.strip().removesuffix(ARGS).partition(CALL_ID)
+            found.append(_call(name.strip(), _json(brace + rest), call_id.strip() or _short_id()))
+    return _all(found)
+
+
+def _llama(text: str) -> Calls | None:
+    found = []
+    left = text.strip().removeprefix(PYTHON_TAG).strip()
+    while left:
         try:
-            told = msgspec.json.decode(block.strip())
-        except (msgspec.DecodeError, RecursionError):
+            told, end = json.JSONDecoder().raw_decode(left)
+        except (ValueError, RecursionError):
             return None
-        if not isinstance(told, dict) or not isinstance(told.get("name"), str):
-            return None
-        name, given = told["name"], told.get("arguments", told.get("parameters", {}))
-        arguments = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+        found.append(_of_object(told))
+        left = left[end:].lstrip(" \n;,")
+    return _all(found)
+
+
+HERMES = Format(OPENING, _hermes, (OPENING, CLOSING))
+MISTRAL = Format(TOOL_CALLS, _mistral, (TOOL_CALLS, CALL_ID, ARGS))
+LLAMA = Format("", _llama, (PYTHON_TAG,))
+
+
+def _all(calls: list[dict[str, Any] | None]) -> Calls | None:
+    read = [call for call in calls if call is not None]
+    return read if len(read) == len(calls) else None
+
+
+def _json(text: str) -> Any:
+    """Decode JSON; None: it is none."""
+    try:
+        return msgspec.json.decode(text.strip())
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def _of_object(told: Any, call_id: str | None = None) -> dict[str, Any] | None:
+    """Return the call that an object with a name and arguments is; None: it is none."""
+    if not isinstance(told, dict) or not isinstance(told.get("name"), str):
+        return None
+    given = told.get("arguments", told.get("parameters", {}))
+    return _call(told["name"], _json(given) if isinstance(given, str) else given, told.get("id") or call_id)
+
+
+def _call(name: str, arguments: Any, call_id: Any = None) -> dict[str, Any] | None:
+    """Return a call in OpenAI's shape; None: its arguments are no object."""
+    if not isinstance(arguments, dict):
+        return None
     return {
-        "id": f"call_{secrets.token_hex(12)}",
+        "id": call_id if isinstance(call_id, str) else f"call_{secrets.token_hex(12)}",
         "type": "function",
-        "function": {"name": name, "arguments": arguments},
+        "function": {"name": name, "arguments": msgspec.json.encode(arguments).decode()},
     }
+
+
+def _short_id() -> str:
+    """Return an id as Mistral's templates want them: nine letters or digits."""
+    return "".join(secrets.choice(ID_SIGNS) for _ in range(9))

@@ -54,8 +54,8 @@ class Proxy:
         try:
             body = request.get_data(cache=False) or None
         except HTTPException as error:  # too long, or too slow
-            refusal = of_http(error)
-            return Response(refusal.body(), refusal.status, refusal.headers())
+            status, headers, data = of_http(error).response(request.path)
+            return Response(data, status, headers)
         late = Streamed(self._server(), request.method, _target(request.environ), body, _asked(request))
         return Response(late, direct_passthrough=True)
 

@@ -36,6 +36,7 @@ class Streamed(LateAnswer):
         self._upstream: http.client.HTTPConnection | None = None
         self._found: http.client.HTTPResponse | None = None  # None: the server cannot be asked
         self._refusal = of_refusal(away())
+        self._refused = b""
 
     def head(self) -> tuple[str, list[tuple[str, str]]]:
         parts = urlsplit(self._server or "")
@@ -50,13 +51,14 @@ class Streamed(LateAnswer):
             self._upstream.request(*self._asked)
             self._found = self._upstream.getresponse()
         except (OSError, http.client.HTTPException):
-            return self._refusal.status_line, self._refusal.headers()
+            status, refused, self._refused = self._refusal.response(urlsplit(self._asked[1]).path)
+            return status, refused
         headers = [(name, value) for name, value in self._found.headers.items() if name.lower() not in OWN]
         return f"{self._found.status} {self._found.reason}", headers
 
     def __iter__(self) -> Iterator[bytes]:
         if self._found is None:
-            yield self._refusal.body()
+            yield self._refused
             return
         while piece := self._found.read1(PIECE):
             yield piece

@@ -279,10 +279,9 @@ def _answer_error(error: AppError, start: StartResponse, path: str) -> list[byte
 
 
 def refused(error: AppError, path: str) -> tuple[str, list[tuple[str, str]], bytes]:
-    """Status line, headers and body: as OpenAI has them where the path is the API's."""
+    """Return status line, headers and body: in the API's own shapes where the path is the API's."""
     if is_api(path):
-        found = of_refusal(error)
-        return found.status_line, found.headers(), found.body()
+        return of_refusal(error).response(path)
     body = json.dumps(error.as_map()).encode()
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
     return f"{HTTP_STATUS[error.code]} {error.code}", headers, body

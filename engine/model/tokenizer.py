@@ -66,8 +66,19 @@ class Tokenizer:
         return list(self._wrapped(text)["input_ids"])
 
     @property
+    def chat_template(self) -> str:
+        """The model's own template, where there are several the one for tools; "": it has none."""
+        found = self._wrapped.chat_template or ""
+        return found.get("tool_use") or found.get("default", "") if isinstance(found, dict) else found
+
+    @property
     def has_chat_template(self) -> bool:
         return bool(self._wrapped.chat_template)
+
+    @property
+    def special_tokens(self) -> dict[str, int]:
+        """Ids of the special tokens, which are in no text, by their names."""
+        return {self._literal[index]: index for index in self._special if index in self._literal}
 
     def chat(
         self,

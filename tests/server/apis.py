@@ -33,8 +33,8 @@ def bundled() -> Any:
 class Api:
     """The server, its address, and what it has inside."""
 
-    def __init__(self, api: ApiSettings, config: EngineConfig = CONFIG, **settings: Any) -> None:
-        model = bundled()
+    def __init__(self, api: ApiSettings, config: EngineConfig = CONFIG, model: Any = None, **settings: Any) -> None:
+        model = model or bundled()
         self.app = create_app(Models(Served(model)), ServerSettings(config=config, api=api, **settings))
         self.listener = Listener(self.app, bind("127.0.0.1", 0))
         self.port = self.listener.port

@@ -289,6 +289,8 @@ class FakeModel:
     def normalize(self, text: str) -> str:
         return text.replace("，", ",")
 
+    chat_template = ""
+    special_tokens: ClassVar[dict[str, int]] = {}
     has_chat_template = False
     default_sampling: ClassVar[dict[str, float]] = {}
 

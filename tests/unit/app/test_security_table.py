@@ -16,6 +16,7 @@ from app.ground.settings import ServerSettings
 from app.openai.bodies import MAX_LISTS, MAX_VALUES
 from app.openai.held import MAX_OF_ONE, MOST
 from app.openai.paths import MAX_BYTES
+from app.openai.stored_responses import MAX_STORED, MAX_STORED_OF_ONE
 from app.server.dispatch import ALL_EVENTS
 from app.server.events import READS
 from engine.config import MAX_BIASES, MAX_STOP_CHARACTERS, MAX_STOP_TOKENS, MAX_STOPS
@@ -43,6 +44,8 @@ BOUNDS = {
     "body_lists": MAX_LISTS,
     "held_mib": MAX_OF_ONE // MIB,
     "held_all_mib": MOST // MIB,
+    "stored_mib": MAX_STORED_OF_ONE // MIB,
+    "stored_all_mib": MAX_STORED // MIB,
     "stops": MAX_STOPS,
     "stop_characters": MAX_STOP_CHARACTERS,
     "stop_tokens": MAX_STOP_TOKENS,

@@ -1,4 +1,4 @@
-"""Tool calls in a text: told as such, whole and in a stream, however it is cut."""
+"""Tool calls and reasoning in a text: told as such, whole and in a stream, however it is cut."""
 
 from __future__ import annotations
 
@@ -10,68 +10,138 @@ from typing import Any
 import pytest
 
 from app.openai.call import Call, Choice
+from app.openai.generated import Reading, reading_of
 from app.openai.request import Asked, Prompt
 from app.openai.response import answer, chunks
-from app.openai.tool_calls import held_from, split
+from app.openai.tool_calls import HERMES, LLAMA, MISTRAL, Format, format_of
 from engine.config import SamplingParams
 from engine.trace.records import Output
+from tests.server.fake import FakeModel
 
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.txt"}}\n</tool_call>'
 XML = "<tool_call>\n<function=read>\n<parameter=path>\na.txt\n</parameter>\n</function>\n</tool_call>"
+MISTRALS = '[TOOL_CALLS] [{"name": "read", "arguments": {"path": "a.txt"}, "id": "a1b2c3d4e"}]'
+NEWER = '[TOOL_CALLS]read[CALL_ID]a1b2c3d4e[ARGS]{"path": "a.txt"}'
+LLAMAS = '{"name": "read", "parameters": {"path": "a.txt"}}'
 READ = {"name": "read", "arguments": '{"path":"a.txt"}'}
 
 
 @pytest.mark.parametrize(
-    ("text", "content", "functions"),
+    ("format", "text", "content", "functions"),
     [
-        ("Just text, 1 < 2.", "Just text, 1 < 2.", []),
-        (CALL, "", [READ]),
-        (f"I look.\n{CALL}\n{XML}", "I look.", [READ, READ]),
-        (CALL.removesuffix("</tool_call>"), "", [READ]),  # some end at once
-        ("<tool_call>{</tool_call>", "<tool_call>{</tool_call>", []),
-        (f"<tool_call>{'[' * 9999}", f"<tool_call>{'[' * 9999}", []),
-        (f"{CALL}<tool_call>3</tool_call>", f"{CALL}<tool_call>3</tool_call>", []),
-        ('<tool_call>{"name": "f", "arguments": "{}"}</tool_call>', "", [{"name": "f", "arguments": "{}"}]),
+        (HERMES, "Just text, 1 < 2.", "Just text, 1 < 2.", []),
+        (HERMES, CALL, "", [READ]),
+        (HERMES, f"I look.\n{CALL}\n{XML}", "I look.", [READ, READ]),
+        (HERMES, CALL.removesuffix("</tool_call>"), "", [READ]),  # some end at once
+        (HERMES, "<tool_call>{</tool_call>", "<tool_call>{</tool_call>", []),
+        (HERMES, f"<tool_call>{'[' * 9999}", f"<tool_call>{'[' * 9999}", []),
+        (HERMES, f"{CALL}<tool_call>3</tool_call>", f"{CALL}<tool_call>3</tool_call>", []),
+        (HERMES, CALL.replace('{"path": "a.txt"}', "3"), CALL.replace('{"path": "a.txt"}', "3"), []),
+        (HERMES, CALL.replace('{"path": "a.txt"}', '"{}"'), "", [{"name": "read", "arguments": "{}"}]),
+        (MISTRAL, f"I look. {MISTRALS}", "I look.", [READ]),
+        (MISTRAL, MISTRALS.replace("}]", '}, {"name": "read", "arguments": {"path": "a.txt"}}]'), "", [READ, READ]),
+        (MISTRAL, f"{NEWER}{NEWER}", "", [READ, READ]),
+        (MISTRAL, '[TOOL_CALLS]read{"path": "a.txt"}', "", [READ]),
+        (MISTRAL, "[TOOL_CALLS]read", "[TOOL_CALLS]read", []),
+        (MISTRAL, "[TOOL_CALLS] [3]", "[TOOL_CALLS] [3]", []),
+        (LLAMA, LLAMAS, "", [READ]),
+        (LLAMA, f"<|python_tag|>{LLAMAS}; {LLAMAS}", "", [READ, READ]),
+        (LLAMA, f"I say {LLAMAS}", f"I say {LLAMAS}", []),
+        (LLAMA, f"{LLAMAS} and more", f"{LLAMAS} and more", []),
+        (LLAMA, '{"a": 1}', '{"a": 1}', []),
+        (LLAMA, '{"a":' * 9999, '{"a":' * 9999, []),
+        (LLAMA, "", "", []),
     ],
 )
-def test_a_text_is_split(text: str, content: str, functions: list[dict[str, str]]) -> None:
-    said, calls = split(text)
+def test_a_text_is_split(format: Format, text: str, content: str, functions: list[dict[str, str]]) -> None:
+    said, calls = format.split(text, is_start=True)
     assert (said, [call["function"] for call in calls]) == (content, functions)
-    assert len({call["id"] for call in calls}) == len(calls)
+    if format is not MISTRAL:
+        assert len({call["id"] for call in calls}) == len(calls)
+    assert all(len(call["id"]) == 9 for call in calls) or format is not MISTRAL
 
 
 def test_only_what_may_become_a_call_is_held() -> None:
-    assert held_from("a < b") == len("a < b")
-    assert held_from("a <tool") == 2 and held_from("a <tool_call>{") == 2 and held_from("a <") == 2
+    for text in ("a <tool", "a <tool_call>{", "a <", "a \n"):
+        assert HERMES.held_from(text, True) == 1
+    assert HERMES.held_from("a < b", True) == len("a < b")
+    assert LLAMA.held_from(" <|py", True) == LLAMA.held_from('{"a', True) == 0
+    assert LLAMA.held_from('{"a', False) == LLAMA.held_from("abc", True) == 3
 
 
-def output(text: str) -> Output:
-    return Output(seq_id=0, token_id=0, token_bytes=text.encode(), text=text, logprob=-1.0, top=[])
+@pytest.mark.parametrize(
+    ("template", "format"),
+    [
+        ("a {{ x }}", None),
+        ("<tool_call>", HERMES),
+        ("{{ '[TOOL_CALLS]' }}", MISTRAL),
+        ("<|python_tag|>", LLAMA),
+        ('{"name": function name, "parameters": dictionary of argument name and its value}', LLAMA),
+    ],
+)
+def test_the_template_says_which_format(template: str, format: Format | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert format_of(template) is format
+    model = FakeModel()
+    monkeypatch.setattr(model, "chat_template", template, raising=False)
+    monkeypatch.setattr(model, "special_tokens", {"[TOOL_CALLS]": 5, "<s>": 1}, raising=False)
+    reading = reading_of(model, [1], True, True)
+    assert (reading and reading.format) is format
+    assert reading_of(model, [1], False, True) is None
+    if format is MISTRAL:
+        assert reading and reading.marks == {5: "[TOOL_CALLS]"}
 
 
-def asked_for(logprobs: int | None, may_call_tools: bool = True) -> tuple[Call, Choice]:
+def test_the_template_and_the_prompt_say_whether_it_thinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = FakeModel()
+    assert reading_of(model, list(b"<think>\n"), True, True) is None
+    monkeypatch.setattr(model, "chat_template", "{{ '</think>' }}", raising=False)
+    for prompt, thinks in ((b"user\n", False), (b"<think>\n", True), (b"<think>\n\n</think>\n\n", False)):
+        assert reading_of(model, list(prompt), False, True) == Reading(thinks=thinks)
+
+
+def output(text: str, token_id: int = 0) -> Output:
+    return Output(seq_id=0, token_id=token_id, token_bytes=text.encode(), text=text, logprob=-1.0, top=[])
+
+
+def asked_for(reading: Reading | None, logprobs: int | None = None) -> tuple[Call, Choice]:
     asked = Asked(
-        kind="chat",
-        prompts=[Prompt(token_ids=[1])],
-        sampling=SamplingParams(),
-        logprobs=logprobs,
-        may_call_tools=may_call_tools,
+        kind="chat", prompts=[Prompt(token_ids=[1])], sampling=SamplingParams(), logprobs=logprobs, reading=reading
     )
     call = Call(asked, "a", "m", "t", time.monotonic())
     return call, call.parts[0].add_choice(0)
 
 
+def whole(reading: Reading | None, *outputs: Output, logprobs: int | None = None) -> dict[str, Any]:
+    call, choice = asked_for(reading, logprobs)
+    choice.outputs, choice.finish_reason = [*outputs], "stop"
+    (found,) = answer(call, lambda _: b"")["choices"]
+    return dict(found)
+
+
+THINKS = "<think>\nLet me see.\n</think>\n\n"
+TEXTS = [
+    *((Reading(HERMES), text) for text in ("Just < text.", f"I look. \n{CALL}", XML, "<tool_call>{", "a <tool")),
+    *((Reading(HERMES), text) for text in (f"é{CALL} and more", "1 <\n\n")),
+    *((Reading(MISTRAL), text) for text in ("a [TOOL", f"a [x] {MISTRALS}", NEWER, "[TOOL_CALLS]read")),
+    *((Reading(LLAMA), text) for text in (LLAMAS, f"a {LLAMAS}", " {", f"<|python_tag|>{LLAMAS};{LLAMAS}", "<|pyt")),
+    *(
+        (Reading(thinks=False), text)
+        for text in (f"{THINKS}So.", " <thi", "<think>and", "a <think>b</think>c", "\n\na")
+    ),
+    *((Reading(thinks=True), text) for text in ("\nHm. </thin</think>\n So.", "on and on", "</think>So.", "")),
+    *((Reading(HERMES, thinks=False), text) for text in (f"{THINKS}I look.\n{CALL}", f"{THINKS}{CALL}")),
+    (Reading(LLAMA, thinks=False), f"{THINKS}{LLAMAS}"),
+]
+
+
 @pytest.mark.parametrize("logprobs", [None, 0])
-@pytest.mark.parametrize(
-    "text", ["Just < text.", f"I look.{CALL}", XML, "<tool_call>{", "a <tool", f"é{CALL} and more"]
-)
-def test_a_stream_tells_what_the_whole_answer_does(text: str, logprobs: int | None) -> None:
-    call, choice = asked_for(logprobs)
-    choice.outputs, choice.finish_reason = [output(text)], "stop"
-    (whole,) = answer(call, lambda _: b"")["choices"]
+@pytest.mark.parametrize(("reading", "text"), TEXTS)
+def test_a_stream_tells_what_the_whole_answer_does(reading: Reading, text: str, logprobs: int | None) -> None:
+    wanted = whole(reading, output(text), logprobs=logprobs)
+    message = wanted["message"]
     for seed in range(20):
         draw, at, told = random.Random(seed), 0, list[dict[str, Any]]()
-        call, choice = asked_for(logprobs)
+        call, choice = asked_for(reading, logprobs)
         while at < len(text) or choice.finish_reason is None:
             end = min(len(text), at + draw.randrange(4))
             choice.outputs.append(output(text[at:end]))
@@ -79,17 +149,46 @@ def test_a_stream_tells_what_the_whole_answer_does(text: str, logprobs: int | No
             call.changed[choice] = call.parts[0]
             for event in chunks(call, lambda _: b""):
                 told += json.loads(event.removeprefix(b"data: "))["choices"]
-        content = "".join(one["delta"].get("content", "") for one in told)
-        assert content == (whole["message"]["content"] or "")
-        assert told[-1]["finish_reason"] == whole["finish_reason"]
+        for name in ("content", "reasoning_content"):
+            assert "".join(one["delta"].get(name, "") for one in told) == (message.get(name) or "")
+        assert told[-1]["finish_reason"] == wanted["finish_reason"]
         calls = [one["function"] for one in told[-1]["delta"].get("tool_calls", [])]
-        assert calls == [one["function"] for one in whole["message"].get("tool_calls", [])]
+        assert calls == [one["function"] for one in message.get("tool_calls", [])]
         scored = b"".join(bytes(b["bytes"]) for one in told for b in (one["logprobs"] or {"content": []})["content"])
         assert scored == (b"" if logprobs is None else text.encode())
 
 
+def test_reasoning_is_told_apart_from_content() -> None:
+    for reading, text in ((Reading(thinks=False), f"{THINKS}So."), (Reading(thinks=True), "Let me see.</think>So.")):
+        message = whole(reading, output(text))["message"]
+        assert (message["reasoning_content"], message["content"]) == ("Let me see.", "So.")
+    message = whole(Reading(thinks=False), output("a <think>b</think>c"))["message"]
+    assert message["content"] == "a <think>b</think>c" and "reasoning_content" not in message
+    call, choice = asked_for(Reading(thinks=False))
+    choice.outputs, choice.finish_reason = [output(text) for text in ("<think>", "a", "b", "</think>", "c")], "stop"
+    answer(call, lambda _: b"")
+    assert choice.reader and choice.reader.num_reasoning_tokens == 3
+
+
+def test_special_tokens_that_mean_something_are_read_though_they_are_in_no_text() -> None:
+    reading = Reading(MISTRAL, marks={7: "[TOOL_CALLS]", 8: "[ARGS]"})
+    parts = [
+        output("I look."),
+        output("", 7),
+        output("read"),
+        output("", 8),
+        output('{"path": "a.txt"}'),
+        output("", 9),
+    ]
+    message = whole(reading, *parts)["message"]
+    assert message["content"] == "I look." and message["tool_calls"][0]["function"] == READ
+
+
 def test_without_tools_the_same_words_are_text() -> None:
-    call, choice = asked_for(None, may_call_tools=False)
-    choice.outputs, choice.finish_reason = [output(CALL)], "stop"
-    (whole,) = answer(call, lambda _: b"")["choices"]
-    assert whole["message"]["content"] == CALL and whole["finish_reason"] == "stop"
+    found = whole(None, output(CALL))
+    assert found["message"]["content"] == CALL and found["finish_reason"] == "stop"
+
+
+def test_only_the_first_call_is_told_where_one_is_asked_for() -> None:
+    message = whole(Reading(HERMES, parallel=False), output(CALL + CALL))["message"]
+    assert len(message["tool_calls"]) == 1 and message["content"] is None

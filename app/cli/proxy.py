@@ -1,0 +1,82 @@
+"""`kvtheater proxy`: passes an agent's requests on to another server, and writes them down for later analysis."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import secrets
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from app.cli.listening import bound_socket
+from app.cli.options import UserError, add_command
+from app.cli.terminal import say
+
+if TYPE_CHECKING:
+    from app.proxy.exchange import Mode
+
+
+def add_parser(commands: Any) -> None:
+    parser = add_command(
+        commands,
+        "proxy",
+        "pass requests on to another server's API, and write them down for later analysis",
+        "  kvtheater proxy --upstream https://api.anthropic.com\n"
+        "  ANTHROPIC_BASE_URL=http://127.0.0.1:8765 claude\n"
+        "\n"
+        "  kvtheater proxy --upstream http://127.0.0.1:8000 --private -o traffic.jsonl\n"
+        "  OPENAI_BASE_URL=http://127.0.0.1:8765/v1 my-agent\n"
+        "\n"
+        "requests and answers pass byte for byte; keys are neither kept nor written; it listens on this machine only\n",
+    )
+    parser.add_argument("--upstream", required=True, metavar="URL", help="the server that answers: http(s)://HOST/PATH")
+    parser.add_argument("--port", type=int, help="0 for any free one (default: 8765, or the next that is free)")
+    parser.add_argument(
+        "-o", "--output", type=Path, default=Path("traffic.jsonl"), metavar="FILE",
+        help="a line is appended for each request to a model: path, time, request, usage (default: %(default)s)",
+    )  # fmt: skip
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument(
+        "--keep-bodies",
+        action="store_true",
+        help="write whole bodies; by default what looks like a secret is left out, and who asks, and pictures",
+    )
+    kept.add_argument(
+        "--private", action="store_true", help="write no text: roles, and hash and length of everything else"
+    )
+    parser.set_defaults(run=run, host="127.0.0.1")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Pass on until Ctrl-C or SIGTERM."""
+    upstream = urlsplit(arguments.upstream)
+    if upstream.scheme not in ("http", "https") or not upstream.hostname or upstream.query or upstream.fragment:
+        raise UserError(f"--upstream {arguments.upstream} is no address: https://HOST/PATH is one")
+    if importlib.util.find_spec("aiohttp") is None:
+        raise UserError("the proxy needs aiohttp: pip install 'kvtheater[proxy]'")
+    with bound_socket(arguments) as bound:
+        from app.proxy.exchange import Exchanges
+        from app.proxy.server import Proxy
+
+        mode: Mode = "private" if arguments.private else "whole" if arguments.keep_bodies else "redacted"
+        try:
+            exchanges = Exchanges(arguments.output, mode, secrets.token_bytes(32))
+        except OSError as error:
+            raise UserError(f"{arguments.output} cannot be written: {error.strerror}") from error
+
+        async def serve() -> None:
+            stop = asyncio.Event()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            told = f"a proxy for {arguments.upstream}: http://127.0.0.1:{bound.getsockname()[1]}"
+            await Proxy(arguments.upstream, exchanges).run(bound, stop, lambda: say(told, flush=True))
+
+        try:
+            asyncio.run(serve())
+        finally:
+            exchanges.close()
+    say(f"{exchanges.count} requests in {arguments.output}", flush=True)
+    return 0

@@ -1,0 +1,108 @@
+"""Reasoning, content and tool calls in the text that a model generates, whole or as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from app.models.engine_face import ServedModel
+from app.openai.tool_calls import Calls, Format, format_of, overlap
+from engine.trace.records import Output
+
+THINK, THOUGHT = "<think>", "</think>"
+TAIL = 8  # tokens at the end of a prompt, which may open the reasoning
+
+
+class Reading(NamedTuple):
+    """What is read out of the text of a request."""
+
+    format: Format | None = None  # of tool calls; None: they are not looked for
+    thinks: bool | None = None  # the text begins within reasoning; None: there is none in it
+    parallel: bool = True  # False: of several tool calls the first
+    marks: Mapping[int, str] = {}  # by id, the special tokens that mean something here, and are in no text
+
+
+class Said(NamedTuple):
+    """What came of a piece of text."""
+
+    reasoning: str
+    content: str
+    calls: Calls
+
+
+def reading_of(model: ServedModel, prompt: Sequence[int], has_tools: bool, parallel: bool) -> Reading | None:
+    """Return what the model's chat template says about its texts; None: they are plain."""
+    template = model.chat_template
+    format = format_of(template) if has_tools else None
+    thinks: bool | None = None
+    if THOUGHT in template:
+        tail = b"".join(map(model.token_bytes, prompt[-TAIL:])).decode("utf-8", "replace")
+        thinks = tail.rstrip().endswith(THINK)
+    if format is None and thinks is None:
+        return None
+    texts = (*(format.marks if format else ()), *(() if thinks is None else (THINK, THOUGHT)))
+    special = model.special_tokens
+    return Reading(format, thinks, parallel, {special[text]: text for text in texts if text in special})
+
+
+class Reader:
+    """Reads one choice. What it has held back so far depends on the text, not on how the text was cut."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._held = ""
+        self._may_think = reading.thinks is False  # the text may begin with reasoning
+        self._is_inside = bool(reading.thinks)
+        self._is_start = True  # nothing of what is read now, reasoning or content, has been told
+        self._strips = self._is_inside  # the space before it is none of it
+        self.num_reasoning_tokens = 0
+
+    def read(self, outputs: Iterable[Output], is_end: bool) -> Said:
+        """Return what is certain now; at the end, everything."""
+        reasoning: list[str] = []
+        for output in outputs:
+            self._held += output.text or self._reading.marks.get(output.token_id, "")
+            reasoning.append(self._reason(False))
+            self.num_reasoning_tokens += self._is_inside
+        reasoning.append(self._reason(is_end))
+        content, calls = self._content(is_end)
+        return Said("".join(reasoning), content, calls)
+
+    def _reason(self, is_end: bool) -> str:
+        if self._may_think:
+            begun = self._held.lstrip()
+            if begun.startswith(THINK):
+                self._held, self._is_inside, self._strips = begun.removeprefix(THINK), True, True
+            if self._is_inside or is_end or not THINK.startswith(begun):
+                self._may_think = False
+        if not self._is_inside:
+            return ""
+        if self._is_start:
+            self._held = self._held.lstrip()
+        end = self._held.find(THOUGHT)
+        until = len(self._held) if is_end else len(self._held) - overlap(self._held, THOUGHT)
+        told = self._held[: until if end < 0 else end].rstrip()
+        self._held = self._held[len(told) :]
+        self._is_start = self._is_start and not told
+        if end >= 0 or is_end:
+            self._held = self._held.lstrip().removeprefix(THOUGHT).lstrip()
+            self._is_inside, self._is_start = False, True
+        return told
+
+    def _content(self, is_end: bool) -> tuple[str, Calls]:
+        if self._is_inside or self._may_think:
+            return "", []
+        if self._is_start and self._strips:
+            self._held = self._held.lstrip()
+        text, format = self._held, self._reading.format
+        if format is None:
+            self._held = ""
+            content, calls = text, Calls()
+        elif is_end:
+            self._held = ""
+            content, calls = format.split(text, self._is_start)
+        else:
+            at = format.held_from(text, self._is_start)
+            content, self._held, calls = text[:at], text[at:], []
+        self._is_start = self._is_start and not content
+        return content, calls if self._reading.parallel else calls[:1]

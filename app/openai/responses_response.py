@@ -1,0 +1,204 @@
+"""Answers of `/v1/responses` in OpenAI's shape, made from those of chat completions."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import msgspec
+
+from app.openai import response
+from app.openai.bodies import CalledFunction, ChatMessage, ToolCall
+from app.openai.call import Call
+from app.openai.errors import ApiError
+from app.openai.shape import Shape, TokenBytes, event
+
+
+class Responses(Shape):
+    """A response: items, which are reasoning, a message and tool calls."""
+
+    path: ClassVar[str] = "/v1/responses"
+    id_prefix: ClassVar[str] = "resp_"
+
+    def __init__(
+        self, call: Call, token_bytes: TokenBytes, told_again: bytes, store: Callable[[str, ChatMessage], object]
+    ) -> None:
+        """`told_again`: fields of the request, encoded, that the response has too; `store`: is called at the end with
+        the response's id and the assistant's message.
+        """
+        super().__init__(call, token_bytes)
+        self._told_again, self._store = told_again, store
+        self._output: list[dict[str, Any]] = []  # items that are done
+        self._open: dict[str, Any] | None = None  # the reasoning or the message that is being generated
+        self._kind = ""  # of its content
+        self._text: list[str] = []  # of it
+        self._is_begun = False
+        self._num_events = 0
+        self._reason: str | None = None  # why the choice ended
+
+    def whole(self) -> dict[str, Any]:
+        told = response.answer(self.call, self.token_bytes)["choices"][0]
+        message = told["message"]
+        if "reasoning_content" in message:
+            self._output.append(_item("reasoning_text", message["reasoning_content"]))
+        if message["content"]:
+            self._output.append(_item("output_text", message["content"]))
+        self._output += [_call(call, call["function"]["arguments"]) for call in message.get("tool_calls") or []]
+        return self._ended(told["finish_reason"])
+
+    def chunks(self) -> list[bytes]:
+        found: list[bytes] = []
+        if not self._is_begun:
+            self._is_begun = True
+            begun = self._response("in_progress")
+            found += [self._event(f"response.{kind}", response=begun) for kind in ("created", "in_progress")]
+        changed, self.call.changed = self.call.changed, {}
+        for choice, part in changed.items():
+            told = response.delta(self.call, part, choice, self.token_bytes)
+            if told is not None:
+                found += self._events(told["delta"])
+                if told["finish_reason"] is not None:
+                    found += self._close()
+                    self._reason = told["finish_reason"]
+        return found
+
+    def last_chunks(self) -> list[bytes]:
+        ended = self._ended(self._reason)
+        return [self._event(f"response.{ended['status']}", response=ended)]
+
+    def failed(self, error: ApiError) -> list[bytes]:
+        ended = self._response("failed") | {"error": {"code": error.code or "server_error", "message": error.message}}
+        told = {"code": error.code, "message": error.message, "param": error.param}
+        return [self._event("error", **told), self._event("response.failed", response=ended)]
+
+    def _events(self, delta: dict[str, Any]) -> list[bytes]:
+        found: list[bytes] = []
+        for kind, text in (("reasoning_text", delta.get("reasoning_content")), ("output_text", delta.get("content"))):
+            if text:
+                if self._open is None or self._kind != kind:
+                    found += [*self._close(), *self._start(kind)]
+                self._text.append(text)
+                found.append(self._part(f"response.{kind}.delta", delta=text, **_more(kind)))
+        for call in delta.get("tool_calls") or []:
+            found += self._close()
+            arguments, item = call["function"]["arguments"], _call(call, "", "in_progress")
+            where = {"output_index": len(self._output), "item_id": item["id"]}
+            found += [
+                self._event("response.output_item.added", output_index=len(self._output), item=item),
+                self._event("response.function_call_arguments.delta", **where, delta=arguments),
+                self._event("response.function_call_arguments.done", **where, arguments=arguments),
+            ]
+            found.append(self._done({**item, "arguments": arguments, "status": "completed"}))
+        return found
+
+    def _start(self, kind: str) -> list[bytes]:
+        self._open, self._kind = _item(kind, "", "in_progress"), kind
+        shown = {**self._open, "content": []}
+        return [
+            self._event("response.output_item.added", output_index=len(self._output), item=shown),
+            self._part("response.content_part.added", part=self._open["content"][0]),
+        ]
+
+    def _close(self) -> list[bytes]:
+        """Return the events that end the reasoning or the message, if one is being generated."""
+        if self._open is None:
+            return []
+        text = "".join(self._text)
+        item = _item(self._kind, text) | {"id": self._open["id"]}
+        found = [
+            self._part(f"response.{self._kind}.done", text=text, **_more(self._kind)),
+            self._part("response.content_part.done", part=item["content"][0]),
+        ]
+        self._open, self._text = None, []
+        return [*found, self._done(item)]
+
+    def _done(self, item: dict[str, Any]) -> bytes:
+        self._output.append(item)
+        return self._event("response.output_item.done", output_index=len(self._output) - 1, item=item)
+
+    def _part(self, kind: str, **fields: Any) -> bytes:
+        assert self._open is not None
+        where = {"item_id": self._open["id"], "output_index": len(self._output), "content_index": 0}
+        return self._event(kind, **where, **fields)
+
+    def _event(self, kind: str, **fields: Any) -> bytes:
+        self._num_events += 1
+        return event({"type": kind, "sequence_number": self._num_events - 1, **fields}, kind)
+
+    def _ended(self, reason: str | None) -> dict[str, Any]:
+        """Return the response that is over, and store its conversation."""
+        calls = [item for item in self._output if item["type"] == "function_call"]
+        texts = {item["type"]: item["content"][0]["text"] for item in self._output if item["type"] != "function_call"}
+        message = ChatMessage(role="assistant", content=texts.get("message", ""))
+        message.reasoning_content = texts.get("reasoning")
+        message.tool_calls = [
+            ToolCall(id=item["call_id"], function=CalledFunction(name=item["name"], arguments=item["arguments"]))
+            for item in calls
+        ] or None
+        self._store(self.call.id, message)
+        found = self._response("completed") | {"usage": self._usage()}
+        if reason == "length":
+            found |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        return found
+
+    def _usage(self) -> dict[str, Any]:
+        call = self.call
+        reader = call.parts[0].choices[0].reader
+        cached, written = call.num_cached_tokens, call.num_newly_cached_tokens
+        return {
+            "input_tokens": call.num_prompt_tokens,
+            "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
+            "output_tokens": call.num_output_tokens,
+            "output_tokens_details": {"reasoning_tokens": reader.num_reasoning_tokens if reader else 0},
+            "total_tokens": call.num_prompt_tokens + call.num_output_tokens,
+        }
+
+    def _response(self, status: str) -> dict[str, Any]:
+        call = self.call
+        again: dict[str, msgspec.Raw] = msgspec.json.decode(self._told_again, type=dict[str, msgspec.Raw])
+        return {
+            **again,
+            "id": call.id,
+            "object": "response",
+            "created_at": call.created,
+            "status": status,
+            "background": False,
+            "error": None,
+            "incomplete_details": None,
+            "model": call.model,
+            "output": [*self._output],
+            "parallel_tool_calls": call.asked.parallel_tool_calls,
+            "temperature": call.asked.sampling.temperature,
+            "text": {"format": {"type": "text"}},
+            "top_p": call.asked.sampling.top_p,
+            "truncation": "disabled",
+            "usage": None,
+        }
+
+
+def _item(kind: str, text: str, status: str = "completed") -> dict[str, Any]:
+    """Return a message, or reasoning, as the kind of its content says."""
+    content = [{"type": kind, "text": text, **_more(kind)}]
+    own: dict[str, Any] = {"type": "reasoning", "summary": []}
+    prefix = "rs_"
+    if kind == "output_text":
+        content[0]["annotations"] = []
+        own, prefix = {"type": "message", "role": "assistant"}, "msg_"
+    return {"id": prefix + secrets.token_hex(12), **own, "status": status, "content": content}
+
+
+def _more(kind: str) -> dict[str, Any]:
+    """Return what events of a message's text have beside it."""
+    return {"logprobs": []} if kind == "output_text" else {}
+
+
+def _call(call: dict[str, Any], arguments: str, status: str = "completed") -> dict[str, Any]:
+    return {
+        "id": f"fc_{secrets.token_hex(12)}",
+        "type": "function_call",
+        "status": status,
+        "call_id": call["id"],
+        "name": call["function"]["name"],
+        "arguments": arguments,
+    }

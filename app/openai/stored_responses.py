@@ -1,0 +1,56 @@
+"""Conversations that `previous_response_id` continues. They are in memory only, and the oldest give way."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+import msgspec
+
+from app.openai.bodies import ChatMessage
+from app.openai.errors import ApiError
+
+MIB = 1024 * 1024
+MAX_STORED_OF_ONE = 16 * MIB  # of one client's conversations
+MAX_STORED = 64 * MIB  # of all
+
+
+class StoredResponses:
+    """Conversations by client and response id. Every method may be called from any thread."""
+
+    def __init__(self, max_of_one: int = MAX_STORED_OF_ONE, max_of_all: int = MAX_STORED) -> None:
+        self._max_of_one, self._max_of_all = max_of_one, max_of_all
+        self._stored: OrderedDict[tuple[str, str], bytes] = OrderedDict()  # the oldest first
+        self._lock = threading.Lock()
+
+    def put(self, client: str, response_id: str, data: bytes) -> None:
+        """Store a conversation, which is encoded, unless it alone is larger than a client's share."""
+        if len(data) > self._max_of_one:
+            return
+        with self._lock:
+            self._stored[client, response_id] = data
+            self._evict([key for key in self._stored if key[0] == client], self._max_of_one)
+            self._evict(list(self._stored), self._max_of_all)
+
+    def get(self, client: str, response_id: str) -> list[ChatMessage]:
+        """Return a conversation of this client.
+
+        Raises:
+            ApiError: there is none.
+        """
+        with self._lock:
+            data = self._stored.get((client, response_id))
+        if data is None:
+            raise ApiError(
+                f"there is no response {response_id[:80]!r} of this client here; send the whole conversation",
+                "previous_response_id",
+                code="previous_response_not_found",
+            )
+        return msgspec.json.decode(data, type=list[ChatMessage])
+
+    def _evict(self, keys: list[tuple[str, str]], allowed: int) -> None:
+        total = sum(len(self._stored[key]) for key in keys)
+        for key in keys:
+            if total <= allowed:
+                return
+            total -= len(self._stored.pop(key))

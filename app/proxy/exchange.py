@@ -1,0 +1,153 @@
+"""A request and the usage that its answer reported, as a line of a file. No line has a key."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+Mode = Literal["redacted", "whole", "private"]
+MAX_ANSWER = 16 * 1024 * 1024  # bytes of an answer, or of one event of a stream, in which usage is looked for
+MIN_KEY = 12  # characters: a shorter one is no secret, and may be a word of the prompt
+REQUESTS = ("messages", "input", "prompt")  # a body with one of these fields is a request to a model
+REDACTED = "[redacted]"
+KEYS = re.compile(
+    r"\b(?:sk|rk|pk)-[\w-]{16,}|\bgh[a-z]_\w{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}|\bhf_\w{20,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w-]{30,}|\bxox[a-z]-[\w-]{10,}|\beyJ[\w-]{6,}\.[\w-]{6,}\.[\w-]{6,}"
+    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----[^-]{1,10000}-----END [A-Z ]{0,30}PRIVATE KEY-----"
+)
+SECRET = r"(?i:password|passwd|secret|token|api_?key|authorization)"
+SECRET_NAME = re.compile(SECRET + r"\Z")
+ASSIGNED = re.compile(SECRET + r"""["']?\s{0,4}[:=]\s{0,4}(?i:bearer )?["']?(?P<value>[^\s"',;]{8,})""")
+PERSONAL = frozenset({"metadata", "user", "safety_identifier", "user_profile_id"})  # fields that say who asks
+# fields whose texts, and whose members, a private line has
+TOLD = frozenset({"role", "type", "model", "ttl"})
+INSIDE = frozenset(
+    ("messages", "system", "tools", "input", "content", "tool_calls", "function", "output", "summary", "cache_control",
+     "thinking")
+)  # fmt: skip
+
+
+class Exchanges:
+    """The file: JSON lines of `path`, `time`, `request` and `usage`."""
+
+    def __init__(self, path: Path, mode: Mode, secret: bytes) -> None:
+        """`secret`: what private hashes are made with, so that no text can be looked up by its hash.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        self._mode, self._secret = mode, secret
+        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+        self.count = 0
+
+    def add(self, path: str, time: float, body: bytes, usage: dict[str, Any] | None, keys: Iterable[str]) -> None:
+        """Append a line, if the body is a request to a model. `keys`: of its headers, which no line has."""
+        for key in keys:
+            if len(key) >= MIN_KEY:
+                body = body.replace(key.encode("utf-8", "surrogateescape"), REDACTED.encode())
+        try:
+            request = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+        if not isinstance(request, dict) or not any(name in request for name in REQUESTS):
+            return
+        if self._mode == "redacted":
+            request = {key: REDACTED if key in PERSONAL else redacted(one, key) for key, one in request.items()}
+        elif self._mode == "private":
+            request = {key: self._private(one, key) for key, one in request.items()}
+        line = {"path": path, "time": time, "request": request, "usage": usage}
+        self._file.write(msgspec.json.encode(line) + b"\n")
+        self._file.flush()
+        self.count += 1
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _private(self, value: Any, name: str) -> Any:
+        """Return the structure of a request: hash and length in place of each text, and of what a tool defines."""
+        if isinstance(value, list):
+            return [self._private(one, name) for one in value]
+        if isinstance(value, dict) and name in INSIDE:
+            return {
+                key: self._hashed(one) if key == "input" and isinstance(one, dict) else self._private(one, key)
+                for key, one in value.items()
+            }
+        if value is None or isinstance(value, bool | int | float) or (name in TOLD and isinstance(value, str)):
+            return value
+        return self._hashed(value)
+
+    def _hashed(self, value: Any) -> dict[str, Any]:
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        digest = hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+        return {"hash": digest[:16], "length": len(text)}
+
+
+def redacted(value: Any, name: str = "") -> Any:
+    """Return a value without what looks like a secret, and without pictures. `name`: of its field."""
+    if isinstance(value, list):
+        return [redacted(one, name) for one in value]
+    if isinstance(value, dict):
+        is_picture = value.get("type") == "base64"
+        return {key: REDACTED if is_picture and key == "data" else redacted(one, key) for key, one in value.items()}
+    if not isinstance(value, str):
+        return value
+    if SECRET_NAME.search(name) or (value.startswith("data:") and ";base64," in value[:100]):
+        return REDACTED
+    return ASSIGNED.sub(_without_value, KEYS.sub(REDACTED, value))
+
+
+def _without_value(found: re.Match[str]) -> str:
+    return found[0].removesuffix(found["value"]) + REDACTED
+
+
+class UsageReader:
+    """Finds the usage in an answer that passes by, whole or as events."""
+
+    def __init__(self, content_type: str, encoding: str) -> None:
+        self._is_stream = content_type.startswith("text/event-stream")
+        self._unzip = zlib.decompressobj(wbits=47) if encoding in ("gzip", "deflate") else None
+        self._is_lost = encoding not in ("", "identity", "gzip", "deflate")
+        self._left = b""
+        self._usage: dict[str, Any] | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Look at the next bytes of the answer's body."""
+        if self._is_lost:
+            return
+        try:
+            self._left += self._unzip.decompress(data, MAX_ANSWER) if self._unzip else data
+        except zlib.error:
+            self._is_lost = True
+        if self._is_stream:
+            *lines, self._left = self._left.split(b"\n")
+            for line in lines:
+                if line.startswith(b"data:") and b'"usage"' in line:
+                    self._look(line.removeprefix(b"data:"))
+        if len(self._left) > MAX_ANSWER or (self._unzip and self._unzip.unconsumed_tail):
+            self._is_lost, self._left = True, b""
+
+    def end(self) -> dict[str, Any] | None:
+        """Return the usage as the answer has it; None: it has none that can be read."""
+        if not self._is_stream:
+            self._look(self._left)
+        return self._usage
+
+    def _look(self, data: bytes) -> None:
+        try:
+            told = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+        if not isinstance(told, dict):
+            return
+        for holder in (told, told.get("message"), told.get("response")):  # Anthropic's first event, Responses' last
+            if isinstance(holder, dict) and isinstance(holder.get("usage"), dict):
+                known = {name: value for name, value in holder["usage"].items() if value is not None}
+                self._usage = (self._usage or {}) | known

@@ -1,0 +1,71 @@
+"""Measure what `kvtheater proxy` adds to the time until an answer's first byte, and until its last.
+
+Usage: python -m tests.load.proxy [--requests 400]
+Requests for one token go to a server directly and through the proxy in turns, on one kept connection each, streamed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import requests
+
+from tests.server.apis import Api, served_api
+
+PROMPT = "Once upon a time there was a cache."
+
+
+def timed(session: requests.Session, url: str) -> tuple[float, float]:
+    body = {"model": "bundled", "prompt": PROMPT, "max_tokens": 1, "temperature": 0, "stream": True}
+    began = time.perf_counter()
+    with session.post(f"{url}/v1/completions", json=body, timeout=60, stream=True) as answer:
+        answer.raw.read(1)
+        first = time.perf_counter() - began
+        answer.raw.read()
+        return first, time.perf_counter() - began
+
+
+def measure(api: Api, through: str, count: int) -> None:
+    ways = {"direct": api.url, "proxy": through}
+    sessions = {way: requests.Session() for way in ways}
+    found: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+    for number in range(count + 10):
+        for way in list(ways)[:: 1 if number % 2 else -1]:
+            taken = timed(sessions[way], ways[way])
+            if number >= 10:  # those before are for warmth
+                found[way].append(taken)
+    for place, what in enumerate(("first byte", "last byte")):
+        told = []
+        at: dict[str, tuple[float, float]] = {}
+        for way, figures in found.items():
+            cuts = statistics.quantiles([one[place] * 1000 for one in figures], n=20)
+            at[way] = cuts[9], cuts[18]
+            told.append(f"{way} {cuts[9]:.2f} / {cuts[18]:.2f} ms")
+        more = [at["proxy"][i] - at["direct"][i] for i in (0, 1)]
+        print(f"{what}, p50 / p95: {', '.join(told)}; added {more[0]:.2f} / {more[1]:.2f} ms")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--requests", type=int, default=400)
+    asked = parser.parse_args()
+    with served_api() as api, tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "app", "proxy", "--upstream", api.url, "--port", "0"]
+        output = str(Path(folder) / "traffic.jsonl")
+        with subprocess.Popen([*command, "-o", output], stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            try:
+                measure(api, process.stdout.readline().split()[-1], asked.requests)
+            finally:
+                process.terminate()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

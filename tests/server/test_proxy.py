@@ -1,0 +1,264 @@
+"""`kvtheater proxy`: bytes pass as they are, keys are in no file, and clients see the server behind it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.client import HTTPResponse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.conftest import ROOT
+from tests.server.apis import served_api
+from tests.server.waiting import wait_for
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("aiohttp") is None, reason="aiohttp is not installed: pip install 'kvtheater[proxy]'"
+)
+KEY = "sk-a-key-that-is-a-secret"
+STORY = "Once upon a time"
+USUAL: dict[str, Any] = {"model": "bundled", "temperature": 0}
+CHAT = [{"role": "user", "content": STORY}]
+STREAMED = {"stream": True, "stream_options": {"include_usage": True}}
+ASKED: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/completions", USUAL | {"prompt": STORY, "max_tokens": 5}),
+    ("/v1/completions", USUAL | STREAMED | {"prompt": STORY, "max_tokens": 5}),
+    ("/v1/chat/completions", USUAL | {"messages": CHAT, "max_tokens": 5}),
+    ("/v1/messages", USUAL | {"messages": CHAT, "max_tokens": 5, "stream": True}),
+    ("/v1/responses", USUAL | {"input": STORY, "max_output_tokens": 5, "stream": True}),
+    ("/v1/messages", USUAL | {"messages": CHAT, "max_tokens": 0}),
+]
+EVENTS = [b'data: {"n": %d, "usage": {"prompt_tokens": %d}}\n\n' % (n, n) for n in range(5)]
+
+
+class Upstream(BaseHTTPRequestHandler):
+    """Answers in each way that HTTP has, and keeps what it was asked."""
+
+    protocol_version = "HTTP/1.1"
+    seen: list[tuple[str, str, dict[str, str], bytes]] = []
+    go_on = threading.Event()
+    left = threading.Event()
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.seen.append((self.command, self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+        kind = self.path.partition("?")[0].rpartition("/")[2]
+        if kind == "cut":
+            self.start(200, ("Content-Length", "100"))
+            self.wfile.write(b"only this")
+            self.close_connection = True
+        elif kind in ("stream", "endless"):
+            self.start(200, ("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
+            for event in EVENTS:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(event), event))
+                self.go_on.wait(10)
+            while kind == "endless":
+                try:
+                    self.wfile.write(b"1\r\n\n\r\n")
+                    time.sleep(0.02)
+                except OSError:
+                    self.left.set()
+                    return
+            self.wfile.write(b"0\r\n\r\n")
+        else:
+            data = body if kind == "echo" else os.urandom(300_000)
+            self.answer = data
+            type(self).last = data
+            more = (("Content-Encoding", "gzip"), ("X-A", "1"), ("X-A", "2")) if kind == "odd" else ()
+            self.start(418 if kind == "odd" else 200, ("Content-Length", str(len(data))), *more)
+            self.wfile.write(data)
+
+    do_GET = do_PUT = do_POST
+    last = b""
+
+    def start(self, status: int, *headers: tuple[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None: ...
+
+
+class Running:
+    """The proxy as a process."""
+
+    def __init__(self, upstream: str, output: Path, *more: str) -> None:
+        command = [
+            sys.executable,
+            "-m",
+            "app",
+            "proxy",
+            "--upstream",
+            upstream,
+            "--port",
+            "0",
+            "-o",
+            str(output),
+            *more,
+        ]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert self.process.stdout is not None
+        first = self.process.stdout.readline()
+        self.url = re.findall(r"http://127\.0\.0\.1:\d+$", first.strip())[-1]
+        self.output = output
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.output.read_text().splitlines()]
+
+    def stop(self) -> str:
+        """Return what it printed."""
+        self.process.send_signal(signal.SIGINT)
+        said, _ = self.process.communicate(timeout=20)
+        assert self.process.returncode == 0, said
+        return str(said)
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def proxy(upstream: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    found = Running(f"{upstream}/below/", tmp_path_factory.mktemp("proxy") / "traffic.jsonl")
+    yield found
+    found.stop()
+
+
+def raw(answer: requests.Response) -> bytes:
+    return bytes(answer.raw.read(decode_content=False))
+
+
+def test_bodies_headers_and_targets_pass_as_they_are(proxy: Running) -> None:
+    sent = os.urandom(200_000)
+    headers = {"X-Api-Key": KEY, "Accept-Encoding": "br, gzip;q=0.5", "X-Odd": "a, b", "Content-Encoding": "gzip"}
+    answer = requests.post(f"{proxy.url}/v1/echo?a=%2Fb&c=d+e", data=sent, headers=headers, timeout=30, stream=True)
+    assert raw(answer) == sent and answer.status_code == 200
+    method, path, told, body = Upstream.seen[-1]
+    assert (method, path, body) == ("POST", "/below/v1/echo?a=%2Fb&c=d+e", sent)
+    assert (told["x-api-key"], told["x-odd"], told["content-encoding"]) == (KEY, "a, b", "gzip")
+    assert told["accept-encoding"] == "gzip;q=0.5" and told["host"] != proxy.url.removeprefix("http://")
+    answer = requests.put(f"{proxy.url}/odd", data=b"", timeout=30, stream=True)
+    assert raw(answer) == Upstream.last and answer.status_code == 418
+    assert answer.headers["Content-Encoding"] == "gzip" and answer.headers["X-A"] == "1, 2"
+    assert raw(requests.get(f"{proxy.url}/any", timeout=30, stream=True)) == Upstream.last
+    with pytest.raises(requests.RequestException):
+        requests.post(f"{proxy.url}/cut", data=b"{}", timeout=30)
+
+
+def test_a_stream_passes_as_it_comes_and_a_client_that_leaves_ends_it(proxy: Running) -> None:
+    Upstream.go_on.clear()
+    body = {"messages": [{"role": "user", "content": f"my password: {KEY}"}], "stream": True}
+    with requests.post(
+        f"{proxy.url}/stream", json=body, headers={"Authorization": f"Bearer {KEY}"}, stream=True
+    ) as answer:
+        pieces = answer.raw.stream(decode_content=False)
+        assert next(pieces) == EVENTS[0], "while the upstream has not sent the next one"
+        Upstream.go_on.set()
+        assert b"".join(pieces) == b"".join(EVENTS[1:])
+    with requests.post(f"{proxy.url}/endless", json=body, stream=True, timeout=10) as answer:
+        next(answer.raw.stream(decode_content=False))
+    assert Upstream.left.wait(10)
+    wait_for(lambda: len(proxy.lines()) == 2)
+    first, second = proxy.lines()
+    assert first["path"] == "/stream" and first["usage"] == {"prompt_tokens": 4} and second["path"] == "/endless"
+    assert KEY not in proxy.output.read_text() and time.time() - first["time"] < 60
+
+
+def test_a_page_of_another_site_and_an_upstream_that_is_not_there_are_refused(tmp_path: Path, proxy: Running) -> None:
+    count = len(Upstream.seen)
+    for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Host": "evil.example"}):
+        assert requests.post(f"{proxy.url}/any", data=b"{}", headers=headers, timeout=30).status_code == 403
+    assert len(Upstream.seen) == count
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    gone = Running(f"http://127.0.0.1:{port}", tmp_path / "traffic.jsonl", "--private")
+    answer = requests.post(f"{gone.url}/v1/messages", json={"messages": []}, headers={"x-api-key": KEY}, timeout=30)
+    assert answer.status_code == 502 and answer.json()["type"] == "error" and str(port) in answer.text
+    assert KEY not in gone.stop() and gone.lines() == []
+
+
+class Sent(BytesIO):
+    """Bytes that a server sent on one connection, for `HTTPResponse`, which closes what it has read."""
+
+    def close(self) -> None: ...
+
+    def makefile(self, mode: str) -> Sent:
+        return self
+
+    def bodies(self) -> Iterator[bytes]:
+        while self.tell() < len(self.getvalue()):
+            answer = HTTPResponse(self)  # type: ignore[arg-type]
+            answer.begin()
+            yield answer.read()
+
+
+@contextmanager
+def tapped(port: int) -> Iterator[tuple[str, list[Sent]]]:
+    """Stand before a server on this machine, and keep what it sends."""
+    sent: list[Sent] = []
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def copy(source: socket.socket, target: socket.socket, kept: Sent | None) -> None:
+        while data := source.recv(1 << 16):
+            if kept is not None:
+                kept.write(data)
+            target.sendall(data)
+        target.close()
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listening.accept()
+                server = socket.create_connection(("127.0.0.1", port))
+                sent.append(Sent())
+                threading.Thread(target=copy, args=(client, server, None), daemon=True).start()
+                threading.Thread(target=copy, args=(server, client, sent[-1]), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    yield f"http://127.0.0.1:{listening.getsockname()[1]}", sent
+    listening.close()
+
+
+def test_what_the_server_sent_is_what_a_client_has(tmp_path: Path) -> None:
+    with served_api() as api, tapped(api.port) as (address, sent):
+        through = Running(address, tmp_path / "traffic.jsonl", "--keep-bodies")
+        for path, body in ASKED[:1] * 2:
+            api.post(path, **body)
+        answers = [requests.post(through.url + path, json=body, timeout=60) for path, body in ASKED]
+        through.stop()
+        lines = through.lines()
+    had = [answer.content for answer in answers]
+    for one in sent:
+        one.seek(0)
+    assert sorted(body for one in sent for body in one.bodies()) == sorted(had) and all(had)
+    assert [answer.status_code for answer in answers] == [200, 200, 200, 200, 200, 400]
+    assert [(one["path"], one["request"]) for one in lines] == ASKED
+    whole = [answers[at].json()["usage"] for at in (0, 2)]
+    assert [lines[at]["usage"] for at in (0, 2)] == whole and whole[0]["prompt_tokens_details"]["cached_tokens"] > 0
+    for at, output in ((1, "completion_tokens"), (3, "output_tokens"), (4, "output_tokens")):
+        assert lines[at]["usage"][output] == 5
+    assert lines[5]["usage"] is None

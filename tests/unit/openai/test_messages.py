@@ -1,0 +1,131 @@
+"""Anthropic's bodies: the conversation that they become, and what is refused in one sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from app.openai.bodies import read
+from app.openai.errors import ApiError
+from app.openai.messages_request import CountTokensBody, MessagesBody, asked, count
+from app.openai.request import Asked
+from app.openai.tool_calls import HERMES
+from tests.server.fake import FakeModel
+
+CACHED = {"cache_control": {"type": "ephemeral"}}
+TOOL = {"name": "read", "description": "Reads.", "input_schema": {"type": "object"}, **CACHED}
+USE = {"type": "tool_use", "id": "toolu_1", "name": "read", "input": {"path": "a"}}
+CALLED = {"id": "toolu_1", "type": "function", "function": {"name": "read", "arguments": {"path": "a"}}}
+
+
+KEEPS = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
+
+
+class Template(FakeModel):
+    """Keeps what its chat template is given."""
+
+    has_chat_template, chat_template = True, "<tool_call>"
+
+    def chat(self, messages, template_settings, tools=()):
+        self.given = messages, template_settings, tools
+        return [1, 2, 3]
+
+
+MODEL = Template()
+
+
+def ask(**fields: Any) -> Asked:
+    body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 9} | fields
+    return asked(read(json.dumps(body).encode(), MessagesBody), MODEL)
+
+
+def text(content: str, **more: Any) -> dict[str, Any]:
+    return {"type": "text", "text": content, **more}
+
+
+def test_blocks_become_messages_in_their_order() -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": ""}
+    empty = {"type": "tool_result", "tool_use_id": "toolu_1", "is_error": False, **CACHED}
+    told = {**empty, "content": [text("d")]}
+    ask(
+        system=[text("be"), text("good", **CACHED)],
+        messages=[
+            {"role": "user", "content": [text("a", citations=None), text("b")]},
+            {"role": "assistant", "content": [thought, text("c"), USE]},
+            {"role": "user", "content": [told, empty, text("e"), text("f")]},
+            {"role": "system", "content": "be quick"},
+            {"role": "assistant", "content": "g"},
+            {"role": "user", "content": "h"},
+        ],
+        tools=[TOOL],
+        thinking={"type": "enabled", "budget_tokens": 1024},
+        output_config={"effort": "low"},
+    )
+    messages, settings, tools = MODEL.given
+    assert messages == [
+        {"role": "system", "content": "be\ngood"},
+        {"role": "user", "content": "a\nb"},
+        {"role": "assistant", "content": "c", "tool_calls": [CALLED], "reasoning_content": "hm"},
+        {"role": "tool", "content": "d", "tool_call_id": "toolu_1"},
+        {"role": "tool", "content": "", "tool_call_id": "toolu_1"},
+        {"role": "user", "content": "e\nf"},
+        {"role": "system", "content": "be quick"},
+        {"role": "assistant", "content": "g"},
+        {"role": "user", "content": "h"},
+    ]
+    assert settings == {"enable_thinking": True, "reasoning_effort": "low"}
+    function = {"name": "read", "description": "Reads.", "parameters": {"type": "object"}}
+    assert tools == [{"type": "function", "function": function}]
+
+
+def test_sampling_and_the_choice_of_tools_are_those_of_chat() -> None:
+    found = ask(
+        stop_sequences=["x"],
+        temperature=0.5,
+        top_p=0.9,
+        top_k=3,
+        stream=True,
+        tools=[TOOL],
+        metadata={"a": 1},
+        context_management=KEEPS,
+    )
+    sampling = found.sampling
+    assert (found.default_tokens, sampling.stop, sampling.temperature) == (9, ["x"], 0.5)
+    assert (sampling.top_p, sampling.top_k, found.stream) == (0.9, 3, True)
+    assert found.reading and found.reading.format is HERMES and found.reading.parallel
+    single = ask(tools=[TOOL], tool_choice={"type": "auto", "disable_parallel_tool_use": True})
+    assert single.reading and not single.reading.parallel
+    assert ask(tools=[TOOL], tool_choice={"type": "none"}).reading is None and MODEL.given[2] == []
+    body = {"messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}
+    assert count(read(json.dumps(body).encode(), CountTokensBody), MODEL) == 3
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"max_tokens": None}, "max_tokens", "got `null`"),
+        ({"max_tokens": 0}, "max_tokens", ">= 1"),
+        ({"stop_sequences": ["x"] * 17}, "stop_sequences", "stop_sequences must be at most 16 strings"),
+        ({"tools": [TOOL], "tool_choice": {"type": "any"}}, "tool_choice", "only none and auto"),
+        ({"tools": [TOOL], "tool_choice": {"type": "tool", "name": "read"}}, "tool_choice", "only none and auto"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools", "'bash_20250124'"),
+        ({"tools": [TOOL | {"defer_loading": True}]}, "tools", "tools[0].defer_loading"),
+        ({"context_management": {"edits": [{"type": "compact_20260112"}]}}, "context_management", "not implemented"),
+        ({"messages": []}, "messages", "length >= 1"),
+        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages", "content[0].type"),
+        ({"messages": [{"role": "user", "content": [USE]}]}, "messages", "'tool_use'"),
+        ({"messages": [{"role": "user", "content": [text("x", what=1)]}]}, "messages", "unknown field `what`"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "messages", "does not continue"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config", "format"),
+        ({"mcp_servers": [{"url": "x"}]}, "mcp_servers", "not implemented"),
+        ({"what": 1}, "what", "knows no field"),
+    ],
+)
+def test_a_message_is_refused_by_the_fields_name(fields: dict[str, Any], param: str, words: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        ask(**fields)
+    assert (refused.value.param, refused.value.status) == (param, 400) and words in refused.value.message
+    shown = refused.value.as_map("/v1/messages")
+    assert shown == {"type": "error", "error": {"type": "invalid_request_error", "message": refused.value.message}}
