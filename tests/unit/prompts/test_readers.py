@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.proxy.exchange import Exchanges, Mode
 from engine.prompts.readers import PromptError, read_prompts
 from engine.prompts.report import Player, Settings
 from engine.prompts.tokens import characters_of
@@ -138,25 +138,16 @@ def test_what_is_no_request_is_counted_and_named(tmp_path: Path) -> None:
         read_prompts(path)
 
 
-def hashed(value: Any, name: str = "") -> Any:
-    """Hash texts as `kvtheater proxy --private` does."""
-    if isinstance(value, list):
-        return [hashed(one, name) for one in value]
-    if isinstance(value, dict) and name in ("", "messages", "system", "tools", "content"):
-        return {key: hashed(one, key) for key, one in value.items()}
-    if isinstance(value, str) and name in ("role", "type", "model"):
-        return value
-    text = value if isinstance(value, str) else json.dumps(value)
-    return {"hash": hashlib.sha256(text.encode()).hexdigest()[:16], "length": len(text)}
-
-
 @pytest.mark.parametrize("shape", [chat, anthropic])
-def test_private_lines_part_where_their_texts_do(shape: Any, tmp_path: Path) -> None:
-    path = tmp_path / "private"
-    bodies = [shape(2, tools=("read",)), shape(3, tools=("read",)), shape(3, "Another.", ("read",))]
-    path.write_text("\n".join(json.dumps({"path": "/v1", "request": hashed(one), "usage": None}) for one in bodies))
+@pytest.mark.parametrize("mode", ["redacted", "whole", "private"])
+def test_what_the_proxy_writes_parts_where_the_requests_do(mode: Mode, shape: Any, tmp_path: Path) -> None:
+    path = tmp_path / "proxy"
+    file = Exchanges(path, mode, b"secret")
+    for body in (shape(2, tools=("read",)), shape(3, tools=("read",)), shape(3, "Another.", ("read",))):
+        file.add("/v1/messages", TIME, json.dumps(body).encode(), USAGE, [])
+    file.close()
     found = read_prompts(path)
-    assert found.is_private and not found.unread
+    assert found.is_private == (mode == "private") and not found.unread
     player = Player(characters_of, Settings())
     first, second, third = (player.play(request) for request in found.requests)
     assert second.hits["sglang"].num_tokens == first.num_tokens and second.parted is None
