@@ -17,6 +17,7 @@ from app.openai.bodies import MAX_LISTS, MAX_VALUES
 from app.openai.held import MAX_OF_ONE, MOST
 from app.openai.paths import MAX_BYTES
 from app.openai.stored_responses import MAX_STORED, MAX_STORED_OF_ONE
+from app.prompts import page as prompts_page
 from app.server.dispatch import ALL_EVENTS
 from app.server.events import READS
 from engine.config import MAX_BIASES, MAX_STOP_CHARACTERS, MAX_STOP_TOKENS, MAX_STOPS
@@ -53,6 +54,8 @@ BOUNDS = {
     "token_characters": MAX_TOKEN_CHARACTERS,
     "prompt_kib": SETTINGS.max_prompt_bytes // 1024,
     "prompts": SETTINGS.max_prompts,
+    "prompts_mib": prompts_page.MAX_BYTES // MIB,
+    "prompts_seconds": prompts_page.MAX_SECONDS,
     "reads": READS,
     "reads_of_one": bounds.MOST_READS_OF_ONE,
     "commands_of_one": bounds.MOST_OF_ONE,
