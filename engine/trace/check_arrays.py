@@ -1,4 +1,4 @@
-"""What must be true of a capture's arrays: shapes by header and batch, rows that are probabilities."""
+"""Checks of a capture's arrays: shapes against header and batch, weight rows that are probabilities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record says of content outside the pool: what was found there, what was admitted with it, what was loaded."""
+"""Checks of external KV content in a record: what lookups find, admissions use and operations load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operations name beside what they change: sequences, blocks and tokens that must be there."""
+"""Checks of operands: sequences, blocks and tokens that an operation names must exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be true of one record, beside what its operations do."""
+"""Checks of a single record beyond the effects of its operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be true of a state as a whole, whatever the operations were."""
+"""Invariants of a whole state, whatever operations led to it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def wrong_in_state(state: State, is_observed: bool = False) -> Iterator[str]:
 
 
 def num_things(state: State) -> int:
-    """What looking through the state takes, in things to look at; comparing tokens is quicker than the rest."""
+    """Return the cost of checking the state, in items to visit; comparing 16 tokens counts as one item."""
     tables = sum(len(table) + 1 for sequence in state.sequences.values() for table in sequence.block_tables)
     tokens = sum(sequence.num_computed_tokens * len(sequence.block_tables) for sequence in state.sequences.values())
     return len(state.blocks) + len(state.sequences) + tables + tokens // 16

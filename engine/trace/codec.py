@@ -70,7 +70,7 @@ def prepare(kind: Any) -> None:
 
 
 def encode(value: Any) -> bytes:
-    """One header, record, capture or state as msgpack."""
+    """Encode a header, record, capture or state as msgpack."""
     return _encoder.encode(value)
 
 

@@ -153,7 +153,9 @@ def _unsaid(header: Header) -> list[str]:
 
 
 def _model(header: Header, counts_only: bool) -> Any:
-    """What must be the same for a run to be of the same model; another engine names and measures it otherwise."""
+    """Return the model facts that two runs of the same model share; another engine names and measures models
+    differently.
+    """
     model = header.model
     if not counts_only:
         return model

@@ -32,7 +32,7 @@ class Stamp(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, log: TraceReader, num_records: int) -> Stamp:
-        """Of the first `num_records` of a log."""
+        """Return the stamp of the first `num_records` of a log."""
         header = log.header_frame.checksum
         if not num_records:
             return cls(header_checksum=header, last_offset=-1, last_checksum=0)

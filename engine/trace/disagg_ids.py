@@ -1,4 +1,4 @@
-"""A request of which one instance computes the prompt and another one goes on: two submissions, of one request."""
+"""Ids of a disaggregated request: one instance runs prefill, another decodes, so it is submitted twice."""
 
 from __future__ import annotations
 

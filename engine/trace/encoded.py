@@ -22,13 +22,14 @@ _NO_LAYERS = _value("layers") + _value([])
 
 
 def pieces(num_heads: int) -> list[bytes]:
-    """What stands before a layer's number without and with `out`; before its q, k and v; before the list of rows;
-    before a row's sequence, query, first key and weights, each of all `num_heads` heads; and before `out`.
+    """Return the encoded bytes between the arrays of a capture.
+    In order: before a layer's number without and with `out`; before its q, k and v; before the list of rows; before a
+    row's sequence, query, first key and weights, each of all `num_heads` heads; and before `out`.
     """
     layer, *arrays, rows, out = LayerCapture.__struct_fields__
     seq_id, query_start, key_start, heads, weights = AttentionRows.__struct_fields__
     names = (layer, *arrays, rows)
-    # `out` is left out where it is not kept
+    # `out` is omitted where it is not captured
     without, with_out = (_value(dict.fromkeys(n))[:1] + _value(layer) for n in (names, (*names, out)))
     row = _value(dict.fromkeys(AttentionRows.__struct_fields__))[:1]
     before_weights = _value(heads) + _value(list(range(num_heads))) + _value(weights)

@@ -83,7 +83,7 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
     priority: Int = 0
     cache_salt: str | None = None
     sampling: dict[str, Setting] = {}
-    client: str | None = None  # who sent it, where several share an engine
+    client: str | None = None  # the sender, where several share an engine
     waited: Seconds = (
         0.0  # seconds since it came to the server: read, tokenized, among its client's requests; a clock reading
     )
@@ -92,7 +92,7 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
 
 
 class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
-    """The prefix cache was asked for a sequence's leading blocks.
+    """Prefix-cache lookup of a sequence's leading blocks.
 
     `hit`: num_hit_tokens > 0. `miss`: full blocks were asked for and the first is not cached. `too_short`: the prompt
     has no full block besides its last token (of n tokens at most n-1 can hit). `disabled`: prefix caching is off.
@@ -128,7 +128,7 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
 
 
 class LookupExternal(_Op, frozen=True, kw_only=True, tag="lookup_external"):
-    """The store outside the pool was asked for the blocks that follow those that hit (a connector, as vLLM names it).
+    """Lookup in the external store for the blocks after the prefix-cache hits (a connector, as vLLM names it).
 
     `load`: what it has is loaded, because that takes less time than computing it. `compute`: it is there, and computing
     it is faster. `miss`: it has nothing that would help. The two times are estimates from what loading and prefill took
@@ -139,7 +139,7 @@ class LookupExternal(_Op, frozen=True, kw_only=True, tag="lookup_external"):
 
     seq_id: Int
     verdict: ExternalVerdict
-    num_tokens: Int  # asked for: after the hits, whole blocks, without the last token
+    num_tokens: Int  # queried: after the hits, whole blocks, without the last token
     num_found_tokens: Int  # of these, there
     media: list[Medium] = []  # of each block found
     num_bytes: Int = 0  # that loading them moves
@@ -191,10 +191,10 @@ class Reserve(BlockOp, frozen=True, kw_only=True, tag="reserve"):
 
 
 class Requeue(_Op, frozen=True, kw_only=True, tag="requeue"):
-    """Blocks that are free come to the head of the free queue, in this order.
+    """Free blocks move to the head of the free queue, in this order.
 
-    Another engine's: it gives back several blocks without a hash together, the last of a table at the head. Ours go
-    one by one, each to the head.
+    Recorded for another engine only: it frees several blocks without a hash together, the last of a table at the head.
+    This engine frees blocks one at a time, each to the head.
     """
 
     block_ids: list[Int]
@@ -460,7 +460,7 @@ class Hold(_Op, frozen=True, kw_only=True, tag="hold"):
     seq_id: Int
     transfer: str
     num_tokens: Int  # computed
-    lease: float  # seconds after which they are given up, unless who asks says that it still wants them
+    lease: float  # seconds until the blocks are freed, unless the receiver renews the lease
 
 
 class Send(_Op, frozen=True, kw_only=True, tag="send"):
@@ -473,23 +473,23 @@ class Send(_Op, frozen=True, kw_only=True, tag="send"):
 
 
 class Expire(_Op, frozen=True, kw_only=True, tag="expire"):
-    """Nobody asked for the blocks of a finished sequence while its lease lasted. Their `free` operations follow."""
+    """The lease of a finished sequence's blocks expired before their transfer. Their `free` operations follow."""
 
     seq_id: Int
     transfer: str
 
 
 class Lost(_Op, frozen=True, kw_only=True, tag="lost"):
-    """The record's instance ended without being asked to, and its pool with it.
+    """The record's instance ended unexpectedly, and its pool with it.
 
-    Its unfinished sequences are finished (`abort`), held ones are held no more, every block and every block of the CPU
-    store is empty and free, in ascending order. What comes of that instance afterwards is of one that was started anew.
+    Its unfinished sequences finish (`abort`), its held sequences are released, and every block of the pool and of the
+    CPU store is empty and free, in ascending order. Later records of that instance belong to a restarted one.
     """
 
     shown: ClassVar[str] = "instance lost"
 
     detail: str = ""  # how, one sentence
-    given_up: list[Int] = []  # of these sequences those whose request nobody begins again, tokens or not
+    given_up: list[Int] = []  # of these, the sequences whose request is not restarted elsewhere, with or without tokens
 
 
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
@@ -581,9 +581,9 @@ class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
 
 
 class Stored(_Op, frozen=True, kw_only=True, tag="stored"):
-    """Of a server that is watched from outside: it said that this content is cached now.
+    """A monitored server reported that this content is cached.
 
-    Its physical block is unknown. The content stands at a place of this log: in the pool, or among what is outside it.
+    Its physical block is unknown. The content has a place in this log: in the pool, or outside it.
     """
 
     place: Int  # in the instance's pool, where a block id would be: it is empty, or has this content (`again`)
@@ -604,7 +604,7 @@ class Stored(_Op, frozen=True, kw_only=True, tag="stored"):
 
 
 class Removed(_Op, frozen=True, kw_only=True, tag="removed"):
-    """Of a server that is watched from outside: it said that this content is not cached any more, or one copy of it."""
+    """A monitored server reported that this content, or one copy of it, is no longer cached."""
 
     place: Int  # where it stood
     outside: bool = False
@@ -616,12 +616,12 @@ class Removed(_Op, frozen=True, kw_only=True, tag="removed"):
 
 
 class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):
-    """Of a server that is watched from outside: from here on is known what it says, and of before nothing.
+    """Point from which a monitored server's reports are known; nothing before it is.
 
-    Every place of the instance is empty. `attached`: the watch begins. `restarted`: its numbers began anew, so did its
-    cache. `gap`: it said something that did not come and could not be asked for any more. `cleared`: it emptied
-    its GPUs' cache; whether it kept what it had elsewhere it did not say. `continued`: the log before this one had
-    become long; what it knew is told in the records that follow.
+    Every place of the instance is empty. `attached`: monitoring begins. `restarted`: the message numbers restarted, so
+    the cache is empty. `gap`: messages were lost and can no longer be replayed. `cleared`: the server emptied its GPU
+    cache; it does not report whether content elsewhere remains. `continued`: the previous log grew too long; the
+    records that follow repeat its state.
     """
 
     epoch: Int  # of this instance, from 0; a restart begins the next

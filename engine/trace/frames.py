@@ -74,7 +74,7 @@ class FileFrames(NamedTuple):
     damage: str | None
 
     def copy(self) -> FileFrames:
-        """Of its own: a reader may add to its frames."""
+        """Return a copy to which a reader may add frames."""
         return FileFrames(self.records.first(len(self.records)), dict(self.captures), dict(self.keyframes), self.damage)
 
 

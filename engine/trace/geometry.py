@@ -1,4 +1,4 @@
-"""What a header must be before anything is made of it: pools that a reader can hold, lists of the model's length."""
+"""Validation of a header before anything is built from it: pool sizes within limits, per-layer lists of full length."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Geometry(NamedTuple):
 
     @property
     def num_blocks(self) -> int:
-        """Of all pools."""
+        """Number of blocks of all pools."""
         return sum(group.num_blocks for group in self.groups)
 
 

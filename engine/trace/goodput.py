@@ -28,7 +28,7 @@ APPLICATIONS = {row.name: SLO(ttft=row.ttft, tpot=row.tpot) for row in TABLE if 
 
 
 class Output(Struct, frozen=True, kw_only=True):
-    """What goodput asks of one sequence. Seconds of the engine."""
+    """Outcome of a sequence as goodput needs it. Times are in seconds of the engine."""
 
     request_id: str
     is_finished: bool  # by itself or by length; not aborted
@@ -37,7 +37,7 @@ class Output(Struct, frozen=True, kw_only=True):
 
 
 class Goodput(Struct, frozen=True, kw_only=True):
-    """Of one run."""
+    """Goodput of a run."""
 
     slo: SLO
     ended: int  # requests all of whose sequences have finished

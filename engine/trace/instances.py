@@ -1,4 +1,4 @@
-"""What a state has of each of several instances: whose a sequence, a block and a place in a queue are."""
+"""Views of a state by instance: the owner of a sequence, a block and a place in a queue."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class TraceReader:
 
     @property
     def num_captures(self) -> int:
-        """Records whose arrays are kept."""
+        """Number of records that have a capture."""
         return len(self._captures)
 
     @property

@@ -27,7 +27,7 @@ def is_of_states(state: State, group: int) -> bool:
 
 def block_of(state: State, block_id: int) -> Block:
     """Raises ValueError: no pool has it."""
-    if not 0 <= block_id < len(state.blocks):  # words only when they are needed: this is asked for every write
+    if not 0 <= block_id < len(state.blocks):  # words only when they are needed: this runs for every write
         raise ValueError(f"there is no block {block_id}" if block_id != RELEASED else "that block is released")
     return state.blocks[block_id]
 
@@ -48,7 +48,7 @@ def entry_of(state: State, seq_id: int, block_id: int, logical: int) -> list[int
 def set_table(
     sequence: Sequence, group: int, logical: int, block_id: int, may_skip: bool, budget: Budget
 ) -> int | None:
-    """Append to a group's table, or replace an entry. Return the block that was replaced, None without any.
+    """Append to a group's table, or replace an entry. Return the replaced block, or None.
 
     `may_skip`: what is between its end and `logical` is RELEASED. A hit under a window begins at what its queries see;
     a sequence that comes back from the CPU store gets blocks for what is kept there.
@@ -68,7 +68,7 @@ def set_table(
 
 
 def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
-    """One owner less; without any the block enters its free queue at `to`, and keeps its content if it has a hash."""
+    """Remove an owner; an unowned block enters its free queue at `to`, and retains its content if it has a hash."""
     block = block_of(state, block_id)
     block.ref_count -= 1
     if (to is None) != (block.ref_count > 0):

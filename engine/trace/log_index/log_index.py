@@ -52,7 +52,7 @@ class LogIndex:
 
     @cached_property
     def contents(self) -> ContentColumns:
-        """Its contents, decoded when somebody asks.
+        """Contents of the log, decoded on first use.
 
         Raises:
             DerivedFileError: they are damaged.
@@ -68,10 +68,10 @@ class LogIndex:
 
     @cached_property
     def heard(self) -> Heard:
-        """What a watched server said, decoded when somebody asks.
+        """Reports of a monitored server, decoded on first use.
 
         Raises:
-            DerivedFileError: it is damaged.
+            DerivedFileError: they are damaged.
         """
         try:
             return Heard(joined([msgspec.msgpack.decode(one, type=HeardColumns) for one in self.index.heard]))

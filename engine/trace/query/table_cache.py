@@ -1,4 +1,4 @@
-"""The tables of a long log, kept: made once, asked any number of times, by any number of programs at once.
+"""Cache of a long log's tables: built once, queried any number of times, by any number of programs at once.
 
 NAME.sqlite   the tables, a database of SQLite
 NAME.tables   an `Index` (`engine.trace.derived_file`)
@@ -31,7 +31,7 @@ DAMAGED = ("malformed", "not a database", "disk I/O")  # what SQLite says of a f
 
 
 class Index(Struct, frozen=True, kw_only=True):
-    """What NAME.tables holds."""
+    """Contents of NAME.tables."""
 
     stamp: Stamp
     num_records: int  # in the tables: the first so many
@@ -63,10 +63,10 @@ class KeptTables:
         return count <= len(log) and self.index.stamp == Stamp.of(log, count)
 
     def ask(self, sql: str, most_rows: int = MAX_ROWS, seconds: float = MAX_SECONDS) -> Answer:
-        """What one statement finds.
+        """Return the rows of one statement.
 
         Raises:
-            QueryError: it is none, changes something, takes longer than `seconds`, or makes texts that are too long.
+            QueryError: it is not a statement, writes, takes longer than `seconds`, or makes texts that are too long.
             DerivedFileError: the tables are damaged, or gone.
         """
         try:

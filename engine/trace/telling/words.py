@@ -33,7 +33,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def languages() -> list[str]:
-    """Codes of the languages that operations are told in."""
+    """Return the codes of the languages that have texts for operations."""
     return sorted(path.name.split(".")[1] for path in FOLDER.glob("words.*.json"))
 
 
@@ -44,7 +44,7 @@ def texts(language: str) -> dict[str, str]:
 
 
 def in_language(language: str, texts_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """What a language has, and in English what it lacks, key by key."""
+    """Return a language's texts, with English for missing keys."""
     return texts_of("en") if language == "en" else {**texts_of("en"), **texts_of(language)}
 
 
