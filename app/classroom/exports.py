@@ -1,6 +1,6 @@
-"""What came of a class, over HTTP: `/api/class/…` of one that is here, `/api/classes…` of those that are kept.
+"""Class results over HTTP: `/api/class/…` for a running class, `/api/classes…` for stored ones.
 
-A class that is here is its presenter's: the secret comes in a header, never in an address, which histories keep.
+A running class belongs to its presenter: the secret comes in a header, never in an address, which histories store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TABLES: dict[str, Callable[[ClassResults, str], bytes]] = {"answers": answers_c
 
 
 class Here(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     classrooms: Classrooms
     store: Store
@@ -50,20 +50,20 @@ def page(here: Here, request: Request, class_id: str) -> Response:
 
 
 def kept(here: Here, request: Request) -> Response:
-    """What is kept."""
+    """Return the list of stored classes."""
     _own(request)
     answer: KeptClassesAnswer = {"classes": here.store.all(), "can_keep": here.store.can_keep}
     return json_answer(answer)
 
 
 def kept_table(here: Here, request: Request, class_id: str, name: str) -> Response:
-    """A table of a kept class."""
+    """Return a table of a stored class."""
     _own(request)
     return _table(request, here.store.get(class_id), name)
 
 
 def kept_page(here: Here, request: Request, class_id: str) -> Response:
-    """A kept class as one HTML page. Its run is not kept with it: that is a recording, if somebody recorded it."""
+    """Return a stored class as one HTML page. Its run is not stored with it: that is a recording, if there is one."""
     _own(request)
     return _page(request, here.store.get(class_id), None, "run_gone")
 
@@ -81,7 +81,7 @@ ROUTES = [
 
 
 def blueprint(classrooms: Classrooms, store: Store, theaters: SessionManager) -> flask.Blueprint:
-    """What came of classes."""
+    """Blueprint of the class results."""
     return routing.blueprint("class_results", "/api", Here(classrooms, store, theaters), ROUTES)
 
 

@@ -1,4 +1,4 @@
-"""Who of a class has a lab, and who waits for one."""
+"""Labs of a class and the waiting queue for them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "door.js
 
 
 class Here(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     classrooms: Classrooms
 

@@ -24,7 +24,7 @@ def lesson_files(folder: Path) -> list[Path]:
 
 
 class Catalogue:
-    """Lessons by id. A file that was changed is read again when somebody asks: one sees what one writes."""
+    """Lessons by id. A changed file is read again on the next access, so an author sees edits at once."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """`folder`: one's own, whose lessons come before shipped ones of the same id."""
@@ -66,7 +66,7 @@ class Catalogue:
 
 
 def card(lesson: Lesson, refused: str | None) -> Card:
-    """What the list says of a lesson."""
+    """Return the list entry of a lesson."""
     return Card(
         id=lesson.id,
         kind=lesson.kind,

@@ -18,9 +18,9 @@ from engine.model.shipped import as_seen
 
 
 def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
-    """What does not hold, in the order of the file; a run that cannot go on ends the list of its language.
+    """Return the faults of a lesson in the order of the file; a failed run ends the list of its language.
 
-    `builder` has what builds engines on the model of a name.
+    `builder` maps a model name to a builder of engines.
     """
     found: dict[tuple[int, str], LessonError] = {}
     for language in lesson.languages:

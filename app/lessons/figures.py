@@ -205,13 +205,13 @@ def held(scene: Scene) -> Found:
 
 @figure
 def cached(scene: Scene) -> Found:
-    """Blocks that nobody holds and that can be found again."""
+    """Count cached blocks that no sequence holds."""
     return Found(scene.log.record(_newest(scene)).memory.blocks_cached, _newest(scene))
 
 
 @figure
 def free(scene: Scene) -> Found:
-    """Blocks that nobody holds and that have no content to be found."""
+    """Count blocks that no sequence holds and that have no cached content."""
     return Found(scene.log.record(_newest(scene)).memory.blocks_free, _newest(scene))
 
 
@@ -327,7 +327,7 @@ def token_bytes(scene: Scene) -> Found:
 
 @figure
 def query_bytes(scene: Scene) -> Found:
-    """Bytes that the queries of a token would take if they were kept: Hq · D · layers · bytes of a number."""
+    """Return the bytes of a token's queries if they were cached: Hq · D · layers · bytes of a number."""
     model = scene.header.model
     return Found(model.num_layers * model.num_heads * model.head_dim * bytes_per_element(model.dtype))
 

@@ -42,7 +42,7 @@ TAGS = {
     "td": "td",
 }
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "code"])
-# the kinds above, and https, are told apart below
+# the kinds above, and https, are distinguished below
 _MARKDOWN.validateLink = lambda url: True  # type: ignore[assignment]
 _OWN_PAGE = re.compile(r"/(scale|bench)([?#][\w=&.#-]*)?")
 _KIND = re.compile(r"[=~]\w+(:[\w.-]+)*")

@@ -14,7 +14,7 @@ from app.lessons.rooms import LessonRooms
 
 
 class LessonsContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     rooms: LessonRooms
 

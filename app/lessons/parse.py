@@ -1,4 +1,4 @@
-"""A lesson from its file. Nothing is run here; what a reader can see is wrong is told with its line.
+"""Parser of a lesson file. Nothing is run here; errors that reading can find are reported with their line.
 
 +++
 id = "written-a-step-later"
@@ -342,7 +342,7 @@ def _check_whole(lesson: Lesson) -> None:
 
 
 def _check_after_sandbox(lesson: Lesson, sandbox: Sandbox) -> None:
-    """Only what is for who has time, and begins a run of its own, comes after it."""
+    """Check that only optional sections that begin a run of their own follow it."""
     at = lesson.items.index(sandbox)
     own = next((item for item in lesson.items[at + 1 :] if isinstance(item, Do | Ask | Work)), None)
     is_last = not any(sandbox in section.items[:-1] for section in lesson.sections)

@@ -20,7 +20,7 @@ STRATEGIES: dict[str, tuple[Strategy, ...]] = {
 
 
 def told_race(lesson: Lesson, language: str, action: Action) -> ToldRace:
-    """What the page needs to run the lanes: the lesson's own settings, whatever its run has become."""
+    """Return the race for the page, from the lesson's own settings, whatever its run has become."""
     config = {name: value for name, value in lesson.config.items() if name != "strategy"}
     prompt = lesson.prompts[language][action.prompts[0]]
     return ToldRace(lanes=action.lanes, prompt=prompt, config=config, sampling=lesson.sampling, model=lesson.model)

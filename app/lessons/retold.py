@@ -1,7 +1,7 @@
-"""A learner's way through a recorded lesson: how far it leads, and what may be told there.
+"""Learner's progress through a recorded lesson, and what may be sent at that point.
 
-`static/js/core/retold.js` does the same in a page that has the whole transcript. Where a server has it, nothing of a
-record goes out before the questions in front of it are answered.
+`static/js/core/retold.js` does the same in a page that has the whole transcript. A server with the transcript sends
+nothing of a record before the preceding questions are answered.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[i
 
 
 def _lists(index: int, answers: Answers) -> list[list[Deed] | None]:
-    """The list that a learner gave, or asked to be shown: one is enough, because the rules are not here to grade it."""
+    """Return the list that a learner gave, or requested as solution: one suffices, since it is not graded here."""
     return [given for given in answers.get(str(index), []) if not isinstance(given, int)][:1]
 
 

@@ -82,7 +82,7 @@ class TheaterStage:
 
 
 class LessonRoom:
-    """One learner's lesson."""
+    """Session of a learner's lesson."""
 
     def __init__(
         self, lesson: Lesson, language: str, theater: Session, changes: dict[str, object], again: dict[str, Ask]

@@ -1,4 +1,4 @@
-"""What a question or a figure is about: a run's log, as far as the learner sees it, and as far as decides."""
+"""Subject of a question or a figure: a run's log, as far as the learner sees it, and as far as the answer needs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Scene:
 
     @property
     def keeps(self) -> bool:
-        """Whether keys and values are kept between two steps."""
+        """Whether keys and values are cached between two steps."""
         return self.header.engine["strategy"] != "none"
 
     @property
@@ -94,7 +94,7 @@ class Scene:
         ]
 
     def next_step(self) -> StepRecord:
-        """The next step of the engine; Undecided when the lesson takes none before it goes on."""
+        """Return the engine's next step; raises Undecided when the lesson takes none before it goes on."""
         found = next((record for record in self.coming() if record.kind == "step"), None)
         if found is None:
             raise Undecided("it is about the next step, but no action with a step follows the question")

@@ -1,4 +1,4 @@
-"""A course as the page is told of it: its items up to the barrier, and no answer that has not been given."""
+"""Messages of a course for the page: its items up to the barrier, without answers not yet given."""
 
 from __future__ import annotations
 

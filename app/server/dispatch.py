@@ -38,7 +38,7 @@ def register(
 ) -> None:
     """Put the handlers on the socket."""
     commands = bounds.Commands(access)
-    reads = bounds.Commands(access, bounds.MOST_READS_OF_ONE, Limits().all_events)
+    reads = bounds.Commands(access, bounds.MAX_READS_OF_ONE, Limits().all_events)
     for handlers, table in ((events, EVENTS), (lessons, LESSON_EVENTS), (of_class, CLASS_EVENTS)):
         for name, event in table.items():
             bounded = reads if name == "read" else None

@@ -12,7 +12,7 @@ THRESHOLD = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One figure of both records. `change` > 0 is worse: 0.1 = by a tenth."""
+    """Figure of both records. `change` > 0 is worse: 0.1 = by a tenth."""
 
     scenario: str
     at: str

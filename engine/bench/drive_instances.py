@@ -1,4 +1,4 @@
-"""One run of a workload on several instances: as `drive`, with a caller's clock in the process that they talk to."""
+"""Run of a workload on several instances: as `drive`, with the caller's clock in the process that drives them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _runs = itertools.count()
 
 
 class _Answer:
-    """What a request has got so far."""
+    """Answer of a request so far."""
 
     def __init__(self, times: RequestTimes) -> None:
         self.times = times

@@ -32,14 +32,14 @@ def refusal(scenario: Scenario) -> Text | None:
 
 
 class Sources(NamedTuple):
-    """Of what code a figure is."""
+    """Version of the code behind a figure."""
 
     commit: str | None  # None: this is no repository
     modified: bool | None  # since that commit
 
 
 def sources() -> Sources:
-    """Of this moment."""
+    """Return the current version of the code."""
     commit = _git("rev-parse", "HEAD")
     return Sources(commit, bool(_git("status", "--porcelain", "--", "engine/*.py", "app/*.py")) if commit else None)
 

@@ -21,7 +21,7 @@ from engine.trace.records import InstanceRole, Phase
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a metric may need besides the run itself."""
+    """Inputs of a metric besides the run itself."""
 
     slo: SLO | None = None
     reference: Measurement | None = None  # a run of the first baseline at the same point

@@ -23,7 +23,9 @@ FEW = 0.09  # below it one says how many times less
 
 
 class Gain(NamedTuple):
-    """`key` and `kind` choose the words, `values` go into them. `good`: None where nobody can say."""
+    """Verdict on a ratio: `key` and `kind` select the words, `values` fill them. `good`: None where neither is
+    better.
+    """
 
     key: str
     kind: Kind
@@ -43,7 +45,7 @@ class Gain(NamedTuple):
 def gain(
     metric: str, unit: str, better: Better | None, ratio: float, low: float | None = None, high: float | None = None
 ) -> Gain:
-    """What a ratio of a metric says. `low`, `high`: its interval; where that holds 1 no difference was seen."""
+    """Return the verdict on a metric's ratio. `low`, `high`: its interval; if it contains 1, the result is unclear."""
     kind = kind_of(metric, unit)
     if low is not None and high is not None and low < high and low <= 1 <= high:
         return Gain("unclear", kind, {}, None)
@@ -98,7 +100,7 @@ def _part(ratio: float) -> tuple[str, dict[str, str]]:
 
 
 def times(value: float) -> str:
-    """One decimal below ten. Ties go up, as in the page."""
+    """Format a ratio with one decimal below ten. Ties round up, as in the page."""
     return str(math.floor(value + 0.5)) if value >= 9.95 else f"{math.floor(value * 10 + 0.5) / 10:.1f}"
 
 

@@ -21,7 +21,7 @@ BETWEEN = 256  # steps of decode have at most so many, whole prompts at least
 
 
 class MeasuredLayer(NamedTuple):
-    """One layer; seconds by the tokens of a step, of each as measured and as the roofline bounds it."""
+    """Measured layer: seconds by the tokens of a step, each as measured and as the roofline bounds it."""
 
     name: str
     seconds: dict[int, tuple[float, float]]
@@ -49,7 +49,7 @@ def measured_layers(gpu: GpuPreset, known: Presets) -> list[MeasuredLayer]:
 
 
 def layer_error(layers: Sequence[MeasuredLayer], phase: Phase) -> PredictionError | None:
-    """Of steps as short as decode's or as long as prefill's; None: no layer was measured."""
+    """Return the error for steps as short as decode's or as long as prefill's; None if no layer was measured."""
     low, high = (1, BETWEEN) if phase == "decode" else (BETWEEN, max((max(one.seconds) for one in layers), default=0))
     points = [
         StepPoint(variant=one.name, tokens=tokens, measured=took, low=took, high=took, predicted=least)

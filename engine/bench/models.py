@@ -114,7 +114,7 @@ def _with_random_weights(config: Any, dtype: torch.dtype, device: str = "cpu") -
         return AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=dtype)
 
 
-# name -> its shape, and what its weights are kept in
+# name -> its shape, and the dtype of its weights
 MADE: dict[str, tuple[Any, torch.dtype]] = {
     # 8 layers × 256 with grouped heads (8:2); the bundled model's vocabulary
     TINY: (

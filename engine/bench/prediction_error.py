@@ -29,7 +29,7 @@ class StepPoint(Struct, frozen=True, kw_only=True):
 
 
 class PredictionError(Struct, frozen=True, kw_only=True):
-    """Of one phase. Times the prediction: the median step, the least and the most over all points."""
+    """Prediction error of a phase: measured over predicted time, as median, minimum and maximum over all points."""
 
     phase: Phase
     points: list[StepPoint]

@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def summary(records: list[Record], language: Language = "en") -> str:
-    """One table: the headlines of all records with their bars."""
+    """Return a table with the headlines of all records and their bars."""
     word = _word(language)
     heads = [word(name) for name in ("scenario", "headlines", "result", "value", "bar")]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -77,7 +77,7 @@ def _gain(record: Record, finding: Finding, language: Language) -> str:
 
 
 def _bar(finding: Finding, language: Language) -> str:
-    """The promise, and whether it was kept; "" for none."""
+    """Return the target and whether it is met; "" without one."""
     if not finding.bar:
         return ""
     sign, _, number_ = finding.bar.partition(" ")
@@ -160,7 +160,7 @@ def caveats(records: list[Record], language: Language = "en") -> str:
 
 
 def insert(document: str, records: list[Record], language: Language = "en") -> str | None:
-    """The document with the table between its marks written anew, short or long; None if it has no marks."""
+    """Return the document with the table between its marks replaced, short or long; None if it has no marks."""
     for start, end, table in ((START, END, leading), (ALL_START, ALL_END, summary)):
         before, begins, rest = document.partition(start)
         _, ends, after = rest.partition(end)

@@ -28,11 +28,11 @@ from engine.trace.goodput import SLO
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 Value = int | float | str
-Settings = dict[str, Any]  # dotted path -> what stands there instead
+Settings = dict[str, Any]  # dotted path -> replacement value
 
 
 class Axis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the points of a curve differ in. `sets`: the paths that get the value; or `cases` with settings each."""
+    """Axis of a curve. `sets`: the paths that get the value; or `cases` with settings each."""
 
     name: str
     title: Text
@@ -50,7 +50,7 @@ class Axis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One point of an axis."""
+    """Point of an axis."""
 
     value: Value
     title: Text | None = None
@@ -58,7 +58,7 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class VariantSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One curve: the engine with these settings, or a peer."""
+    """Curve: the engine with these settings, or a peer."""
 
     id: str
     title: Text
@@ -114,7 +114,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One variant at one point: everything that a run needs."""
+    """Variant at a point, with everything that a run needs."""
 
     point: int  # index on the axis
     variant: str

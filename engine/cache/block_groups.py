@@ -27,11 +27,11 @@ from engine.trace.records import BlockGroup
 
 
 class GroupPlan(NamedTuple):
-    """One group of layers and its pool."""
+    """Plan of a group of layers and its pool."""
 
     layers: list[int]
     reaches: frozenset[Reach]  # of its layers
-    retention: Retention | None  # None: everything is kept
+    retention: Retention | None  # None: all keys and values are retained
     num_blocks: int
     first_block: int = 0  # its blocks have the ids [first_block, first_block + num_blocks), in the trace and everywhere
     one_piece: bool = False  # a sequence gets blocks beside each other, by first fit, once (strategy `first_fit`)
@@ -45,7 +45,7 @@ class GroupPlan(NamedTuple):
 
 
 class Demands(NamedTuple):
-    """What the engine may ask of a pool at once."""
+    """Peak demand of the engine on a pool."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -55,7 +55,7 @@ class States(NamedTuple):
     """A model's states, as far as blocks go."""
 
     num_bytes: int  # of one sequence's, in all layers
-    checkpoint: int  # tokens from one that is kept to the next
+    checkpoint: int  # tokens between two retained states
     num_checkpoints: int  # beside those that run
 
 

@@ -16,7 +16,7 @@ MOVES: dict[str, tuple[Tier, Tier]] = {
 
 
 class BlockMoves(NamedTuple):
-    """What there is to do in one group of layers: (source, destination) of each move, by block id."""
+    """Pending moves in a group of layers: (source, destination) of each, by block id."""
 
     swap_out: list[tuple[int, int]]
     swap_in: list[tuple[int, int]]

@@ -18,7 +18,7 @@ BLOCKS_AT_ONCE = 32  # whose content is gathered on the device before it is copi
 
 
 class BlockTiers:
-    """One group's tensors in each tier, all with the block as their first dimension, in the same order."""
+    """Tensors of a group in each tier, all with the block as their first dimension, in the same order."""
 
     def __init__(
         self,

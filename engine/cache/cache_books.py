@@ -74,9 +74,10 @@ class CacheBooks:
         loading: Loading | None = None,
         reserved: int = 0,
     ) -> BlockDemand:
-        """What `allocate` with the same arguments would need: in the first group without room, else in the first one.
+        """Return the demand of `allocate` with the same arguments: of the first group without room, else of the first
+        group.
 
-        Of a sequence that is swapped out, what `swap_in` would. `reserved`: tokens that are to have room, too, though
+        For a swapped-out sequence it is the demand of `swap_in`. `reserved`: tokens that also need room, although
         nothing is allocated for them yet. Changes nothing.
         """
         tables = self._tables.get(seq_id) or BlockTables.empty(len(self.groups))

@@ -39,7 +39,7 @@ from engine.trace.records import Memory
 
 
 class GroupManager:
-    """One group's blocks. Where a method takes `tables`, they are those of sequence `seq_id`."""
+    """Blocks of a group of layers. A method's `tables` are those of sequence `seq_id`."""
 
     def __init__(
         self,
@@ -92,8 +92,9 @@ class GroupManager:
         incoming: Incoming = NOTHING,
         reserved: int = 0,
     ) -> BlockDemand:
-        """What `take_hits` and `cover` would take from the free queue, were it for `reserved` tokens where these are
-        more; a group that lets blocks go never holds them all, and counts `num_tokens`. Changes nothing.
+        """Return the blocks that `take_hits` and `cover` would take from the free queue, for `reserved` tokens if more.
+
+        A group that releases blocks never holds them all, so it counts `num_tokens`. Changes nothing.
         """
         if self.retention is None:
             num_tokens = max(num_tokens, reserved)
@@ -238,7 +239,7 @@ class GroupManager:
         return dst.block_id
 
     def share_all(self, tables: BlockTables) -> None:
-        """One more sequence, a fork, holds every block of these tables."""
+        """Add a fork as an owner of every block of these tables."""
         for _, block_id in tables.held(self.index):
             self.pool.share(self.pool.blocks[block_id])
         self.tokens_logical += tables.num_tokens(self.index, self.block_size)

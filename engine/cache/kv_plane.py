@@ -1,4 +1,4 @@
-"""How the vectors of one layer lie in memory: as they are, or in fewer bits with a scale for each token and head.
+"""Memory layout of a layer's vectors: unquantized, or in fewer bits with a scale for each token and head.
 
 A plane holds one kind of vector (keys or values) of one layer, [num_blocks, block_size, Hkv, W]:
 

@@ -20,7 +20,7 @@ HASH_BYTES = 16
 
 
 class PrefixMatch(NamedTuple):
-    """What the prefix cache has of a sequence. Valid until the next allocation or release."""
+    """Prefix-cache match of a sequence. Valid until the next allocation or release."""
 
     hits: list[list[int]]  # of each group of layers: block ids in logical order, RELEASED for those that no query of
     # the sequence will look at. All groups have as many. Empty, without a list for each group, when nothing hits

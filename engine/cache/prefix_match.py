@@ -1,6 +1,6 @@
-"""The longest beginning of a sequence whose blocks are there in every group of layers.
+"""Longest prefix of a sequence whose blocks are cached in every group of layers.
 
-One answer for whoever asks: the prefix cache of an engine asks its pools, a router what the log says of them.
+Shared by the engine's prefix cache, which searches its pools, and a router, which searches the log.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def longest_match(
 
 
 def _hits(group: Held, chain: HashChain, token_ids: Sequence[int], num_blocks: int, block_size: int) -> list[int]:
-    """What one group has of the first `num_blocks` blocks."""
+    """Return a group's cached blocks among the first `num_blocks`."""
     hits: list[int] = []
     for logical in range(num_blocks):
         block_id = group.find(chain.hash_at(logical, token_ids))

@@ -36,7 +36,7 @@ class Explanation(NamedTuple):
     lost: LostBlock | None = None
 
     def of(self, found: Lookup) -> Lookup:
-        """What the lookup found, with this reason."""
+        """Return the lookup with this reason."""
         return replace(
             found,
             reason=self.reason,

@@ -43,7 +43,7 @@ class WindowPolicy(NamedTuple):
     pattern: int | None = None  # every pattern-th layer is left as it is, as Gemma 3 builds its own; None: no layer is
 
     def reach(self, layer: int, sliding_window: int | None) -> Reach:
-        """What a layer's queries see: the policy's keys, or the layer's own window where that is no wider."""
+        """Return the reach of a layer's queries: the policy's keys, or the layer's own window if it is no wider."""
         left_alone = self.pattern is not None and (layer + 1) % self.pattern == 0
         if left_alone or (sliding_window is not None and sliding_window <= self.window):
             return Reach(sliding_window)
@@ -51,7 +51,7 @@ class WindowPolicy(NamedTuple):
 
 
 def reaches_of(sliding_windows: Iterable[int | None], policy: WindowPolicy | None = None) -> list[Reach]:
-    """What the queries of each layer see, given the layers' own windows."""
+    """Return the reach of each layer's queries, given the layers' own windows."""
     if policy is None:
         return [Reach(window) for window in sliding_windows]
     return [policy.reach(layer, window) for layer, window in enumerate(sliding_windows)]
@@ -112,7 +112,7 @@ def state_retention(checkpoint: int) -> Retention:
 
 
 def retention_of(reaches: Sequence[Reach], policy: WindowPolicy | None = None) -> Retention | None:
-    """What must be kept for layers with these reaches. None: everything, because some layer sees all keys."""
+    """Return the retention that layers with these reaches need; None if some layer sees all keys."""
     windows = [reach.window for reach in reaches if reach.window is not None]
     if not reaches or len(windows) < len(reaches):
         return None

@@ -11,7 +11,7 @@ from engine.cache.incoming import NOTHING, Incoming
 
 @dataclass(slots=True)
 class SwappedTable:
-    """What one sequence keeps in the CPU store: the computed blocks that it had, in logical order."""
+    """Swapped-out computed blocks of a sequence in the CPU store, in logical order."""
 
     cpu_block_ids: list[int]
     num_computed: int  # positions [0, num_computed) are in them, but for those of released blocks

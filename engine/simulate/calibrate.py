@@ -40,7 +40,7 @@ class Calibration(NamedTuple):
 
     @property
     def median_error(self) -> float:
-        """Of |measured / fitted - 1|."""
+        """Median of |measured / fitted - 1|."""
         return float(np.median(np.abs(np.array(self.ratios) - 1)))
 
 

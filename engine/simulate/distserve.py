@@ -62,7 +62,7 @@ class Panel(Struct, frozen=True, kw_only=True):
 
 
 class Compared(Struct, frozen=True, kw_only=True):
-    """One number. `printed`: the paper's; None: it has none, but says which way it goes."""
+    """Figure computed here beside the paper's. `printed`: the paper's number; None: the paper only shows a trend."""
 
     id: str
     printed: float | None
@@ -70,7 +70,7 @@ class Compared(Struct, frozen=True, kw_only=True):
 
 
 class PaperFigure(Struct, frozen=True, kw_only=True):
-    """One of the four."""
+    """Figure of the paper, reproduced."""
 
     number: int
     panels: list[Panel]

@@ -20,13 +20,13 @@ from engine.simulate.layout import Kind, Layout, filled, nodes_needed, side_by_s
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """What serves the demand."""
+    """Instances that serve the demand."""
 
     options: list[Option]  # prefill and decode, or one that is mixed
     gpus: int
     goodput_per_gpu: float  # the demand over all GPUs
     network_share: (
-        float  # of what the busiest node sends, or takes in: keys and values that move between nodes; 0: none
+        float  # of the busiest node's sent or received bytes: keys and values that move between nodes; 0: none
     )
     transfer_seconds: float  # of one prompt's keys and values over the network; 0: none leave a node
     layout: Layout

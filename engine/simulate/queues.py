@@ -32,7 +32,7 @@ SYMBOLS: dict[Arrangement, str] = {"one": "RD", "inter": "RDn", "intra": "RDK"}
 
 
 class Prefill(Struct, frozen=True, kw_only=True):
-    """What is arranged: `service` is D in seconds, `speedup` K of `gpus` n."""
+    """Prefill arrangement: `service` is D in seconds, `speedup` K of `gpus` n."""
 
     service: float
     gpus: int = 2

@@ -74,7 +74,7 @@ def _exists(deed: Deed, bench: Bench) -> bool:
 
 
 def _pass_hashes(coming: list[Done | Hashed], bench: Bench) -> None:
-    """What the engine gave a hash before its next operation has one."""
+    """Apply the hashes that the engine set before its next operation."""
     while coming and isinstance(coming[0], Hashed):
         hashed = coming.pop(0)
         assert isinstance(hashed, Hashed)

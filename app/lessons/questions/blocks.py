@@ -1,4 +1,4 @@
-"""Blocks: which comes next, who holds it, what is copied and what is let go."""
+"""Questions about blocks: the next allocation, owners, copies and frees."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ref_count(scene: Scene, logical: int, seq: int = 0) -> Question:
 
 @rule
 def copied(scene: Scene) -> Question:
-    """Whether a block is copied in what comes, and which: a shared block that somebody writes to, and no other."""
+    """Ask whether a coming block is copied, and which: a shared block that a sequence writes to, and no other."""
     found = find_op(scene.coming(), Copy)
     state = scene.state
     shared = [block.block_id for block in state.blocks if block.ref_count > 1]

@@ -1,4 +1,4 @@
-"""What it costs: bytes and operations."""
+"""Questions about costs: bytes and operations."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def query_cache(scene: Scene) -> Question:
 
 
 def _shape(scene: Scene) -> dict[str, int]:
-    """What the words of a question about bytes say of the model."""
+    """Return the model's values in the words of a question about bytes."""
     model = scene.header.model
     return {
         "layers": model.num_layers,

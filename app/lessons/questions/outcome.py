@@ -1,4 +1,4 @@
-"""What a change does to the text."""
+"""Questions about the effect of a change on the text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an answer lies in the picture. Every answer's place is told with the question, right or wrong."""
+"""Position of an answer in the picture. Every answer's position is sent with the question, right or wrong."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def simulated_wait(percent: int) -> tuple[float, float]:
     """Between what the mean time to the first token of one GPU lies, in service times, at that load: the 95 % interval
     over 20 simulated runs, by the engine's own scheduler.
     """
-    from engine.simulate.simulation import Simulation  # simpy: only who asks needs it
+    from engine.simulate.simulation import Simulation  # lazy: simpy is needed here only
 
     config = EngineConfig(block_size=16, num_blocks=64, max_num_seqs=1, enable_prefix_caching=False)
     facts = facts_of(card_of("llama-2-7b", "a100-80gb").model)

@@ -1,4 +1,4 @@
-"""Who runs, who waits, who has to go."""
+"""Questions about scheduling: running, waiting and preempted sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the prefix cache has, and why not more."""
+"""Questions about prefix-cache hits and their limits."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class ProcessPeer(Peer):
 
 
 class OnnxRuntimeGenaiPeer(ProcessPeer):
-    """One batch at a time."""
+    """ONNX Runtime GenAI, one batch at a time."""
 
     package: ClassVar[str] = "onnxruntime-genai"
     module: ClassVar[str] = "onnxruntime_genai"

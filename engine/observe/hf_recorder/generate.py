@@ -71,10 +71,10 @@ def watch_generate(
 ) -> Iterator[None]:
     """Write a `.kvtrace` of every `model.generate` inside the `with` to `path`, when the `with` ends.
 
-    Generation itself is not changed, on whatever thread it runs. `tokenizer`: of the model, for the tokens' texts;
-    None = they have none. `capture_bytes`: so much of Q, K, V and attention is kept, the first steps first.
+    Generation itself is not changed, on whatever thread it runs. `tokenizer`: the model's, for the tokens' texts; None
+    = no texts. `capture_bytes`: budget for captured Q, K, V and attention, spent on the first steps first.
 
-    A call of `generate` that cannot be followed runs as it would alone. It warns, the `with` ends with the same
+    A call of `generate` that cannot be followed still runs as it would alone. It warns, the `with` ends with the same
     sentence as a WatchError, and nothing is written.
 
     Raises:
@@ -107,7 +107,7 @@ def watch_generate(
 
 
 class _Watcher:
-    """What hooks and attention calls tell, put together a pass at a time."""
+    """Collector of hook and attention-call data, one pass at a time."""
 
     def __init__(self, model: Any, tokenizer: Any, capture_bytes: int, num_logprobs: int) -> None:
         self._model = model
@@ -233,7 +233,7 @@ class _Watcher:
 
     @_followed
     def look(self, call: AttentionCall, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
-        """One layer of the pass under way."""
+        """Capture a layer of the current pass."""
         if self._pass is None:
             return
         if all(known.layer != call.layer for known, *_ in self._probe.calls):

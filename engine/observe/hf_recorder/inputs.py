@@ -1,4 +1,4 @@
-"""What a call of `generate` asks for, read before it begins, and what of it the watch cannot follow."""
+"""Arguments of a call of `generate`, read before it begins, and refusal of those that the recorder cannot follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one instance is known to have cached, each content at a place of the log: events in, operations out."""
+"""Cached contents of a monitored instance, each at a place of the log: events in, operations out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Places:
         self._count = 0
 
     def fresh(self) -> int | None:
-        """One that nobody had; None: there are as many as a log takes."""
+        """Return an unused place; None if the log's limit is reached."""
         if self._count == MAX_BLOCKS:
             return None
         self._count += 1
@@ -29,7 +29,7 @@ class Places:
 
 
 class Contents:
-    """Of one instance. `num_unmatched` and `num_unplaced` count since they were asked for last."""
+    """Cached contents of an instance. `num_unmatched` and `num_unplaced` count since they were last read."""
 
     def __init__(self, first_block: int, num_blocks: int, outside: Places) -> None:
         """Its pool's places are [first_block, first_block + num_blocks)."""
@@ -49,7 +49,7 @@ class Contents:
         return set(self._where)
 
     def ops(self, event: Event) -> list[Op]:
-        """What a `BlockStored` or `BlockRemoved` does to the log."""
+        """Return the operations of a `BlockStored` or `BlockRemoved`."""
         if isinstance(event, BlockStored):
             stored = (self._put(event, index) for index in range(len(event.contents)))
             return [op for op in stored if op is not None]
@@ -154,5 +154,5 @@ class Contents:
 
 
 def _key(event: BlockStored | BlockRemoved, block_hash: bytes) -> Key:
-    """Who names no medium means the GPU, and who names no group has one."""
+    """Return the key of a content; a missing medium means the GPU, and a missing group the only one."""
     return event.medium or GPU, event.tier or "", event.group or 0, block_hash

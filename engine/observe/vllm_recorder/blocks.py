@@ -34,7 +34,7 @@ HITS_KEPT = 4  # steps of a block's last hits
 
 @dataclass(slots=True)
 class WatchedBlock:
-    """One block of the pool."""
+    """Block of the pool."""
 
     ref_count: int = 0
     block_hash: bytes | None = None
@@ -155,7 +155,7 @@ class Blocks:
         )
 
     def forget_all(self) -> None:
-        """The cache is emptied: every hash goes, of blocks that nobody holds."""
+        """Reset the cache: remove every hash; no block is held."""
         for block_id, block in enumerate(self._blocks):
             if block.block_hash is None:
                 continue
@@ -240,7 +240,7 @@ class Blocks:
         )
 
     def _together(self, to_front: list[int]) -> None:
-        """What goes to the head at once is there in its own order; one by one it would be in the opposite one."""
+        """Record a joint move to the queue's head, which preserves the order; single moves would reverse it."""
         if len(to_front) > 1:
             self._emit(Requeue(block_ids=to_front))
 

@@ -53,7 +53,7 @@ class Watched:
 
     @property
     def sampling(self) -> dict[str, Setting]:
-        """What it is sampled with, by vLLM's names."""
+        """Sampling parameters, by vLLM's names."""
         params = self.request.sampling_params
         found = {name: getattr(params, name, None) for name in SAMPLING}
         return {name: value for name, value in found.items() if isinstance(value, str | int | float | bool)}
