@@ -65,7 +65,7 @@ def _origins(given: str) -> tuple[str, ...]:
 
 
 def api_settings(arguments: argparse.Namespace) -> ApiSettings | None:
-    """What the options say; None without `--api`.
+    """Return the API settings; None without `--api`.
 
     Raises:
         UserError: a value out of range, or a file of keys that cannot be read.

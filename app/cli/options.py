@@ -98,7 +98,7 @@ def add_options(group: Any, settings: type[Struct]) -> None:
 
 
 def _argument(row: OptionRow, words: OptionWords) -> dict[str, Any]:
-    """What argparse is told of an option."""
+    """Return the argparse arguments of an option."""
     help = words.help[:1].lower() + words.help[1:]
     several = row.kind in ("list", "map")
     note = "may be repeated" if several else f"default: {_shown(row.default, words)}"
@@ -143,12 +143,12 @@ def _pair(key_type: Callable[[str], Any], value_type: Callable[[str], Any]) -> C
 
 
 def engine_config(arguments: argparse.Namespace) -> EngineConfig:
-    """What the options say."""
+    """Return the engine configuration of the options."""
     return EngineConfig(**_given(arguments, EngineConfig))
 
 
 def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
-    """What the options say.
+    """Return the sampling parameters of the options.
 
     Raises:
         UserError: a value out of range.

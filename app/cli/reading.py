@@ -36,8 +36,6 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
 
 
 def expect_engines_own(reader: TraceReader, instead: str) -> None:
-    """Raises UserError: the log is of a watched server, and what is asked for would be made up. `instead`: what may
-    be asked.
-    """
+    """Raise UserError for a monitored server's log, which lacks what the command shows. `instead`: the alternative."""
     if reader.header.observed is not None:
         raise UserError(f"{reader.path}: {UNSAID}, so there is nothing to tell of them; {instead}")

@@ -23,14 +23,14 @@ Simulate = Callable[[argparse.Namespace], Figures]
 
 
 class Point(NamedTuple):
-    """One combination of the settings that are swept, and the whole command line that it is."""
+    """Combination of the swept settings, and its whole command line."""
 
     settings: dict[str, str]
     arguments: argparse.Namespace
 
 
 class Swept(NamedTuple):
-    """What came of a point: figures, or why there are none."""
+    """Result of a point: figures, or the reason for their absence."""
 
     settings: dict[str, str]
     figures: Figures | None
@@ -125,7 +125,7 @@ def _words(parser: argparse.ArgumentParser, name: str, value: str) -> list[str]:
 
 
 def simulated(simulate: Simulate, point: Point) -> Swept:
-    """One point. What it refuses is an answer, too: the others are of use without it."""
+    """Simulate a point. A refusal is a result, too: the other points are of use without it."""
     try:
         return Swept(point.settings, simulate(point.arguments), None)
     except UserError as error:

@@ -110,7 +110,7 @@ def _check(name: str, asked: str | None, choices: Mapping[str, object]) -> None:
 
 
 def _model(asked: str, known: Presets) -> Architecture | None:
-    """What is no preset: a file, a folder or a hub name, which has a slash or is there; None for the others."""
+    """Return a model that is no preset: a file, a folder or a hub name (it has a slash or exists); else None."""
     if asked in known.models or not ("/" in asked or Path(asked).exists()):
         return None
     from engine.setup.unloaded_model import architecture_of  # torch: only when a configuration is read

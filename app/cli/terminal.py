@@ -39,7 +39,7 @@ class ShownFormatter(logging.Formatter):
 
 
 def say_json(value: Any) -> None:
-    """Print a value as one line of JSON: what cannot be printed stands there as JSON's own escapes."""
+    """Print a value as one line of JSON; unprintable characters are escaped as in JSON."""
     sys.stdout.write(_UNPRINTABLE.sub(_escaped, to_json(value).decode()) + "\n")
 
 

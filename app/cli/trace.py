@@ -117,7 +117,7 @@ def _print_table(reader: TraceReader) -> None:
 
 
 def _print_observed(reader: TraceReader) -> None:
-    """Of a watched server: what it said, and what it did not say."""
+    """Print a monitored server's log: its reports, and what it did not report."""
     header = reader.header
     assert header.observed is not None
     pool = f"{header.engine['num_blocks']} blocks of {header.engine['block_size']}"

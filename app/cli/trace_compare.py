@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_said(found: Comparison, arguments: argparse.Namespace) -> None:
-    """Of a watched server: whether it said the same."""
+    """Print whether two monitored servers reported the same."""
     if arguments.json:
         say_json({"first_op": found.first_op, "unknown": UNSAID})
         return

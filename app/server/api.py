@@ -35,7 +35,7 @@ CHUNK = 1 << 18  # bytes of a download at a time
 
 
 class ApiContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     theaters: SessionManager
     models: Models
@@ -85,13 +85,13 @@ def kept_questions(context: ApiContext, request: Request) -> Response:
 
 
 def query(context: ApiContext, request: Request, theater_id: str) -> Response:
-    """What one statement of SQL finds in a run's log: `?sql=…`."""
+    """Return the rows of one SQL statement on a run's log: `?sql=…`."""
     run = _run(context, request, theater_id)
     return _of_run(json_answer(context.questions.answer(run, request.args.get("sql", ""))), run)
 
 
 def what_if(context: ApiContext, request: Request, theater_id: str) -> Response:
-    """What another pool would have saved: `?times=2`."""
+    """Return the effect of another pool size: `?times=2`."""
     run = _run(context, request, theater_id)
     try:
         times = float(request.args.get("times", "2"))
@@ -107,7 +107,7 @@ def header(context: ApiContext, request: Request, theater_id: str) -> Response:
 
 
 def record(context: ApiContext, request: Request, theater_id: str, index: int) -> Response:
-    """One record."""
+    """Return a record."""
     run = _run(context, request, theater_id)
     with run.reading() as log:
         _check_index(log, index)
@@ -115,7 +115,7 @@ def record(context: ApiContext, request: Request, theater_id: str, index: int) -
 
 
 def capture(context: ApiContext, request: Request, theater_id: str, index: int) -> Response:
-    """One record's arrays."""
+    """Return a record's arrays."""
     run = _run(context, request, theater_id)
     return _value(request, run, _capture_bytes(run, index), Capture)
 
@@ -153,7 +153,7 @@ def trace(context: ApiContext, request: Request, theater_id: str) -> Response:
     """The log as a `.kvtrace` file, as far as it is now."""
     run = _run(context, request, theater_id)
     reading = ExitStack()
-    reading.enter_context(run.reading())  # let go when the download ends
+    reading.enter_context(run.reading())  # released when the download ends
     size = run.log.num_bytes
     response = Response(run.log.file_chunks(size), mimetype="application/octet-stream")
     response.call_on_close(reading.close)

@@ -30,7 +30,7 @@ from engine.options.payload import options_payload
 
 
 class ModelsContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     theaters: SessionManager
     models: Models
@@ -39,10 +39,10 @@ class ModelsContext(NamedTuple):
 
 
 def model_facts(context: ModelsContext, request: Request) -> Response:
-    """What a client needs to know before it creates a theater: model, defaults, options, scenes, limits.
+    """Return the facts that a client needs to create a session: model, defaults, options, scenes, limits.
 
-    `?model=` names another model than the first, which is opened if it is not there: `loading` at once, ask again. Few
-    threads answer requests, and none of them waits.
+    `?model=` names another model than the first, which is opened if it is not there: `loading` at once, to be retried.
+    Few threads answer requests, and none of them waits.
     """
     with ExitStack() as stack:
         name = request.args.get("model")
@@ -99,7 +99,7 @@ def models(context: ModelsContext, request: Request) -> Response:
 
 
 def _device(context: ModelsContext) -> DeviceMemory:
-    """What lies on the device. Blocks in CPU memory that runs swap to are not among the pools' bytes."""
+    """Return the device's memory use. Blocks in CPU memory that runs swap to are not among the pools' bytes."""
     pools = logs = 0
     for theater in context.theaters.all():
         with suppress(AppError):  # it is closing
@@ -141,5 +141,5 @@ ROUTES = [
 def blueprint(
     theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSessions | None = None
 ) -> flask.Blueprint:
-    """What a server computes with, under /api."""
+    """Blueprint of the server's models and device, under /api."""
     return routing.blueprint("models", "/api", ModelsContext(theaters, models, settings, api), ROUTES)

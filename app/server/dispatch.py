@@ -87,7 +87,7 @@ def _answer(
 
 
 def _counted(commands: bounds.Commands, handle: Callable[[str, M], Given], sid: str, message: M) -> Given:
-    """What is answered later is under way until then."""
+    """Count a command as pending until its answer, if that comes later."""
     done = commands.take(sid)
     try:
         found = handle(sid, message)

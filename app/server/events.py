@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Events:
-    """One method for each event: from the client's id and the checked message to the acknowledgement without `ok`."""
+    """Handlers of the events: from the client's id and the checked message to the acknowledgement without `ok`."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Events:
         self._reads = threading.BoundedSemaphore(READS)
 
     def greet(self, sid: str) -> None:
-        """Tell who comes how far the first model is, those named with it, and whatever else is loaded."""
+        """Send a new client the loading status of every model."""
         for served in self._models.all():
             status = served.status()
             if status["place"] != "at_hand" or status["state"] != "unloaded":
@@ -75,7 +75,7 @@ class Events:
         return Answer(*watched.join(sid, message.first, message.epoch, message.captures, message.windows))
 
     def leave(self, sid: str, message: messages.OfTheater) -> answers.Nothing:
-        self._theaters.watch(message.theater).leave(sid)  # who is no viewer leaves nothing
+        self._theaters.watch(message.theater).leave(sid)  # no-op for clients that follow no session
         return {}
 
     def submit(self, sid: str, message: messages.Submit) -> answers.Submitted:

@@ -23,7 +23,7 @@ from app.server.events import READ_BYTES
 
 
 class LessonEvents:
-    """One method for each event."""
+    """Handlers of the lesson events, one method each."""
 
     def __init__(self, lessons: LessonRooms, classrooms: Classrooms) -> None:
         self._lessons, self._classrooms = lessons, classrooms
@@ -95,7 +95,7 @@ class LessonEvents:
         }
 
     def _check_not_asked(self, message: messages.LessonGo | messages.LessonAnswer) -> None:
-        """What a class is asked is answered by showing it to all.
+        """Refuse an answer to a question that a class has open; showing it to all answers it.
 
         Raises:
             AppError: `refused`.
@@ -139,7 +139,7 @@ def _lesson_state(room: LessonRoom, first: int) -> LessonState:
 
 @contextlib.contextmanager
 def _of_lesson() -> Iterator[None]:
-    """What a lesson objects to is what the client is told."""
+    """Convert a lesson's error into the client's."""
     try:
         yield
     except LessonError as error:

@@ -18,7 +18,7 @@ from engine.config import EngineConfig
 
 
 class PagesContext(NamedTuple):
-    """What decides what the page asks for in a new run: the server's settings, and the model once it is there."""
+    """Context of a page's default run: the server's settings, and the model once it is loaded."""
 
     config: EngineConfig
     served: Served
@@ -45,7 +45,7 @@ def plotly(context: PagesContext, request: Request) -> Response:
 
 
 def icon(context: PagesContext, request: Request) -> Response:
-    """What browsers ask for unasked; the page names its own icon."""
+    """Answer the browsers' default request for an icon; the page names its own."""
     return Response(status=204)
 
 

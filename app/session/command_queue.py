@@ -1,4 +1,4 @@
-"""A queue of things to do on one thread, asked for from any."""
+"""Queue of commands that run on one thread, submitted from any."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CommandQueue:
 
     @property
     def gone(self) -> AppError | None:
-        """What is answered since it was closed."""
+        """Error that answers commands after it is closed."""
         return self._gone
 
     def ask(self, do: Callable[[], T]) -> T:

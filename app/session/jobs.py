@@ -1,4 +1,4 @@
-"""Several steps asked for at once: done one at a time, so that other commands get their turn in between."""
+"""Jobs of several steps: run one step at a time, so that other commands get their turn in between."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.trace.log import TraceReader
 
 
 class Performed(NamedTuple):
-    """What came of a `step` or `prefill`."""
+    """Result of a `step` or `prefill`."""
 
     num_records: int  # in the log now
     performed: int  # steps

@@ -36,7 +36,7 @@ class LogSession:
 
     @property
     def error(self) -> str | None:
-        """What is wrong with the log; None as a rule."""
+        """Error of the log; usually None."""
         return None
 
     def status(self) -> Status:

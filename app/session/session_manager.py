@@ -61,8 +61,9 @@ class SessionManager:
             return self._create(config, name, model, own)
 
     def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Session:
-        """A run of a follower: it is not counted among the theaters, whose bound is for owners, and its steps stand
-        behind all others'. Who makes it has a bound of its own.
+        """Create a follower's run. It does not count towards the limit of sessions, which is for owners, and its steps
+        come
+        after all others'. The caller has a limit of its own.
 
         Raises:
             AppError: as `create`, but for `too_many_theaters`.
@@ -73,7 +74,7 @@ class SessionManager:
             return self._build(config, name, model, settings, self.turns.labs)
 
     def create_api(self, config: EngineConfig, name: str, model: str) -> Session:
-        """A run that answers OpenAI's clients: not counted either, and it makes room for nobody.
+        """Create a run for the OpenAI-compatible API: not counted either, and it evicts no other.
 
         Raises:
             AppError: as `create`, but for `too_many_theaters`.
@@ -196,7 +197,7 @@ class SessionManager:
 
     @property
     def num_viewers(self) -> int:
-        """Of all theaters."""
+        """Number of viewers of all sessions."""
         return sum(theater.num_viewers for theater in self.all())
 
     def close(self) -> int:
@@ -241,7 +242,7 @@ class SessionManager:
         return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)
 
     def remove(self, theater: Session, why: Closing) -> None:
-        """Close a theater; its viewers are told the reason."""
+        """Close a session; its viewers get the reason."""
         if self._take_out(theater):
             theater.close(why)
 

@@ -1,7 +1,7 @@
-"""What a model keeps of a sequence, read from its configuration: which layers there are, and the shape of each.
+"""Memory that a model needs per sequence, from its configuration: its layers and their shapes.
 
-The configuration is a config.json as a mapping. Families write the same thing under several names; where a file leaves
-something to its family's defaults, they are filled in first (`engine.setup.unloaded_model`).
+The configuration is a config.json as a mapping. Families use several names for the same field; where a file relies on
+its family's defaults, they are filled in first (`engine.setup.unloaded_model`).
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def kv_shapes(config: Config) -> tuple[KvShape, ...]:
 
 
 def layer_kinds(config: Config) -> list[str]:
-    """What each layer is, by transformers' names (`layer_types`).
+    """Return the kind of each layer, by transformers' names (`layer_types`).
 
     Raises:
         ImpossibleInput: the number of layers is missing, or not that of the list.
@@ -130,7 +130,7 @@ def _slides(config: Config) -> bool:
 
 
 def _attention(config: Config, slides: bool) -> KvShape:
-    """One layer of self-attention. Some families give layers with a window, or those without, shapes of their own."""
+    """Return the shape of a self-attention layer. Some families have separate shapes for layers with a window."""
     chunk = ("attention_chunk_size",)  # it keeps at most one chunk, so that counts as a window
     window = _needed(config, chunk if config.get(chunk[0]) else WINDOW) if slides else 0
     rank, rotated = config.get("kv_lora_rank"), config.get("qk_rope_head_dim")

@@ -1,4 +1,4 @@
-"""What the tokens of a run would take as a model of another size: the presets as the page has them, beside the run."""
+"""Memory of a run's tokens in a model of another size, for each preset."""
 
 from __future__ import annotations
 

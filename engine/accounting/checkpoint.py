@@ -47,7 +47,7 @@ class Form(NamedTuple):
 
 
 class Storage(NamedTuple):
-    """What a configuration says of storage."""
+    """Storage of a checkpoint, by its configuration."""
 
     forms: tuple[Form, ...] = ()
     excepted: NamePatterns = NamePatterns(())
@@ -75,7 +75,7 @@ class Storage(NamedTuple):
 
 
 def read_storage(config: Config) -> Storage:
-    """What the content of a config.json says of the checkpoint's storage."""
+    """Return the storage of the checkpoint from the content of a config.json."""
     text = config.get("text_config")
     own: Config = text if isinstance(text, Mapping) else {}
     unread: list[str] = []
@@ -95,7 +95,7 @@ def read_storage(config: Config) -> Storage:
 
 
 def state_is_wide(config: Config) -> bool:
-    """Whether recurrent states are kept in float32, by the configuration of a text model."""
+    """Return whether recurrent states are stored in float32, by the configuration of a text model."""
     return _state_dtype(config)[1] == "float32"
 
 

@@ -35,7 +35,7 @@ SYMBOL = re.compile(r"[^\W\d²³][^\W²³]*")
 
 
 class Factor(Struct, frozen=True):
-    """One symbol of a formula. `meaning` is the id of its words, `of` the id of the `Derived` that it comes from."""
+    """Symbol of a formula. `meaning` is the id of its words, `of` the id of the `Derived` that it comes from."""
 
     symbol: str
     value: Number
@@ -82,7 +82,7 @@ def derive(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
 
 
 def evaluate(formula: str, values: Mapping[str, Number]) -> Number:
-    """What a formula gives with these values of its symbols.
+    """Evaluate a formula with these values of its symbols.
 
     Raises:
         ValueError: the formula cannot be read, a symbol has no value, or something is divided by zero.

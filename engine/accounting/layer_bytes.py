@@ -67,7 +67,7 @@ def kv_state(shape: KvShape, element_bytes: float, tensor_parallel: int = 1, id:
 
 
 class Kept:
-    """What one sequence keeps on one GPU, as formulas in T, its tokens."""
+    """Cache bytes of a sequence on one GPU, as formulas in T, its tokens."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Kept:
 
     @property
     def numbers(self) -> list[Derived]:
-        """Of each kind of layer, and of a token in all of them."""
+        """Derivations of each kind of layer, and of a token in all layers."""
         found = [part.number for part in self.parts]
         token = self.token
         return found if token is None or token in found else [*found, token]

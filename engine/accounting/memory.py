@@ -20,7 +20,7 @@ def bytes_per_element(dtype: str) -> float:
 
 
 def bytes_per_weight(facts: ModelShape) -> float:
-    """Bytes of a weight that a step reads, on average where they are kept in several ways."""
+    """Return the average bytes of a weight that a step reads."""
     return bytes_per_element(facts.dtype) if facts.bytes_per_weight is None else facts.bytes_per_weight
 
 

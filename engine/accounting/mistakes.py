@@ -1,4 +1,4 @@
-"""What is often computed in place of a number, with its own formula, to stand beside the right one."""
+"""Common mistakes in place of a number, each with its own formula, to show beside the right one."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ COUNTED = (  # what only the work of a step, or its layers one by one, need
 
 
 class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model. Either it has KV heads, or MLA's latent vector (DeepSeek-AI, arXiv 2405.04434, 2.1)."""
+    """Model preset. Either it has KV heads, or MLA's latent vector (DeepSeek-AI, arXiv 2405.04434, 2.1)."""
 
     num_layers: int
     num_params: int
@@ -73,7 +73,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def dtype(self) -> str:
-        """Of the weights, as of K and V."""
+        """Dtype of the weights, and of K and V."""
         return DTYPE
 
     @property
@@ -88,7 +88,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def expanded_dim(self) -> int:
-        """Numbers of a token's keys and values in a layer, if MLA kept them by heads."""
+        """Numbers of a token's keys and values in a layer, if MLA cached them by heads."""
         return self.num_heads * (self.head_dim + self.v_head_dim) if self.latent_dim else 0
 
     @property
@@ -113,7 +113,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def architecture(self) -> Architecture:
-        """What its memory follows from."""
+        """Architecture, from which its memory follows."""
         return Architecture(
             name=self.name,
             shapes=self.shapes,
@@ -147,12 +147,12 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class GpuPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU, by its data sheet: decimal units, and FLOP/s without sparsity; its memory also as the driver has it."""
+    """GPU preset, by its data sheet: decimal units, FLOP/s without sparsity; memory also as the driver reports it."""
 
     memory_bytes: int
     bytes_per_second: float
     flops_per_second: dict[str, float]  # by the dtype of what is multiplied: float16, and what else it has
-    usable_bytes: int = 0  # what the driver reports; 0: nobody said, and the data sheet's counts
+    usable_bytes: int = 0  # as reported by the driver; 0: unknown, and the data sheet's value is used
     announced: date | None = None
 
     @property
@@ -185,7 +185,7 @@ class GpuPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LinkPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One link, by its standard or data sheet: decimal units."""
+    """Link preset, by its standard or data sheet: decimal units."""
 
     bytes_per_second: float
     both_directions: bool = False  # whether that is the sum of both

@@ -28,7 +28,7 @@ FURTHEST = 1 << 40  # a crossing beyond so many sequences is none that anybody r
 
 
 class Roof(Struct, frozen=True, kw_only=True):
-    """Two rates of one device; `source` says who measured or published them."""
+    """Two peak rates of a device; `source` names the measurement or publication."""
 
     flops_per_second: float
     bytes_per_second: float
@@ -56,7 +56,7 @@ class Roof(Struct, frozen=True, kw_only=True):
 
 
 class StepTime(Struct, frozen=True, kw_only=True):
-    """One step of so many sequences: each computes `tokens`, the last of which sees `context` keys."""
+    """Step of `batch` sequences: each computes `tokens`, the last of which sees `context` keys."""
 
     batch: int
     tokens: int
@@ -104,7 +104,8 @@ class StepTimes:
         self._expert_bytes = expert_params(facts) * (size if expert_element_bytes is None else expert_element_bytes)
 
     def decode(self, batch: int, context: int) -> StepTime:
-        """One token for each of `batch` sequences, each of which sees `context` keys, its own included.
+        """Return the step of one token for each of `batch` sequences, each of which sees `context` keys, its own
+        included.
 
         Raises:
             ValueError: no sequence, or no key.

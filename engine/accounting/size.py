@@ -1,12 +1,12 @@
-"""What a model takes in memory under a load, and how many requests a GPU holds beside its weights.
+"""Memory of a model under a load, and the number of requests that a GPU holds beside its weights.
 
-Each number is a `Derived`; together they are one sum: weights, cache, activations, and a reserve that is assumed.
+Each number is a `Derived`; together they are one sum: weights, cache, activations, and an assumed reserve.
 
-Activations: vLLM runs a step of max_num_batched_tokens before it makes its cache, and what that holds at its peak is
-not given to the cache (`determine_available_memory`). Counted here are the tensors that live at once in the widest
-place of a forward pass: two of the hidden size and three of the MLP's width (its two projections and their product), or
-the hidden states beside the logits of a row for each sequence, once as they are and once in float32 for sampling.
-Workspaces of kernels are not counted: the reserve is for them.
+Activations: vLLM runs a step of max_num_batched_tokens before it allocates its cache, and the step's peak memory is not
+available to the cache (`determine_available_memory`). Counted here are the tensors live at once at the widest point of
+a forward pass: two of the hidden size and three of the MLP's width (its two projections and their product), or the
+hidden states beside the logits of a row for each sequence, once in their dtype and once in float32 for sampling. Kernel
+workspaces are not counted: the reserve covers them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stored(Struct, frozen=True, kw_only=True):
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """What is asked of a GPU. Counts of tokens are of one request."""
+    """Load on a GPU. Counts of tokens are per request."""
 
     batch: int = 1
     context: int = 2048

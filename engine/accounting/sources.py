@@ -1,7 +1,7 @@
-"""Where each figure of a preset stands: who says it, when that was published, and when and against what it was checked.
+"""Source of each figure of a preset: publisher, date of publication, and when and against what it was checked.
 
-In a file they are the tables `[[gpu.sources]]`, `[[link.sources]]` and `[[model.sources]]` below their preset. One
-without `figures` is about all that no other one names, so a file with one source needs only that.
+In a file they are the tables `[[gpu.sources]]`, `[[link.sources]]` and `[[model.sources]]` below their preset. A source
+without `figures` covers all figures that no other one names, so a file with one source needs only that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     says: str
     figures: tuple[str, ...] = ()  # empty: all that no other source names
-    dated: date | None = None  # None: it has no date, or nobody knows it
+    dated: date | None = None  # None: undated or unknown
     checked: date | None = None  # the day on which the figures were compared with `against`; None: they were not
     against: str = ""
 
@@ -47,7 +47,7 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What has figures, each of which has one source."""
+    """Preset with figures, each of which has one source."""
 
     id: str
     name: str

@@ -25,7 +25,7 @@ from engine.trace.limits import MAX_BLOCKS, MAX_GROUPS
 
 
 class Seat(NamedTuple):
-    """What one instance is to be, before there is one."""
+    """Description of an instance before it is built."""
 
     name: str
     role: Role
@@ -87,7 +87,7 @@ def local_cluster(
             name,
             throttled(link(senders), config),
             layout,
-            # who waits for a slow link holds up nobody
+            # a thread that waits for a slow link delays no other
             pulls=None if config.link_mb_per_second is None else ThreadPoolExecutor(1, f"pull-{name}"),
             lease=lease,
             policy=config.kv_load_failure_policy,

@@ -1,4 +1,4 @@
-"""What the numbers in an engine's blocks mean, for a store that blocks of other engines lie in too."""
+"""Layout digest of an engine's blocks, for a store that other engines share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a block is filed under outside the pool, where blocks of other models, settings and runs lie beside it.
+"""Keys of blocks outside the pool, in a store shared by models, settings and runs.
 
     weights, configuration, dtypes, block size, reaches ──► layout digest, once an engine
     tokens, all before them, cache salt ──► block hash      (`engine/cache/prefix_cache.py`)
@@ -28,7 +28,7 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 
 class NamedBytes(NamedTuple):
-    """One tensor of a model, as its bytes lie in memory (row-major)."""
+    """Tensor of a model, as its bytes lie in memory (row-major)."""
 
     name: str
     dtype: str
