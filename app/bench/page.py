@@ -1,4 +1,4 @@
-"""The benchmark page and what it reads: scenarios, records, and the traces that a record kept."""
+"""Benchmark page and its data: scenarios, records, and the records' traces."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = "../" * 6  # the page's address, relative to that of `on_stage`
 
 
 class BenchContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     records: BenchRecords
     runs: BenchRuns
@@ -49,14 +49,14 @@ def index(context: BenchContext, request: Request) -> Response:
 
 
 def record(context: BenchContext, request: Request, record_id: str) -> Response:
-    """One record, as its file is."""
+    """Return a record, as its file is."""
     response = Response(context.records.content(record_id), mimetype="application/json")
     response.headers["Cache-Control"] = "no-cache"
     return response
 
 
 def trace(context: BenchContext, request: Request, record_id: str, name: str) -> Response:
-    """One trace that a record kept."""
+    """Return a trace of a record."""
     path = context.records.trace(record_id, name)
     response = flask.send_file(path, mimetype="application/octet-stream", conditional=True)
     response.headers["Cache-Control"] = "no-cache"

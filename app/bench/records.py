@@ -26,7 +26,7 @@ Origin = Literal["shipped", "here"]
 
 
 class Listed(Struct, frozen=True, kw_only=True):
-    """What the list tells of a record, without its figures."""
+    """List entry of a record, without its figures."""
 
     id: str
     origin: Origin
@@ -41,7 +41,7 @@ class Listed(Struct, frozen=True, kw_only=True):
 
 
 class ScenarioCard(Struct, frozen=True, kw_only=True):
-    """What the list tells of a scenario that can be run here."""
+    """List entry of a scenario that can be run here."""
 
     id: str
     title: Text

@@ -1,4 +1,4 @@
-"""Refusals: what a client is told when it cannot have what it asked for."""
+"""Refusals: error answers to clients."""
 
 from __future__ import annotations
 

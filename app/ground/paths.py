@@ -25,7 +25,7 @@ def docs_dir() -> Path:
 
 
 def data_dir() -> Path:
-    """Where recordings are kept unless another folder is given: the platform's place for a program's data."""
+    """Return the default data folder: the platform's place for a program's data."""
     if given := os.environ.get("XDG_DATA_HOME"):
         return Path(given) / "kvtheater"
     place = "Library/Application Support" if sys.platform == "darwin" else ".local/share"

@@ -21,7 +21,7 @@ Endpoint = Callable[..., Response]  # (here, request, **parts of the path)
 
 
 class Route(NamedTuple):
-    """One address of the server. `rule`: with parts in angle brackets, as Flask has it."""
+    """Address of the server. `rule`: with parts in angle brackets, as Flask has it."""
 
     method: str
     rule: str

@@ -1,4 +1,4 @@
-"""Where files that are made of logs are kept, what they are called, and how many stay."""
+"""Cache of files derived from logs: folder, names, and eviction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def folder_in(data_dir: Path) -> Path:
 
 
 def name_of(log: Path) -> str:
-    """What those of a log's file are called."""
+    """Return the base name of a log's derived files."""
     return hashlib.sha256(os.fsencode(log.resolve())).hexdigest()[:24]
 
 

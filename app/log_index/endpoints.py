@@ -46,12 +46,12 @@ class SurveyAnswer(TypedDict):
     num_blocks: int
     num_sequences: int
     series: list[str]  # numbers of which the log says something
-    media: list[str]  # outside the pool, of which it says what lies there: the bits of `tiers`, the last for all others
+    media: list[str]  # media outside the pool whose content it lists: the bits of `tiers`, the last for all others
     seconds: float  # when the last indexed record was, since the log began
 
 
 class ClassedRun(TypedDict):
-    """One of the runs whose requests are told by class."""
+    """Run whose requests are grouped by class."""
 
     theater: str
     num_records: int
@@ -70,14 +70,14 @@ class ClassesAnswer(TypedDict):
 
 
 class AskedPrompt(msgspec.Struct, kw_only=True):
-    """What is posted to /api/theaters/<theater_id>/survey/heard/chains."""
+    """Body of a POST to /api/theaters/<theater_id>/survey/heard/chains."""
 
     record: int
     token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_TOKENS)]
 
 
 class LogIndexContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     theaters: SessionManager
     log_indexes: LogIndexes
@@ -124,7 +124,7 @@ def blocks(context: LogIndexContext, request: Request, theater_id: str) -> Respo
 
 
 def changes(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """Records [first, end), and the blocks that they change: `?first=…&end=…`; fewer than asked is allowed."""
+    """Return records [first, end), and the blocks that they change: `?first=…&end=…`; possibly fewer."""
     run, log_index = _log_index(context, theater_id)
     first = _number(request, "first", 0)
     end = min(_number(request, "end", first + 1), first + MAX_RECORDS, len(log_index))
@@ -199,7 +199,7 @@ def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Res
 
 
 def heard(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """What each rank of a watched server had said up to a record: `?record=…`."""
+    """Return each rank's reports up to a record of a monitored server: `?record=…`."""
     run, log_index, told = _watched(context, theater_id)
     record = _known(log_index, _number(request, "record", len(log_index) - 1))
     with run.reading() as log:
@@ -208,7 +208,7 @@ def heard(context: LogIndexContext, request: Request, theater_id: str) -> Respon
 
 
 def heard_roots(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """What sequences begin with, of those that a rank named last up to a record: `?record=…&rank=0`."""
+    """Return the sequence beginnings that a rank named last up to a record: `?record=…&rank=0`."""
     run, log_index, told = _watched(context, theater_id)
     record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
     if not 0 <= rank < told.num_ranks:
@@ -219,7 +219,7 @@ def heard_roots(context: LogIndexContext, request: Request, theater_id: str) -> 
 
 
 def heard_chains(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """What each rank of a watched server had of a prompt after a record."""
+    """Return each rank's cached chains of a prompt after a record of a monitored server."""
     request.max_content_length = MAX_PROMPT_BYTES
     _, log_index, told = _watched(context, theater_id)
     try:

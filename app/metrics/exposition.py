@@ -1,4 +1,4 @@
-"""The counts as Prometheus reads them: a collector that is asked at each scrape."""
+"""Prometheus collector of the counts, read at each scrape."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _add_gauges(families: dict[str, Metric], model: str, folds: list[Fold]) -> N
 
 
 def _share(memories: list[Memory], blocks: Callable[[Memory], int]) -> float:
-    """Of the blocks of all pools; 0 without one."""
+    """Return the share of blocks in all pools; 0 without a pool."""
     num_blocks = sum(memory.num_blocks for memory in memories)
     return sum(map(blocks, memories)) / num_blocks if num_blocks else 0.0
 

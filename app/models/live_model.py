@@ -81,12 +81,12 @@ class LiveModel:
 
     @property
     def free_bytes(self) -> int:
-        """Of the device's memory, or the machine's."""
+        """Free bytes of the device's memory, or the machine's."""
         return devices.ALLOCATOR.room(self._model.device).free
 
     @property
     def device(self) -> DeviceFacts:
-        """What is known of the device now."""
+        """Current facts of the device."""
         return devices.device_facts(self._model.device)
 
     def with_pool(self, config: EngineConfig) -> EngineConfig:
@@ -123,7 +123,9 @@ class LiveModel:
         template_settings: Mapping[str, Any],
         tools: Sequence[dict[str, Any]] = (),
     ) -> list[int]:
-        """By the model's own template; else the plain one: the messages' texts, a line each, to be gone on with."""
+        """Encode messages by the model's own template; else the plain one: the messages' texts, a line each, to be
+        continued.
+        """
         tokenizer = self._model.tokenizer
         if tokenizer is None:
             raise ValueError("this model has no tokenizer: use /v1/completions with token ids")

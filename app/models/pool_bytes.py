@@ -1,4 +1,4 @@
-"""What the blocks of a run take."""
+"""Memory of a run's blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients submit, as the engine takes it."""
+"""Conversion of client submissions into engine requests."""
 
 from __future__ import annotations
 

@@ -68,10 +68,10 @@ def panel_sheets(folder: Path, late: bool = False) -> list[str]:
 
 
 class StaticFiles:
-    """WSGI middleware: a visit asks for many small files, which no framework needs to look at.
+    """WSGI middleware for static files: a visit requests many small ones, which need no framework.
 
-    `made`: each says what is sent for a file that is put together when it is asked for (`page_modules.py`,
-    `page_sheets.py`). What is no file of the folder goes on to `app`, and so does a request for a part of one.
+    `made`: each returns the content of a file that is generated on request (`page_modules.py`, `page_sheets.py`). A
+    path that is not a file of the folder is passed on to `app`, and so is a request for a part of one.
     """
 
     def __init__(self, app: WSGI, folder: Path, *made: Made) -> None:
@@ -141,7 +141,7 @@ def _content_type(name: str) -> str:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """What changes when the file does."""
+    """Return a stamp that changes with the file."""
     facts = path.stat()
     return facts.st_mtime_ns, facts.st_size
 

@@ -149,7 +149,7 @@ def _renamed(name: str, _: tuple[int, int]) -> tuple[str, list[str]]:
     def rename(found: re.Match[str]) -> str:
         path = normpath(join(name, "..", found[3]))
         if not (static_dir() / path).is_file() or path.startswith(LEFT_OUT):
-            return found[0]  # a word in a comment, or what is never asked for
+            return found[0]  # a word in a comment, or a name that is never requested
         imported.append(path)
         return f"{found[1]}{found[2]}{bare_name(path)}{found[2]}"
 

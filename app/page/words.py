@@ -1,8 +1,8 @@
-"""The words of the pages: each room of `static/js` has a file a language, and a page fetches its language's in one
-answer: the benchmark page all, the other one all but those that only the benchmark page says.
+"""Words of the pages: each room of `static/js` has a file per language, and a page fetches its language's in one
+answer: the benchmark page all, the other one all but those that only the benchmark page uses.
 
-Words that only one panel says whose code comes late (`static/js/kit/lazy.js`) lie in its folder as `late.<code>.json`
-and are fetched as they are, with the code; so is what operations are told by at length, which only such panels do.
+Words of a panel whose code is loaded lazily (`static/js/kit/lazy.js`) are in its folder as `late.<code>.json` and are
+fetched as they are, with the code; so are the long texts of operations, which only such panels use.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def file_words_of(language: str, without: tuple[str, ...] = ()) -> dict[str, Any
 
 
 def long_texts(language: str) -> dict[str, str]:
-    """What tells operations with every number, by key."""
+    """Return the long texts of operations, with every number, by key."""
     texts = telling.texts(language)
     return {key: text for key, text in texts.items() if key.startswith("op.") and key.endswith(".long")}
 

@@ -43,7 +43,7 @@ CHUNK = 1 << 20  # bytes of an upload at a time
 
 
 class Change(Message, frozen=True, kw_only=True):
-    """What can be changed of a recording; what is not given stays."""
+    """Editable fields of a recording; omitted ones stay."""
 
     name: Annotated[RecordingName, Meta(min_length=1)] | None = None
     tags: Tags | None = None
@@ -51,7 +51,7 @@ class Change(Message, frozen=True, kw_only=True):
 
 
 class RecordingsContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     library: Library
     playbacks: Playbacks
@@ -71,7 +71,7 @@ def index(context: RecordingsContext, request: Request) -> Response:
 
 
 def one(context: RecordingsContext, request: Request, recording_id: str) -> Response:
-    """One recording."""
+    """Return a recording's entry."""
     return json_answer(context.library.entry(recording_id))
 
 
@@ -125,7 +125,7 @@ def download(context: RecordingsContext, request: Request, recording_id: str) ->
 
 
 def export_for(context: RecordingsContext, request: Request, recording_id: str, to: str) -> Response:
-    """What `kvtheater trace export` writes, as one file; a recording that is still growing as far as it is."""
+    """Return the output of `kvtheater trace export` as one file; of a growing recording, its current part."""
     entry = context.library.entry(recording_id)
     wanted = next((one for one in FORMATS if one == to), None)
     if wanted is None:
@@ -176,7 +176,7 @@ def _receive(request: Request, file: IO[bytes], size: int) -> None:
 
 
 def _name_and_tags(request: Request) -> tuple[str, list[str]]:
-    """Of an upload, from its address: `name` (a file's name will do) and any number of `tag`."""
+    """Return name and tags of an upload from its address: `name` (a file's name will do) and any number of `tag`."""
     name = os.path.basename(request.args.get("name", "")).removesuffix(SUFFIX).strip()
     given: dict[str, Any] = {"tags": request.args.getlist("tag"), **({"name": name} if name else {})}
     wanted = parse(given, Change)

@@ -36,7 +36,7 @@ create table if not exists recordings (
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One recording of the library."""
+    """Recording of the library."""
 
     recording_id: str
     file: str  # its name in the folder
@@ -74,7 +74,7 @@ class Index:
 
     @property
     def is_there(self) -> bool:
-        """Whether the path still has the file that was opened: SQLite goes on using a deleted file."""
+        """Whether the path still has the file that was opened: SQLite continues to use a deleted file."""
         try:
             return _identity(self._path) == self._file
         except OSError:
@@ -85,7 +85,7 @@ class Index:
         return self._read("order by added desc, rowid desc")
 
     def row(self, recording_id: str) -> Row | None:
-        """One of them."""
+        """Return the row of a recording."""
         return next(iter(self._read("where recording_id = ?", recording_id)), None)
 
     def put(self, row: Row) -> None:
@@ -126,7 +126,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _storable(file: str) -> str | bytes:
-    """A file's name may be no text; then its bytes are kept."""
+    """Return a file's name, or its bytes if it is not valid text."""
     try:
         file.encode()
         return file

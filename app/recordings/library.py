@@ -40,16 +40,16 @@ def open_library(settings: ServerSettings, shown: Iterable[Path] = ()) -> Librar
 
 
 class Library:
-    """What there is to replay. Every method may be called from any thread.
+    """Library of recordings to replay. Every method may be called from any thread.
 
-    Raises (what changes something):
+    Raises (every change):
         AppError: `not_found`; `refused`, with the reason: there is no folder, the disk is full, it is being recorded.
     """
 
     def __init__(self, folder: Path | None, shelves: Iterable[Shelf] = (), settings: ServerSettings = DEFAULTS) -> None:
-        """Repairs folder and index. The folder is made when the first recording is kept; None: nothing can be kept.
+        """Repair folder and index. The folder is created with the first recording; None: nothing can be stored.
 
-        `settings` say how much is kept.
+        `settings` bound the library's size.
         """
         self._folder = folder
         self._shelves = list(shelves)
@@ -64,7 +64,7 @@ class Library:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was wrong in the folder and was repaired, and what is wrong now."""
+        """Findings in the folder: repaired ones, and open ones."""
         return self._rows.findings if self._rows else []
 
     def entries(self) -> list[Entry]:
@@ -77,7 +77,7 @@ class Library:
         return next((found for shelf in self._shelves if shelf.source == "file" for found in shelf.ids), None)
 
     def entry(self, recording_id: str) -> Entry:
-        """One of them."""
+        """Return the entry of a recording."""
         row = self._row(recording_id)
         found = self._entry(row) if row else self._shelved(recording_id)
         if found is None:

@@ -43,7 +43,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def open_index(path: Path) -> tuple[Index, list[Finding]]:
-    """The index; a damaged one is put aside and begun anew."""
+    """Return the index; a damaged one is set aside and replaced by an empty one."""
     try:
         return Index(path), []
     except sqlite3.DatabaseError as error:

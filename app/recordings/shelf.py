@@ -28,10 +28,10 @@ Source = Literal["library", "shipped", "file"]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One recording of any source. Only those of the library can be changed."""
+    """Recording of any source. Only those of the library can be changed."""
 
     id: str
-    source: Source  # library: kept by this server; shipped: comes with the program; file: given on the command line
+    source: Source  # library: stored by this server; shipped: comes with the program; file: given on the command line
     name: str
     title: Translated | None = None  # a shipped one's
     text: Translated | None = None  # what there is to see in it
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is told of a shipped recording beside its file."""
+    """Description of a shipped recording, beside its file."""
 
     title: Translated
     text: Translated
@@ -73,7 +73,7 @@ class Shelf:
 
     @property
     def ids(self) -> list[str]:
-        """Of all files, in their order."""
+        """Ids of all files, in their order."""
         return list(self._files)
 
     def path(self, wanted: str) -> Path | None:
@@ -85,7 +85,7 @@ class Shelf:
         return [entry for found in self._files if (entry := self.entry(found))]
 
     def entry(self, wanted: str) -> Entry | None:
-        """One of them."""
+        """Return the entry of a recording."""
         path = self._files.get(wanted)
         if path is None:
             return None

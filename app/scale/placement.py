@@ -29,18 +29,18 @@ SOURCE = "DistServe, arXiv 2401.09670 v3"
 REQUESTS = 300  # of a trial
 MAX_OUTPUT, MAX_PROMPT = 60_000, 600_000  # tokens of all of them: a few seconds on one core
 MAX_INSTANCES = 16
-trying = threading.Lock()  # one trial at a time, whoever asks: it takes a core
+trying = threading.Lock()  # one trial at a time: it takes a core
 
 
 class Choice(TypedDict):
-    """Of a list."""
+    """Choice of a list."""
 
     id: str
     name: str
 
 
 class Found(TypedDict):
-    """One way of the three."""
+    """Result of one of the three ways."""
 
     way: Way
     placement: Placement | None
@@ -67,7 +67,7 @@ class TriedAnswer(TypedDict):
 
 
 class Wanted(TypedDict):
-    """What the address says."""
+    """Parameters of the address."""
 
     cards: tuple[Card, Card]  # for prefill and for decode
     nodes: Nodes
@@ -176,5 +176,5 @@ def placement(own: Sequence[Path], request: Request) -> Response:
 
 
 def tried_route(own: Sequence[Path], request: Request) -> Response:
-    """One of them, simulated."""
+    """Return one placement, simulated."""
     return json_answer(tried_answer(request.args, known_of(own)))

@@ -16,12 +16,12 @@ MAX_VALUES = 12  # of a list
 
 
 def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppError:
-    """What cannot be, in a sentence of every language."""
+    """Return the error for an impossible input, in a sentence of every language."""
     return refused(impossible(key, **values), code)
 
 
 def refused(error: ValueError, code: Code = "refused") -> AppError:
-    """What somebody else said that cannot be, in all languages that it was said in."""
+    """Return the error of another part, in all languages that it has."""
     return AppError(code, str(error), said=error.said if isinstance(error, ImpossibleInput) else None)
 
 

@@ -166,7 +166,7 @@ def _one(name: str, asked: str, known: Mapping[str, T]) -> T:
 
 
 def _load(asked: Mapping[str, str]) -> Load:
-    """The load that is asked for.
+    """Return the requested load.
 
     Raises:
         ImpossibleInput: one of its fields is no number, or too large.

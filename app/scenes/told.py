@@ -27,7 +27,7 @@ def told(kind: Kind, scene: Struct) -> dict[str, Any]:
 
 
 def prompts_of(kind: Kind, scene_id: str, language: str) -> list[str]:
-    """What the scene submits for readers of `language`."""
+    """Return the scene's prompts for readers of `language`."""
     texts = _words().get(language, {}).get(kind, {}).get(scene_id, {})
     prompts = texts.get("prompts", _words()["en"][kind][scene_id]["prompts"])
     assert isinstance(prompts, list)

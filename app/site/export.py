@@ -60,9 +60,9 @@ def write_site(folder: Path, model: LoadedModel, base: str, say: Say) -> None:
     """Write the site into `folder`, which must not exist or be empty.
 
     Args:
-        model: the bundled model, which makes the runs again that the page would ask a server for.
+        model: the bundled model, which computes the runs that the page would request from a server.
         base: the address that the site will have, for the picture of link previews; "" leaves it relative.
-        say: is told what is being done.
+        say: called with each stage.
 
     Raises:
         OSError: the folder cannot be written.
@@ -140,7 +140,7 @@ def _write_static(folder: Path) -> None:
 
 
 def _write_answers(folder: Path, base: str) -> None:
-    """What a server that shows recordings only answers, as files."""
+    """Write the answers of a recordings-only server as files."""
     client = create_app(Models(Served(None)), ServerSettings()).test_client()
     page = client.get("/").get_data(as_text=True)
     (folder / "index.html").write_text(site_page(page, base), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The runs of a site that a page with a server would ask for when somebody clicks: recorded beforehand, and said so."""
+"""Runs of a site that a page with a server would request on a click: recorded beforehand, and labelled so."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RACE_TOKENS = 64
 
 
 class Future(Struct, frozen=True, kw_only=True):
-    """What became of a run when a sequence got another word, and the id of its recording."""
+    """Run in which a sequence got another word, and the id of its recording."""
 
     of: str
     record: int

@@ -1,4 +1,4 @@
-"""One HTTP connection: how long and how large a request's head may be, and how many may wait for one."""
+"""HTTP connection: limits on the time and size of a request's head, and on the number of waiting heads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HeadTooLarge(ValueError):
 
 
 class Noting(Protocol):
-    """Is told of each request when it is over, on the hub thread: it must not wait for anything."""
+    """Callback for each finished request, on the hub thread: it must not block."""
 
     def note(
         self,
@@ -64,10 +64,10 @@ class WaitingHeads:
 
 
 class SafelyClosed:
-    """A connection's socket for gevent's handler, which would close the descriptor under whoever waits on it.
+    """Socket of a connection for gevent's handler, which would close the descriptor under a waiting greenlet.
 
-    A watcher of the event loop on a closed descriptor ends the process. So whoever waits (who sends to a client that
-    does not read, who watches whether it leaves) is woken with an error first, by the socket's own `close`.
+    A watcher of the event loop on a closed descriptor ends the process. So waiting greenlets (sending to a client that
+    does not read, or watching for its departure) are woken with an error first, by the socket's own `close`.
     """
 
     def __init__(self, sock: Any) -> None:
@@ -179,8 +179,9 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             self._held += data
 
     def send_now(self, piece: bytes) -> bool:
-        """The next piece of an answer whose head is sent, by whoever has it; its own greenlet, which would have to be
-        woken for it, sleeps on. False: the client does not take it, and what is left waits for `send_rest`.
+        """Send the next piece of an answer whose head is sent, from any greenlet, without waking its own.
+
+        False: the client does not take it, and the rest waits for `send_rest`.
         """
         framed = b"%x\r\n%b\r\n" % (len(piece), piece) if self.response_use_chunked else piece
         try:
@@ -197,7 +198,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         return bool(self._rest)
 
     def send_rest(self) -> None:
-        """What is left of the last piece, as fast as the client takes it. Raises OSError."""
+        """Send the rest of the last piece, as fast as the client takes it. Raises OSError."""
         rest, self._rest = self._rest, b""
         if rest:
             self._sendall(rest)

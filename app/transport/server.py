@@ -1,4 +1,4 @@
-"""The hub thread's server: connections are accepted within their bounds, and let go at the end."""
+"""Server on the hub thread: connections are accepted within their limits, and closed at the end."""
 
 from __future__ import annotations
 

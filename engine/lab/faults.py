@@ -1,13 +1,14 @@
-"""The fault museum: mistakes that real engines have shipped, each put into a running engine on purpose.
+"""Fault museum: bugs that real engines have shipped, each injected into a running engine on purpose.
 
 A fault replaces methods of the parts of one engine object (KV store, cache managers, scheduler, model runner), or the
-connector between several; it reaches into their private fields to do so. The engine's own code holds no fault. It reads
-`EngineConfig.fault` at two places: such a run never uses the compiled forward pass, and it takes no chosen tokens
-(`Engine.choose`).
+connector between several; it reaches into their private fields to do so. The engine's own code contains no fault. It
+reads `EngineConfig.fault` in two places: such a run never uses the compiled forward pass, and it accepts no chosen
+tokens (`Engine.choose`).
 
-A healthy engine raises when a guard or the integrity check finds its books in disorder. A faulty one writes the finding
-into the log (`StepRecord.integrity`) and goes on, so that the damage can be watched. To see what a fault does, compare
-with a healthy run of the same requests and settings under `enforce_eager`: the first difference is the fault's.
+A healthy engine raises when a guard or the integrity check finds an inconsistent state. A faulty one records the
+finding in the log (`StepRecord.integrity`) and continues, so that the damage can be watched. To see the effect of a
+fault, compare with a healthy run of the same requests and settings under `enforce_eager`: the first difference is the
+fault's.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
 
 
 def stale_hash_after_reallocation(engine: Engine, report: Report) -> None:
-    """A block that is allocated anew stays in the index under its old hash, so old prompts find new content."""
+    """Leave a reallocated block in the index under its old hash, so old prompts find new content."""
     prefixes = engine._cache.prefixes
     check_hits = prefixes.check_hits
     for group in engine._cache.groups:
@@ -173,7 +174,7 @@ def rope_restarted_at_chunk(engine: Engine, report: Report) -> None:
 
 
 class LetsGoTooEarly(TransferConnector):
-    """What it holds for another instance it gives up in its next turn; and it reads out whatever lies there then."""
+    """Connector that frees held blocks in its next turn, and then returns whatever is in them."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "lease": 0.0})
@@ -183,7 +184,7 @@ class LetsGoTooEarly(TransferConnector):
         return [bytes(self._kv_caches[group].take([block_id])[0]) for group, block_id in wanted]
 
     def received(self, transfer: str, wanted: Items[tuple[int, int]], num_bytes: int) -> None:
-        """Nobody who would let go is left."""
+        """No-op: the blocks are already freed."""
 
 
 OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": LetsGoTooEarly}

@@ -73,7 +73,7 @@ def did_you_mean(meant: list[str]) -> str:
 
 
 def out_of_range(settings: Struct) -> str | None:
-    """What is wrong with the first value that its option does not admit, one sentence; None: all are in range."""
+    """Return the error of the first value outside its option's range, one sentence; None: all are in range."""
     for name, row in table_of(type(settings)).items():
         value = getattr(settings, name)
         if value is None:

@@ -16,7 +16,7 @@ _KINDS: dict[Any, Kind] = {bool: "switch", int: "integer", float: "number", str:
 
 
 class OptionRow(Struct, frozen=True, kw_only=True):
-    """One option. `items`: the types of a list's entries, or of a map's keys and values."""
+    """Row of an option. `items`: the types of a list's entries, or of a map's keys and values."""
 
     name: str
     kind: Kind

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class OptionWords(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one option is called and what it does."""
+    """Name and description of an option."""
 
     label: str  # beside a control
     help: str  # one sentence or phrase, without a full stop at its end

@@ -1,4 +1,4 @@
-"""Checks of what is asked of the engine: a request that can never be served does not reach the scheduler."""
+"""Validation of requests: one that can never be served does not reach the scheduler."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class InputProcessor:
         return requests
 
     def adjusted_max_tokens(self, request: Request, sampling: SamplingParams) -> int:
-        """How many tokens an unfinished request may generate when it goes on with other parameters.
+        """Return the new max_tokens of an unfinished request under other parameters.
 
         Raises:
-            RequestError: they would have made it another kind of request, or it has as many tokens already.
+            RequestError: the parameters need another kind of request, or it has as many tokens already.
             ConfigError: parameters out of range.
         """
         sampling.checked()
@@ -108,7 +108,7 @@ class InputProcessor:
         return Request(sequence, sampling, self._model.tokenizer, seed)
 
     def _check_sampling(self, sampling: SamplingParams) -> None:
-        """What of the sampling parameters depends on the model and the configuration."""
+        """Check the sampling parameters that depend on the model and the configuration."""
         limit, vocab_size = self._config.max_num_seqs, self._model.facts.vocab_size
         if sampling.num_sequences > limit:
             raise RequestError(f"{sampling.num_sequences} sequences run for this request; max_num_seqs is {limit}", "n")

@@ -1,4 +1,4 @@
-"""One sequence's output: its text as it grows, when to stop, and what its draws are seeded with."""
+"""Output of a sequence: its growing text, stop conditions, and seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Stop(NamedTuple):
 
 
 class SequenceOutput:
-    """One sequence of a request. `finish_reason` is None until it is done."""
+    """Output of a sequence of a request. `finish_reason` is None until it is done."""
 
     def __init__(self, sequence: Sequence, sampling: SamplingParams, tokenizer: Tokenizer | None, seed: int) -> None:
         self.sequence = sequence
@@ -57,7 +57,7 @@ class SequenceOutput:
         return self._end_ids
 
     def row(self) -> SamplingRow:
-        """What its next token is chosen with."""
+        """Return the sampling row of its next token."""
         min_tokens = self.sampling.min_tokens
         return self._row_before_min_tokens if min_tokens and self.num_output_tokens < min_tokens else self._row
 
@@ -110,7 +110,7 @@ class SequenceOutput:
         return shown, stop
 
     def _adopt(self, sampling: SamplingParams) -> None:
-        """What follows from the parameters, made once and not for every token."""
+        """Derive state from the parameters once, not for every token."""
         self.sampling = sampling
         self._stops = StopStrings(sampling.stop)
         self._has_searched = False

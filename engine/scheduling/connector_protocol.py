@@ -1,4 +1,4 @@
-"""What the scheduler asks of a connector, by vLLM's names; `engine.connector` has them."""
+"""Interface of a connector for the scheduler, by vLLM's names; `engine.connector` has them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Connector(Protocol):
         """
 
     def matched(self, request: Sequence) -> tuple[Any, LookupExternal | None]:
-        """Of the last answer for this request: what the cache's `allocate` takes as `loading` (None: nothing is
-        loaded), and what the trace says of it (None: nothing was asked).
+        """Return from the last lookup of this request the `loading` of the cache's `allocate` (None: nothing is
+        loaded), and its trace operation (None: no lookup).
         """
 
     def update_state_after_alloc(
@@ -34,7 +34,7 @@ class Connector(Protocol):
 
 
 class External(NamedTuple):
-    """What of a waiting sequence is outside the pool, after the blocks that hit."""
+    """External content of a waiting sequence, after the blocks that hit."""
 
     match: Match  # of the pool, as the beginning of all that is there
     num_tokens: int  # that will be loaded

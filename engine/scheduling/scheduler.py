@@ -204,7 +204,7 @@ class Scheduler:
             if end > sequence.most_computed_tokens:
                 sequence.most_computed_tokens, self._progress.num_idle = end, 0
         if not self._recompute_all:
-            # whom a prompt's blocks are for computes its last token again, which sees one token further back
+            # the receiver of a prompt's blocks recomputes its last token, which sees one token further back
             kept = [
                 s for s, _, _ in batch if s.kv_role == "kv_producer" and s.num_computed_tokens == s.num_prompt_tokens
             ]

@@ -1,5 +1,5 @@
-"""How large a pool of blocks is when nobody says: large enough for the model's context, small enough to be drawn; on a
-GPU what a share of its memory leaves (engine/setup/device_pool.py).
+"""Default size of a pool: large enough for the model's context, small enough to be drawn; on a GPU the rest of a
+share of its memory (engine/setup/device_pool.py).
 """
 
 from __future__ import annotations

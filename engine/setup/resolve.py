@@ -190,7 +190,7 @@ def _groups(config: EngineConfig, reaches: Sequence[Reach]) -> list[GroupPlan]:
 
 
 def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
-    # under the last two nobody is preempted; tensors of one sequence are dropped
+    # the last two never preempt; tensors of one sequence are dropped
     if config.preemption_mode == "recompute" or config.by_sequence or config.strategy in ("none", "first_fit"):
         return 0
     swap_space = _num_blocks(config) if config.swap_space is None else config.swap_space

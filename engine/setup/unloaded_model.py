@@ -174,7 +174,7 @@ def _check_counts(name: str, value: Any) -> None:
 
 
 def _more(text: Any) -> dict[str, Any]:
-    """What some families compute instead of keeping it among their settings."""
+    """Return fields that some families compute instead of listing them in their settings."""
     kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None)
     found: dict[str, Any] = {"model_type": text.model_type}
     return found if kinds is None else {**found, "layer_types": list(kinds)}
