@@ -48,7 +48,7 @@ def test_the_log_stays_open_while_it_is_recorded(library: Library, run: Run) -> 
     recorder = library.record(run, "", [])
     engine = run.engine
     run.retire()
-    engine.step()  # the theater would not; but nobody has closed the log
+    engine.step()  # the session would not; but the log is still open
     recorder.end("reset")
     with pytest.raises(AppError):
         library.record(run, "", [])
@@ -113,7 +113,7 @@ def test_the_mark_is_kept_in_memory_while_the_index_has_no_room(
     recorder.end("write_failed", "it ends after 3 records: No space left on device")
     assert library.entry(recorder.recording_id).ended == "write_failed"
     assert stored() == [(None,)]
-    full[0] = False  # somebody made room
+    full[0] = False  # room is freed
     assert [entry.ended for entry in library.entries()] == ["write_failed"]
     assert stored() == [("write_failed",)]
 
