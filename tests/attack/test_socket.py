@@ -1,4 +1,4 @@
-"""One guest's messages, requests and unread answers are bounded, and other clients notice nothing."""
+"""A guest's messages, requests and unread answers are bounded, and other clients notice nothing."""
 
 from __future__ import annotations
 

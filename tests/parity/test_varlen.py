@@ -113,7 +113,7 @@ def queries(batch: StepBatch, dtype: torch.dtype) -> Tensor:
 def test_agrees_with_the_reference(
     flash: Flash, dtype: torch.dtype, block_size: int, step: str, window: int | None
 ) -> None:
-    """One call covers prefills and decodes, bottom right aligned: a chunk's queries see the earlier tokens."""
+    """A single call covers prefills and decodes, bottom right aligned: a chunk's queries see the earlier tokens."""
     store, batch = stored(dtype, block_size), packed(step, block_size)
     q, call = queries(batch, dtype), AttentionCall(0, 0.4, window, None, None)
     backend = VarlenAttention(GatherAttention())

@@ -225,7 +225,7 @@ def noted(log: AccessLog, path: str) -> None:
 
 
 def test_a_file_that_takes_nothing_holds_nobody_up_and_says_how_many_were_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line is being written, 3 wait, 5 are lost; the next one that finds room reports the number."""
+    """While a line is being written, 3 wait and 5 are lost; the next one that finds room reports the number."""
     monkeypatch.setattr(access_log, "MAX_WAITING", 3)
     out = Stuck()
     log = AccessLog(out)

@@ -388,7 +388,7 @@ time.sleep(600)
 
 
 def test_nobody_outlives_who_started_it(folder: str) -> None:
-    """One process is ready, the other may still be loading its weights."""
+    """A process is ready while the other may still be loading its weights."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     *pids, meeting = parent.stdout.readline().split()

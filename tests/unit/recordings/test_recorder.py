@@ -75,7 +75,7 @@ class FullDisk:
 def test_on_a_full_disk_the_run_goes_on_and_the_recording_says_where_it_ends(
     library: Library, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more record fits, of the next one 10 bytes: the recording ends after 4 of the 6 records."""
+    """Room for one more record and 10 bytes of the next: the recording ends after 4 of the 6 records."""
     recorder = library.record(run, "moon", [])
     before = recorder.num_bytes
     steps(run, 1)
