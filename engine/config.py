@@ -238,8 +238,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         return self.max_num_batched_tokens if self.enable_chunked_prefill and self.strategy != "none" else None
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
-        """Every field by name, for the trace's header. What adds to records or takes from them only where it is on, and
-        what is about several instances only where there are several; not what `num_blocks` came from.
+        """Return every field by name, for the trace's header. What adds to records or takes from them only where it
+        is on, and what is about several instances only where there are several; not what `num_blocks` came from.
         """
         # logs that are older do not have them
         optional = (
@@ -359,7 +359,7 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
         return self
 
     def as_map(self) -> dict[str, Setting]:
-        """Every field by name, for the trace; `logprobs` only where it is given."""
+        """Return every field by name, for the trace; `logprobs` only where it is given."""
         fields = {**asdict(self), "logit_bias": {str(i): bias for i, bias in self.logit_bias.items()}}
         if self.logprobs is None:  # as logs have it that are older than the field
             del fields["logprobs"]

@@ -322,7 +322,7 @@ class Engine:
         self._append_record("adjust")
 
     def request(self, request_id: str) -> Request | None:
-        """The unfinished request of that name."""
+        """Return the unfinished request of that name."""
         return self._outputs.requests.get(request_id)
 
     @property
@@ -331,7 +331,7 @@ class Engine:
         return self._num_steps
 
     def has_unfinished(self) -> bool:
-        """Whether a step would do anything."""
+        """Return whether a step would do anything."""
         return bool(self._outputs.requests)
 
     @property
@@ -363,7 +363,7 @@ class Engine:
         return self._runner.kv_caches
 
     def prefill_pending(self) -> bool:
-        """Whether some request's prompt is not computed in full yet."""
+        """Return whether some request's prompt is not computed in full yet."""
         return any(not r.sequence.has_output for r in self._outputs.requests.values())
 
     def step(self, goes_on: bool = False) -> StepRecord:
@@ -528,7 +528,7 @@ class Engine:
         )
 
     def snapshot(self) -> Snapshot:
-        """The live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""
+        """Return the live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""
         pool = self._cache.snapshot()
         return Snapshot(
             block_tables=pool.block_tables,
@@ -555,7 +555,7 @@ class Engine:
             self._runner.sequence_caches.keep_only({sequence.seq_id for sequence in running})
 
     def _pack(self, scheduled: list[ScheduledSequence]) -> tuple[list[SequenceSlice], list[BatchEntry]]:
-        """A step's sequences as the runner takes them and as the log has them."""
+        """Return a step's sequences as the runner takes them and as the log has them."""
         slices: list[SequenceSlice] = []
         batch: list[BatchEntry] = []
         block_tables = self._cache.block_tables

@@ -29,7 +29,7 @@ class BenchContext(NamedTuple):
 
 
 def page(context: BenchContext, request: Request) -> Response:
-    """The benchmark page."""
+    """Return the benchmark page."""
     modules = page_modules.PAGE.ahead("js/bench/main.js")
     sheets = page_sheets.SHEETS.links("bench")
     response = flask.make_response(flask.render_template("bench.html", modules=modules, sheets=sheets))
@@ -38,7 +38,7 @@ def page(context: BenchContext, request: Request) -> Response:
 
 
 def index(context: BenchContext, request: Request) -> Response:
-    """The scenarios and records."""
+    """Return the scenarios and records."""
     answer: BenchAnswer = {
         "scenarios": context.records.scenarios(),
         "records": context.records.all(),
@@ -64,7 +64,7 @@ def trace(context: BenchContext, request: Request, record_id: str, name: str) ->
 
 
 def on_stage(context: BenchContext, request: Request, record_id: str, name: str) -> Response:
-    """The stage with the trace at `?step=N`, without it at the first step that only decodes."""
+    """Return the stage with the trace at `?step=N`, without it at the first step that only decodes."""
     path = context.records.trace(record_id, name)
     step = request.args.get("step", type=int)
     try:

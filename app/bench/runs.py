@@ -88,7 +88,7 @@ class BenchRuns:
         return theater_id.startswith(PREFIX)
 
     def get(self, theater_id: str) -> BenchSession:
-        """The run on stage, opened at the first request for it.
+        """Return the run on stage, opened at the first request for it.
 
         Raises:
             AppError: `unknown_theater`: it is over, or there is nothing to watch yet.
@@ -157,7 +157,9 @@ class BenchRuns:
             self._temporary.cleanup()
 
     def _new_folder(self, name: str) -> Path:
-        """A folder of its own: another run, here or on a server that shares the data, may have begun in this second."""
+        """Return a folder of its own: another run, here or on a server that shares the data, may have begun in this
+        second.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             folder = self.folder / (name if number == 1 else f"{name}-{number}")

@@ -91,7 +91,7 @@ class Access:
         raise refusal("forbidden", "class.not_shown")
 
     def seat(self, sid: str) -> tuple[Classroom, Seat]:
-        """The follower at a connection.
+        """Return the follower at a connection.
 
         Raises:
             AppError: `forbidden`, when it is none; `not_found`, when the class is gone.
@@ -100,7 +100,7 @@ class Access:
         return found, found.seat(key)
 
     def pass_of(self, sid: str) -> tuple[Classroom, str]:
-        """The class that a connection has a pass to, and the key of its seat.
+        """Return the class that a connection has a pass to, and the key of its seat.
 
         Raises:
             AppError: `forbidden`, when it has none; `not_found`, when the class is gone.

@@ -55,7 +55,7 @@ def expired(seats: Iterable[Seat]) -> list[Seat]:
 
 
 def is_confirmed(seat: Seat) -> bool:
-    """Whether a seat was connected long enough, or has something from the presenter."""
+    """Return whether a seat was connected long enough, or has something from the presenter."""
     return seat.is_trusted or seat.connected_for >= CONFIRM_SECONDS
 
 

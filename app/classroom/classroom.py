@@ -109,7 +109,7 @@ class Classroom:
         self.news(everybody=False)
 
     def enter(self, key: str, sid: str, language: str, address: str) -> Seat:
-        """A follower's page is there, with its seat or for the first time.
+        """Enter a follower's page, with its seat or for the first time.
 
         Raises:
             AppError: `refused` when the class is over or full, or its doors are closed; `busy` when too many come in
@@ -190,7 +190,7 @@ class Classroom:
     # Driver
 
     def may_drive(self, sid: str) -> bool:
-        """Whether what this connection does is what the class sees."""
+        """Return whether what this connection does is what the class sees."""
         with self._lock:
             return sid in (self._driver.sids if self._driver else self.presenters)
 
@@ -227,7 +227,7 @@ class Classroom:
     # What all look at
 
     def cast(self, theater: str | None, view: Mapping[str, str]) -> bool:
-        """Where the driver looks. Returns whether another run is on stage now.
+        """Set where the driver looks. Returns whether another run is on stage now.
 
         Raises:
             AppError: `bad_request` for what is no view.

@@ -47,7 +47,7 @@ class Classrooms:
         self._thread.start()
 
     def open(self, title: str, names: Names) -> Classroom:
-        """A new class.
+        """Open a new class.
 
         Raises:
             AppError: `refused`, when there are too many.
@@ -63,7 +63,7 @@ class Classrooms:
         return found
 
     def get(self, class_id: str) -> Classroom:
-        """The class.
+        """Return the class.
 
         Raises:
             AppError: `not_found`.
@@ -78,7 +78,7 @@ class Classrooms:
             return list(self._classes.values())
 
     def of_theater(self, theater_id: str) -> Classroom | None:
-        """The class that has, or had, a theater on stage."""
+        """Return the class that has, or had, a theater on stage."""
         return next((one for one in self.all() if theater_id in one.theaters and not one.is_over), None)
 
     def lesson_is_at(self, theater_id: str, at: int) -> None:
@@ -140,7 +140,7 @@ class Classrooms:
         self._thread.join()
 
     def _guess(self, address: str) -> Allowance:
-        """The allowance of wrong codes of an address."""
+        """Return the allowance of wrong codes of an address."""
         of = self._guesses
         with self._lock:
             found = of.pop(address, None) or Allowance(BURST, RATE)

@@ -23,7 +23,7 @@ RATE = 1.0  # a second
 
 
 def new_code() -> str:
-    """A join code."""
+    """Return a join code."""
     return "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
 
 
@@ -41,7 +41,7 @@ class Allowance:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Whether there was one left; it is taken."""
+        """Return whether there was one left; it is taken."""
         with self._lock:
             self._fill()
             if self._left < 1:
@@ -68,7 +68,7 @@ class Passes:
         self._key = secrets.token_bytes(32)
 
     def new(self, class_id: str) -> str:
-        """The text of a pass for a new seat."""
+        """Return the text of a pass for a new seat."""
         seat = secrets.token_urlsafe(12)
         return f"{class_id}.{seat}.{self._mark(class_id, seat)}"
 

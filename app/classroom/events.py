@@ -231,7 +231,7 @@ class ClassEvents:
         }
 
     def _asked(self, found: Classroom) -> LessonQuestion:
-        """The question that the lesson on stage stands before."""
+        """Return the question that the lesson on stage stands before."""
         room = self._lessons.find(found.theater or "")
         course = room.course
         if not isinstance(course.barrier, Ask) or course.question is None or course.is_answered:

@@ -38,12 +38,12 @@ class Here(NamedTuple):
 
 
 def table(here: Here, request: Request, class_id: str, name: str) -> Response:
-    """A table of a class that is here."""
+    """Return a table of a class that is here."""
     return _table(request, results_of(_class(here, request, class_id)), name)
 
 
 def page(here: Here, request: Request, class_id: str) -> Response:
-    """A class that is here as one HTML page, with the run on stage."""
+    """Return a class that is here as one HTML page, with the run on stage."""
     found = _class(here, request, class_id)
     run, refusal = _run(here, found)
     return _page(request, results_of(found), run, refusal)
@@ -99,7 +99,7 @@ def _class(here: Here, request: Request, class_id: str) -> Classroom:
 
 
 def _run(here: Here, found: Classroom) -> tuple[bytes | None, str | None]:
-    """The page of the run on stage, or the key of the words that say why there is none."""
+    """Return the page of the run on stage, or the key of the words that say why there is none."""
     if found.theater is None:
         return None, "run_gone"
     try:

@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 def labs_most(lab_bytes: int, free_bytes: int, step_seconds: float | None) -> tuple[int, LabsWhy]:
-    """How many labs may live at once, and what that comes from.
+    """Return how many labs may live at once, and what that comes from.
 
     Memory: `MEMORY_SHARE` of what was free before the first, by what a lab takes. Speed: labs have `LABS_SHARE` of the
     time while the class computes, so that its steps take 1.2 times as long at most; with n of them at work each has
@@ -285,7 +285,7 @@ class Labs:
             found.news(everybody=False)
 
     def _measured(self, found: Classroom, source: Session) -> float | None:
-        """Seconds of a step: of the class's run, else of a lab, else as before."""
+        """Return the seconds of a step: of the class's run, else of a lab, else as before."""
         labs = (self._theater(theater_id) for _, theater_id in found.labs.runs())
         for theater in (source, *(lab for lab in labs if lab is not None)):
             try:
@@ -299,7 +299,7 @@ class Labs:
         return found.labs.why["step_seconds"]
 
     def _stage(self, found: Classroom) -> Session | None:
-        """The live run on stage."""
+        """Return the live run on stage."""
         return self._theater(found.theater or "")
 
     def _theater(self, theater_id: str) -> Session | None:

@@ -43,7 +43,9 @@ class _Asked(NamedTuple):
 
 
 def class_page(results: ClassResults, language: str, run: bytes | None, refusal: str | None = None) -> bytes:
-    """The page. `run`: the page of the run; None: there is none, and `refusal` is the key of the words that say why."""
+    """Return the page. `run`: the page of the run; None: there is none, and `refusal` is the key of the words that
+    say why.
+    """
     words = words_in(language)
     inside = "" if run is None else run.decode()
     policy = _POLICY.search(inside)

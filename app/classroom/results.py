@@ -26,7 +26,7 @@ class QuestionResult(Struct, frozen=True, kw_only=True):
     rounds: list[dict[int, Answer]]
 
     def shown(self, given: Answer) -> Answer:
-        """An answer as a person reads it: an option's text, a number, a token."""
+        """Return an answer as a person reads it: an option's text, a number, a token."""
         is_option = self.kind in ("choice", "lesson") and isinstance(given, int) and 0 <= given < len(self.options)
         return self.options[int(given)] if is_option and given is not None else given
 
@@ -49,7 +49,7 @@ class ClassResults(Struct, frozen=True, kw_only=True):
 
 
 def results_of(found: Classroom) -> ClassResults:
-    """A class as it is now."""
+    """Return a class as it is now."""
     seats = found.seats()
     if found.names == "none":
         random.SystemRandom().shuffle(seats)

@@ -26,7 +26,7 @@ class Event(NamedTuple):
 
 
 def anyone(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Every connection."""
+    """Allow every connection."""
     return ()
 
 

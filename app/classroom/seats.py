@@ -92,7 +92,7 @@ def invented_name(language: str, taken: set[str]) -> str:
 
 
 def checked_name(text: str) -> str:
-    """A name as it is shown.
+    """Return a name as it is shown.
 
     Raises:
         AppError: `bad_request`, when nothing is left of it or it is too long.

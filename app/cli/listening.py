@@ -125,7 +125,7 @@ def _data_dir(given: Path | None) -> Path:
 
 @contextlib.contextmanager
 def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
-    """The bound socket, before anything slow: a taken port is reported at once."""
+    """Yield the bound socket, before anything slow: a taken port is reported at once."""
     from app.server.listener import PortError, bind
 
     try:

@@ -71,7 +71,7 @@ class LoadingThread:
     # As `app.models.registry.Opener`: of other models than the first
 
     def weigh(self, name: str) -> int:
-        """Bytes that its weights will take."""
+        """Return the bytes that its weights will take."""
         from app.models import live_model
 
         return live_model.weigh(self._sources.get(name, name), self._arguments.dtype, self._arguments.device)
@@ -92,7 +92,7 @@ class LoadingThread:
             self._under_way -= 1
 
     def most_bytes(self) -> int:
-        """Bytes that the weights of all models may take."""
+        """Return the bytes that the weights of all models may take."""
         if (given := self._settings.max_model_bytes) is not None:
             return given
         from app.models import live_model

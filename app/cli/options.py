@@ -56,7 +56,7 @@ def _inside(action: argparse.Action, value: str) -> list[str]:
 
 
 def add_command(commands: Any, name: str, help: str, examples: str) -> argparse.ArgumentParser:
-    """A subcommand whose --help ends with examples."""
+    """Return a subcommand whose --help ends with examples."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
@@ -160,7 +160,7 @@ def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
 
 
 def _given(arguments: argparse.Namespace, settings: type[Struct]) -> dict[str, Any]:
-    """The values of the fields that have a flag, as the settings take them."""
+    """Return the values of the fields that have a flag, as the settings take them."""
     rows = {name: row for name, row in table_of(settings).items() if row.option.flag}
     given = {name: value for name, value in vars(arguments).items() if name in rows}
     return {name: dict(value) if rows[name].kind == "map" else value for name, value in given.items()}

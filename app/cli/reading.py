@@ -15,7 +15,7 @@ from engine.trace.state import TraceStateError
 
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceReader]:
-    """The trace, for as long as it is read. A damaged one opens: `damage` says where it ends.
+    """Yield the trace, for as long as it is read. A damaged one opens: `damage` says where it ends.
 
     Raises:
         UserError: it cannot be read, is none, or (while it is read) has a record that cannot be.

@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The figures of the run that the options say; it is written where --record says so.
+    """Return the figures of the run that the options say; it is written where --record says so.
 
     Raises:
         UserError: as `run`.
@@ -184,7 +184,7 @@ def subject(arguments: argparse.Namespace) -> Subject:
 
 
 def config_seed(arguments: argparse.Namespace) -> int:
-    """The engine's, of token ids and step times too."""
+    """Return the engine's seed, also that of token ids and step times."""
     return int(arguments.seed or 0)
 
 

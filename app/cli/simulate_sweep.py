@@ -81,7 +81,7 @@ def sweep(arguments: argparse.Namespace, parser: argparse.ArgumentParser, simula
 
 
 def grid(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Point]:
-    """Each combination of what is swept, the last option's values next to each other.
+    """Return each combination of what is swept, the last option's values next to each other.
 
     Raises:
         UserError: as `sweep`.
@@ -115,7 +115,7 @@ def _axis(text: str) -> tuple[str, list[str]]:
 
 
 def _words(parser: argparse.ArgumentParser, name: str, value: str) -> list[str]:
-    """The command line's words for an option's value. `parse_args` says what is wrong with them."""
+    """Return the command line's words for an option's value. `parse_args` says what is wrong with them."""
     action = parser._option_string_actions.get(f"--{name}")
     if action is None or action.nargs != 0:
         return [f"--{name}={value}"]

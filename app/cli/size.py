@@ -159,7 +159,7 @@ def _print_sources(found: dict[str, Any]) -> None:
 
 
 def _title(id: str, texts: dict[str, str]) -> str:
-    """The words of a number; of the second of its kind those of the first."""
+    """Return the words of a number; of the second of its kind those of the first."""
     return texts[f"scale.size.{id.rstrip('23456789')}"]
 
 

@@ -15,7 +15,7 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 def shown(text: str) -> str:
-    """The text with everything that cannot be printed written as escapes, line ends too."""
+    """Return the text with everything that cannot be printed written as escapes, line ends too."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -139,7 +139,7 @@ def _print_observed(reader: TraceReader) -> None:
 
 
 def _summary(record: StepRecord) -> str:
-    """A record in one line."""
+    """Return a record in one line."""
     parts = []
     for phase in ("prefill", "decode"):
         entries = [e for e in record.batch if e.phase == phase]

@@ -97,7 +97,7 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
 
 
 def _op_difference(difference: OpDifference | None) -> list[str]:
-    """A line, and one for each run."""
+    """Return a line, and one for each run."""
     what = "first operation that differs: "
     if difference is None:
         return [f"{what}none"]

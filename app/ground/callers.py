@@ -85,7 +85,7 @@ def move_below(environ: Environ, root_path: str) -> None:
 
 
 def bearer(environ: Environ) -> str:
-    """The key or token that a program sends; "": none."""
+    """Return the key or token that a program sends; "": none."""
     scheme, _, value = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
     if scheme.lower() != "bearer":
         return ""

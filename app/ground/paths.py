@@ -10,17 +10,17 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def static_dir() -> Path:
-    """The folder served under /static."""
+    """Return the folder served under /static."""
     return _find("static")
 
 
 def templates_dir() -> Path:
-    """The folder of the page's templates."""
+    """Return the folder of the page's templates."""
     return _find("templates")
 
 
 def docs_dir() -> Path:
-    """The folder of the documentation's Markdown."""
+    """Return the folder of the documentation's Markdown."""
     return _find("docs")
 
 

@@ -93,7 +93,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`."""
+    """Return whether only this machine can reach `host`."""
     if host == "localhost":
         return True
     try:

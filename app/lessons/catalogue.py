@@ -14,12 +14,12 @@ SUFFIX = ".md"
 
 
 def shipped_folder() -> Path:
-    """The lessons that come with the program."""
+    """Return the lessons that come with the program."""
     return static_dir() / "lessons"
 
 
 def lesson_files(folder: Path) -> list[Path]:
-    """The lessons of a folder, in the order of their names."""
+    """Return the lessons of a folder, in the order of their names."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.name.lower() != "readme.md")
 
 
@@ -33,7 +33,7 @@ class Catalogue:
         self._lock = threading.Lock()
 
     def lessons(self) -> list[Lesson]:
-        """Those that can be read, by number and name."""
+        """Return those that can be read, by number and name."""
         found: dict[str, Lesson] = {}
         for _, read in self._all():
             if isinstance(read, Lesson):
@@ -41,7 +41,7 @@ class Catalogue:
         return sorted(found.values(), key=lambda lesson: (lesson.number, lesson.id))
 
     def errors(self) -> list[tuple[Path, LessonError]]:
-        """Those that cannot, and why."""
+        """Return those that cannot, and why."""
         return [(path, read) for path, read in self._all() if isinstance(read, LessonError)]
 
     def get(self, lesson_id: str) -> Lesson | None:

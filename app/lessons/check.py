@@ -30,7 +30,7 @@ def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonE
 
 
 def seen_otherwise(lesson: Lesson) -> list[LessonError]:
-    """The prompts that its model will not see as they are written: nothing that is wrong, but good to know."""
+    """Return the prompts that its model will not see as they are written: nothing that is wrong, but good to know."""
     return [
         LessonError(1, f"[{language}] prompts: {text!r} is seen as {seen!r}")
         for language in lesson.languages

@@ -185,7 +185,7 @@ class Course:
         return self.logs[self.moment.run]
 
     def items(self, since: int = 0) -> list[tuple[int, Item, int]]:
-        """Those from `since` up to the barrier: each one's index, itself, and its section."""
+        """Return those from `since` up to the barrier: each one's index, itself, and its section."""
         end = min(self.at + 1, len(self._items))
         return [(index, self._items[index], self._sections[index]) for index in range(since, end)]
 
@@ -208,22 +208,22 @@ class Course:
         )
 
     def scene(self, moment: Moment | None = None) -> Scene:
-        """The run as it is shown, at a moment of the lesson (None: now)."""
+        """Return the run as it is shown, at a moment of the lesson (None: now)."""
         moment = moment or self.moment
         log = self.logs[moment.run]
         return Scene(shown(log, moment.records), moment.records, self.logs[moment.run - 1] if moment.run else None)
 
     def moment_before(self, index: int) -> Moment:
-        """How far the run is shown where an item stands."""
+        """Return how far the run is shown where an item stands."""
         before = [moment for at, moment in self._performed.items() if at < index]
         return before[-1] if before else Moment(run=0, records=0)
 
     def moment_after(self, index: int) -> Moment | None:
-        """How far the run is shown when an action was carried out; None: it is still to be."""
+        """Return how far the run is shown when an action was carried out; None: it is still to be."""
         return self._performed[index] if index < self.at else None
 
     def graded(self, index: int, deeds: list[Deed]) -> Graded:
-        """A learner's list of operations for the work at an item."""
+        """Return a learner's list of operations for the work at an item."""
         return grade(self._work[index], self.scene(self.moment_before(index)).state, deeds)
 
     # Inside
@@ -270,7 +270,7 @@ class Course:
             raise LessonError(item.line, f"{of}: {error}") from None
 
     def _played_on(self, index: int) -> Scene:
-        """The run, played on from an item as far as the next action that computes something."""
+        """Return the run, played on from an item as far as the next action that computes something."""
         run = self.moment.run
         for later in range(index, len(self._items)):
             coming = self._items[later]

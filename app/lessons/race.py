@@ -27,7 +27,7 @@ def told_race(lesson: Lesson, language: str, action: Action) -> ToldRace:
 
 
 def race_faults(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
-    """The races of a lesson that cannot be run to their ends, each with the engine's sentence."""
+    """Return the races of a lesson that cannot be run to their ends, each with the engine's sentence."""
     found = []
     for item in lesson.items:
         if isinstance(item, Do) and item.action.verb == "race":

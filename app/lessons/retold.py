@@ -54,13 +54,13 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
 
 
 def _barriers(items: list[Told]) -> Iterator[int]:
-    """Where a learner stops, the end at last."""
+    """Yield where a learner stops, the end at last."""
     yield from (item.index for item in items if isinstance(item, ToldAsk | ToldWork | ToldDo | ToldSandbox))
     yield len(items)
 
 
 def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[int | None], bool]:
-    """The answers that a question takes of those given, and whether these are all."""
+    """Return the answers that a question takes of those given, and whether these are all."""
     key = transcript.keys[str(index)]
     taken: list[int | None] = []
     for given in answers.get(str(index), []):

@@ -28,7 +28,7 @@ class TierSizes(NamedTuple):
 
 
 def tiers_of(changes: Mapping[str, Any]) -> TierSizes:
-    """The tiers that a restart names.
+    """Return the tiers that a restart names.
 
     Raises:
         ValueError: a size that cannot be read, or is too large; one sentence.

@@ -103,7 +103,7 @@ def write_recorded(recorded: Recorded, folder: Path) -> None:
 
 
 def read_transcript(path: Path) -> Transcript:
-    """The transcript in a file.
+    """Return the transcript in a file.
 
     Raises:
         LessonError: it is none, or of another version.
@@ -199,7 +199,7 @@ LESSON = "embedded-lesson"  # the element of what static/js/state/embedded.js re
 
 
 def lesson_page(recorded: list[Recorded]) -> bytes:
-    """The page with a lesson in one or more languages.
+    """Return the page with a lesson in one or more languages.
 
     Raises:
         TooLarge: its runs have more than MAX_LOG_BYTES together.

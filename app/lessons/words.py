@@ -30,7 +30,7 @@ def worded(question: Question, language: str) -> tuple[str, list[str]]:
 
 
 def unnamed(question: Question) -> int | None:
-    """The sequence that a question is about, among several, where its own words do not name it."""
+    """Return the sequence that a question is about, among several, where its own words do not name it."""
     is_named = "{seq}" in question_texts("en")[f"question.{question.rule}.stem"]
     seq = question.values.get("seq")
     return seq if question.several and isinstance(seq, int) and not is_named else None

@@ -11,7 +11,7 @@ MAX_KEPT = 16  # of a kind in the data folder; beyond that those unused for long
 
 
 def folder_in(data_dir: Path) -> Path:
-    """Where they lie."""
+    """Return where they lie."""
     return data_dir / "surveys"
 
 

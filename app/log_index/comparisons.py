@@ -41,7 +41,7 @@ class Comparisons:
         self._lock = threading.Lock()
 
     def answer(self, a: str, b: str) -> dict[str, Any]:
-        """The comparison of two theaters or recordings, as they are now.
+        """Return the comparison of two theaters or recordings, as they are now.
 
         Raises:
             AppError: `unknown_theater`, `not_found`; `stale_epoch`: one was reset meanwhile; `refused`: too long.

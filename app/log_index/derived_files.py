@@ -65,11 +65,11 @@ class DerivedFiles(ABC, Generic[T]):
 
     @abstractmethod
     def is_of(self, made: T, log: TraceReader) -> bool:
-        """Whether it is of this log, as far as it goes."""
+        """Return whether it is of this log, as far as it goes."""
 
     @abstractmethod
     def is_whole(self, made: T, log: TraceReader) -> bool:
-        """Whether it knows all that there is to know; a log may have grown since it was made."""
+        """Return whether it knows all that there is to know; a log may have grown since it was made."""
 
     def find(self, run: OpenLog) -> T:
         """Return the current files of a run; start to build them if there are none.
@@ -119,7 +119,7 @@ class DerivedFiles(ABC, Generic[T]):
             self._temporary.cleanup()
 
     def _target(self, run: OpenLog, log: TraceReader) -> Path:
-        """Where the index of a run's lies."""
+        """Return where the index of a run's lies."""
         if isinstance(run.whole, TraceWriter):
             target = self._names.get(run)
             if target is None or target not in self._asked:
@@ -239,11 +239,11 @@ class LogIndexes(DerivedFiles[LogIndex]):
         return LogIndex(index, log, known)
 
     def is_of(self, made: LogIndex, log: TraceReader) -> bool:
-        """Whether it is of this log."""
+        """Return whether it is of this log."""
         return made.is_of(log)
 
     def is_whole(self, made: LogIndex, log: TraceReader) -> bool:
-        """Whether it knows all of it, or all that can be known."""
+        """Return whether it knows all of it, or all that can be known."""
         index = made.index
         return index.is_done and (bool(index.problem) or index.num_records == len(log))
 
@@ -265,7 +265,7 @@ class LogTables(DerivedFiles[KeptTables]):
         return KeptTables(index, log)
 
     def is_of(self, made: KeptTables, log: TraceReader) -> bool:
-        """Whether they are of this log."""
+        """Return whether they are of this log."""
         return made.is_of(log)
 
     def is_whole(self, made: KeptTables, log: TraceReader) -> bool:

@@ -84,7 +84,7 @@ class LogIndexContext(NamedTuple):
 
 
 def overview(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """How much is known."""
+    """Return how much is known."""
     run, log_index = _log_index(context, theater_id)
     answer: SurveyAnswer = {
         "num_records": len(run.log),
@@ -113,7 +113,7 @@ def series(context: LogIndexContext, request: Request, theater_id: str) -> Respo
 
 
 def blocks(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """Every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
+    """Return every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
     run, log_index = _log_index(context, theater_id)
     record = _number(request, "record", len(log_index) - 1)
     try:
@@ -141,7 +141,7 @@ def changes(context: LogIndexContext, request: Request, theater_id: str) -> Resp
 
 
 def sequences(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """Every sequence that is known, in columns, with the spans in which it waited and ran."""
+    """Return every sequence that is known, in columns, with the spans in which it waited and ran."""
     run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         header = log.header
@@ -149,7 +149,7 @@ def sequences(context: LogIndexContext, request: Request, theater_id: str) -> Re
 
 
 def prefix_tree(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """The prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
+    """Return the prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
     run, log_index = _log_index(context, theater_id)
     record = _number(request, "record", len(log_index) - 1)
     instance = _number(request, "instance", 0)
@@ -248,7 +248,7 @@ ROUTES = [
 
 
 def blueprint(theaters: SessionManager, log_indexes: LogIndexes) -> flask.Blueprint:
-    """The endpoints under /api/theaters/<theater_id>/survey."""
+    """Return the endpoints under /api/theaters/<theater_id>/survey."""
     return routing.blueprint("survey", "/api/theaters", LogIndexContext(theaters, log_indexes), ROUTES)
 
 
@@ -258,7 +258,7 @@ def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogI
 
 
 def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, Heard]:
-    """A watched server's log, its log index, and what the server said in it."""
+    """Return a watched server's log, its log index, and what the server said in it."""
     run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         if log.header.observed is None:

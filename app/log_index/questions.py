@@ -88,7 +88,7 @@ class LogQuestions:
         return {"columns": found.columns, "rows": rows, "is_cut": found.is_cut, "num_records": num_records}
 
     def _of(self, run: OpenLog) -> tuple[int, LogDatabase | KeptTables]:
-        """How many of its records are in the tables, and these."""
+        """Return how many of its records are in the tables, and these."""
         if run.log.num_bytes > LONG:
             kept = self._tables.find(run)
             return kept.index.num_records, kept

@@ -25,7 +25,9 @@ CONFIG_LABELS = {  # vLLM's label: the setting in a header
 
 
 def registry_of(metrics: Metrics, *more: Collector) -> CollectorRegistry:
-    """A registry with the models' metrics, what is counted beside them, and what the process takes (`process_…`)."""
+    """Return a registry with the models' metrics, what is counted beside them, and what the process takes
+    (`process_…`).
+    """
     from prometheus_client import ProcessCollector
 
     registry = CollectorRegistry()

@@ -83,7 +83,7 @@ class Fold:
         return self._account.num_waiting
 
     def take(self, record: StepRecord) -> list[RequestRow]:
-        """The next record; returns the requests whose last sequence ended in it.
+        """Read the next record; return the requests whose last sequence ended in it.
 
         Raises:
             KeyError: it is about a sequence or block that no record before it has.

@@ -56,7 +56,7 @@ class Metrics:
             return dict(self._tallies)
 
     def present(self) -> list[tuple[Header, Fold]]:
-        """The runs that are not over."""
+        """Return the runs that are not over."""
         with self._lock:
             self._forget_ended()
             return [(header, fold) for _, header, fold in self._present]

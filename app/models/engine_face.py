@@ -159,7 +159,7 @@ class ServedModel(Protocol):
         """Current facts of the device: its memory, and its driver's report."""
 
     def with_pool(self, config: EngineConfig) -> EngineConfig:
-        """The settings with the pool that the device has room for, where they leave it open."""
+        """Return the settings with the pool that the device has room for, where they leave it open."""
 
     @property
     def build(self) -> BuildEngine: ...
@@ -168,7 +168,7 @@ class ServedModel(Protocol):
         """The same for logs that travel: of a prefill they have fewer arrays, and all in float16."""
 
     def measured_machine(self) -> Machine:
-        """The machine with its roofs, measured at the first call (a few tenths of a second)."""
+        """Return the machine with its roofs, measured at the first call (a few tenths of a second)."""
 
     def normalize(self, text: str) -> str:
         """Text as the model will see it."""

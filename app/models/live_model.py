@@ -54,7 +54,7 @@ class LiveModel:
         self._compilation: Compilation | None = None
 
     def compared(self) -> str:
-        """How the model was compared with itself at loading, as part of a line for the terminal."""
+        """Return how the model was compared with itself at loading, as part of a line for the terminal."""
         found, seconds = self._model.differences["auto"], self._model.check_seconds
         return f"equal to its own forward pass within {found.share:.0e} of its logits' spread (seen in {seconds:.2f} s)"
 
@@ -102,7 +102,7 @@ class LiveModel:
         return self.machine
 
     def normalize(self, text: str) -> str:
-        """The text as the model will see it, as `engine.model.shipped.as_seen` has it by name."""
+        """Return the text as the model will see it, as `engine.model.shipped.as_seen` has it by name."""
         return normalize_prompt(text) if self._is_shipped else text
 
     def encode(self, text: str) -> list[int]:
@@ -162,7 +162,7 @@ def load(
 
 
 def weigh(name_or_path: str, dtype: str, device: str) -> int:
-    """Bytes that the weights of a model will take, before they are read.
+    """Return the bytes that the weights of a model will take, before they are read.
 
     Raises:
         ModelError: one sentence.
@@ -171,7 +171,7 @@ def weigh(name_or_path: str, dtype: str, device: str) -> int:
 
 
 def memory(device: str) -> int:
-    """Bytes of memory of the device.
+    """Return the bytes of memory of the device.
 
     Raises:
         ModelError: there is no such device.

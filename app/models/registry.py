@@ -28,7 +28,7 @@ class Opener(Protocol):
     """How a model is opened that was not there from the beginning. Both raise ValueError, one sentence."""
 
     def weigh(self, name: str) -> int:
-        """Bytes that its weights will take, before they are read."""
+        """Return the bytes that its weights will take, before they are read."""
 
     def open(self, served: Served) -> None:
         """Read it, and tell `served`."""
@@ -101,14 +101,14 @@ class Models:
         return self.first.is_live
 
     def all(self) -> list[Served]:
-        """Every model, the first one first."""
+        """Return every model, the first one first."""
         return list(self._all)
 
     def knows(self, name: str) -> bool:
         return any(served.name == name for served in self._all)
 
     def find(self, name: str | None) -> Served:
-        """The model of that name; None: the first.
+        """Return the model of that name; None: the first.
 
         Raises:
             AppError: `not_found`.
@@ -137,7 +137,8 @@ class Models:
     # Its use
 
     def lease(self, name: str | None = None, wait: float | None = None) -> Lease:
-        """The use of a model, which is opened if it is not there; `wait`: seconds for that, None: as events wait.
+        """Return the use of a model, which is opened if it is not there; `wait`: seconds for that, None: as events
+        wait.
 
         Raises:
             AppError: `not_found`; `loading` while it is on its way, the first at once, another after `wait`;

@@ -55,7 +55,7 @@ class Served:
 
     @classmethod
     def loading(cls, name: str) -> Served:
-        """A model that is on its way: `begin`, then `have` or `fail` say how far it is."""
+        """Return a model that is on its way: `begin`, then `have` or `fail` say how far it is."""
         found = cls(None, name)
         found._state, found._seconds = "loading", None
         return found
@@ -131,7 +131,7 @@ class Served:
         raise AppError("refused", "there is no live model here: this server shows recordings")
 
     def status(self) -> ModelStatus:
-        """How far it is, as the `model` event says it."""
+        """Return how far it is, as the `model` event says it."""
         with self._lock:
             return {
                 "name": self._name,

@@ -30,7 +30,7 @@ def identifier(name: str) -> str:
 
 
 def in_order(entries: Iterable[str], imports: Callable[[str], list[str]]) -> list[str]:
-    """The modules of the one file: these and all that they import, each after those that it imports.
+    """Return the modules of the one file: these and all that they import, each after those that it imports.
 
     Raises:
         ValueError: modules that need each other in a circle.
@@ -82,7 +82,7 @@ def joined(names: list[str], later: Collection[str], entry: str | None, read: Re
 
 
 def beside(name: str, text: str, names: Collection[str], later: Collection[str]) -> str:
-    """A module that is not in the one file: what is there it takes from there."""
+    """Return a module that is not in the one file: what is there it takes from there."""
     whole = _Whole(names, later)
     home = _path(name, JOINED)
     taken: dict[str, str] = {}
@@ -128,7 +128,7 @@ class _Whole:
         return f"{identifier(name)}()" if name in self._later else identifier(name)
 
     def bound(self, clause: str, name: str) -> str:
-        """An import's names, of a module that is in it."""
+        """Return an import's names, of a module that is in it."""
         clause = clause.strip()
         if clause.startswith("{"):
             names = (_pair(pair) for pair in _pairs(clause.strip("{}")))
@@ -140,7 +140,7 @@ class _Whole:
         return f"const {clause} = {self.value(name)};"
 
     def body(self, name: str, text: str) -> tuple[str, list[str]]:
-        """A module's text as a function's, and what it returns."""
+        """Return a module's text as a function's, and what it returns."""
         exports: list[str] = []
 
         def target(specifier: str) -> str:
@@ -193,6 +193,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _path(from_name: str, to_name: str) -> str:
-    """A specifier, from module to module."""
+    """Return a specifier, from module to module."""
     found = relpath(to_name, dirname(from_name) or ".")
     return found if found.startswith(".") else f"./{found}"

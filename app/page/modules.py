@@ -39,7 +39,7 @@ class PageModules:
         self._made: _First | None = None
 
     def ahead(self, entry: str) -> list[str]:
-        """The modules that a page which begins with `entry` will ask for, as paths below the folder."""
+        """Return the modules that a page which begins with `entry` will ask for, as paths below the folder."""
         first = self._first()
         modules = assets.modules_from(self._folder, entry)
         others = [name for name in modules if name not in first.stamps]

@@ -38,7 +38,7 @@ def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[s
 
 
 def _asked_for(row: OptionFacts, config: EngineConfig, served: EngineConfig, is_long: bool) -> OptionFacts:
-    """The row with what the page asks for in a new run."""
+    """Return the row with what the page asks for in a new run."""
     if row.control is None or row.control.initial is None:
         return row
     own = getattr(config, row.name)

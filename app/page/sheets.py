@@ -65,12 +65,12 @@ class PageSheets:
         return [Sheet(name, _CHARTS in self.parts(name)) for name in FILES[page]]
 
     def one_by_one(self) -> list[Sheet]:
-        """All sheets of the stage, late ones too, for a page that has everything in itself."""
+        """Return all sheets of the stage, late ones too, for a page that has everything in itself."""
         names = [*_BELOW_PANELS, *assets.panel_sheets(self._folder, late=True), *_OVER_PANELS]
         return [Sheet(name, name == _CHARTS) for name in names]
 
     def parts(self, name: str) -> list[str]:
-        """The sheets in one file, as paths below the folder."""
+        """Return the sheets in one file, as paths below the folder."""
         if name == FIRST:
             return [*_BELOW_PANELS, *assets.panel_sheets(self._folder)]
         return list(_PARTS[name])

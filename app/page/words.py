@@ -35,22 +35,22 @@ class WordsContext(NamedTuple):
 
 
 def of_language(context: WordsContext, request: Request, language: str) -> Response:
-    """The words of one language; 304 where the browser has them."""
+    """Return the words of one language; 304 where the browser has them."""
     return _answer(words_of, request, language)
 
 
 def of_bench(context: WordsContext, request: Request, language: str) -> Response:
-    """The same for the benchmark page."""
+    """Return the same for the benchmark page."""
     return _answer(bench_words_of, request, language)
 
 
 def of_scale(context: WordsContext, request: Request, language: str) -> Response:
-    """The same for the page /scale."""
+    """Return the same for the page /scale."""
     return _answer(scale_words_of, request, language)
 
 
 def of_telling(context: WordsContext, request: Request, language: str) -> Response:
-    """The texts that tell operations at length."""
+    """Return the texts that tell operations at length."""
     return _answer(long_texts, request, language)
 
 
@@ -143,7 +143,7 @@ def _of_options(language: str) -> dict[str, str]:
 
 
 def _rooms(kind: str, language: str, page: str | None = None) -> dict[str, dict[str, str]]:
-    """Each room's words of a kind, `words` or `late`, by the file's name, in English what the language lacks.
+    """Return each room's words of a kind, `words` or `late`, by the file's name, in English what the language lacks.
 
     `page`: of the rooms of a page whose words no other page fetches, else of all other rooms.
     """
@@ -180,7 +180,7 @@ def _glossary(language: str) -> dict[str, dict[str, list[str]]]:
 
 
 def _joined(text: str | list[str]) -> str:
-    """A long text is written in parts, a line each."""
+    """Join a long text, which is written in parts, a line each."""
     return text if isinstance(text, str) else "".join(text)
 
 

@@ -59,7 +59,7 @@ class RecordingsContext(NamedTuple):
 
 
 def index(context: RecordingsContext, request: Request) -> Response:
-    """The recordings, and what the library can keep and export."""
+    """Return the recordings, and what the library can keep and export."""
     answer: RecordingsAnswer = {
         "recordings": context.library.entries(),
         "findings": context.library.findings,
@@ -114,7 +114,7 @@ def delete(context: RecordingsContext, request: Request, recording_id: str) -> R
 
 
 def download(context: RecordingsContext, request: Request, recording_id: str) -> Response:
-    """The file; ranges of it are answered as such."""
+    """Return the file; ranges of it are answered as such."""
     entry = context.library.entry(recording_id)
     response = flask.send_file(
         context.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
@@ -155,7 +155,7 @@ ROUTES = [
 
 
 def blueprint(library: Library, playbacks: Playbacks, settings: ServerSettings) -> flask.Blueprint:
-    """The endpoints under /api/recordings."""
+    """Return the endpoints under /api/recordings."""
     return routing.blueprint("recordings", "/api/recordings", RecordingsContext(library, playbacks, settings), ROUTES)
 
 
@@ -184,7 +184,7 @@ def _name_and_tags(request: Request) -> tuple[str, list[str]]:
 
 
 def _attachment(entry: Entry, suffix: str) -> str:
-    """The header that gives a download the recording's name."""
+    """Return the header that gives a download the recording's name."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", entry.name).strip("-.") or entry.id
     return f"attachment; filename=\"{plain}{suffix}\"; filename*=UTF-8''{quote(entry.name + suffix, safe='')}"
 

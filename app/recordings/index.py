@@ -81,7 +81,7 @@ class Index:
             return False
 
     def rows(self) -> list[Row]:
-        """Every row, the latest first."""
+        """Return every row, the latest first."""
         return self._read("order by added desc, rowid desc")
 
     def row(self, recording_id: str) -> Row | None:
@@ -135,7 +135,7 @@ def _storable(file: str) -> str | bytes:
 
 
 def _row(values: dict[str, Any]) -> Row | None:
-    """A row as far as it can be read: a column of nonsense, or of another version, does not spoil the others."""
+    """Return a row as far as it can be read: a column of nonsense, or of another version, does not spoil the others."""
     if isinstance(values["file"], bytes):
         values["file"] = os.fsdecode(values["file"])
     read: dict[str, Any] = {}

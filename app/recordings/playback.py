@@ -47,7 +47,7 @@ class Playback(LogSession):
         return {**answer, "recording": plain(self._library.entry(self.theater_id))}, begin
 
     def leave(self, sid: str) -> bool:
-        """Whether `sid` was a viewer; it is none now."""
+        """Return whether `sid` was a viewer; it is none now."""
         self.last_used = time.monotonic()
         return super().leave(sid)
 
@@ -66,7 +66,7 @@ class Playbacks:
         return theater_id.startswith(PREFIX)
 
     def get(self, recording_id: str) -> Playback:
-        """The recording, opened when it is not.
+        """Return the recording, opened when it is not.
 
         Raises:
             AppError: `not_found`, `refused` when its file cannot be read.

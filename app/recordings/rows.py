@@ -55,7 +55,7 @@ class Rows:
         return self._findings + ([self._fault] if self._fault else [])
 
     def all(self) -> list[Row]:
-        """Every row, the latest first."""
+        """Return every row, the latest first."""
         with self._lock:
             if self._index is not None or self._folder.is_dir():
                 try:

@@ -77,11 +77,11 @@ class Shelf:
         return list(self._files)
 
     def path(self, wanted: str) -> Path | None:
-        """Where the recording lies; None when it is not here."""
+        """Return where the recording lies; None when it is not here."""
         return self._files.get(wanted)
 
     def entries(self) -> list[Entry]:
-        """All that can be read."""
+        """Return all that can be read."""
         return [entry for found in self._files if (entry := self.entry(found))]
 
     def entry(self, wanted: str) -> Entry | None:
@@ -119,12 +119,12 @@ class Shelf:
 
 
 def traces_in(folder: Path) -> list[Path]:
-    """The trace files of a folder by name; empty if there is no folder."""
+    """Return the trace files of a folder by name; empty if there is no folder."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.is_file())
 
 
 def recording_id(stem: str) -> str:
-    """The id of a file found under this name: the same at every start."""
+    """Return the id of a file found under this name: the same at every start."""
     if re.fullmatch(r"rec-[a-z0-9-]{1,50}", stem):
         return stem
     if re.fullmatch(r"[a-z0-9-]{1,50}", stem):
@@ -133,7 +133,7 @@ def recording_id(stem: str) -> str:
 
 
 def readable(name: str) -> str:
-    """A file's name as text: bytes that are not UTF-8 are replaced, so that it can be shown and sent."""
+    """Return a file's name as text: bytes that are not UTF-8 are replaced, so that it can be shown and sent."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 

@@ -133,14 +133,14 @@ class Bus:
 
 
 def server_channel(url: str) -> str:
-    """Where the engine's process listens. Channels are the same in all of a Redis's databases: the number is in the
-    name, so that each database has room for a server.
+    """Return where the engine's process listens. Channels are the same in all of a Redis's databases: the number is
+    in the name, so that each database has room for a server.
     """
     return f"kvtheater:{_database(url)}:server"
 
 
 def worker_channel(url: str, worker: str) -> str:
-    """Where a worker does."""
+    """Return where a worker listens."""
     return f"kvtheater:{_database(url)}:{worker}"
 
 
@@ -168,7 +168,7 @@ def check(url: str, is_server: bool) -> None:
 
 
 def without_password(url: str) -> str:
-    """The address without a password."""
+    """Return the address without a password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 

@@ -52,7 +52,7 @@ class Relays:
         clients.others = self
 
     def __len__(self) -> int:
-        """How many workers there are."""
+        """Return how many workers there are."""
         return len(self._relays)
 
     def start(self, here: str) -> None:
@@ -273,5 +273,5 @@ class Relay:
         self.waiting: list[wire.Down] = []
 
     def sid(self, client: int) -> str:
-        """The id of a client in this process. A colon is in no id of a client of its own."""
+        """Return the id of a client in this process. A colon is in no id of a client of its own."""
         return f"{self.worker}:{self.link}:{client}"

@@ -54,17 +54,17 @@ def sizes_of_config(context: ScaleContext, request: Request) -> Response:
 
 
 def placements(context: ScaleContext, request: Request) -> Response:
-    """How many GPUs serve a demand."""
+    """Return how many GPUs serve a demand."""
     return placement(context.own, request)
 
 
 def tried(context: ScaleContext, request: Request) -> Response:
-    """A placement, simulated."""
+    """Return a placement, simulated."""
     return tried_route(context.own, request)
 
 
 def page(context: ScaleContext, request: Request) -> Response:
-    """The page."""
+    """Return the page."""
     modules = page_modules.PAGE.ahead("js/scale/main.js")
     sheets = page_sheets.SHEETS.links("scale")
     response = flask.make_response(flask.render_template("scale.html", modules=modules, sheets=sheets))

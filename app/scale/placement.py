@@ -75,7 +75,7 @@ class Wanted(TypedDict):
 
 
 def answer(asked: Asked, known: Presets | None = None) -> PlacementAnswer:
-    """The three ways for these settings.
+    """Return the three ways for these settings.
 
     Raises:
         AppError: a setting cannot be.
@@ -93,7 +93,7 @@ def answer(asked: Asked, known: Presets | None = None) -> PlacementAnswer:
 
 
 def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
-    """A placement of these settings, with requests served on it by the engine's scheduler.
+    """Return a placement of these settings, with requests served on it by the engine's scheduler.
 
     Raises:
         AppError: a setting cannot be, or it cannot be tried.
@@ -117,7 +117,7 @@ def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
 
 
 def read(asked: Asked, known: Presets) -> Wanted:
-    """The settings of an address.
+    """Return the settings of an address.
 
     Raises:
         AppError: one of them cannot be.
@@ -171,7 +171,7 @@ def _one(name: str, asked: Asked, known: list[Preset]) -> Preset:
 
 
 def placement(own: Sequence[Path], request: Request) -> Response:
-    """The three ways for the settings in the address."""
+    """Return the three ways for the settings in the address."""
     return json_answer(answer(request.args, known_of(own)))
 
 

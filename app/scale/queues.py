@@ -78,7 +78,7 @@ class QueuesAnswer(TypedDict):
 
 
 def answer(asked: Asked) -> QueuesAnswer:
-    """All curves and tables for these settings.
+    """Return all curves and tables for these settings.
 
     Raises:
         AppError: one of them cannot be.

@@ -26,7 +26,7 @@ def refused(error: ValueError, code: Code = "refused") -> AppError:
 
 
 def known_of(own: Sequence[Path]) -> Presets:
-    """The presets, with a user's own files.
+    """Return the presets, with a user's own files.
 
     Raises:
         AppError: one of them cannot be read.
@@ -38,7 +38,7 @@ def known_of(own: Sequence[Path]) -> Presets:
 
 
 def real(asked: Asked, name: str, default: float, low: float, high: float) -> float:
-    """A number within [low, high].
+    """Return a number within [low, high].
 
     Raises:
         AppError: it is none.
@@ -47,7 +47,7 @@ def real(asked: Asked, name: str, default: float, low: float, high: float) -> fl
 
 
 def whole(asked: Asked, name: str, default: int, low: int, high: int) -> int:
-    """A whole number within [low, high].
+    """Return a whole number within [low, high].
 
     Raises:
         AppError: it is none.

@@ -158,7 +158,7 @@ class Subject(NamedTuple):
 
 
 def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
-    """All curves and figures for these settings.
+    """Return all curves and figures for these settings.
 
     Raises:
         AppError: one of them cannot be.
@@ -291,7 +291,7 @@ _reading = threading.Lock()
 
 
 def published(results: Path, scenario: str) -> Record | None:
-    """The record of a scenario, read again when its file has changed; None: there is none."""
+    """Return the record of a scenario, read again when its file has changed; None: there is none."""
     path = results / f"{scenario}.json"
     if not path.is_file():
         return None

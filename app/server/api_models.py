@@ -77,7 +77,7 @@ def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
 
 
 def models(context: ModelsContext, request: Request) -> Response:
-    """Every model of the server: how far it is, what it takes, and what runs on it."""
+    """Return every model of the server: how far it is, what it takes, and what runs on it."""
     listed: list[ListedModel] = []
     theaters = [theater.model_name for theater in context.theaters.all()]
     for served in context.models.all() if context.models.is_live else []:
@@ -116,7 +116,7 @@ def _device(context: ModelsContext) -> DeviceMemory:
 
 
 def let_go(context: ModelsContext, request: Request, name: str) -> Response:
-    """A model's memory, given back; an idle run of the API's on it goes with it."""
+    """Free a model's memory; an idle run of the API's on it goes with it."""
     if context.api is not None:
         context.api.leave_model(name)
     context.models.let_go(name)
@@ -124,7 +124,7 @@ def let_go(context: ModelsContext, request: Request, name: str) -> Response:
 
 
 def machine(context: ModelsContext, request: Request) -> Response:
-    """The machine with its roofs, which the first request measures."""
+    """Return the machine with its roofs, which the first request measures."""
     if not context.models.is_live:
         raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
     return json_answer(context.theaters.measured(context.models.first.model))

@@ -224,8 +224,8 @@ class Events:
         return theater
 
     def _model_of(self, run: OpenLog) -> str | None:
-        """The model that a run was on; None, the first, where there is none of that name: what is made again then says
-        that it is another one.
+        """Return the model that a run was on; None, the first, where there is none of that name: what is made again
+        then says that it is another one.
         """
         with run.reading() as log:
             name = log.header.model.name
@@ -237,7 +237,7 @@ class Events:
             raise AppError("bad_request", f"{name}: {max(chosen)} is not among 0..{count - 1}")
 
     def _seen(self, text: str, model: ServedModel) -> str:
-        """The text as the model will see it; AppError when it is too long or not text."""
+        """Return the text as the model will see it; AppError when it is too long or not text."""
         try:
             size = len(text.encode("utf-8"))
         except UnicodeEncodeError:

@@ -41,7 +41,7 @@ class LessonEvents:
         return _lesson_opened(room, message.language, 0)
 
     def lesson_look(self, sid: str, message: messages.LessonLook) -> LessonOpened:
-        """A lesson as far as its class has come."""
+        """Return a lesson as far as its class has come."""
         return _lesson_opened(self._lessons.find(message.theater), message.language, message.since)
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
@@ -114,7 +114,7 @@ LESSON_EVENTS: dict[str, Event] = {
 
 
 def _lesson_opened(room: LessonRoom, wanted: str, since: int) -> LessonOpened:
-    """A lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
+    """Return a lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
     lesson, language = room.course.lesson, room.course.language
     return {
         **_lesson_state(room, since),

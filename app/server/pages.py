@@ -25,7 +25,7 @@ class PagesContext(NamedTuple):
 
 
 def page(context: PagesContext, request: Request) -> Response:
-    """The stage."""
+    """Return the stage."""
     modules = page_modules.PAGE.ahead("js/main.js")
     response = flask.make_response(
         flask.render_template(
@@ -40,7 +40,7 @@ def page(context: PagesContext, request: Request) -> Response:
 
 
 def plotly(context: PagesContext, request: Request) -> Response:
-    """The charts' script, from the installed package."""
+    """Return the charts' script, from the installed package."""
     return plotly_asset.answer()
 
 
@@ -57,5 +57,5 @@ ROUTES = [
 
 
 def blueprint(config: EngineConfig, served: Served) -> flask.Blueprint:
-    """The addresses outside /api and /bench, of a server with these settings."""
+    """Return the addresses outside /api and /bench, of a server with these settings."""
     return routing.blueprint("pages", "", PagesContext(config, served), ROUTES)

@@ -225,7 +225,7 @@ def _asked_from_here(environ: Environ) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """The Host header without its port."""
+    """Return the Host header without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -244,7 +244,7 @@ def _check_handshake(environ: Environ) -> None:
 
 
 def _netloc(origin: str) -> str:
-    """The Origin header without its scheme."""
+    """Return the Origin header without its scheme."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -252,17 +252,17 @@ def _netloc(origin: str) -> str:
 
 
 def _is_page(path: str) -> bool:
-    """Whether a link on another site may lead here."""
+    """Return whether a link on another site may lead here."""
     return path in PAGES or path.startswith("/docs/") or _is_door(path)
 
 
 def _is_door(path: str) -> bool:
-    """Whether this is the way into a class."""
+    """Return whether this is the way into a class."""
     return path == JOIN.rstrip("/") or path.startswith(JOIN)
 
 
 def _is_for_guests(method: str, path: str) -> bool:
-    """Whether a follower's page asks for this."""
+    """Return whether a follower's page asks for this."""
     if path.startswith("/socket.io"):
         return True  # app/classroom/access.py checks the permissions there
     plain = ".." not in path.split("/")
@@ -296,5 +296,5 @@ def refused(error: AppError, path: str) -> tuple[str, list[tuple[str, str]], byt
 def refused_body(
     environ: Mapping[str, Any], code: Literal["busy", "too_slow"], message: str
 ) -> tuple[str, list[tuple[str, str]], bytes]:
-    """The same for a request whose body is not taken, as the transport asks for it."""
+    """Return the same for a request whose body is not taken, as the transport asks for it."""
     return refused(AppError(code, message), str(environ.get("PATH_INFO", "")))

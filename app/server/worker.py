@@ -32,7 +32,8 @@ OWN = ("/socket.io", "/static/", "/words/", "/vendor/")  # what a worker answers
 def create_worker(
     queue: str, refused: Callable[[str], None], server: str | None = None, limits: Limits | None = None
 ) -> Flask:
-    """The application. `app.extensions` has its `kvtheater.transport` and its `kvtheater.link`, to start and to stop.
+    """Return the application. `app.extensions` has its `kvtheater.transport` and its `kvtheater.link`, to start and to
+    stop.
 
     Args:
         queue: the message queue's address.

@@ -74,7 +74,7 @@ class Viewer:
         self.status: Status | None = None  # as last sent
 
     def has_room(self, end: int) -> bool:
-        """Whether it can be sent more, of `end` records."""
+        """Return whether it can be sent more, of `end` records."""
         return not self.in_windows and self.next < end and self.sent - self.acknowledged < WINDOW
 
 
@@ -210,7 +210,7 @@ class Broadcast:
         self._emit("large", message, [viewer.sid for viewer in viewers])
 
     def _send_records(self, viewers: list[Viewer], run: OpenLog, now: float) -> float | None:
-        """A batch for each viewer with room for one. Viewers at the same record are one group."""
+        """Send a batch to each viewer with room for one. Viewers at the same record are one group."""
         end = len(run.log)
         groups: dict[tuple[int, bool], list[Viewer]] = {}
         for viewer in viewers:
@@ -280,5 +280,5 @@ class Broadcast:
 
 
 def _calm(status: Status | None) -> dict[str, Any] | None:
-    """A status without what changes at every record, or at every coming and going."""
+    """Return a status without what changes at every record, or at every coming and going."""
     return status and {k: v for k, v in status.items() if k not in ("num_records", "unfinished", "viewers")}

@@ -171,8 +171,10 @@ class EngineLoop:
         self.fork = None  # it refers to the engine
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
-        """All prompts or none, those with `after_steps` so many steps from now; when nothing else is left to compute,
-        the next of them does not wait. Returns the requests that came in at once, and the number of records."""
+        """Submit all prompts or none, those with `after_steps` so many steps from now; when nothing else is left to
+        compute, the next of them does not wait. Returns the requests that came in at once, and the number of
+        records.
+        """
         unfinished = self.unfinished + sum(len(later.prompts) for later in self._later) + len(prompts)
         limit = self._settings.max_unfinished
         if unfinished > limit:
@@ -226,7 +228,9 @@ class EngineLoop:
     def recompute(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> tuple[int, RecomputedLike]:
-        """A layer of a sequence, or all (None), computed again without the cache, and the epoch that it belongs to."""
+        """Return a layer of a sequence, or all (None), computed again without the cache, and the epoch that it
+        belongs to.
+        """
         with self._turns:
             run = self.current
             return run.epoch, run.engine.recompute_attention(seq_id, layer, heads, num_tokens)
@@ -367,7 +371,9 @@ class EngineLoop:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """A turn of the engine. When its log cannot be written the run is over: the engine is ahead of the log then."""
+        """Take a turn of the engine. When its log cannot be written the run is over: the engine is ahead of the log
+        then.
+        """
         try:
             with self._turns:
                 yield

@@ -117,7 +117,7 @@ class ForkJob:
 
 
 def change_of(wish: messages.Change | None, seen_text: str | None, base: EngineConfig) -> Change | None:
-    """The change that a message asks for. `seen_text`: its prompt as the model will see it.
+    """Return the change that a message asks for. `seen_text`: its prompt as the model will see it.
 
     Raises:
         AppError: `bad_request`, naming the field.
@@ -145,7 +145,7 @@ def change_of(wish: messages.Change | None, seen_text: str | None, base: EngineC
 
 
 def config_of(log: TraceReader) -> EngineConfig:
-    """The settings in a log's header.
+    """Return the settings in a log's header.
 
     Raises:
         AppError: `refused`, another version's.

@@ -168,7 +168,7 @@ class BenchRun(Message, frozen=True, kw_only=True):
 
 
 def parse(data: Any, kind: type[T]) -> T:
-    """The message as its type.
+    """Return the message as its type.
 
     Raises:
         AppError: `bad_request`, naming the field.

@@ -192,7 +192,7 @@ class Session:
         self._broadcast.wake()
 
     def leave(self, sid: str) -> bool:
-        """Whether `sid` was a viewer; it is none now."""
+        """Return whether `sid` was a viewer; it is none now."""
         found = self._broadcast.leave(sid)
         if found:
             self.last_used = time.monotonic()
@@ -201,7 +201,7 @@ class Session:
     # Commands
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
-        """All prompts or none. Returns the requests and the number of records."""
+        """Submit all prompts or none. Returns the requests and the number of records."""
         return self._ask(lambda: self._loop.submit(prompts, sampling))
 
     def follow(self, fork: Fork) -> ForkJob:
@@ -274,7 +274,9 @@ class Session:
     def recompute(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> tuple[int, RecomputedLike]:
-        """A layer of a sequence, or all (None), computed again without the cache, between two steps; and its epoch."""
+        """Return a layer of a sequence, or all (None), computed again without the cache, between two steps; and its
+        epoch.
+        """
         return self._ask(lambda: self._loop.recompute(seq_id, layer, heads, num_tokens))
 
     def record(self, begin: Callable[[Run], Recorder]) -> Status:
@@ -304,7 +306,7 @@ class Session:
         self._broadcast.close(why)
 
     def has_closed(self, seconds: float | None) -> bool:
-        """Whether it has ended, waiting at most `seconds` (None: until the step under way is done)."""
+        """Return whether it has ended, waiting at most `seconds` (None: until the step under way is done)."""
         if threading.current_thread() is not self._thread:
             self._thread.join(seconds)
         return not self._thread.is_alive()

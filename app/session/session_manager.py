@@ -50,8 +50,8 @@ class SessionManager:
         self._janitor.start()
 
     def create(self, config: EngineConfig, name: str, model: str | None = None, own: OwnTiers | None = None) -> Session:
-        """A new theater, on the model of that name (None: the server's first). `own`: what its runs keep outside their
-        pools instead of what the server does.
+        """Create a new theater, on the model of that name (None: the server's first). `own`: what its runs keep outside
+        their pools instead of what the server does.
 
         Raises:
             AppError: `too_many_theaters`; `refused` when the configuration cannot work or there is no model;
@@ -132,7 +132,7 @@ class SessionManager:
         return sum(theater.is_counted for theater in self._theaters.values()) + self._being_built
 
     def get(self, theater_id: str) -> Session:
-        """The theater.
+        """Return the theater.
 
         Raises:
             AppError: `unknown_theater`; `refused` when it is a recording, which takes no commands.
@@ -145,7 +145,7 @@ class SessionManager:
         return theater
 
     def watch(self, theater_id: str) -> Watched:
-        """The theater, recording or running benchmark of that id, to be joined and read.
+        """Return the theater, recording or running benchmark of that id, to be joined and read.
 
         Raises:
             AppError: `unknown_theater`, `not_found`; `refused` when the recording's file cannot be read.
@@ -158,19 +158,19 @@ class SessionManager:
         self._logs.append(logs)
 
     def shows(self, theater_id: str) -> bool:
-        """Whether the id belongs to a log session, open or not."""
+        """Return whether the id belongs to a log session, open or not."""
         return self._logs_of(theater_id) is not None
 
     def _logs_of(self, theater_id: str) -> LogSessions | None:
         return next((logs for logs in self._logs if logs.owns(theater_id)), None)
 
     def all(self) -> list[Session]:
-        """Every theater, oldest first."""
+        """Return every theater, oldest first."""
         with self._lock:
             return list(self._theaters.values())
 
     def measured(self, model: ServedModel, wait: float = 1.0, *, hold_up: bool = False) -> Machine:
-        """The machine of a model with its roofs, which the first call measures, in a turn of its own.
+        """Return the machine of a model with its roofs, which the first call measures, in a turn of its own.
 
         What is computed beside it would make the roofs too low, and they stay. `wait`: seconds in which the turn has
         to come. `hold_up`: also between two steps of a theater that runs.

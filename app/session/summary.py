@@ -57,7 +57,7 @@ def summarize(path: Path) -> Summary:
 
 
 def summary_of(reader: TraceReader) -> Summary:
-    """The same of a trace that is open, which may be growing."""
+    """Return the same of a trace that is open, which may be growing."""
     header, count, num_bytes = reader.header, len(reader), reader.num_bytes
     damage = reader.damage
     last = None
@@ -83,7 +83,7 @@ def summary_of(reader: TraceReader) -> Summary:
 
 
 def _num_requests(reader: TraceReader) -> int | None:
-    """How many requests the log has, by its last state; None where that cannot be read, or is large."""
+    """Return how many requests the log has, by its last state; None where that cannot be read, or is large."""
     if reader.header.observed is not None:  # a watched server does not say
         return None
     try:

@@ -82,7 +82,7 @@ def write_site(folder: Path, model: LoadedModel, base: str, say: Say) -> None:
 
 
 def is_site(folder: Path) -> bool:
-    """Whether a folder holds a site that was written here, and may be replaced by one."""
+    """Return whether a folder holds a site that was written here, and may be replaced by one."""
     try:
         return _MARK in (folder / "index.html").read_text(encoding="utf-8") and (folder / FUTURES).is_file()
     except (OSError, UnicodeDecodeError):
@@ -152,7 +152,7 @@ def _write_answers(folder: Path, base: str) -> None:
 
 
 def site_page(page: str, base: str) -> str:
-    """The served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
+    """Return the served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
     picture = urljoin(base, f"static/{PICTURE}") if base else f"static/{PICTURE}"
     head = [
         _MARK,

@@ -37,7 +37,9 @@ def write_modules(folder: Path) -> None:
 
 
 def _first() -> tuple[list[str], set[str]]:
-    """The modules of the opening, each after those that it imports; and those that the entry does not import itself."""
+    """Return the modules of the opening, each after those that it imports; and those that the entry does not import
+    itself.
+    """
     at_once = {ENTRY, *assets.modules_from(static_dir(), ENTRY)}
     # the entry comes last: it runs when the others are there
     names = in_order((*OPENING, ENTRY), lambda name: assets.imports_of(static_dir(), name))
@@ -49,7 +51,7 @@ def _text(name: str) -> str:
 
 
 def with_first(page: str) -> str:
-    """The served page with the one module."""
+    """Return the served page with the one module."""
     module = f'\n    <script type="module" src="static/{JOINED}"></script>'
     ahead = f'\n    <script src="static/{AHEAD}" async></script>'
     return _MODULE.sub("", page).replace("</title>", f"</title>{module}{ahead}", 1)

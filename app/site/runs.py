@@ -75,7 +75,7 @@ def play(engine: Engine, steps: int | None) -> None:
 
 
 def fan(log: TraceReader) -> tuple[int, Output]:
-    """The record in which A of an opening was least sure of its word before B came, and what it chose from.
+    """Return the record in which A of an opening was least sure of its word before B came, and what it chose from.
 
     core/film.js has the same rule for the page.
     """
@@ -121,7 +121,7 @@ def _record_exhibit(model: LoadedModel, exhibit: Exhibit, is_faulty: bool, promp
 
 
 def _captured_layer(log: TraceReader) -> int:
-    """The layer whose arrays the recording has."""
+    """Return the layer whose arrays the recording has."""
     for index in range(len(log)):
         if (capture := log.capture(index)) is not None and capture.layers:
             return capture.layers[0].layer

@@ -291,7 +291,7 @@ class Clients:
         self._whose = whose
 
     def _came(self, engine_sid: str, environ: dict[str, Any]) -> Any:
-        """A session begins. One that polls needs no connection to stay: beyond the bound the oldest of these goes."""
+        """Begin a session. A polling one needs no connection to stay: beyond the bound the oldest of these goes."""
         sockets = self._engine.sockets
         if len(sockets) > self._limits.sessions:
             polling = (sid for sid, socket in sockets.items() if socket.queue.web_socket is None and sid != engine_sid)

@@ -84,7 +84,7 @@ class SafelyClosed:
         return self._files[-1]
 
     def send_now(self, data: bytes) -> int:
-        """How many bytes the system takes without waiting. Raises OSError: the client has left."""
+        """Return how many bytes the system takes without waiting. Raises OSError: the client has left."""
         try:
             count: int = self._green._sock.send(data)
         except BlockingIOError:
@@ -204,7 +204,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             self._sendall(rest)
 
     def taken_over(self) -> tuple[Any, Any]:
-        """The socket and its reader, handed over to another protocol."""
+        """Return the socket and its reader, handed over to another protocol."""
         self.close_connection = True
         self._is_taken_over = True
         return self.socket, self.rfile

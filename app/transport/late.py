@@ -35,7 +35,7 @@ class LateAnswer:
 
 
 def watch(environ: dict[str, Any], gone: Callable[[], None]) -> Any:
-    """A greenlet that calls `gone` when the client of a request leaves; to be killed when its answer is over.
+    """Return a greenlet that calls `gone` when the client of a request leaves; to be killed when its answer is over.
 
     It ends by itself when the client sends more: a request in advance, which waits for its turn.
     """

@@ -87,12 +87,12 @@ def is_polled(packet: str) -> bool:
 
 
 def packed_event(event: str, data: Any, number: int | None) -> bytes:
-    """An event; with a number its receivers acknowledge it."""
+    """Return an event; with a number its receivers acknowledge it."""
     found: bytes = Message(EVENT, namespace=NAMESPACE, data=[event, data], id=number).encode()
     return found
 
 
 def packed_ack(ack: Any, number: int) -> bytes:
-    """An acknowledgement."""
+    """Return an acknowledgement."""
     found: bytes = Message(ACK, namespace=NAMESPACE, data=[ack], id=number).encode()
     return found

@@ -42,7 +42,7 @@ LETTERS = {"M": "mamba", "*": "full_attention", "-": "mlp", "E": "moe"}  # of Ne
 
 
 def read_architecture(config: Config, name: str, num_params: int, num_active_params: int | None = None) -> Architecture:
-    """The architecture of a configuration, whose parameters were counted elsewhere.
+    """Return the architecture of a configuration, whose parameters were counted elsewhere.
 
     Raises:
         ImpossibleInput: a field that is needed is missing or no count, or a layer is of a kind that is not known.
@@ -125,7 +125,7 @@ def layer_kinds(config: Config) -> list[str]:
 
 
 def _slides(config: Config) -> bool:
-    """Whether all layers have a window: a file without a list of kinds says so by giving one."""
+    """Return whether all layers have a window: a file without a list of kinds says so by giving one."""
     return bool(config.get("sliding_window")) and config.get("use_sliding_window", True) is not False
 
 
@@ -187,7 +187,7 @@ def _one(config: Config, name: str, default: int | None = None) -> int:
 
 
 def _count(config: Config, names: Sequence[str], default: int, most: int = MOST) -> int:
-    """The first of these settings that is there; of a list the first."""
+    """Return the first of these settings that is there; of a list the first."""
     for name in names:
         value = config.get(name)
         if isinstance(value, list) and value:

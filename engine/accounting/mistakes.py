@@ -20,8 +20,8 @@ class Mistake(Struct, frozen=True):
 
 
 def mistakes(cost: Cost, namesake: Derived | None = None) -> list[Mistake]:
-    """Those that give another number for this model and load. `namesake`: bytes of a token of the model that is taken
-    for this one.
+    """Return those that give another number for this model and load. `namesake`: bytes of a token of the model that
+    is taken for this one.
     """
     found = [_half(cost), _decimal(cost), _hidden_size(cost), _quarter(cost), _heads(cost), _windowless(cost)]
     found += [_active(cost), _bits(cost)]

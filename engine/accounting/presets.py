@@ -223,7 +223,7 @@ class Presets(NamedTuple):
 
 
 def presets(own: Sequence[Path] = ()) -> Presets:
-    """Those that come with the program, and those of a user's own files, of which the later one counts.
+    """Return those that come with the program, and those of a user's own files, of which the later one counts.
 
     Raises:
         ImpossibleInput: a file cannot be read.
@@ -238,7 +238,7 @@ def presets(own: Sequence[Path] = ()) -> Presets:
 
 
 def read_presets(file: Path) -> PresetFile:
-    """The tables `[[model]]`, `[[gpu]]`, `[[link]]` and `[[layer]]` of a file.
+    """Return the tables `[[model]]`, `[[gpu]]`, `[[link]]` and `[[layer]]` of a file.
 
     Raises:
         ImpossibleInput: it cannot be read, or a table lacks a field or has one too many.
@@ -251,17 +251,17 @@ def read_presets(file: Path) -> PresetFile:
 
 
 def model_presets() -> tuple[ModelPreset, ...]:
-    """The models that come with the program, in the order of the file."""
+    """Return the models that come with the program, in the order of the file."""
     return tuple(_shipped().model)
 
 
 def gpu_presets() -> tuple[GpuPreset, ...]:
-    """The GPUs that come with the program, in the order of the file."""
+    """Return the GPUs that come with the program, in the order of the file."""
     return tuple(_shipped().gpu)
 
 
 def link_presets() -> tuple[LinkPreset, ...]:
-    """The links that come with the program, in the order of the file."""
+    """Return the links that come with the program, in the order of the file."""
     return tuple(_shipped().link)
 
 

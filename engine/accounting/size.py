@@ -105,8 +105,9 @@ class Cost:
         return [*self.kept.numbers, self.request, self.batch, self.weights, self.share, *activations, self.total]
 
     def on(self, memory_bytes: int) -> list[Derived]:
-        """Bytes that are left for the cache, and requests that they hold: in pages, reserved in one piece of
-        max_model_len, and in pages of which all share a prefix. Nothing but the bytes if the weights do not fit.
+        """Return the bytes that are left for the cache, and requests that they hold: in pages, reserved in one
+        piece of max_model_len, and in pages of which all share a prefix. Nothing but the bytes if the weights do
+        not fit.
         """
         memory, part = Factor("M", memory_bytes, "gpu_memory"), Factor("u", self.load.utilization, "utilization")
         known = (*self._known(), self.reserve)
@@ -136,7 +137,9 @@ class Cost:
         return found
 
     def held(self) -> list[Derived]:
-        """The share of what a request is given that its tokens fill: of one piece of max_model_len, and of pages."""
+        """Return the share of what a request is given that its tokens fill: of one piece of max_model_len, and of
+        pages.
+        """
         own = self.request.as_factor("r")
         piece = self.kept.at("kv_piece", Factor("N", self.load.max_model_len, "max_model_len"), self._encoder)
         pages = self.kept.pages("kv_pages", self._context, self._encoder, self._block)
@@ -146,7 +149,7 @@ class Cost:
         ]
 
     def moved(self) -> list[Derived]:
-        """Bytes of a request's cache on all GPUs, and how many a second that is, when each is moved once."""
+        """Return the bytes of a request's cache on all GPUs, and how many a second that is, when each is moved once."""
         whole = Kept(self.model.shapes, self.stored.element, self.stored.scales)
         one = whole.at("kv_moved", self._context, self._encoder)
         arrivals = Factor("λ", self.load.arrivals, "arrivals")
@@ -154,8 +157,8 @@ class Cost:
         return [one, each, derive("kv_bit_rate", "bit/s", "8 · v", each.as_factor("v"))]
 
     def over(self, bytes_per_second: float, both_directions: bool = False) -> list[Derived]:
-        """Seconds of one request over a link, and the share of the link that the load takes. `both_directions`: the
-        rate is the sum of both, as data sheets give it, of which one direction has half.
+        """Return the seconds of one request over a link, and the share of the link that the load takes.
+        `both_directions`: the rate is the sum of both, as data sheets give it, of which one direction has half.
         """
         one, each, _ = self.moved()
         rate = Factor("v", bytes_per_second, "link_rate_both" if both_directions else "link_rate")

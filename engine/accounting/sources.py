@@ -84,12 +84,14 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(found)
 
     def source_of(self, figure: str) -> Source:
-        """Where one of `figures` stands."""
+        """Return where one of `figures` stands."""
         by_name = {name: one for one in self.sources for name in one.figures or ("",)}
         return next(by_name[name] for name in _names(figure) if name in by_name)
 
     def told(self, meanings: Mapping[str, str]) -> list[Told]:
-        """Each source with all of its figures. `meanings`: the figure that a meaning is; of those not given none."""
+        """Return each source with all of its figures. `meanings`: the figure that a meaning is; of those not given
+        none.
+        """
         figures = {one: tuple(name for name in self.figures if self.source_of(name) is one) for one in self.sources}
         return [
             Told(

@@ -35,7 +35,7 @@ class WeightStore(Struct, frozen=True, kw_only=True):
 
 
 def served_in(dtype: str, embedding_params: int) -> WeightStore:
-    """A model whose weights are made that when it is opened.
+    """Return a model whose weights are made that when it is opened.
 
     Raises:
         ValueError: unknown dtype.

@@ -22,7 +22,9 @@ Routing = Literal["even", "same"]  # of tokens to experts: each choice as probab
 
 
 def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
-    """The sum of the keys that the queries at [start, start + num_tokens) see: position p sees min(p + 1, window)."""
+    """Return the sum of the keys that the queries at [start, start + num_tokens) see: position p sees min(p + 1,
+    window).
+    """
     end = start + num_tokens
     if window is None or end <= window:
         return num_tokens * start + num_tokens * (num_tokens + 1) // 2

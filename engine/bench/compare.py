@@ -26,7 +26,7 @@ class Difference:
 
 
 def compare(before: Record, after: Record, threshold: float = THRESHOLD, counts_only: bool = False) -> list[Difference]:
-    """Every figure that both records have and that can be compared.
+    """Return every figure that both records have and that can be compared.
 
     A clock's metric is compared by its ratio to a baseline of the same run, and is worse when the medians differ by
     more than the threshold and the intervals do not touch. A count is compared as it is, and is worse past the
@@ -64,7 +64,7 @@ def lost_points(before: Record, after: Record) -> list[str]:
 
 
 def worsening(before: float, after: float, higher_is_better: bool) -> float:
-    """The share by which a figure became worse; negative = better. From 0 any increase is infinitely so."""
+    """Return the share by which a figure became worse; negative = better. From 0 any increase is infinitely so."""
     if before == after:
         return 0.0
     if higher_is_better:

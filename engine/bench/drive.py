@@ -113,8 +113,8 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
 def due_now(
     asks: list[Ask], waiting: list[int], is_done: Callable[[int], bool], now: float, num_steps: int, idle: bool
 ) -> list[int]:
-    """Which of the waiting requests come in now. An idle engine to which nothing else comes cannot reach `at_step`, so
-    the next one does not wait for it.
+    """Return which of the waiting requests come in now. An idle engine to which nothing else comes cannot reach
+    `at_step`, so the next one does not wait for it.
 
     `is_done`: whether the request of that index has ended.
     """

@@ -148,7 +148,7 @@ def _serve(
 
 
 def _until_the_next(asks: list[Ask], waiting: list[int], run: _Run) -> float:
-    """Seconds that may be waited for something to happen."""
+    """Return the seconds that may be waited for something to happen."""
     now = time.perf_counter() - run.began
     times = [asks[i].at for i in waiting if asks[i].after is None and asks[i].at_step == 0]
     return max(0.0, min([at - now for at in times], default=LONGEST_WAIT))

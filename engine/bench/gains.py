@@ -33,7 +33,7 @@ class Gain(NamedTuple):
     good: bool | None
 
     def text(self, language: str) -> str:
-        """The words of a language."""
+        """Return the words of a language."""
         texts = gain_texts(language)
         values = {name: texts.get(f"gain.fraction.{value}", value) for name, value in self.values.items()}
         for key in (f"gain.{self.kind}.{self.key}", f"gain.{self.key}"):
@@ -57,7 +57,7 @@ def gain(
 
 
 def kind_of(metric: str, unit: str) -> Kind:
-    """How one speaks of a metric."""
+    """Return how one speaks of a metric."""
     if unit.endswith("/s"):
         return "rate"
     if unit == "s":
@@ -91,7 +91,7 @@ def _said(kind: Kind, ratio: float) -> tuple[str, dict[str, str]]:
 
 
 def _part(ratio: float) -> tuple[str, dict[str, str]]:
-    """A part of the whole: a fraction that has a name, where one is near; else percent."""
+    """Return a part of the whole: a fraction that has a name, where one is near; else percent."""
     name, nearest = min(FRACTIONS.items(), key=lambda item: abs(item[1] - ratio))
     off = abs(ratio / nearest - 1)
     if off <= ABOUT:

@@ -49,6 +49,8 @@ class InstancesWork:
                     pass
 
     def idle_share(self, seconds: float, role: InstanceRole | None = None) -> float | None:
-        """The share of a run of so many seconds that instances (of a role) spent in no step; None: there are none."""
+        """Return the share of a run of so many seconds that instances (of a role) spent in no step; None: there are
+        none.
+        """
         busy = [one.busy_seconds for one in self.each if role in (None, one.role)]
         return 1 - sum(busy) / (len(busy) * seconds) if busy and seconds else None

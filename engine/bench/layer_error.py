@@ -27,12 +27,12 @@ class MeasuredLayer(NamedTuple):
     seconds: dict[int, tuple[float, float]]
 
     def times(self, low: int, high: int) -> list[float]:
-        """The bound, so many times, of steps of `low` to `high` tokens."""
+        """Return the bound, so many times, of steps of `low` to `high` tokens."""
         return [took / least for tokens, (took, least) in self.seconds.items() if low <= tokens <= high]
 
 
 def measured_layers(gpu: GpuPreset, known: Presets) -> list[MeasuredLayer]:
-    """Those that were measured on this card, stand-ins for others left out."""
+    """Return those that were measured on this card, stand-ins for others left out."""
     found = []
     for one in known.layers:
         model = known.models.get(one.model)
@@ -64,8 +64,8 @@ def layer_error(layers: Sequence[MeasuredLayer], phase: Phase) -> PredictionErro
 
 
 def ridge_factors(layers: Sequence[MeasuredLayer]) -> tuple[float, float] | None:
-    """The least and the most that the ridge is moved by: measured layers reach P / c operations and W / m bytes a
-    second, so theirs is P / W · m / c. None: none was measured with few and with many tokens.
+    """Return the least and the most that the ridge is moved by: measured layers reach P / c operations and W / m
+    bytes a second, so theirs is P / W · m / c. None: none was measured with few and with many tokens.
     """
     found = []
     for one in layers:

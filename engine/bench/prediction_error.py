@@ -66,6 +66,6 @@ def prediction_error(record: Record, phase: Phase, only: str = "") -> Prediction
 
 
 def sequences_of(scenario: Scenario, variant: str) -> int:
-    """How many sequences each step of that variant has."""
+    """Return how many sequences each step of that variant has."""
     settings = next(one.set for one in scenario.variants if one.id == variant)
     return int(settings.get("workload.num_requests", scenario.workload["num_requests"]))  # type: ignore[call-overload]

@@ -149,7 +149,7 @@ def read_record(path: Path) -> Record:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The record in a file, or all records of a folder, by scenario; what else lies in the folder is left alone.
+    """Return the record in a file, or all records of a folder, by scenario; what else lies in the folder is left alone.
 
     Raises:
         BenchError: nothing to read, or a damaged record.

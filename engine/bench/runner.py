@@ -274,7 +274,7 @@ class Runner:
             lane.identical &= same_tokens(measurement.outputs, reference.outputs)
 
     def _reference(self, lane: _Lane) -> Measurement | None:
-        """The warm-up of the first baseline (or the first variant) that ran at the same point."""
+        """Return the warm-up of the first baseline (or the first variant) that ran at the same point."""
         wanted = [*self._scenario.baselines, *(variant.id for variant in self._scenario.variants)]
         here = {other.cell.variant: other.warm for other in self._lanes if other.cell.point == lane.cell.point}
         return next((warm for name in wanted if (warm := here.get(name)) is not None), None)

@@ -43,7 +43,7 @@ class Axis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cases: list[Case] = []
 
     def points(self) -> list[Case]:
-        """Every point of the axis with the settings that it stands for."""
+        """Return every point of the axis with the settings that it stands for."""
         if self.cases:
             return self.cases
         return [Case(value=value, set=dict.fromkeys(self.sets, value)) for value in self.values]
@@ -133,7 +133,7 @@ _ROOTS = ("model", "dtype", "observer", "workload", "engine", "sampling", "tiers
 
 
 def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
-    """The base with the point's settings, then the variant's.
+    """Return the base with the point's settings, then the variant's.
 
     Raises:
         BenchError: a path or a value that does not exist.
@@ -257,7 +257,7 @@ def check(scenario: Scenario) -> None:
 
 
 def find_scenario(name: str) -> Scenario:
-    """The shipped scenario of that id, or the one in a file.
+    """Return the shipped scenario of that id, or the one in a file.
 
     Raises:
         BenchError: neither is there.
@@ -271,7 +271,7 @@ def find_scenario(name: str) -> Scenario:
 
 
 def scenario_ids() -> list[str]:
-    """The shipped scenarios."""
+    """Return the shipped scenarios."""
     return sorted(path.stem for path in SCENARIOS.glob("*.toml"))
 
 

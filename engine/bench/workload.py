@@ -122,7 +122,7 @@ Workload = Random | SharedPrefix | FewShot | MultiTurn | Tree | LateLong | Texts
 
 
 def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode | None = None) -> list[Ask]:
-    """The requests of a workload. `encode` is the model's tokenizer; only `texts` needs it.
+    """Return the requests of a workload. `encode` is the model's tokenizer; only `texts` needs it.
 
     Raises:
         BenchError: the workload cannot be made for this model.

@@ -59,7 +59,7 @@ class PendingMoves:
         self._copies.pop(block_id, None)
 
     def take(self) -> BlockMoves:
-        """All of them; from now on there are none."""
+        """Return all of them, and clear them."""
         moves = BlockMoves(self._swaps_out, self._swaps_in, [(src, dst) for dst, src in self._copies.items()])
         self._swaps_out, self._swaps_in = [], []
         self._copies.clear()

@@ -199,7 +199,7 @@ class BlockPool:
             block.num_filled = num_filled
 
     def find(self, block_hash: bytes) -> Block | None:
-        """The first cached of the blocks that carry the hash."""
+        """Return the first cached of the blocks that carry the hash."""
         block_id = self.find_id(block_hash)
         return None if block_id is None else self.blocks[block_id]
 
@@ -254,7 +254,7 @@ class BlockPool:
             del self._more_by_hash[block_hash]
 
     def _ids_of(self, block_hash: bytes) -> list[int]:
-        """The blocks that the index has under the hash, the first cached of them first."""
+        """Return the blocks that the index has under the hash, the first cached of them first."""
         first = self._id_by_hash.get(block_hash)
         return [] if first is None else [first, *self._more_by_hash.get(block_hash, ())]
 

@@ -60,7 +60,9 @@ class BlockTiers:
         return sum(pool[0].nbytes for pool in self._pools["device"])
 
     def take(self, block_ids: Sequence[int]) -> list[memoryview]:
-        """The content of blocks, `bytes_per_block` bytes each: of every tensor, in order, what it has of the block."""
+        """Return the content of blocks, `bytes_per_block` bytes each: of every tensor, in order, what it has of the
+        block.
+        """
         pieces = [block_ids[i : i + BLOCKS_AT_ONCE] for i in range(0, len(block_ids), BLOCKS_AT_ONCE)]
         return [content for piece in pieces for content in self._take(piece)]
 

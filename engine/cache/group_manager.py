@@ -74,7 +74,7 @@ class GroupManager:
     # room
 
     def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
-        """The most blocks that a sequence of `num_slots` tokens can hold, out of all blocks of the pool.
+        """Return the most blocks that a sequence of `num_slots` tokens can hold, out of all blocks of the pool.
 
         `tokens_a_step`: the most tokens that one step computes of a sequence.
         """
@@ -385,7 +385,7 @@ class GroupManager:
     # looking at it
 
     def memory(self) -> Memory:
-        """The pool in numbers, from counters: O(1)."""
+        """Return the pool in numbers, from counters: O(1)."""
         return Memory.counted(
             num_blocks=self.num_blocks,
             block_size=self.block_size,

@@ -34,7 +34,7 @@ class Incoming(NamedTuple):
         return self.end - self.begin - len(self.logicals)
 
     def is_released(self, logical: int) -> bool:
-        """Whether the entry gets no block."""
+        """Return whether the entry gets no block."""
         return self.begin <= logical < self.end and logical not in self.logicals
 
 
@@ -51,7 +51,7 @@ class Loading(NamedTuple):
     is_later: bool = False  # it comes between two steps, after the blocks were allocated: see `receive`
 
     def of(self, group: int) -> Incoming:
-        """The blocks of one group."""
+        """Return the blocks of one group."""
         reason: AllocateReason = "receive" if self.is_later else "load"
         return Incoming(reason, self.first, self.end, frozenset(self.sources[group]))
 

@@ -213,7 +213,7 @@ def make_plane(
     device: torch.device,
     new_pool: NewPool = zeros,
 ) -> KVPlane:
-    """The plane of that kind: one of `QUANTIZED`, or a floating-point dtype."""
+    """Return the plane of that kind: one of `QUANTIZED`, or a floating-point dtype."""
     if isinstance(kind, torch.dtype):
         return PlainPlane(shape, kind, compute_dtype, device, new_pool)
     if kind in ("fp8", "fp8_e4m3"):

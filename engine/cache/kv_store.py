@@ -66,7 +66,7 @@ class KVStore:
         return make_plane(self.kind, shape, self.compute_dtype, self.device, new_pool)
 
     def pools(self, layers: Sequence[int]) -> list[Tensor]:
-        """Every tensor of these layers, block first: what moving whole blocks goes over."""
+        """Return every tensor of these layers, block first: what moving whole blocks goes over."""
         planes = [plane for layer in layers for plane in (self.keys[layer], self.values[layer])]
         return [pool for plane in planes for pool in plane.pools]
 
@@ -112,5 +112,5 @@ class KVStore:
         return self.keys[layer].read(slots), self.values[layer].read(slots)
 
     def view(self, layer: int, first_slot: int, num_slots: int) -> tuple[Tensor, Tensor]:
-        """The same for slots that follow each other; without a copy where the numbers lie as they are."""
+        """Return the same for slots that follow each other; without a copy where the numbers lie as they are."""
         return self.keys[layer].view(first_slot, num_slots), self.values[layer].view(first_slot, num_slots)

@@ -34,7 +34,7 @@ class PrefixMatch(NamedTuple):
 
 
 def hash_block(parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: str | None = None) -> bytes:
-    """The name (HASH_BYTES bytes) of a full block's content.
+    """Return the name (HASH_BYTES bytes) of a full block's content.
 
     The first block of a sequence has no parent and takes the salt in; every later one inherits it from its parent.
     The encoding is unambiguous: a tag for root or child, lengths before what varies, 8 bytes a token.

@@ -23,7 +23,8 @@ class Held(NamedTuple):
 def longest_match(
     groups: Sequence[Held], chain: HashChain, token_ids: Sequence[int], block_size: int
 ) -> list[list[int]]:
-    """Block ids of each group in logical order, RELEASED for those that no query after them sees; all have as many.
+    """Return the block ids of each group in logical order, RELEASED for those that no query after them sees; all have
+    as many.
 
     Whole blocks, at most len(token_ids) - 1 tokens: the last token must run through the model to get logits. Under a
     window only those blocks count that the next query sees: what was before them may be gone, and is not taken if it is

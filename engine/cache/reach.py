@@ -22,11 +22,11 @@ class Reach(NamedTuple):
     sinks: int = 0
 
     def first_key(self, query: int) -> int:
-        """The smallest position that the query, and so any later one, may see."""
+        """Return the smallest position that the query, and so any later one, may see."""
         return 0 if self.window is None or self.sinks else max(0, query - self.window + 1)
 
     def hides_between(self, query: int) -> bool:
-        """Whether there are hidden keys between the sinks and the window."""
+        """Return whether there are hidden keys between the sinks and the window."""
         return self.window is not None and self.sinks > 0 and query - self.window + 1 > self.sinks
 
     @property
@@ -70,13 +70,15 @@ class Retention(NamedTuple):
     checkpoint: int = 0  # tokens, a multiple of block_size
 
     def leaves(self, logical: int, num_tokens: int, block_size: int) -> bool:
-        """Whether a step that computes up to `num_tokens` tokens leaves something in logical block `logical`."""
+        """Return whether a step that computes up to `num_tokens` tokens leaves something in logical block `logical`."""
         if not self.checkpoint or (logical + 1) * block_size % self.checkpoint == 0:
             return True
         return logical >= num_tokens // block_size - 1
 
     def num_left(self, first: int, num_tokens: int, block_size: int) -> int:
-        """Blocks from logical block `first` on in which a step up to `num_tokens` tokens leaves something."""
+        """Return the number of blocks from logical block `first` on in which a step up to `num_tokens` tokens
+        leaves something.
+        """
         end = -(-num_tokens // block_size)
         if not self.checkpoint:
             return max(end - first, 0)
@@ -85,11 +87,11 @@ class Retention(NamedTuple):
         return regular + sum(self.leaves(logical, num_tokens, block_size) for logical in range(tail, end))
 
     def first(self, block_size: int) -> int:
-        """The first logical block that may ever be released: the first without a sink."""
+        """Return the first logical block that may ever be released: the first without a sink."""
         return -(-self.sinks // block_size)
 
     def end(self, num_computed: int, block_size: int) -> int:
-        """Where releasing ends: logical blocks from `first` up to here are out of every later query's sight.
+        """Return where releasing ends: logical blocks from `first` up to here are out of every later query's sight.
 
         The next query is at position num_computed and sees positions from num_computed - window + 1 on. The block of
         the last computed position stays (under a window of one token it could go), so that a table ends in a block.
@@ -97,7 +99,8 @@ class Retention(NamedTuple):
         return max(0, num_computed - max(self.window, 2) + 1) // block_size
 
     def most_blocks(self, tokens_a_step: int, block_size: int) -> int:
-        """The most blocks that a sequence of any length holds when a step computes `tokens_a_step` of its tokens.
+        """Return the most blocks that a sequence of any length holds when a step computes `tokens_a_step` of its
+        tokens.
 
         Sinks, and a span of window - 1 + tokens_a_step positions that may begin anywhere in a block.
         """

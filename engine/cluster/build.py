@@ -67,7 +67,8 @@ def local_cluster(
     make_connector: type[TransferConnector] = TransferConnector,
     make_instance: type[LocalInstance] = LocalInstance,
 ) -> Cluster:
-    """Every instance an engine of the caller's thread: the same inputs give the same log, apart from clocks.
+    """Return a cluster whose instances are engines of the caller's thread: the same inputs give the same log, apart
+    from clocks.
 
     `make_connector`: what a mistake is put into on purpose (`engine.lab.faults`); `make_instance`: for tests.
 
@@ -111,6 +112,6 @@ def local_cluster(
 
 
 def throttled(link: Link, config: EngineConfig) -> Link:
-    """The link, as slow as the settings want it."""
+    """Return the link, as slow as the settings want it."""
     rate = config.link_mb_per_second
     return link if rate is None else ThrottledLink(link, rate * 1e6)

@@ -78,7 +78,7 @@ class Dispatch:
         self._route(flight, is_accepted=True)
 
     def waits_for(self, transfer: str) -> Flight | None:
-        """The request whose keys and values move under that name."""
+        """Return the request whose keys and values move under that name."""
         return next((flight for flight in self.flights.values() if flight.transfer == transfer), None)
 
     def note(self, index: int, record: StepRecord) -> None:
@@ -111,11 +111,11 @@ class Dispatch:
             self.flights.pop(flight.request_id, None)
 
     def given_up(self, index: int) -> list[int]:
-        """The sequences there whose requests are over if the instance ends."""
+        """Return the sequences there whose requests are over if the instance ends."""
         return [seq_id for seq_id, one in self._of_sequence.items() if one.instance == index and one.cannot_begin_again]
 
     def gone(self, index: int) -> list[Flight]:
-        """An instance has ended: what was there. A request that had begun to answer is over."""
+        """Handle the end of an instance; return its requests. A request that had begun to answer is over."""
         self.router.gone(self._instances[index].name)
         lost = [flight for flight in self.flights.values() if flight.instance == index]
         self._of_sequence = {i: flight for i, flight in self._of_sequence.items() if flight not in lost}

@@ -68,5 +68,7 @@ class Flight:
 
 
 def may_move(spec: RequestSpec) -> bool:
-    """Whether its prompt can be computed elsewhere: prompt log probabilities are of the pass that computes it."""
+    """Return whether its prompt can be computed elsewhere: prompt log probabilities are of the pass that computes
+    it.
+    """
     return spec.sampling.prompt_logprobs is None and len(spec.prompt) > 1

@@ -79,7 +79,7 @@ class OneLog:
         return found
 
     def _waits(self, ops: Sequence[Op]) -> bool:
-        """Whether another instance has yet to say what these operations follow from."""
+        """Return whether another instance has yet to say what these operations follow from."""
         for op in ops:
             if isinstance(op, Send) and op.num_bytes and op.transfer not in self._arrived:
                 return True
@@ -149,7 +149,7 @@ def _empty(instance: Logged) -> Memory:
 
 
 def _placed(op: Op, places: Sequence[int]) -> Op:
-    """The operation with the record that it names as the common log counts them."""
+    """Return the operation with the record that it names as the common log counts them."""
     if isinstance(op, Lookup) and op.evicted_in is not None:
         return replace(op, evicted_in=places[op.evicted_in])
     return op

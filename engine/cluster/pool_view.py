@@ -62,7 +62,9 @@ class PoolView:
             ids.clear()
 
     def match(self, token_ids: Sequence[int], chain: HashChain) -> list[list[int]]:
-        """Block ids of each group, as the instance's own lookup gives them. `chain`: hashes of `token_ids`."""
+        """Return the block ids of each group, as the instance's own lookup gives them. `chain`: hashes of
+        `token_ids`.
+        """
         return longest_match(self._held, chain, token_ids, self._block_size)
 
     def num_hit_tokens(self, token_ids: Sequence[int], chain: HashChain) -> int:

@@ -208,8 +208,9 @@ class Router:
         return self._overlap_weight * prefill_blocks + decode_blocks
 
     def _in_time(self, candidates: Sequence[Candidate], considered: Sequence[Considered]) -> list[int]:
-        """Those that may meet the objective. One that has nothing to do may, whatever it took before: else a speed that
-        was measured once in a bad moment would refuse everybody for ever. Raises RejectedError when that is none.
+        """Return those that may meet the objective. One that has nothing to do may, whatever it took before: else a
+        speed that was measured once in a bad moment would refuse everybody for ever. Raises RejectedError when that
+        is none.
         """
         slo, found = self.ttft_slo, list[int]()
         for index, (candidate, one) in enumerate(zip(candidates, considered, strict=True)):

@@ -41,7 +41,7 @@ class AnyWorker(Protocol):
     def is_alive(self) -> bool: ...
     def kill(self) -> None: ...
     def wait(self, seconds: float = END_SECONDS) -> str:
-        """How it has ended, by itself or after so many seconds; one sentence."""
+        """Return how it has ended, by itself or after so many seconds; one sentence."""
 
     def close(self) -> None:
         """End it. Idempotent."""
@@ -74,7 +74,7 @@ class WorkerProcess:
         self._process.kill()
 
     def wait(self, seconds: float = END_SECONDS) -> str:
-        """How it has ended, by itself or after so many seconds; one sentence."""
+        """Return how it has ended, by itself or after so many seconds; one sentence."""
         try:
             status = self._process.wait(seconds)
         except subprocess.TimeoutExpired:

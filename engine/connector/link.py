@@ -39,7 +39,7 @@ class RemoteBlocks(NamedTuple):
 
 
 def text_of(token_ids: Sequence[int], cache_salt: str | None) -> bytes:
-    """A name for leading tokens and their salt: the keys and values of one text are no other's."""
+    """Return a name for leading tokens and their salt: the keys and values of one text are no other's."""
     salt = b"" if cache_salt is None else b"\x01" + cache_salt.encode()
     body = struct.pack(f"<Q{len(token_ids)}q", len(token_ids), *token_ids)
     return blake2b(body + salt, digest_size=16, person=b"kvt-transfer").digest()
@@ -49,7 +49,7 @@ class Sender(Protocol):
     """The side that holds blocks, as a link reaches it."""
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The content of blocks (group, block id) of that transfer.
+        """Return the content of blocks (group, block id) of that transfer.
 
         Raises:
             TransferError: unknown, consumed, expired, stale or out_of_range.
@@ -70,7 +70,7 @@ class Link(Protocol):
         """As the trace has it."""
 
     def to(self, engine_id: str) -> Sender:
-        """The sender.
+        """Return the sender.
 
         Raises:
             TransferError: `gone`.

@@ -193,7 +193,9 @@ class Search:
         self._read: dict[tuple[int, int], bytes] = {}
 
     def longest(self, end: int) -> int:
-        """The largest number of leading blocks up to `end` for which the store has all that is needed; else `first`."""
+        """Return the largest number of leading blocks up to `end` for which the store has all that is needed; else
+        `first`.
+        """
         while end > self._first:
             missing = [logical for group, logical in self._needed(end) if self._medium(group, logical) is None]
             if not missing:

@@ -33,8 +33,8 @@ class PeerGoneError(ConnectionError):
 
 
 def wait_for_any(files: Iterable[int], seconds: float | None) -> list[int]:
-    """Those file descriptors that can be read, or are at their end, waited for; none: nothing within that time. They
-    may have any number: a server has more than the 1024 that `select` knows.
+    """Return those file descriptors that can be read, or are at their end, waited for; none: nothing within that
+    time. They may have any number: a server has more than the 1024 that `select` knows.
     """
     poll = select.poll()
     for file in files:
@@ -78,7 +78,7 @@ class Peer(Generic[T]):
                 raise PeerGoneError(str(error)) from error
 
     def receive(self, timeout: float | None = None) -> T:
-        """The next message, waited for.
+        """Return the next message, waited for.
 
         Raises:
             PeerGoneError: none comes any more.
@@ -96,7 +96,7 @@ class Peer(Generic[T]):
         return self._messages.popleft()
 
     def receive_all(self) -> list[T]:
-        """Every message that is there, without waiting.
+        """Return every message that is there, without waiting.
 
         Raises:
             PeerGoneError: there is none, and none comes any more.
@@ -112,7 +112,7 @@ class Peer(Generic[T]):
         return messages
 
     def take_file(self) -> int | None:
-        """The first file descriptor that came with a message so far; the caller closes it."""
+        """Return the first file descriptor that came with a message so far; the caller closes it."""
         return self._files.pop(0) if self._files else None
 
     def close(self) -> None:

@@ -70,7 +70,7 @@ class Holder(Protocol):
 
 
 def socket_of(folder: Path, engine_id: str) -> Path:
-    """Where the engine of that name listens.
+    """Return where the engine of that name listens.
 
     Raises:
         ValueError: it cannot be called so.

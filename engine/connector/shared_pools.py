@@ -59,7 +59,7 @@ class SharedPools:
         return self._area[begin : begin + size].view(dtype).reshape(shape)  # the file is of zeros
 
     def regions(self, kv_caches: Sequence[BlockTiers]) -> list[Region]:
-        """Where the blocks of each group of layers lie, of tensors that are from here."""
+        """Return where the blocks of each group of layers lie, of tensors that are from here."""
         start = self._area.data_ptr()
         return [
             Region(
@@ -71,7 +71,7 @@ class SharedPools:
         ]
 
     def open(self) -> int:
-        """A new file descriptor of the memory, which reads and does not write; the caller closes it."""
+        """Return a new file descriptor of the memory, which reads and does not write; the caller closes it."""
         return os.dup(self._readable)
 
     def close(self) -> None:

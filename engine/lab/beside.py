@@ -53,7 +53,7 @@ class Answer(Struct, frozen=True):
 
 
 def requests_in(path: Path) -> list[BesideRequest]:
-    """The requests of a file of JSON lines, in the order in which they come.
+    """Return the requests of a file of JSON lines, in the order in which they come.
 
     Raises:
         BesideError: a line is none.
@@ -73,7 +73,7 @@ def requests_in(path: Path) -> list[BesideRequest]:
 
 
 def settled(config: EngineConfig, model: LoadedModel) -> EngineConfig:
-    """The settings that both can have, each stated. Raises BesideError: vLLM has none like them."""
+    """Return the settings that both can have, each stated. Raises BesideError: vLLM has none like them."""
     for name, value in ONLY.items():
         if getattr(config, name) != value:
             raise BesideError(f"vLLM has no {name} {getattr(config, name)}: leave it at {value}")

@@ -48,7 +48,9 @@ def make_engine(
     connector: KVConnector | None = None,
     keep_log: bool = True,
 ) -> Engine:
-    """An engine with the fault that `config.fault` names, a healthy one for None. Arguments and errors: `Engine`'s."""
+    """Return an engine with the fault that `config.fault` names, a healthy one for None. Arguments and errors:
+    `Engine`'s.
+    """
     kind = Engine if config.fault is None else FaultyEngine
     return kind(model, config, log_path=log_path, capture=capture, connector=connector, keep_log=keep_log)
 
@@ -125,7 +127,7 @@ def stale_hash_after_reallocation(engine: Engine, report: Report) -> None:
 
 
 def _never_forgetting(pool: BlockPool) -> Callable[[], tuple[Block, Eviction | None]]:
-    """The pool's `allocate`, after which the index still has the block under the hash that it lost."""
+    """Return the pool's `allocate`, after which the index still has the block under the hash that it lost."""
     allocate = pool.allocate
 
     def allocate_and_forget_nothing() -> tuple[Block, Eviction | None]:
@@ -180,7 +182,7 @@ class LetsGoTooEarly(TransferConnector):
         super().__init__(*args, **{**options, "lease": 0.0})
 
     def read(self, transfer: str, wanted: Items[tuple[int, int]]) -> list[bytes]:
-        """The content of these blocks, whose they may be."""
+        """Return the content of these blocks, whose they may be."""
         return [bytes(self._kv_caches[group].take([block_id])[0]) for group, block_id in wanted]
 
     def received(self, transfer: str, wanted: Items[tuple[int, int]], num_bytes: int) -> None:

@@ -54,7 +54,7 @@ class Option(Struct, frozen=True, kw_only=True):
         return " and ".join(part for part in (low, high) if part)
 
     def admits(self, value: Any) -> bool:
-        """Whether a value that is not None is in range. A number that is not one (NaN) is in no range."""
+        """Return whether a value that is not None is in range. A number that is not one (NaN) is in no range."""
         if self.most is not None and len(value) > self.most:
             return False
         if self.longest is not None and any(len(one) > self.longest for one in value):

@@ -32,7 +32,8 @@ Table = dict[str, OptionRow]
 
 @functools.cache
 def table_of(settings: type[Struct]) -> Table:
-    """The rows of a settings struct by name, in its order. Every field has a default and is annotated with an Option.
+    """Return the rows of a settings struct by name, in its order. Every field has a default and is annotated with an
+    Option.
 
     Raises:
         TypeError: one is not.

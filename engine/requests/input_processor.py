@@ -36,7 +36,7 @@ class InputProcessor:
         ids_in_use: set[str],
         stride: int = 1,
     ) -> list[Request]:
-        """A request for each spec, with sequence ids that ascend by `stride`; all are good or none is made.
+        """Return a request for each spec, with sequence ids that ascend by `stride`; all are good or none is made.
 
         `num_before`: requests accepted before; seeds that are not given depend on it, not on how those were forked.
 
@@ -139,7 +139,7 @@ class InputProcessor:
         return list(prompt)
 
     def _max_tokens(self, num_prompt_tokens: int, sampling: SamplingParams) -> int:
-        """How many tokens may be generated, when that many are sure to fit the model and the pool."""
+        """Return how many tokens may be generated, when that many are sure to fit the model and the pool."""
         length, blocks, size, asked = (
             self.max_model_len, self._num_blocks, self._config.block_size, sampling.max_tokens,
         )  # fmt: skip
@@ -165,7 +165,9 @@ class InputProcessor:
         return room if asked is None else asked
 
     def _max_tokens_in_pool(self, num_prompt_tokens: int, places: int) -> int:
-        """The largest max_tokens that every group of layers has room for, with `places` such sequences at once."""
+        """Return the largest max_tokens that every group of layers has room for, with `places` such sequences at
+        once.
+        """
         step, size, fit = self._config.tokens_a_step, self._config.block_size, self.max_model_len
         for group in self._groups:
             blocks = group.num_blocks // places

@@ -61,7 +61,9 @@ class OutputProcessor:
             self._searches[request.request_id] = request
 
     def wants_all_logits(self, seq_id: int, start: int) -> bool:
-        """Whether the logits of every token from `start` on are wanted: the prompt's log probabilities are not done."""
+        """Return whether the logits of every token from `start` on are wanted: the prompt's log probabilities are
+        not done.
+        """
         request = self.request_of(self.live[seq_id])
         return request.num_prompt_logprobs > 0 and start < request.num_prompt_tokens - 1
 
@@ -69,7 +71,7 @@ class OutputProcessor:
         return self.sampler.copies.up(np.array(rows, np.int64))
 
     def request_of(self, completion: SequenceOutput) -> Request:
-        """The unfinished request that a sequence belongs to."""
+        """Return the unfinished request that a sequence belongs to."""
         return self.requests[completion.sequence.request_id]
 
     def take(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[list[Output], list[PromptLogprob]]:
@@ -231,7 +233,7 @@ class OutputProcessor:
         ]
 
     def _num_alternatives(self, completion: SequenceOutput) -> int:
-        """How many are recorded with each token of a sequence."""
+        """Return how many are recorded with each token of a sequence."""
         return max(self._num_logprobs, completion.sampling.logprobs or 0)
 
     def _candidates(self, sampled: Sampled, count: int) -> list[Candidate]:

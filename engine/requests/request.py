@@ -76,7 +76,7 @@ class Request:
         return child
 
     def next_seed(self) -> int:
-        """The seed of the sample that will be forked next."""
+        """Return the seed of the sample that will be forked next."""
         return sample_seed(self.seed, len(self.completions))
 
     def adjust(self, sampling: SamplingParams, max_tokens: int) -> None:
@@ -91,7 +91,7 @@ class Request:
                 completion.adjust(sampling, max_tokens, sample_seed(self.seed, index) if reseeded else None)
 
     def finish(self, completion: SequenceOutput, reason: FinishReason) -> bool:
-        """A sequence is done. Returns whether all are; then `outputs` is settled."""
+        """Finish a sequence. Returns whether all are done; then `outputs` is settled."""
         completion.finish_reason = reason
         self.num_unfinished -= 1
         if self.num_unfinished:
@@ -101,7 +101,7 @@ class Request:
         return True
 
     def ranked(self) -> list[SequenceOutput]:
-        """The sequences that ended on their own, best score first, ties by age."""
+        """Return the sequences that ended on their own, best score first, ties by age."""
         ended = [c for c in self.completions if c.finish_reason in ("stop", "length")]
         for completion in ended:
             if completion.score is None:

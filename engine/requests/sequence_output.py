@@ -69,7 +69,7 @@ class SequenceOutput:
         self._adopt(sampling)
 
     def fork(self, sequence: Sequence, seed: int) -> SequenceOutput:
-        """The same past under another sequence, with draws of its own from here on."""
+        """Return a copy for another sequence: the same past, with draws of its own from here on."""
         child = SequenceOutput(sequence, self.sampling, self._tokenizer, seed)
         child.text, child.cumulative_logprob = self.text, self.cumulative_logprob
         child._detokenizer = copy.deepcopy(self._detokenizer)

@@ -13,8 +13,9 @@ class Connector(Protocol):
     """Knows of keys and values outside the pool. None of these methods changes a block."""
 
     def get_num_new_matched_tokens(self, request: Sequence, num_computed_tokens: int) -> tuple[int | None, bool]:
-        """How many tokens after the first `num_computed_tokens` it has, whole blocks, and whether they come later than
-        this step (then the request waits for them). None: it does not know yet; ask again at the next step.
+        """Return how many tokens after the first `num_computed_tokens` it has, whole blocks, and whether they come
+        later than this step (then the request waits for them). None: it does not know yet; ask again at the next
+        step.
         """
 
     def matched(self, request: Sequence) -> tuple[Any, LookupExternal | None]:
@@ -28,9 +29,7 @@ class Connector(Protocol):
         """The request has its blocks: its tables, of each group, with those of the external tokens among them."""
 
     def request_finished(self, request: Sequence, block_tables: list[list[int]], reason: FinishReason) -> float | None:
-        """The request is about to give up its blocks. For how many seconds it must keep them at most; None: it need
-        not.
-        """
+        """Return the seconds for which a finished request's blocks must be held at most; None: they need not be."""
 
 
 class External(NamedTuple):

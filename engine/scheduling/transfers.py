@@ -100,7 +100,9 @@ class Transfers:
         return sequence
 
     def awaited(self, seq_id: int) -> bool:
-        """Whether the sequence holds blocks that come, or came, from another instance and has not been admitted."""
+        """Return whether the sequence holds blocks that come, or came, from another instance and has not been
+        admitted.
+        """
         return seq_id in self.receiving or seq_id in self.arrived
 
     def hold(self, sequence: Sequence, transfer: str, lease: float) -> None:

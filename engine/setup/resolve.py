@@ -90,7 +90,7 @@ def resolve(
 
 
 def _with_checkpoints(config: EngineConfig) -> EngineConfig:
-    """The settings with `mamba_block_size` filled in.
+    """Return the settings with `mamba_block_size` filled in.
 
     Raises:
         ConfigError: something that does not go with states.
@@ -155,7 +155,7 @@ def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position:
 
 
 def _holds_any_length(config: EngineConfig, reaches: Sequence[Reach]) -> bool:
-    """Whether the pool has room for what any sequence holds at once, however long it is."""
+    """Return whether the pool has room for what any sequence holds at once, however long it is."""
     step, size = config.tokens_a_step, config.block_size
     return step is not None and all(
         group.retention is not None and group.retention.most_blocks(step, size) <= group.num_blocks

@@ -45,7 +45,7 @@ WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # some of the
 
 
 def architecture_of(name_or_path: str) -> Architecture:
-    """The architecture of a config.json, of a folder that has one, or of a hub name; no weight is read.
+    """Return the architecture of a config.json, of a folder that has one, or of a hub name; no weight is read.
 
     Raises:
         ImpossibleInput: there is none, or it is of no model that is understood.
@@ -65,7 +65,7 @@ def architecture_of(name_or_path: str) -> Architecture:
 
 
 def architecture_from(text: bytes, name: str) -> Architecture:
-    """The architecture of the content of a config.json.
+    """Return the architecture of the content of a config.json.
 
     Raises:
         ImpossibleInput: it is too large, no JSON, or of no model that is understood.
@@ -83,7 +83,7 @@ def architecture_from(text: bytes, name: str) -> Architecture:
 
 
 def described(given: Mapping[str, Any], name: str) -> Architecture:
-    """The architecture of a configuration, with its family's defaults where it says nothing.
+    """Return the architecture of a configuration, with its family's defaults where it says nothing.
 
     Raises:
         ImpossibleInput: transformers does not know the family, or cannot make its model.
@@ -107,7 +107,9 @@ def described(given: Mapping[str, Any], name: str) -> Architecture:
 
 
 def _with_known_family(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration, with the family whose layout its `architectures` name where `model_type` is not known."""
+    """Return the configuration, with the family whose layout its `architectures` name where `model_type` is not
+    known.
+    """
     found, family = dict(given), given.get("model_type")
     classes = given.get("architectures")
     if isinstance(family, str) and family not in transformers.CONFIG_MAPPING and isinstance(classes, list):
@@ -147,7 +149,7 @@ def _known(given: Mapping[str, Any]) -> Any:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """The settings without those that name code, files or other models to fetch.
+    """Return the settings without those that name code, files or other models to fetch.
 
     Counts are bounded here, before a family's code makes lists and modules of so many, in each part of a model.
     """
@@ -181,7 +183,7 @@ def _more(text: Any) -> dict[str, Any]:
 
 
 def _without_content(config: Any) -> Any:
-    """A model with shapes and no numbers."""
+    """Return a model with shapes and no numbers."""
     logging.set_verbosity_error()
     for kind in WITH_ENCODER if config.is_encoder_decoder else DECODERS:
         if type(config) in kind._model_mapping:

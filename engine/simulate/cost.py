@@ -80,7 +80,7 @@ class Linear(NamedTuple):
         )
 
     def of_tokens(self, num_tokens: int) -> float:
-        """The part that depends on their number alone."""
+        """Return the part that depends on their number alone."""
         knots, values = self.token_knots, self.token_seconds
         if len(knots) == 1:
             return values[0]

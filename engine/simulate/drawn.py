@@ -10,7 +10,7 @@ class Tokens(Protocol):
     """Source of sampled tokens."""
 
     def at(self, request_id: str, position: int) -> int:
-        """The token id at that position."""
+        """Return the token id at that position."""
 
 
 class DrawnTokens:

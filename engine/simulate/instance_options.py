@@ -99,7 +99,7 @@ class PlacementError(ImpossibleInput):
 
 
 def refused(key: str, **values: str | float) -> PlacementError:
-    """Why nothing serves it, in the words of `impossible.json`."""
+    """Return why nothing serves it, in the words of `impossible.json`."""
     found = impossible(key, **values)
     return PlacementError(key, {"en": str(found), **found.said})
 
@@ -160,7 +160,7 @@ def _decode(card: Card, tp: int, stages: int, demand: Demand) -> Able:
 
 
 def _mixed(card: Card, tp: int, stages: int, demand: Demand) -> Able:
-    """The best over sizes of a chunk. All steps are taken to carry one, so they are as long as they get."""
+    """Return the best over sizes of a chunk. All steps are taken to carry one, so they are as long as they get."""
     cost, most = card.cost(tp), _most(card, tp, stages, demand)
     best = Able()
     for chunk in CHUNKS:
@@ -185,7 +185,9 @@ def _most(card: Card, tp: int, stages: int, demand: Demand) -> int:
 
 
 def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
-    """Seconds of a step of sequences halfway through their answers, beside a chunk in the middle of its prompt."""
+    """Return the seconds of a step of sequences halfway through their answers, beside a chunk in the middle of its
+    prompt.
+    """
     context = demand.prompt_tokens + demand.output_tokens // 2
     half = demand.prompt_tokens // 2
     pairs = attended_keys(half, chunk, None) if chunk else 0
@@ -194,7 +196,7 @@ def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
 
 
 def _largest(seconds: object, most: int, within: float) -> int:
-    """The largest batch up to `most` whose step is within; 0: none is."""
+    """Return the largest batch up to `most` whose step is within; 0: none is."""
     assert callable(seconds)
     if most < 1 or seconds(1) > within:
         return 0
@@ -211,7 +213,7 @@ def decode_rate(most: int, seconds: float, demand: Demand) -> float:
 
 
 def under_way(most: int, demand: Demand) -> float:
-    """The largest mean of a Poisson variable that is at most `most` with the probability `share`."""
+    """Return the largest mean of a Poisson variable that is at most `most` with the probability `share`."""
     from scipy.special import pdtri  # every server imports this module, and few ask
 
     return float(pdtri(most, demand.share))

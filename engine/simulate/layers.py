@@ -68,7 +68,7 @@ class Card(NamedTuple):
 
 
 def card_of(model: str, gpu: str, known: Presets | None = None) -> Card:
-    """The card of these ids.
+    """Return the card of these ids.
 
     Raises:
         KeyError: there is no such model, or no such GPU.

@@ -77,7 +77,9 @@ def filled(instances: Sequence[Instances], gpus_of_node: int) -> Layout:
 
 
 def side_by_side(instances: Sequence[Instances], groups: int) -> Layout:
-    """Each group has as many nodes as stages: in a node lie the same stage of all its replicas."""
+    """Return the layout in which each group has as many nodes as stages: a node has the same stage of all its
+    replicas.
+    """
     stages = instances[0].stages
     nodes: list[list[Kind]] = [[] for _ in range(groups * stages)]
     places: dict[Kind, list[int]] = {one.kind: [] for one in instances}

@@ -68,8 +68,9 @@ def tried(
 def simulated(
     cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int, seed: int
 ) -> Outcome:
-    """The run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they decode, and
-    each kind has the blocks that its own GPUs hold. One of several stages is as many instances of one pipeline.
+    """Return the run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they
+    decode, and each kind has the blocks that its own GPUs hold. One of several stages is as many instances of one
+    pipeline.
     """
     of_gpu, model = {card.gpu.id: card for card in cards}, cards[0].model
     options: dict[Kind, Option] = {option.kind: option for option in placement.options}

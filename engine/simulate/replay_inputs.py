@@ -88,7 +88,7 @@ class Inputs(NamedTuple):
 
 
 def decided(log: TraceReader, count: int) -> Iterator[Decided]:
-    """The first `count` records, without what no decision depends on.
+    """Yield the first `count` records, without what no decision depends on.
 
     Raises:
         TraceFormatError: a damaged record.

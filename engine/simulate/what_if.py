@@ -180,7 +180,7 @@ def what_if(
 def _same(
     log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]
 ) -> tuple[int | None, Figures]:
-    """The replay with the log's own pool, and where it first decides otherwise."""
+    """Return the replay with the log's own pool, and where it first decides otherwise."""
     replay, counting = Replay(log.header, inputs), Counting(num_blocks)
     logged: Iterator[Decided] | None = decided(log, inputs.num_records)
     differs_in, index = None, 0
@@ -205,7 +205,7 @@ def _replayed(log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Ca
 
 
 def is_same(logged: Decided, found: Decided) -> bool:
-    """Whether scheduler and cache decided the same in two records."""
+    """Return whether scheduler and cache decided the same in two records."""
     if logged.kind != found.kind or logged.step != found.step or logged.batch != found.batch:
         return False
     ours = iter(found.ops)

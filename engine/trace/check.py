@@ -233,7 +233,7 @@ class _Check:
             yield _at(self._record_offset, message, self._record.index)
 
     def _whole_state(self, at_end: bool = False) -> Iterator[Finding]:
-        """The state as a whole, a finding once.
+        """Yield the state as a whole, a finding once.
 
         After every record while it is small; a large one when the records since are long enough to be worth it.
         """

@@ -67,7 +67,7 @@ class FiguresBook:
             self._recount_sequence(seq_id, seq_id in changed)
 
     def figures(self) -> Memory:
-        """The figures after the last record."""
+        """Return the figures after the last record."""
         state, num_groups = self._state, len(self._state.block_groups)
         return Memory.total(
             [
@@ -99,7 +99,7 @@ class FiguresBook:
         return {seq_id for seq_id in self._logical if state.sequences[seq_id].instance == instance}
 
     def _blocks_of(self, op: Op) -> Iterable[int]:
-        """Blocks whose owners or content the operation may have changed, by the tables after the record.
+        """Return the blocks whose owners or content the operation may have changed, by the tables after the record.
 
         A block that has left a table since is named by the operation that took it out.
         """

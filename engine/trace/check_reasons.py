@@ -25,7 +25,7 @@ from engine.trace.records import StepRecord
 
 
 def wrong_in_reasons(record: StepRecord) -> Iterator[tuple[int, str]]:
-    """Each reason that the record contradicts: the operation's place, what is wrong. No reason is never wrong."""
+    """Yield each reason that the record contradicts: the operation's place, what is wrong. No reason is never wrong."""
     yield from _before(record.ops)
     yield from _behind(record.ops)
 

@@ -58,7 +58,7 @@ class TransferBook:
         self._last_at: dict[int, float] = {}  # by instance
 
     def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
-        """Each contradiction between this record and what the other instances said before."""
+        """Yield each contradiction between this record and what the other instances said before."""
         self._last_at[record.instance] = record.timing.at
         for place, op in enumerate(record.ops):
             for message in self._wrong(op, record):

@@ -93,13 +93,13 @@ def decode(payload: bytes | bytearray, kind: type[T]) -> T:
 
 
 def frame(kind: FrameKind, payload: bytes) -> bytes:
-    """The payload with its frame in front."""
+    """Return the payload with its frame in front."""
     return frame_at(kind, [payload], 0)[0] + payload
 
 
 def frame_at(kind: FrameKind, pieces: Sequence[bytes | bytearray], offset: int) -> tuple[bytes, Frame]:
-    """The head of the frame that a payload gets at byte `offset` of a file, and where it lies then. `pieces`: of the
-    payload, one behind the other.
+    """Return the head of the frame that a payload gets at byte `offset` of a file, and where it lies then.
+    `pieces`: of the payload, one behind the other.
     """
     length = sum(map(len, pieces))
     if length > _longest(kind):

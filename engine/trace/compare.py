@@ -137,7 +137,7 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
 
 
 def _is_told(header: Header) -> bool:
-    """Whether the log is of another engine than ours."""
+    """Return whether the log is of another engine than ours."""
     return header.observed is not None or header.watched is not None
 
 

@@ -6,5 +6,5 @@ PREFILL = "/prefill"  # ends the request id of the first
 
 
 def plain_id(request_id: str) -> str:
-    """The request that a submission is of."""
+    """Return the request that a submission is of."""
     return request_id.removesuffix(PREFILL)

@@ -46,7 +46,7 @@ class EncodedLayers(codec.Encoded, Sequence[LayerCapture]):
         self._length = length
 
     def decoded(self) -> list[LayerCapture]:
-        """All of them."""
+        """Return all of them."""
         return codec.decode(self.encoded, list[LayerCapture])
 
     def __len__(self) -> int:
@@ -64,6 +64,6 @@ class EncodedLayers(codec.Encoded, Sequence[LayerCapture]):
 
 
 def around(capture: Capture, layers: EncodedLayers) -> list[bytes | bytearray]:
-    """A capture's bytes in pieces: its layers, which are not copied, and what comes before and after them."""
+    """Return a capture's bytes in pieces: its layers, which are not copied, and what comes before and after them."""
     before, after = codec.encode(replace(capture, layers=[])).split(_NO_LAYERS, 1)
     return [before + _NO_LAYERS[:-1], layers.encoded, after]

@@ -186,7 +186,7 @@ def goodput_of(found: Overview, slo: SLO) -> Goodput:
 
 
 def stories(log: TraceReader) -> list[Story]:
-    """Every sequence's story, in the order in which they came.
+    """Return every sequence's story, in the order in which they came.
 
     Raises:
         TraceFormatError: a damaged record.
@@ -243,7 +243,7 @@ class _Stories:
         self._waits_from: dict[int, int] = {}  # by sequence that waits: its instance's steps when it began
 
     def all(self) -> list[Story]:
-        """The stories as far as they were read."""
+        """Return the stories as far as they were read."""
         for story in self._stories.values():
             if story.waiting:
                 self._count(story, story.waiting)

@@ -128,7 +128,7 @@ class RunFigures(Struct, kw_only=True):
 
 
 def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> int:
-    """The most that sequences held at once in a record that ends with `held`, where block i counts `size(i)`.
+    """Return the most that sequences held at once in a record that ends with `held`, where block i counts `size(i)`.
 
     Its operations are taken back one by one: a sequence that ends gives its blocks back in the record of its last step,
     so the figures after it miss them.

@@ -33,7 +33,7 @@ class RecordFrames:
         return (self[index] for index in range(len(self)))
 
     def first(self, count: int) -> RecordFrames:
-        """Those of the first `count` records, as a copy."""
+        """Return those of the first `count` records, as a copy."""
         found = RecordFrames()
         found._offsets, found._lengths = self._offsets[:count], self._lengths[:count]
         found._checksums = self._checksums[:count]
@@ -88,7 +88,7 @@ class Remembered:
         self._found: OrderedDict[tuple[int, ...], FileFrames] = OrderedDict()
 
     def get(self, file: os.stat_result) -> FileFrames | None:
-        """Those of a file."""
+        """Return those of a file."""
         with self._lock:
             found = self._found.get(_stamp(file))
             return found.copy() if found else None

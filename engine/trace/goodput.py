@@ -19,7 +19,7 @@ class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tpot: float
 
     def is_met(self, ttft: float | None, tpot: float | None) -> bool:
-        """Whether a request met it; one token alone has no TPOT to miss."""
+        """Return whether a request met it; one token alone has no TPOT to miss."""
         return ttft is not None and ttft <= self.ttft and (tpot is None or tpot <= self.tpot)
 
 
@@ -61,7 +61,7 @@ def goodput(outputs: Iterable[Output], seconds: float, slo: SLO) -> Goodput:
 
 
 def slo_of(text: str) -> SLO:
-    """An application's name, or both objectives in milliseconds: `ttft:250,tpot:100`.
+    """Return an application's name, or both objectives in milliseconds: `ttft:250,tpot:100`.
 
     Raises:
         ValueError: neither; one sentence.

@@ -16,7 +16,7 @@ from engine.trace.state import Sequence, State
 
 
 def read_keyframe(payload: bytes, pools: Geometry, index: int) -> State:
-    """The state in the keyframe after record `index` of a log with these pools.
+    """Return the state in the keyframe after record `index` of a log with these pools.
 
     Logs from before there were groups name one table a sequence and one free queue: they are those of the only group.
 

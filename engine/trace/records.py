@@ -282,7 +282,9 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
         swap_blocks: int = 0,
         swap_blocks_held: int = 0,
     ) -> Memory:
-        """The figures that follow from the counts. `state_bytes` > 0: of blocks with states, which hold no tokens."""
+        """Return the figures that follow from the counts. `state_bytes` > 0: of blocks with states, which hold no
+        tokens.
+        """
         bytes_per_block = state_bytes or block_size * kv_bytes_per_token
         return cls(
             num_blocks=num_blocks,
@@ -302,7 +304,7 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
 
     @classmethod
     def total(cls, parts: Sequence[Memory]) -> Memory:
-        """The sums over several groups of layers; their blocks are of one size in tokens."""
+        """Return the sums over several groups of layers; their blocks are of one size in tokens."""
         if len(parts) == 1:
             return parts[0]
         sums = {name: sum(getattr(part, name) for part in parts) for name in cls.__struct_fields__}

@@ -125,7 +125,7 @@ def initial_state(header: Header) -> State:
 def empty_state(
     block_size: int, groups: list[BlockGroup], swap_space: int = 0, finished_kept: int | None = None
 ) -> State:
-    """Every block free; each group has `swap_space` blocks in the CPU store."""
+    """Return every block free; each group has `swap_space` blocks in the CPU store."""
     return State(
         block_size=block_size,
         block_groups=groups,
@@ -137,7 +137,7 @@ def empty_state(
 
 
 def copy_state(state: State) -> State:
-    """An independent copy: `apply` on one leaves the other alone."""
+    """Return an independent copy: `apply` on one leaves the other alone."""
     return State(
         index=state.index,
         step=state.step,
@@ -160,7 +160,7 @@ def copy_state(state: State) -> State:
 
 
 def memory_figures(state: State) -> Memory:
-    """The pool in numbers: blocks and slots are counted, bytes are slots times the group's bytes per token."""
+    """Return the pool in numbers: blocks and slots are counted, bytes are slots times the group's bytes per token."""
     return Memory.total([_group_memory(state, index) for index in range(len(state.block_groups))])
 
 
@@ -207,12 +207,12 @@ def recent_hit_rate(state: State) -> float | None:
 
 
 def held_blocks(sequence: Sequence) -> list[int]:
-    """The blocks in its tables, group after group, in logical order."""
+    """Return the blocks in its tables, group after group, in logical order."""
     return [block_id for table in sequence.block_tables for block_id in table if block_id != RELEASED]
 
 
 def copy_sequence(sequence: Sequence) -> Sequence:
-    """An independent copy."""
+    """Return an independent copy."""
     return replace(
         sequence,
         token_ids=list(sequence.token_ids),

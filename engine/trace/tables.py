@@ -16,12 +16,12 @@ def expect(condition: bool, otherwise: str) -> None:
 
 
 def group_of(state: State, block_id: int) -> int:
-    """The block's group of layers."""
+    """Return the block's group of layers."""
     return group_index(state.block_groups, block_id)
 
 
 def is_of_states(state: State, group: int) -> bool:
-    """Whether the group's blocks hold states: a step leaves them in few of the blocks that it computes."""
+    """Return whether the group's blocks hold states: a step leaves them in few of the blocks that it computes."""
     return state.block_groups[group].state_bytes > 0
 
 
@@ -33,13 +33,13 @@ def block_of(state: State, block_id: int) -> Block:
 
 
 def table_of(state: State, seq_id: int, block_id: int) -> list[int]:
-    """The sequence's table in the block's group."""
+    """Return the sequence's table in the block's group."""
     block_of(state, block_id)
     return state.sequences[seq_id].block_tables[group_of(state, block_id)]
 
 
 def entry_of(state: State, seq_id: int, block_id: int, logical: int) -> list[int]:
-    """The table in which the block stands at `logical`. Raises ValueError: it does not."""
+    """Return the table in which the block stands at `logical`. Raises ValueError: it does not."""
     table = table_of(state, seq_id, block_id)
     expect(0 <= logical < len(table) and table[logical] == block_id, f"block {block_id} is not at {logical}")
     return table
@@ -93,7 +93,7 @@ def requeue(state: State, block_ids: list[int], budget: Budget) -> None:
 
 
 def _holes(state: State, group: int, budget: Budget) -> list[Hole]:
-    """The holes of a group's pool, by place."""
+    """Return the holes of a group's pool, by place."""
     first, count = state.block_groups[group].first_block, state.block_groups[group].num_blocks
     budget.spend(count)
     return holes_of((block.ref_count for block in state.blocks[first : first + count]), first)

@@ -78,7 +78,7 @@ class Exercise(Struct, frozen=True, kw_only=True):
 
 
 def exercise(scene: Scene) -> Exercise:
-    """The work of the records that the learner has not seen.
+    """Return the work of the records that the learner has not seen.
 
     Raises:
         Undecided: nothing is to be done, too much, or what a learner has no means for.

@@ -44,7 +44,7 @@ def row_zero(scene: Scene, layer: int = 0, seq: int = 0) -> Question:
 
 @rule
 def row_changes(scene: Scene, position: int, seq: int = 0) -> Question:
-    """Whether the row of an earlier position is another one when a later token is, in any layer."""
+    """Ask whether the row of an earlier position is another one when a later token is, in any layer."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     changed = -1

@@ -30,7 +30,7 @@ def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
 
 
 def arrival(scene: Scene, request: int) -> Operation[Arrive]:
-    """The record in which the request's keys and values are there."""
+    """Return the record in which the request's keys and values are there."""
     _, rest = parts_of(scene.after, request)
     otherwise = f"nothing arrives for request {request} as far as the lesson goes"
     return need_op(scene.all(), Arrive, otherwise, seq_id=rest.seq_id)
@@ -38,7 +38,7 @@ def arrival(scene: Scene, request: int) -> Operation[Arrive]:
 
 @rule
 def bytes_moved(scene: Scene, request: int) -> Question:
-    """Bytes of K and V that move for a request: whole blocks, those that the receiver lacks."""
+    """Ask for the bytes of K and V that move for a request: whole blocks, those that the receiver lacks."""
     found, per_token = arrival(scene, request), scene.header.kv_bytes_per_token
     _, rest = parts_of(scene.after, request)
     tokens, size, right = rest.num_prompt_tokens, scene.block_size, found.op.num_bytes
@@ -79,7 +79,7 @@ def held_where(scene: Scene, request: int) -> Question:
 
 
 def longest_gap(log: TraceReader, request: int) -> int:
-    """The most tokens that its instance computed between two tokens of a request: what it waited for.
+    """Return the most tokens that its instance computed between two tokens of a request: what it waited for.
 
     Counted in tokens, because clocks differ and counts do not.
     """
@@ -99,7 +99,7 @@ def longest_gap(log: TraceReader, request: int) -> int:
 
 @rule
 def held_up(scene: Scene, request: int) -> Question:
-    """Whether the longest wait of a request between two of its tokens is longer than in the run before."""
+    """Ask whether the longest wait of a request between two of its tokens is longer than in the run before."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     before, now = longest_gap(scene.earlier, request), longest_gap(scene.log, request)
@@ -119,7 +119,7 @@ def prefill_seconds(log: TraceReader, seq_id: int) -> float:
 
 @rule
 def moving_or_computing(scene: Scene, request: int) -> Question:
-    """Whether a request's keys and values came sooner than they would have been computed again."""
+    """Ask whether a request's keys and values came sooner than they would have been computed again."""
     found = arrival(scene, request)
     first, _ = parts_of(scene.after, request)
     if first is None:

@@ -71,7 +71,7 @@ def rule(made: Rule) -> Rule:
 
 
 def ask(name: str, arguments: dict[str, str], scene: Scene) -> Question:
-    """The question that a rule makes of a scene.
+    """Return the question that a rule makes of a scene.
 
     Raises:
         Undecided: the run does not decide it, in a sentence.
@@ -143,7 +143,7 @@ def choice(
     places: Mapping[str, Place | None] = MappingProxyType({}),
     **values: Value,
 ) -> Question:
-    """A question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
+    """Return a question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
 
     `why`: the wrong ones that have a word about them; `whys`: what is said of some, where that depends on the right
     one; `of_options`: placeholders of an option's words beside the question's; `places`: those that lie somewhere in

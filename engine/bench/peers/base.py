@@ -25,7 +25,7 @@ class Peer(ABC):
     module: ClassVar[str]  # what it is imported as
 
     def unavailable(self) -> str | None:
-        """Why it cannot run here at all; None: it can."""
+        """Return why it cannot run here at all; None: it can."""
         return None if find_spec(self.module) else f"{self.package} is not installed (pip install 'kvtheater[bench]')"
 
     def version(self) -> str:

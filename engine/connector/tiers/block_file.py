@@ -48,7 +48,7 @@ class BadBlock(Exception):
 
 
 def header_of(key: bytes, payload: bytes) -> bytes:
-    """The HEADER_BYTES bytes before a payload."""
+    """Return the HEADER_BYTES bytes before a payload."""
     facts = _FACTS.pack(MAGIC, FORMAT_VERSION, key, len(payload), zlib.crc32(payload))
     return facts + _CHECK.pack(zlib.crc32(facts))
 
@@ -62,7 +62,8 @@ def is_own_file(found: os.stat_result) -> bool:
 
 
 def read_block(file: int, key: bytes, max_bytes: int) -> bytes:
-    """The payload of an open file (a descriptor, from READING), proved to be `key`'s, whole and as it was written.
+    """Return the payload of an open file (a descriptor, from READING), proved to be `key`'s, whole and as it was
+    written.
 
     Raises:
         BadBlock: it is not, or has more than `max_bytes` (so that a foreign file never asks for much memory).
@@ -134,5 +135,5 @@ _WHY: dict[int | None, DropReason] = {
 
 
 def why_not_written(error: OSError) -> DropReason:
-    """The reason under which a failed write is counted."""
+    """Return the reason under which a failed write is counted."""
     return _WHY.get(error.errno, "io_error")

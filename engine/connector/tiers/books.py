@@ -102,7 +102,7 @@ class TierBook:
             self._drops.append(Drop(number, self.tier, reason, key.hex(), detail, self._clock()))
 
     def drops(self) -> list[Drop]:
-        """The last KEPT_DROPS at most, oldest first."""
+        """Return the last KEPT_DROPS at most, oldest first."""
         with self._lock:
             return list(self._drops)
 

@@ -56,7 +56,9 @@ class DiskTier:
         self._refused: set[bytes] = set()
 
     def has(self, keys: Sequence[bytes]) -> int:
-        """How many of `keys`, from the first on, have a file here. None is opened: it may yet turn out damaged."""
+        """Return how many of `keys`, from the first on, have a file here. None is opened: it may yet turn out
+        damaged.
+        """
         with contextlib.suppress(OSError), self.folder.opened() as root:
             for index, key in enumerate(keys):
                 if key in self._refused or self._size(root, key) is None:
@@ -211,7 +213,9 @@ class DiskTier:
 
 
 def _is_of_no_use(error: BadBlock | OSError) -> bool:
-    """Whether the file will never be a block again. One of another user's, or no descriptor left: not its fault."""
+    """Return whether the file will never be a block again. One of another user's, or no descriptor left: not its
+    fault.
+    """
     if isinstance(error, BadBlock):
         return error.reason != "foreign"
     return error.errno in (*_NO_FILE, errno.EACCES, errno.EPERM, errno.EIO)

@@ -95,6 +95,8 @@ def layout_digest(facts: LayoutFacts) -> bytes:
 
 
 def store_key(layout: bytes, block_hash: bytes, group: int) -> bytes:
-    """The name (KEY_BYTES bytes) of one group's full block. `layout` from `layout_digest`, keyed into the hash."""
+    """Return the name (KEY_BYTES bytes) of one group's full block. `layout` from `layout_digest`, keyed into the
+    hash.
+    """
     body = struct.pack("<I", group) + block_hash
     return blake2b(body, digest_size=KEY_BYTES, key=layout, person=b"kvt-block").digest()

@@ -71,7 +71,7 @@ def place_of(key: bytes) -> tuple[str, str]:
 
 
 def disk_bytes(size: int) -> int:
-    """Bytes that a file of this size takes on a disk."""
+    """Return the bytes that a file of this size takes on a disk."""
     return -(-size // PAGE) * PAGE
 
 
@@ -96,7 +96,7 @@ class SharedFolder:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """A descriptor of the folder. OSError: it is gone."""
+        """Yield a descriptor of the folder. OSError: it is gone."""
         root = os.open(self.path, _FOLDER)
         try:
             yield root
@@ -161,7 +161,9 @@ class SharedFolder:
 
 
 def open_subfolder(root: int, name: str, make: bool = False) -> int:
-    """A descriptor of the folder's subfolder. OSError: it is not there, or something else is, a link for instance."""
+    """Return a descriptor of the folder's subfolder. OSError: it is not there, or something else is, a link for
+    instance.
+    """
     if make:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=root)
@@ -249,7 +251,7 @@ class LockedFolder:
             os.close(folder)
 
     def _find(self) -> list[_Found]:
-        """Every block file; what a dead writer has left unfinished is deleted first."""
+        """Return every block file; what a dead writer has left unfinished is deleted first."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(WRITING, dir_fd=self.root)
         found = list[_Found]()

@@ -57,7 +57,7 @@ class Decision(NamedTuple):
 
 
 def line_through(small: Measured, large: Measured) -> Line:
-    """The line through two blocks of different sizes; neither of its parts is below 0."""
+    """Return the line through two blocks of different sizes; neither of its parts is below 0."""
     per_byte = max(0.0, (large.seconds - small.seconds) / (large.num_bytes - small.num_bytes))
     return Line(max(0.0, small.seconds - small.num_bytes * per_byte), per_byte)
 
@@ -154,7 +154,8 @@ class Speeds:
             return Line(speed.line.seconds_per_block * factor, speed.line.seconds_per_byte * factor)
 
     def worth_loading(self, layout: bytes, num_tokens: int, planned: Iterable[Planned]) -> Decision:
-        """Whether an engine with that layout should load the blocks of `num_tokens` tokens rather than compute them.
+        """Return whether an engine with that layout should load the blocks of `num_tokens` tokens rather than compute
+        them.
 
         Raises:
             KeyError: no such tier.

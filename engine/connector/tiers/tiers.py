@@ -64,7 +64,7 @@ class Tiers:
         self._closed = False
 
     def lookup(self, keys: Sequence[bytes]) -> list[Medium]:
-        """The tier of each key, from the first on, as far as there are any. No payload is touched.
+        """Return the tier of each key, from the first on, as far as there are any. No payload is touched.
 
         What another server evicts before it is loaded, and what turns out damaged, `load` does not find.
         """
@@ -83,7 +83,7 @@ class Tiers:
         return found
 
     def load(self, key: bytes) -> Loaded | None:
-        """The block, from the fastest tier that has it; None where none has it, or none has it sound."""
+        """Return the block, from the fastest tier that has it; None where none has it, or none has it sound."""
         if self._closed:
             return None
         begin = time.perf_counter()
@@ -131,7 +131,7 @@ class Tiers:
         return [tier.figures() for tier in (self._cpu, self._disk) if tier is not None]
 
     def drops(self) -> list[Drop]:
-        """The last ones of all tiers, oldest first; `TierCounters.drops` counts them all."""
+        """Return the last ones of all tiers, oldest first; `TierCounters.drops` counts them all."""
         found = [drop for tier in (self._cpu, self._disk) if tier is not None for drop in tier.book.drops()]
         return sorted(found, key=lambda drop: drop.time)
 

@@ -28,7 +28,7 @@ class DiskWriter:
         self._thread.start()
 
     def get(self, key: bytes) -> bytes | None:
-        """The payload while it waits. It leaves only when it can be found on the disk, or was dropped."""
+        """Return the payload while it waits. It leaves only when it can be found on the disk, or was dropped."""
         with self._changed:
             return self._waiting.get(key)
 

@@ -127,7 +127,7 @@ class _Watcher:
         self.runs: list[Generated] = []
 
     def facts(self) -> Any:
-        """The model's facts, from the calls that were watched."""
+        """Return the model's facts, from the calls that were watched."""
         self._probe.calls.sort(key=lambda entry: entry[0].layer)
         given = self._model.config._name_or_path
         return model_facts(self._model, model_name(given) if given else type(self._model).__name__, self._probe)
@@ -274,7 +274,7 @@ class _Watcher:
     def _layer(
         self, call: AttentionCall, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     ) -> LayerCapture | None:
-        """The arrays of the rows that go on, packed; None where they do not fit what is left of the budget."""
+        """Return the arrays of the rows that go on, packed; None where they do not fit what is left of the budget."""
         run, this = self.run, self._pass
         assert run is not None and this is not None
         num_tokens, num_keys = query.shape[2], key.shape[2]

@@ -162,7 +162,7 @@ class _Writer:
             self._append("abort", timing=Timing(at=run.passes[-1].timing.at if run.passes[-1].timing else run.at))
 
     def _schedule(self, run: Generated, this: Pass, first: int, computed: list[int]) -> list[BatchEntry]:
-        """The rows that go on: places for their new tokens, and the tokens written there."""
+        """Return the rows that go on: places for their new tokens, and the tokens written there."""
         batch = []
         end = this.num_before + this.num_tokens
         for index, row in enumerate(run.rows):

@@ -132,7 +132,7 @@ class Attachment:
                 time.sleep(min(0.5, self._asked.wait))
 
     def _source(self, first: Look) -> str:
-        """Which server, with its version where it says so beside its metrics. Events alone do not say which."""
+        """Return which server, with its version where it says so beside its metrics. Events alone do not say which."""
         if self._asked.metrics is None:
             return "vLLM or SGLang"
         if any(name.startswith("sglang:") for numbers in first.by_rank.values() for name in numbers):
@@ -164,7 +164,7 @@ class Attachment:
             self.observed.numbers({ranks[rank]: numbers for rank, numbers in found.by_rank.items() if rank in ranks})
 
     def _is_other(self, found: Look) -> bool:
-        """Whether its pool has another size than this log's, as the metrics said before."""
+        """Return whether its pool has another size than this log's, as the metrics said before."""
         block_size, num_blocks = self._size
         return (self._asked.block_size is None and found.block_size != block_size) or (
             self._asked.num_blocks is None and found.num_blocks != num_blocks

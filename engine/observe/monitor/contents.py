@@ -70,8 +70,8 @@ class Contents:
         return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
 
     def told_anew(self, outside: Places) -> Iterator[Stored]:
-        """All that is known, for a log that begins with it: places outside the pools are those of `outside` from now
-        on, so every instance has to.
+        """Yield all that is known, for a log that begins with it: places outside the pools are those of `outside`
+        from now on, so every instance has to.
         """
         self._outside, self._free_outside = outside, []
         for key, said in self._said.items():
@@ -120,7 +120,7 @@ class Contents:
         return stored
 
     def _place(self, is_outside: bool) -> int | None:
-        """The lowest free one; None: there is none."""
+        """Return the lowest free one; None: there is none."""
         free = self._free_outside if is_outside else self._free
         if free:
             return heapq.heappop(free)

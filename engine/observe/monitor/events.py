@@ -86,7 +86,7 @@ class Batch:
 
 
 def decode(payload: bytes) -> Batch:
-    """The events of one message.
+    """Return the events of one message.
 
     Raises:
         EventError: it is none of the known forms.
@@ -196,7 +196,9 @@ def _list(fields: dict[str, Any], name: str) -> list[Any]:
 
 
 def _hash(raw: Any) -> bytes:
-    """Bytes as they are; a number as its 8 bytes, big-endian, a negative one as vLLM's older 64-bit hashes."""
+    """Return the bytes as they are; a number as its 8 bytes, big-endian, a negative one as vLLM's older 64-bit
+    hashes.
+    """
     if isinstance(raw, bytes):
         return raw
     if isinstance(raw, int) and not isinstance(raw, bool):

@@ -55,7 +55,7 @@ def look(url: str) -> Look:
 
 
 def version_beside(url: str) -> str | None:
-    """The version that a server answers at `/version`, beside its metrics; None: it does not say."""
+    """Return the version that a server answers at `/version`, beside its metrics; None: it does not say."""
     try:
         with urllib.request.urlopen(urllib.parse.urljoin(url, "/version"), timeout=SECONDS) as answer:
             said = msgspec.json.decode(answer.read(MAX_BYTES))

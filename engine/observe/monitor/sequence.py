@@ -75,7 +75,7 @@ class Sequence:
         return self._is_asking
 
     def live(self, sequence: int, payload: bytes) -> Iterator[Told]:
-        """A message came by itself."""
+        """Handle a live message."""
         check = zlib.crc32(payload)
         before, self._last_live = self._last_live, (sequence, check)
         if before is not None and sequence <= before[0]:
@@ -120,7 +120,7 @@ class Sequence:
             self._left_out = True
 
     def answered(self) -> Iterator[Told]:
-        """The replay is over."""
+        """Handle the end of a replay."""
         if not self._is_asking:
             return
         self._is_asking = False
@@ -187,12 +187,12 @@ class Sequence:
             yield self._take(sequence, payload, replayed)
 
     def _knows_before(self, have: dict[int, tuple[bytes, bool]]) -> bool:
-        """Whether the message before the due one came again, and is the same."""
+        """Return whether the message before the due one came again, and is the same."""
         before = (self._next or 0) - 1
         return before < 0 or (before in have and zlib.crc32(have[before][0]) == self._checks.get(before))
 
     def _is_known(self, sequence: int, payload: bytes) -> bool:
-        """Whether a message that was taken had this number and this payload."""
+        """Return whether a message that was taken had this number and this payload."""
         return self._checks.get(sequence) == zlib.crc32(payload)
 
     def _take(self, sequence: int, payload: bytes, replayed: bool) -> Message:

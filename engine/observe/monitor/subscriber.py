@@ -37,7 +37,7 @@ def zmq_module() -> Any:
 
 
 def rank_endpoint(endpoint: str, rank: int) -> str:
-    """Where data-parallel rank `rank` publishes: each has its own port, counted from the first one's."""
+    """Return where data-parallel rank `rank` publishes: each has its own port, counted from the first one's."""
     base, colon, port = endpoint.rpartition(":")
     return f"{base}{colon}{int(port) + rank}" if rank and port.isdigit() else endpoint
 

@@ -23,7 +23,7 @@ __all__ = ["WatchError", "watched"]
 
 
 def watched(path: str | Path) -> Any:
-    """A `scheduler_cls` for `vllm.LLM`, which writes the run to `path`.
+    """Return a `scheduler_cls` for `vllm.LLM`, which writes the run to `path`.
 
     Raises:
         WatchError: vLLM is not there. Where its configuration is one that a trace has no words for, making the LLM

@@ -75,11 +75,11 @@ class Blocks:
         return self.num_blocks - self._num_held
 
     def is_free(self, block_id: int) -> bool:
-        """Whether no sequence holds it."""
+        """Return whether no sequence holds it."""
         return self._block(block_id).ref_count == 0
 
     def find(self, hashes: Sequence[bytes], num_tokens: int) -> list[int]:
-        """The blocks of the longest cached beginning of `num_tokens` tokens, of which the last can never hit."""
+        """Return the blocks of the longest cached beginning of `num_tokens` tokens, of which the last can never hit."""
         found = []
         for block_hash in hashes[: (num_tokens - 1) // self.block_size]:
             ids = self._ids_by_hash.get(block_hash)
@@ -228,7 +228,7 @@ class Blocks:
         self._count(table)
 
     def memory(self) -> Memory:
-        """The pool in numbers."""
+        """Return the pool in numbers."""
         return Memory.counted(
             num_blocks=self.num_blocks,
             block_size=self.block_size,

@@ -92,7 +92,7 @@ def _class_for(path: str) -> Any:
 
 
 def _recorder(path: Path, vllm_config: Any, kv_cache_config: Any) -> Recorder:
-    """The log at `path`. Raises WatchError: it cannot be begun."""
+    """Return the log at `path`. Raises WatchError: it cannot be begun."""
     token_bytes = token_bytes_of(vllm_config.model_config)
     header = header_of(vllm_config, kv_cache_config, has_texts=token_bytes is not None)
     try:

@@ -268,7 +268,7 @@ class Scheduling:
         return self._blocks.find(one.request.block_hashes, len(one.token_ids))
 
     def _demand(self, hits: list[int], num_tokens: int) -> tuple[int, int]:
-        """Blocks that it needs beside those that hit, and those that are there for it."""
+        """Return the blocks that it needs beside those that hit, and those that are there for it."""
         revived = sum(self._blocks.is_free(block_id) for block_id in hits if block_id != RELEASED)
         needed = max(-(-num_tokens // self._settings.block_size) - len(hits), 0)
         return needed, self._blocks.num_free - revived

@@ -74,7 +74,7 @@ def settings_of(vllm_config: Any, kv_cache_config: Any) -> Settings:
 
 
 def header_of(vllm_config: Any, kv_cache_config: Any, has_texts: bool) -> Header:
-    """The header of its log."""
+    """Return the header of its log."""
     settings, model = settings_of(vllm_config, kv_cache_config), vllm_config.model_config
     facts = model_facts(model, kv_cache_config)
     unknown: list[NotWatched] = ["arrays", "logprobs", "work"]

@@ -28,7 +28,7 @@ Batch = list[Any]  # [ts, events, dp_rank]
 
 
 def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
-    """A batch for each record that stored or removed anything; `ts` is seconds since 1970.
+    """Yield a batch for each record that stored or removed anything; `ts` is seconds since 1970.
 
     Raises:
         TraceFormatError: a damaged record, or a header that does not say when the trace began.

@@ -36,7 +36,7 @@ CHANGE = np.dtype([("record", "<i4"), ("block", "<i4"), *((name, BLOCK[name]) fo
 
 
 def fresh_rows(num_blocks: int) -> Rows:
-    """All blocks before the first record: empty."""
+    """Return all blocks before the first record: empty."""
     rows = np.zeros(num_blocks, BLOCK)
     for name in ("owner", "allocated_in", "used_in", "content"):
         rows[name] = NONE
@@ -49,7 +49,7 @@ def put(rows: Rows, changes: Rows) -> None:
 
 
 def touched(record: StepRecord, state: State) -> Iterable[int]:
-    """The blocks that the operations of `record` are about, each once; `state` is the one after it."""
+    """Return the blocks that the operations of `record` are about, each once; `state` is the one after it."""
     found: dict[int, None] = {}
     size, sequences = state.block_size, state.sequences
     for op in record.ops:

@@ -56,7 +56,7 @@ class _Rows(NamedTuple):
 
 
 def classes(log_index: LogIndex, header: Header, by: By) -> dict[str | None, ClassFigures]:
-    """The figures of each class that has a request. None: those of which the log does not say it."""
+    """Return the figures of each class that has a request. None: those of which the log does not say it."""
     rows = _rows(log_index, header, by)
     places: dict[str | None, list[int]] = {}
     for place, name in enumerate(rows.names):
@@ -187,7 +187,7 @@ class Beside(Struct, frozen=True, kw_only=True):
 def beside(
     a: dict[str | None, ClassFigures], b: dict[str | None, ClassFigures] | None, by: By
 ) -> tuple[list[Beside], int]:
-    """The classes of two runs side by side, and how many there are beyond those that are named.
+    """Return the classes of two runs side by side, and how many there are beyond those that are named.
 
     Lengths and priorities come in their order, others by their number of requests.
     """

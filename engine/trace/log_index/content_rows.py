@@ -91,7 +91,9 @@ class ContentRows:
             self._followed.add(parent)
 
     def _comes_before(self, row: int, other: int) -> bool:
-        """Whether one content comes before another, or is it: hashes that name each other in a circle are damaged."""
+        """Return whether one content comes before another, or is it: hashes that name each other in a circle are
+        damaged.
+        """
         while other >= 0 and other != row:
             other = self.columns.parent[other]
         return other == row

@@ -183,7 +183,7 @@ class Heard:
         )
 
     def roots(self, log: TraceReader, rank: int, index: int) -> list[Root]:
-        """The last beginnings up to record `index` of `log`."""
+        """Return the last beginnings up to record `index` of `log`."""
         found = self._until("roots", rank, index)
         names = set(self._tables["contents"]["name"][found["content"][-MAX_ROOTS:]].tolist())
         roots: list[Root] = []
@@ -209,7 +209,7 @@ class Heard:
         return Chains(groups=groups, chains=found, unkept=unkept)
 
     def _until(self, table: str, rank: int, index: int, by: str = "index") -> dict[str, Numbers]:
-        """The rows of a rank up to a record; rows ascend by it."""
+        """Return the rows of a rank up to a record; rows ascend by it."""
         columns = self._tables[table]
         end = int(np.searchsorted(columns[by], index, "right"))
         own = columns["rank"][:end] == rank

@@ -101,7 +101,7 @@ GROWING = ("families", "breaks", "salts", "metrics")
 
 
 def joined(told: list[HeardColumns]) -> HeardColumns:
-    """All that became known, one after the other. Raises KeyError: something is missing."""
+    """Return all that became known, one after the other. Raises KeyError: something is missing."""
     return HeardColumns(
         groups=told[-1].groups if told else [],
         tables={
@@ -113,7 +113,7 @@ def joined(told: list[HeardColumns]) -> HeardColumns:
 
 
 def name_of(block_hash: bytes) -> int:
-    """A hash in 64 bits: of two million contents one in 10^7 logs has two of the same."""
+    """Return a hash in 64 bits: of two million contents one in 10^7 logs has two of the same."""
     return int.from_bytes(blake2b(block_hash, digest_size=8).digest(), "little")
 
 
@@ -180,7 +180,7 @@ class HeardRows:
         )
 
     def _lists(self) -> Iterator[tuple[str, Any]]:
-        """All that grows at its end, by name."""
+        """Yield all that grows at its end, by name."""
         yield from {"families": self._families, "breaks": self._breaks}.items()
         yield from {"salts": list(self._salts), "metrics": list(self._metrics)}.items()
         for name, of in self._tables.items():
@@ -283,7 +283,7 @@ class HeardRows:
         self._put("places", digest_of(parent, salt, token_ids), row)
 
     def _group(self, which: int, op: Stored) -> int:
-        """Which of the groups of a rank it is of, as a bit; 0: of none that is on the GPU."""
+        """Return which of the groups of a rank it is of, as a bit; 0: of none that is on the GPU."""
         groups, known = self._groups_told[which], self._ranks[which].groups
         number = op.group or 0
         place = known.get(number)

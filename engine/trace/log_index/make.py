@@ -100,7 +100,7 @@ def _by_column(rows: Rows) -> bytes:
 
 
 def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
-    """The log index of all of the log, if there is one."""
+    """Return the log index of all of the log, if there is one."""
     try:
         log_index = LogIndex(target, log)
         if log_index.index.num_records != len(log) or not log_index.index.is_done:

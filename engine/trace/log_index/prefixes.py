@@ -86,7 +86,8 @@ class _Tree:
 def prefixes(
     log_index: LogIndex, record: int, most: int, first_block: int = 0, end_block: int | None = None
 ) -> Prefixes:
-    """The tree of blocks [first_block, end_block) after a record, of which the `most` branches with the most tokens.
+    """Return the tree of blocks [first_block, end_block) after a record, of which the `most` branches with the most
+    tokens.
 
     Raises:
         IndexError, DerivedFileError: see `LogIndex.blocks_at`, `LogIndex.contents`.

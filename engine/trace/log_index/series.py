@@ -92,7 +92,7 @@ class SeriesRows:
         self._rows.append(tuple(values[name] for name in RECORD.names or ()))
 
     def take(self) -> bytes:
-        """The rows since the last call."""
+        """Return the rows since the last call."""
         rows, self._rows = np.array(self._rows, dtype=RECORD).tobytes(), []
         return rows
 

@@ -29,7 +29,7 @@ class TierRows:
         self._keys: dict[int, Key] = {}  # of these
 
     def add(self, record: StepRecord, state: State, touched: Iterable[int]) -> dict[int, int]:
-        """The next record; `state` is the one after it, `touched` the blocks that it is about.
+        """Read the next record; `state` is the one after it, `touched` the blocks that it is about.
 
         Returns the bits of these, and of the others whose content has come to lie elsewhere too, or does no more.
         """

@@ -58,7 +58,7 @@ class KeptTables:
             raise DerivedFileError("the tables are damaged")
 
     def is_of(self, log: TraceReader) -> bool:
-        """Whether they are of this log, as far as they go."""
+        """Return whether they are of this log, as far as they go."""
         count = self.index.num_records
         return count <= len(log) and self.index.stamp == Stamp.of(log, count)
 
@@ -127,7 +127,7 @@ def make(log: TraceReader, target: Path, on_progress: Callable[[int], None] = la
 
 
 def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
-    """Those of all of the log, if they are there."""
+    """Return those of all of the log, if they are there."""
     try:
         found = KeptTables(target, log).index
     except DerivedFileError:
@@ -141,7 +141,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _checksum(path: Path) -> tuple[int, int]:
-    """A file's length, and its CRC-32. Raises DerivedFileError: it cannot be read."""
+    """Return a file's length, and its CRC-32. Raises DerivedFileError: it cannot be read."""
     length = checksum = 0
     try:
         with path.open("rb") as file:

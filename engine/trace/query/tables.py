@@ -123,7 +123,7 @@ def fill(
 
 
 def names_of(header: Header) -> tuple[str, ...]:
-    """The tables that its log has."""
+    """Return the tables that its log has."""
     return _Own.names if header.observed is None else _Observed.names
 
 
@@ -200,8 +200,8 @@ class _Observed:
 
 
 def _said(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
-    """A row of SAID. `reason` of what was stored: `again`, it was there already; of what was removed: `copy`, it still
-    is.
+    """Return a row of SAID. `reason` of what was stored: `again`, it was there already; of what was removed:
+    `copy`, it still is.
     """
     reason = values.get("reason") or ("again" if values.get("again") else "copy" if values.get("num_left") else None)
     tokens = values.get("token_ids")

@@ -63,7 +63,7 @@ class Aspect(Struct, frozen=True, kw_only=True):
 
 
 def parts_of(op: Op, context: Context | None = None) -> list[Part]:
-    """The operation's type, then its aspects. Without a context, what follows from its record is left out."""
+    """Return the operation's type, then its aspects. Without a context, what follows from its record is left out."""
     values = _values(op, context)
     key = f"op.{op.__struct_config__.tag}"
     found = [Part(key=key, values=values)]
@@ -242,7 +242,7 @@ def _next(context: Context) -> Op | None:
 
 
 def _taker(op: Evict, context: Context) -> int | None:
-    """The sequence whose allocation takes the evicted block in the same record."""
+    """Return the sequence whose allocation takes the evicted block in the same record."""
     for other in context.record.ops[context.place + 1 :]:
         if isinstance(other, Allocate) and other.block_id == op.block_id:
             return other.seq_id
@@ -250,7 +250,7 @@ def _taker(op: Evict, context: Context) -> int | None:
 
 
 def _token(seq_id: int, token_id: int, context: Context) -> str:
-    """The token's text where the sequence's output holds it, else its id."""
+    """Return the token's text where the sequence's output holds it, else its id."""
     for output in context.record.outputs:
         if output.seq_id == seq_id:
             known = {other.token_id: other.token_bytes for other in output.top} | {output.token_id: output.token_bytes}

@@ -42,7 +42,7 @@ class _Server:
         self._next = 0
 
     def run(self, job: Job) -> dict[str, Any]:
-        """All requests at once."""
+        """Run all requests at once."""
         import numpy as np
         import openvino
         import openvino_genai as og

@@ -48,7 +48,7 @@ class _Server:
         self._next = 0
 
     def run(self, job: Job) -> dict[str, Any]:
-        """All requests at once."""
+        """Run all requests at once."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
