@@ -188,7 +188,7 @@ class Engine:
             self._deferred.flush()
 
     def release(self) -> None:
-        """Free the pool's tensors: the engine computes nothing any more. Its log stays open."""
+        """Free the pool's tensors: the engine computes no further steps. Its log stays open."""
         self._runner.kv_store.release()
 
     def disconnect(self) -> None:

@@ -52,8 +52,7 @@ class Wave(Struct, frozen=True):
 
 
 class Shipped(Struct, frozen=True, kw_only=True):
-    """Shipped recording: prompts in waves. Arrays are captured while `budget_bytes` a step last; `layer`: of this one
-    alone.
+    """Shipped recording: prompts in waves. Arrays: `budget_bytes` a step at most; `layer`: of this one alone.
 
     `to_disk`: full blocks are stored in a folder too. `earlier`: blocks that a server computed before and left there.
     """

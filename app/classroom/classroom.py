@@ -29,8 +29,8 @@ _NAME = re.compile(r"[a-z][a-z_]{0,39}")
 class Classroom:
     """A running class.
 
-    Every method may be called from any thread. `changed` is called, outside of the lock, with whether all of the class
-    or only its presenters have to be told.
+    Every method may be called from any thread. `changed` is called, outside of the lock, with whether to notify all
+    members or only the presenters.
     """
 
     def __init__(self, class_id: str, title: str, names: Names, changed: Callable[[Classroom, bool], None]) -> None:

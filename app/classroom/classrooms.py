@@ -134,7 +134,7 @@ class Classrooms:
             one.forget(sid)
 
     def close(self) -> None:
-        """Say nothing any more."""
+        """Stop sending."""
         self._closed = True
         self._wake.set()
         self._thread.join()

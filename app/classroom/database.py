@@ -199,7 +199,7 @@ class Database:
             return msgspec.convert(found, ClassResults)
 
     def delete(self, class_id: str) -> None:
-        """Keep nothing of a class any more."""
+        """Delete the stored results of a class."""
         if self._is_there():
             with self._writing() as connection:
                 _delete(connection, [class_id])

@@ -64,6 +64,6 @@ class LabPlaces:
         return True
 
     def drop(self, key: str) -> str | None:
-        """It has no lab any more, nor waits; its run, if it had one."""
+        """Remove a seat from labs and queue; return its run, if it had one."""
         self.leave(key)
         return self._runs.pop(key, None)

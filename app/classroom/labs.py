@@ -133,7 +133,7 @@ class Labs:
             self._end(found, [key], Closing("lab_over"))
 
     def close(self, found: Classroom, key: str) -> None:
-        """A seat needs no lab any more."""
+        """Close a seat's lab."""
         self._end(found, [key], Closing("lab_over"))
         self._fill(found)
 

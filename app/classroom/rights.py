@@ -70,7 +70,7 @@ def presenter_or_heir(access: Access, sid: str, message: Any) -> tuple[Classroom
 
 
 def presenter_or_keeper(access: Access, sid: str, message: Any) -> tuple[Classroom | None]:
-    """Presenters of the class while it is open; any owner once it is over. None: it is not in memory any more."""
+    """Allow presenters of the class while it is open; any owner once it is over. None: it is no longer in memory."""
     access.own(sid)
     found = access.find_classroom(message.id)
     if found is not None and not found.is_over:

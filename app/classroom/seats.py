@@ -74,7 +74,7 @@ class Seat:
         return True
 
     def find(self) -> None:
-        """It is not lost any more."""
+        """Clear the "lost here" mark."""
         self._lost_at = -LOST_LASTS
 
 

@@ -74,7 +74,7 @@ class Store:
         return results
 
     def delete(self, class_id: str) -> None:
-        """Keep nothing of a class any more."""
+        """Delete the stored results of a class."""
         if found := self._existing():
             found.delete(class_id)
 

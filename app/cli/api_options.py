@@ -15,7 +15,7 @@ KEY_VARIABLE = "KVTHEATER_API_KEY"
 
 
 def add_api_options(parser: argparse.ArgumentParser) -> None:
-    """`--api` and what goes with it."""
+    """Add `--api` and its options."""
     group = parser.add_argument_group("api")
     group.add_argument(
         "--api",

@@ -59,7 +59,7 @@ def counted_since(numbers: Numbers, last: Numbers) -> Numbers:
 
 
 def _table(*columns: tuple[str, bool]) -> Table:
-    """`columns`: name, and whether it is of numbers."""
+    """Return a table. `columns`: name, and whether it is of numbers."""
     from rich.table import Table
 
     table = Table()

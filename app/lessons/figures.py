@@ -171,7 +171,7 @@ def blocks(scene: Scene, seq: int = 0) -> Found:
 
 @figure
 def block_of(scene: Scene, position: int, seq: int = 0) -> Found:
-    """Return the physical block that a position lies in."""
+    """Return the physical block of a position."""
     table = scene.sequence(seq).block_tables[0]
     logical = position // scene.block_size
     if logical >= len(table) or table[logical] < 0:

@@ -33,7 +33,7 @@ class Action(Struct, frozen=True, kw_only=True):
     `run`      steps until `until` holds: "finished", "tokens" (`count` tokens were generated), or an operation's type
     `restart`  a new run with `changes` of the lesson's settings, sampling, `model` and tiers (`app/lessons/tiers.py`)
     `fork`     a new run, the same up to now, whose next token is the `rank`-th likeliest (0 the likeliest)
-    `lose`     instance `count` ends, as a process does that is killed, and begins anew
+    `lose`     instance `count` ends, as if its process were killed, and restarts
     `race`     prompt `prompts[0]` in the lanes of the set `lanes` (`app/lessons/race.py`), beside the run
     """
 

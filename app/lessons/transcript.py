@@ -1,6 +1,6 @@
 """Transcript of a lesson with its recorded runs: what a page needs to play it without a model.
 
-A transcript is what a learner is told from beginning to end, in one language, with the key to each question beside it.
+A transcript has all messages to a learner from beginning to end, in one language, with the answer key of each question.
 Its runs are traces. In a folder (a site's, or one that a server shows) they are
 
     <id>.<language>.json             the transcript

@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 class DerivedFiles(ABC, Generic[T]):
-    """Those of one kind, each an index and the data that it is of. Every method may be called from any thread."""
+    """Derived files of one kind, each an index and its data. Every method may be called from any thread."""
 
     program: ClassVar[str]  # called with the log and the index to write, it says how far it is in lines of JSON
     suffix: ClassVar[str]  # of the index

@@ -57,7 +57,7 @@ class ClassedRun(TypedDict):
     num_records: int
     num_surveyed: int  # of these: the classes are of them
     is_simulated: bool  # its seconds were reckoned
-    unsaid: str  # why nothing is known of its requests, or ""
+    unsaid: str  # why its requests are unknown, or ""
 
 
 class ClassesAnswer(TypedDict):

@@ -71,7 +71,7 @@ class Served:
         """`changed` is called with each new status, on the thread that made it."""
         self._changed = changed
 
-    # What is known of it
+    # Known facts
 
     @property
     def name(self) -> str:

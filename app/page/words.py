@@ -136,7 +136,7 @@ def bench_words_of(language: str) -> dict[str, Any]:
 
 
 def _of_options(language: str) -> dict[str, str]:
-    """Without the help of those that have no control: it stands beside one."""
+    """Return the option texts, without the help of options that have no control."""
     tables = (table_of(EngineConfig), table_of(SamplingParams))
     bare = {f"option.{name}.help" for table in tables for name, row in table.items() if row.option.control is None}
     return {key: text for key, text in option_texts(language).items() if key not in bare}

@@ -1,4 +1,4 @@
-"""The library's index: one row for each recording, in SQLite. What it says of a file can be read from the file again;
+"""Index of the library: one row for each recording, in SQLite. Facts of a file can be read from the file again;
 only name, tags, notes and how the recording ended are nowhere else.
 """
 

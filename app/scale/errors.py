@@ -1,4 +1,4 @@
-"""How far predictions of steps are off, and whose measurements say so: layers on cards, or a record of this machine."""
+"""Errors of predicted step times and their sources: measured layers on cards, or a record of this machine."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Found(TypedDict):
 
     way: Way
     placement: Placement | None
-    numbers: list[Derived]  # what it says, each with its formula
+    numbers: list[Derived]  # its figures, each with its formula
     refused: dict[str, str] | None  # why there is none, by language
 
 

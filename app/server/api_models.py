@@ -116,7 +116,7 @@ def _device(context: ModelsContext) -> DeviceMemory:
 
 
 def let_go(context: ModelsContext, request: Request, name: str) -> Response:
-    """Free a model's memory; an idle run of the API's on it goes with it."""
+    """Free a model's memory; an idle run of the API's on it is closed with it."""
     if context.api is not None:
         context.api.leave_model(name)
     context.models.let_go(name)

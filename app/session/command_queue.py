@@ -54,7 +54,7 @@ class CommandQueue:
             self._queue.put_nowait(_Command(do, future))
         except queue.Full:
             raise AppError("busy", f"{MAX_PENDING} commands are waiting already; try again in a moment") from None
-        if self._ended:  # it ended since the first line: no thread reads the queue any more
+        if self._ended:  # it ended since the first line: no thread reads the queue
             self._refuse_all()
         return future.result()
 

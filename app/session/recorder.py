@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 class Recorder:
     """Recording in progress: the log so far, then each record as it is appended, the same bytes.
 
-    The copy is made on the thread that appends, before any viewer is told of the record, so a killed server loses at
-    most the record being written. The file is locked while it grows: an unlocked file has no writer any more. When it
-    cannot be written, the recording ends with its last whole record and the run goes on.
+    The copy is made on the appending thread, before the record is sent to any viewer, so a killed server loses at most
+    the record being written. The file is locked while it grows: an unlocked file has no writer. When it cannot be
+    written, the recording ends with its last whole record and the run continues.
     """
 
     def __init__(

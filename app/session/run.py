@@ -41,7 +41,7 @@ class OpenLog:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is appended to it any more."""
+        """Whether the log is complete: nothing more is appended."""
         return self._retired
 
     @property

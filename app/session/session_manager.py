@@ -40,7 +40,7 @@ class SessionManager:
         self._models, self._settings, self._emit = models, settings, emit
         self._observe = observe
         self._logs: list[LogSessions] = []
-        self._ends: list[Callable[[], None]] = []  # of what stands beside the theaters
+        self._ends: list[Callable[[], None]] = []  # of services beside the sessions
         self.turns = EngineLock()  # of all that computes here
         self._theaters: dict[str, Session] = {}
         self._being_built = 0

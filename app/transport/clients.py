@@ -121,7 +121,7 @@ class Clients:
         return self._ledger.total
 
     def on_freed(self, freed: Callable[[int], None]) -> None:
-        """`freed(num_bytes)` is called on the hub thread for what need not be held any more."""
+        """Call `freed(num_bytes)` on the hub thread for memory that is no longer needed."""
         self._ledger.freed = freed
 
     def __len__(self) -> int:

@@ -39,8 +39,9 @@ class Noting(Protocol):
         num_bytes: int,
         gone: bool,
     ) -> None:
-        """`environ` None: its head could not be read. `began`: seconds since 1970. `status` None: no answer began, else
-        what it was. `num_bytes`: sent, the head too. `gone`: the client left before it had all.
+        """Note a request. `environ` None: its head could not be read. `began`: seconds since 1970.
+
+        `status` None: no answer began. `num_bytes`: sent, the head too. `gone`: the client left before the end.
         """
 
 
@@ -212,7 +213,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
     def leave_body(self) -> None:
         """The rest of the request's body is not waited for: after the answer the connection is closed."""
         self.close_connection = True
-        self.wsgi_input._chunked_input_error = True  # gevent's way to say so: else it reads the rest, however slow
+        self.wsgi_input._chunked_input_error = True  # gevent's own flag: else it reads the rest, however slow
 
     def give_up(self) -> None:
         """End the connection from another greenlet: readers that wait on it see its end."""

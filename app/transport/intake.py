@@ -12,7 +12,7 @@ class Client:
     def __init__(self, outbox: Outbox, group: set[Client] | None = None) -> None:
         self.outbox = outbox
         self.is_guest = group is not None
-        self.group = {self} if group is None else group  # of one guest: what it does not read counts together
+        self.group = {self} if group is None else group  # of one guest: unread answers count together
         self.group.add(self)
         self.events = 0
         self.bytes = 0

@@ -47,7 +47,7 @@ class NamePatterns:
             self._names.add(name)
 
     def match(self, name: str) -> bool:
-        """Return whether a module of that name, or one that it lies in, is meant."""
+        """Return whether the pattern covers a module of that name, or one that contains it."""
         short = _short(name)
         parts = short.split(".")
         runs = (".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))

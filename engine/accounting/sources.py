@@ -57,7 +57,7 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Refuse figures that have no source.
 
         Raises:
-            ValueError: a figure has none, or two; a source names what is no figure, or does not say what it is.
+            ValueError: a figure has no source, or two; a source names an unknown figure, or lacks its address.
         """
         figures, named = self.figures, Counter(name for one in self.sources for name in one.figures or ("",))
         known = {*figures, *(one.partition(".")[0] for one in figures), ""}

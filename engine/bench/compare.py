@@ -51,7 +51,7 @@ def compare(before: Record, after: Record, threshold: float = THRESHOLD, counts_
 
 
 def lost_points(before: Record, after: Record) -> list[str]:
-    """Points that had figures and have none any more, and outputs that are not identical any more; a sentence each."""
+    """Return the points that lost their figures, and outputs that are no longer identical; a sentence each."""
     found = []
     for old in before.points:
         new = after.point(old.at, old.variant)

@@ -55,7 +55,7 @@ class PendingMoves:
         self._swaps_in.append((cpu_block_id, block_id))
 
     def given_away(self, block_id: int) -> None:
-        """No sequence holds the block any more: a copy to it is not wanted."""
+        """Cancel a copy to a block that no sequence holds."""
         self._copies.pop(block_id, None)
 
     def take(self) -> BlockMoves:

@@ -290,7 +290,7 @@ class GroupManager:
             )
 
     def lose(self, block_id: int, seq_id: int | None) -> None:
-        """The block, if it is of this group, has not the content that its hash names. `seq_id`: promised it."""
+        """Drop the hash of the block, if it is of this group: its content is missing. `seq_id`: promised it."""
         block = self.pool.blocks.get(block_id)
         if block is not None and block.block_hash:
             self._evict(block_id, self.pool.uncache(block), seq_id, lost=False)

@@ -1,4 +1,4 @@
-"""Which keys a query can see, and so which blocks no query will ask for again.
+"""Reach of queries: the keys that a query can see, and the blocks that no later query needs.
 
     position   0 ... sinks           p - window + 1 ... p
                [ seen ]  [ hidden ]  [      seen        ]   query at p

@@ -5,9 +5,9 @@ Begin              ────────►
                    ◄────────     Ready, or Failed
 Check Submit Abort ────────►
 Observe            ◄────────     Wrote for each record that this makes, then Answer
-Turn               ────────►     several may wait: they are begun when nothing else is asked
-                   ◄────────     Wrote for each record, as soon as it is there, then TurnOver
-End                ────────►     it ends; also when the connection does
+Turn               ────────►     several may wait: they begin when no other message is pending
+                   ◄────────     Wrote for each record, as soon as it exists, then TurnOver
+End                ────────►     the instance ends; also when the connection does
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class OneLog:
         self._early = [deque[tuple[StepRecord, Capture | None]]() for _ in instances]  # received, not yet in the log
         self._num_steps = 0
         self._held: set[str] = set()
-        self._arrived: set[str] = set()  # and not sent yet; also if its receiver ended before it could say so
+        self._arrived: set[str] = set()  # and not sent yet; also if its receiver ended before its record
         self._receivers: dict[str, int] = {}  # the instance that awaits it
 
     def take(self, instance: int, record: StepRecord, capture: Capture | None) -> list[StepRecord]:

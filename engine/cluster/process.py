@@ -260,7 +260,7 @@ class ProcessInstance(Instance):
                         one.begin_turn()
 
     def _listen(self) -> bool:
-        """Take note of what it has said; whether it has said anything."""
+        """Read its messages; return whether there were any."""
         if self.has_ended:
             return False
         try:

@@ -139,7 +139,7 @@ class Workers:
             return found
 
     def give_back(self, worker: AnyWorker) -> None:
-        """It waits for what it is to be next."""
+        """Return a worker to the pool."""
         with self._lock:
             self._taken = [one for one in self._taken if one is not worker]
             if not self._is_closed and len(self._spare) < MAX_SPARE:

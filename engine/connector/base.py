@@ -110,7 +110,7 @@ class KVConnector:
         return None
 
     def transfer_failed(self, request: Request) -> None:
-        """The request does not wait for its transfer any more: what is still on its way is not wanted."""
+        """Cancel the request's transfer: content that still arrives is dropped."""
 
     # around the forward pass
 
@@ -129,7 +129,7 @@ class KVConnector:
         return Finished([], [], [])
 
     def placed(self, received: Received) -> None:
-        """It was put into its blocks, or was not wanted any more, and the log says so."""
+        """Confirm that the content was placed or dropped, after the log's record of it."""
 
     def note_prefill(self, num_tokens: int, seconds: float) -> None:
         """A forward pass computed so many prompt tokens and nothing else."""

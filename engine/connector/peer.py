@@ -78,10 +78,10 @@ class Peer(Generic[T]):
                 raise PeerGoneError(str(error)) from error
 
     def receive(self, timeout: float | None = None) -> T:
-        """Return the next message, waited for.
+        """Wait for the next message and return it.
 
         Raises:
-            PeerGoneError: none comes any more.
+            PeerGoneError: the peer is gone.
             TimeoutError: none has come within `timeout` seconds.
         """
         until = None if timeout is None else time.monotonic() + timeout
@@ -96,10 +96,10 @@ class Peer(Generic[T]):
         return self._messages.popleft()
 
     def receive_all(self) -> list[T]:
-        """Return every message that is there, without waiting.
+        """Return every pending message, without waiting.
 
         Raises:
-            PeerGoneError: there is none, and none comes any more.
+            PeerGoneError: there is none, and the peer is gone.
         """
         try:
             while self._read():

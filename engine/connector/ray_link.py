@@ -29,7 +29,7 @@ class Shipment(NamedTuple):
 
 
 def ship(sender: Sender | None, transfer: str, wanted: Sequence[tuple[int, int]]) -> Shipment:
-    """On the sender's side; None: there is none any more. Nothing wanted: the lease begins again."""
+    """Ship the blocks, on the sender's side; None: there is no sender. With nothing wanted the lease is renewed."""
     try:
         if sender is None:
             raise TransferError("gone", "it has ended")

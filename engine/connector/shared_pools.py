@@ -84,10 +84,10 @@ class MappedPools:
     """Another process's pools, mapped live: a reader validates its copy afterwards."""
 
     def __init__(self, file: int, regions: Sequence[Region]) -> None:
-        """`file`: as `SharedPools.open` gave it; not needed any more afterwards.
+        """Map the memory. `file`: from `SharedPools.open`; not needed afterwards.
 
         Raises:
-            OSError, ValueError: it is no such memory, or what was said of it does not fit it.
+            OSError, ValueError: it is no such memory, or its description does not fit it.
         """
         rows = [(row, region.num_blocks) for region in regions for row in region.rows]
         if not rows or min(min(row.offset, row.bytes_per_block, num_blocks) for row, num_blocks in rows) < 0:

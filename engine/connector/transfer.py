@@ -52,7 +52,7 @@ class Pull(NamedTuple):
 
 
 class Now:
-    """Does at once what it is given: for engines of one thread."""
+    """Executor that runs a task at once: for engines of one thread."""
 
     def submit(self, do: Callable[..., Received], *arguments: object) -> Future[Received]:
         future: Future[Received] = Future()
@@ -294,7 +294,7 @@ class TransferConnector(KVConnector):
             sender.received(pull.remote.transfer, pull.wanted if num_bytes else [], num_bytes)
 
     def _forget(self, request: Request) -> None:
-        """The sequence is over: what was on its way for it is not wanted any more."""
+        """Cancel the transfer of a finished sequence."""
         seq_id = request.seq_id
         self._matched.pop(seq_id, None)
         self._since.pop(seq_id, None)

@@ -31,7 +31,7 @@ class SequenceOutput:
         self.generator = make_generator(seed)
         self.text = ""
         self.cumulative_logprob = 0.0  # raw distribution
-        self.score: float | None = None  # what it is ranked by, once it has ended among several
+        self.score: float | None = None  # its ranking, once it has ended among several
         self.finish_reason: FinishReason | None = None
         self.chosen: dict[int, int] = {}  # position -> token that was settled from outside
         self.beam: Beam | None = None  # of a request with beam search: what the search knows of this sequence

@@ -48,7 +48,7 @@ class External(NamedTuple):
 
 
 def ask_outside(connector: Connector | None, cache: Cache, sequence: Sequence, match: Match) -> External:
-    """Ask the connector, where there is one, what it has of the sequence after `match`."""
+    """Look up the sequence's content after `match` in the connector, if there is one."""
     if connector is None or match.verdict == "skipped":
         return External(match, 0, None, None)
     count, is_later = connector.get_num_new_matched_tokens(sequence, match.num_tokens)

@@ -1,4 +1,4 @@
-"""Whether an `allocate` or `free` that says its reason stands beside the operation that the reason names."""
+"""Checks that the reason of an `allocate` or `free` matches an adjacent operation."""
 
 from __future__ import annotations
 

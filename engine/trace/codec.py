@@ -45,7 +45,7 @@ class TraceFormatError(ValueError):
 
 
 class Frame(NamedTuple):
-    """Where a frame's payload lies in its file."""
+    """Position of a frame's payload in its file."""
 
     kind: FrameKind
     offset: int  # of the payload, bytes from the start of the file

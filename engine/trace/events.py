@@ -94,13 +94,13 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
 class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     """Prefix-cache lookup of a sequence's leading blocks.
 
-    `hit`: num_hit_tokens > 0. `miss`: full blocks were asked for and the first is not cached. `too_short`: the prompt
+    `hit`: num_hit_tokens > 0. `miss`: full blocks were looked up and the first is not cached. `too_short`: the prompt
     has no full block besides its last token (of n tokens at most n-1 can hit). `disabled`: prefix caching is off.
-    `skipped`: prompt log probabilities were asked for, so every prompt token must be computed.
+    `skipped`: prompt log probabilities are requested, so every prompt token must be computed.
 
-    `reason` says why the hits end where they do; None = everything that may hit did (or nothing was asked). B is the
+    `reason` says why the hits end where they do; None = everything that may hit did (or there was no lookup). B is the
     block size, h the number of blocks that hit, s = num_shared_tokens; `closest` is the earlier sequence of the same
-    salt with the longest common beginning, among the most recently admitted ones (PrefixMemory says how many).
+    salt with the longest common prefix, among the most recently admitted ones (PrefixMemory says how many).
 
     `evicted`           the next block was cached: `lost_block_id` held it until record `evicted_in`, when sequence
                         `evicted_for` took that block
@@ -108,7 +108,7 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     `differs`           the first token that differs from the closest's is at position s
     `earlier_ended`     the closest has no token at position s: its last block was never full
     `other_salt`        the closest holds the next block's tokens, under another salt
-    `no_state`          keys of the first s tokens are cached, but beyond what hit no state of the layers that keep one
+    `no_state`          keys of the first s tokens are cached, but no recurrent state after the hits
     `not_computed`      the closest has these tokens, but had not computed them
     `nothing_shared`    no remembered sequence begins with the same token
     `forgotten`         the sequence that had the next block is no longer remembered
@@ -130,11 +130,12 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
 class LookupExternal(_Op, frozen=True, kw_only=True, tag="lookup_external"):
     """Lookup in the external store for the blocks after the prefix-cache hits (a connector, as vLLM names it).
 
-    `load`: what it has is loaded, because that takes less time than computing it. `compute`: it is there, and computing
-    it is faster. `miss`: it has nothing that would help. The two times are estimates from what loading and prefill took
-    on this machine so far, and clock readings as such; None: not measured yet, and then what is there is loaded.
+    `load`: the blocks found are loaded, because that takes less time than computing them. `compute`: they are found,
+    and computing them is faster. `miss`: nothing useful is found. The two times are estimates from the loads and
+    prefills on this machine so far, and clock readings as such; None: not measured yet, in which case the blocks found
+    are loaded.
 
-    `media[i]` says where block i after the hits lies: of a block with content in several groups of layers the slowest.
+    `media[i]` is the tier of block i after the hits: the slowest, if several groups of layers have content.
     """
 
     seq_id: Int
@@ -397,7 +398,7 @@ class Await(_Op, frozen=True, kw_only=True, tag="await"):
 
 
 class Receive(BlockOp, frozen=True, kw_only=True, tag="receive"):
-    """A block's content has come from another instance, where it lies in `from_block_id`; `arrive` follows.
+    """A block's content arrived from block `from_block_id` of another instance; `arrive` follows.
 
     The last block may be filled in part.
     """
@@ -429,22 +430,22 @@ class Arrive(_Op, frozen=True, kw_only=True, tag="arrive"):
 
 
 class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
-    """receiving -> waiting: nothing has come, or it is of no use. The `free` operations of its blocks come before.
+    """receiving -> waiting: the transfer failed or is unusable. The `free` operations of its blocks come before.
 
     It computes its tokens itself, unless its `finish` follows (kv_load_failure_policy `fail`).
 
     `unknown`       the sender knows no such transfer
-    `consumed`      it was received once already
-    `expired`       its lease was over
+    `consumed`      it was already received once
+    `expired`       its lease has expired
     `stale`         the blocks had other content by the time they were read
     `out_of_range`  the sender has no such blocks
-    `other_layout`  the sender's numbers mean something else: another model, dtype or block size
+    `other_layout`  another model, dtype or block size at the sender
     `other_text`    they are keys and values of other tokens, or of another salt
     `lost`          the link failed
-    `late`          the link took longer than was waited for
+    `late`          the link took longer than the timeout
     `gone`          the sender ended
-    `no_room`       they had come, and were given up: no sequence could go on, for want of blocks (it waited already)
-    `step_failed`   what they were to follow was not computed: the step that had promised it failed
+    `no_room`       they arrived and were freed: no sequence could continue, for lack of blocks (it waited already)
+    `step_failed`   the tokens before them were not computed: the step that had promised them failed
     """
 
     seq_id: Int

@@ -272,7 +272,7 @@ class TraceWriter(TraceReader):
         self._last_keyframe: Frame | None = None
         self._arrays = bytearray()  # of the last capture: the next one is as large, and new memory takes longer
         self._lock = threading.Lock()
-        self._ended: OSError | None = None  # why nothing can be written any more
+        self._ended: OSError | None = None  # why the log can no longer be written
         self._write(codec.MAGIC)
         [self._header_frame] = self._append(("header", [codec.encode(header)]))
         self._whole = self._end

@@ -148,7 +148,7 @@ class Simulated(Struct, frozen=True, kw_only=True):
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """A server that was watched from outside: what it says is known, and what it does not say is unknown."""
+    """Monitored server: its reports are known, and unreported values are unknown."""
 
     source: str  # which server, and which version of it where it says so
     events: list[str] = []  # where each instance's events came from
@@ -161,7 +161,7 @@ class Watched(Struct, frozen=True, kw_only=True):
     """A run of another engine, written down inside its process: what it decided is known, as of a run of ours."""
 
     source: str  # which engine, and its version
-    # What it does not say there. Fields that would say it have a value because they must, and it means nothing
+    # Unreported values. Fields that need a value have a meaningless one
     unknown: list[NotWatched]
     first_block_id: Int = 0  # its own number of what is block 0 here
 
@@ -224,7 +224,7 @@ class Output(Struct, frozen=True, gc=False, kw_only=True):
 class PromptLogprob(Struct, frozen=True, gc=False, kw_only=True):
     """Log probability of a prompt token given those before it; recorded in the step that computed the position before.
 
-    Each position from 1 on occurs once in a trace, in order, if the request asked for `prompt_logprobs`.
+    Each position from 1 on occurs once in a trace, in order, if the request has `prompt_logprobs`.
     """
 
     seq_id: Int

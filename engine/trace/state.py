@@ -73,7 +73,7 @@ class Sequence(Struct, kw_only=True):
     cumulative_logprob: float = 0.0  # of its output tokens, raw distribution; a fork begins with its parent's
     cpu_block_table: list[Int] = []  # while it is swapped out
     rank: Int | None = None  # among the sequences of its request, 0 = best; once the request is done
-    score: float | None = None  # what it was ranked by
+    score: float | None = None  # its ranking
     transfer: str | None = None  # the name under which its keys and values move between instances
     instance: Int = 0  # where it is
     chosen: list[list[Int]] = []  # [position, token id] of tokens to come that were settled from outside

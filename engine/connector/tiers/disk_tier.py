@@ -1,7 +1,7 @@
 """Disk tier: blocks in a folder, shared by several servers and found again after a restart.
 
-Whatever is wrong with the folder or a file in it, the engine gets no block, or keeps none, and goes on; the reason is
-counted and told. See `shared_folder` for who may do what when, `block_file` for what is checked.
+On any error of the folder or a file in it, the engine gets or stores no block and continues; the reason is counted and
+reported. See `shared_folder` for locking, `block_file` for verification.
 """
 
 from __future__ import annotations

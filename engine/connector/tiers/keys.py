@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import NamedTuple
 
-FORMAT_VERSION = 1  # of what lies in a payload and of the file around it; counts up when either changes
+FORMAT_VERSION = 1  # of the payload and its file format; counts up when either changes
 KEY_BYTES = 16  # as a block hash: more would promise more than the hash inside holds
 DIGEST_BYTES = 32
 

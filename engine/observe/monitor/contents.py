@@ -59,7 +59,7 @@ class Contents:
         return []
 
     def forget(self, epoch: int, sequence: int, reason: KnownReason, num_missed: int = 0) -> KnownSince:
-        """Nothing is known any more."""
+        """Forget all contents."""
         for (medium, *_), place in self._where.items():
             if medium != GPU:
                 heapq.heappush(self._free_outside, place)

@@ -35,7 +35,7 @@ def _class_for(path: str) -> Any:
     except ImportError as error:
         raise WatchError(f"vLLM is not installed in this environment, so nothing can be watched: {error}") from error
 
-    # a class is pickled by what it was made from: vLLM's engine core may be a process of its own
+    # a class is pickled by its arguments: vLLM's engine core may be a process of its own
     named = type("Named", (type(Scheduler),), {})
     copyreg.pickle(named, lambda _: (_class_for, (path,)))  # type: ignore[arg-type]
 

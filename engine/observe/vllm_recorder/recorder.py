@@ -107,7 +107,7 @@ class Recorder:
             self._append("abort" if is_abort else "adjust")
 
     def cache_emptied(self) -> None:
-        """No hash is known any more."""
+        """Drop every hash."""
         self._blocks.forget_all()
 
     # a step: calls of vLLM's manager and pool, in order
@@ -159,7 +159,7 @@ class Recorder:
         self._scheduling.freeing = one
 
     def freed(self, request: Asked, status: str) -> None:
-        """It has nothing any more."""
+        """Record that its blocks are freed."""
         one, self._scheduling.freeing = self._scheduling.freeing, None
         assert one is not None
         if not one.has_ended:

@@ -27,7 +27,7 @@ BLOCK = np.dtype(
         ("allocated_in", "<i4"),  # record of that allocation
         ("used_in", "<i4"),  # last record with an operation on it, or on its content in a tier
         ("num_hits", "<i4"),  # since that allocation
-        ("content", "<i4"),  # row of what it has, of those that are known by a hash; NONE: none
+        ("content", "<i4"),  # row of its content, if that is known by a hash; NONE: none
         ("is_cached", "u1"),  # whether it carries a hash
         ("tiers", "u1"),  # bits: the media outside the pool that have its content too (`Index.media`)
     ]

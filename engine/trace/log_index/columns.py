@@ -32,7 +32,7 @@ class Growing(Generic[C]):
         self._changed: set[int] = set()
 
     def change(self, row: int) -> None:
-        """Something of a row is not what it was."""
+        """Mark a row as changed."""
         if row < self._num_taken:
             self._changed.add(row)
 

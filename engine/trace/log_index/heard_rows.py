@@ -83,7 +83,7 @@ class Break(Struct, frozen=True, kw_only=True):
     sequence: int
     reason: KnownReason
     missed: int
-    outside: int  # contents that stood outside the GPUs, of which nothing is known any more
+    outside: int  # contents outside the GPUs that are no longer known
 
 
 class HeardColumns(Struct, kw_only=True, omit_defaults=True):
@@ -283,7 +283,7 @@ class HeardRows:
         self._put("places", digest_of(parent, salt, token_ids), row)
 
     def _group(self, which: int, op: Stored) -> int:
-        """Return which of the groups of a rank it is of, as a bit; 0: of none that is on the GPU."""
+        """Return the bit of its group of the rank; 0: none on the GPU."""
         groups, known = self._groups_told[which], self._ranks[which].groups
         number = op.group or 0
         place = known.get(number)

@@ -20,7 +20,7 @@ CHANGING = (
     *("num_cached_tokens", "num_output_tokens", "num_preemptions", "looked_in", "lost_in", "admitted_in"),
     *("first_token_in", "finished_in", "finish_reason"),
 )
-# of a fork: what it has in common with the sequence that it was forked from
+# of a fork: the part that it shares with its parent
 OF_THE_PARENT = ("client", "priority", "prefix")
 
 

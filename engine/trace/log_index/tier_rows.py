@@ -1,5 +1,5 @@
-"""Where contents of the pool lie besides: what a watched server says of its tiers, or an engine's own log of what it
-stored and loaded.
+"""Tiers of the pool's contents: from a monitored server's reports, or from the stores and loads of an engine's
+own log.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ SUFFIX, DATA = ".tables", ".sqlite"
 LONG = 64 << 20  # bytes of a log; a shorter one is read for each question
 MAX_BYTES = 8 << 30  # of the tables
 PAGE = 4096  # bytes, SQLite's own
-DAMAGED = ("malformed", "not a database", "disk I/O")  # what SQLite says of a file that is
+DAMAGED = ("malformed", "not a database", "disk I/O")  # SQLite's messages for a damaged file
 
 
 class Index(Struct, frozen=True, kw_only=True):
