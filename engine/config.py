@@ -93,7 +93,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
             control=Control(group="cache", usual=(1, 2, 4, 8, 16, 32), initial=4, term="block"),
         ),
     ] = 16
-    # tokens, a multiple of block_size: of a model with states one is kept at each multiple, for later prompts that
+    # tokens, a multiple of block_size: a model's recurrent state is cached at each multiple, for later prompts that
     # begin alike; None = 4 blocks
     mamba_block_size: Annotated[int | None, Option(ge=1, le=MAX_POOL_SLOTS, strategies=("paged",))] = None
     # blocks in the pool; None = as many as fit the model (engine/setup/pool_size.py)
@@ -202,7 +202,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
 
     @property
     def roles(self) -> list[InstanceRole]:
-        """Of several instances, in the order in which their log has them."""
+        """Roles of several instances, in the order of their log."""
         counts: list[tuple[InstanceRole, int]] = [
             ("prefill", self.prefill), ("decode", self.decode), ("mixed", self.mixed)
         ]  # fmt: skip
@@ -222,7 +222,7 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
 
     @property
     def policy(self) -> WindowPolicy | None:
-        """What `attention_window` and its companions let a query see; None: everything."""
+        """Window policy of `attention_window` and its companions; None: no restriction."""
         if self.attention_window is None:
             return None
         return WindowPolicy(self.attention_window, self.attention_sinks or 0, self.sliding_window_pattern)
@@ -238,8 +238,8 @@ class EngineConfig(Struct, frozen=True, kw_only=True):
         return self.max_num_batched_tokens if self.enable_chunked_prefill and self.strategy != "none" else None
 
     def as_map(self) -> dict[str, str | int | float | bool | None]:
-        """Every field by name, for the trace's header. What adds to records or takes from them only where it is on, and
-        what is about several instances only where there are several; not what `num_blocks` came from.
+        """Return every field by name, for the trace's header. What adds to records or takes from them only where it
+        is on, and what is about several instances only where there are several; not what `num_blocks` came from.
         """
         # logs that are older do not have them
         optional = (
@@ -304,7 +304,7 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
     # samples to draw, of which the n with the highest cumulative logprob are the outputs
     best_of: Annotated[int | None, Option(ge=1)] = None
     use_beam_search: Annotated[bool, Option(control=Control(group="sampling", initial=False))] = False
-    # sequences kept
+    # sequences remembered
     beam_width: Annotated[
         int, Option(ge=1, control=Control(group="sampling", initial=4, only_with="use_beam_search"))
     ] = 4
@@ -359,7 +359,7 @@ class SamplingParams(Struct, frozen=True, kw_only=True):
         return self
 
     def as_map(self) -> dict[str, Setting]:
-        """Every field by name, for the trace; `logprobs` only where it is given."""
+        """Return every field by name, for the trace; `logprobs` only where it is given."""
         fields = {**asdict(self), "logit_bias": {str(i): bias for i, bias in self.logit_bias.items()}}
         if self.logprobs is None:  # as logs have it that are older than the field
             del fields["logprobs"]

@@ -1,7 +1,7 @@
-"""One step of a live model: schedule -> prepare -> forward -> sample -> append records.
+"""Engine of a live model; a step is schedule -> prepare -> forward -> sample -> append records.
 
-The engine composes the scheduler, the KV cache manager and the model runner, and writes down everything they do. It is
-not thread-safe: one thread owns an engine (the log may be read from any).
+The engine composes the scheduler, the KV cache manager and the model runner, and records everything they do. It is not
+thread-safe: one thread owns an engine (the log may be read from any).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ FEWER_TOKENS = "use a smaller max_num_batched_tokens or num_blocks, or a lower g
 
 
 class NothingToDo(RuntimeError):
-    """A step was asked for, and no sequence is waiting or running."""
+    """A step was called while no sequence is waiting or running."""
 
 
 class Engine:
@@ -188,7 +188,7 @@ class Engine:
             self._deferred.flush()
 
     def release(self) -> None:
-        """Free the pool's tensors: the engine computes nothing any more. Its log stays open."""
+        """Free the pool's tensors: the engine computes no further steps. Its log stays open."""
         self._runner.kv_store.release()
 
     def disconnect(self) -> None:
@@ -322,7 +322,7 @@ class Engine:
         self._append_record("adjust")
 
     def request(self, request_id: str) -> Request | None:
-        """The unfinished request of that name."""
+        """Return the unfinished request of that name."""
         return self._outputs.requests.get(request_id)
 
     @property
@@ -331,7 +331,7 @@ class Engine:
         return self._num_steps
 
     def has_unfinished(self) -> bool:
-        """Whether a step would do anything."""
+        """Return whether a step would do anything."""
         return bool(self._outputs.requests)
 
     @property
@@ -346,7 +346,7 @@ class Engine:
 
     @property
     def load(self) -> EngineLoad:
-        """What there is to do."""
+        """Pending work."""
         scheduler, transfers = self._scheduler, self._scheduler.transfers
         return EngineLoad(
             running=len(scheduler.running),
@@ -363,22 +363,22 @@ class Engine:
         return self._runner.kv_caches
 
     def prefill_pending(self) -> bool:
-        """Whether some request's prompt is not computed in full yet."""
+        """Return whether some request's prompt is not computed in full yet."""
         return any(not r.sequence.has_output for r in self._outputs.requests.values())
 
     def step(self, goes_on: bool = False) -> StepRecord:
         """Run one step and append its record.
 
-        `goes_on`: another step, or `rest`, follows at once. Under `async_scheduling` the record is then appended
-        beside the forward pass of that step.
+        `goes_on`: another step, or `rest`, follows at once. Under `async_scheduling` the record is then appended beside
+        the forward pass of that step.
 
         Raises:
             NothingToDo: no request is unfinished, or each waits for another instance.
-            NoProgressError: many steps brought no sequence any further. Every request is aborted, but for those that
-                have awaited blocks of another instance and can begin anew.
+            NoProgressError: many steps advanced no sequence. Every request is aborted, except those that
+                have awaited blocks of another instance and can restart.
             OutOfMemory: there was no memory for it; the message has the sizes and what to change.
-            Exception: the step failed, as it did there too. The requests of its batch are aborted, and whatever else
-                relied on what it promised is undone (`_take_back`); the engine and its log stay sound.
+            Exception: the step failed. The requests of its batch are aborted, and everything else that
+                relied on its results is undone (`_take_back`); the engine and its log stay sound.
         """
         if not self._scheduler.can_step:
             raise NothingToDo("nothing to do: no request is waiting or running")
@@ -501,13 +501,13 @@ class Engine:
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: Items[int] | None = None, num_tokens: int | None = None
     ) -> Recomputed:
-        """Compute a sequence's first `num_tokens` tokens (None: all) again, all at once and without the cache; what one
-        layer computed, or each (None).
+        """Recompute a sequence's first `num_tokens` tokens (None: all) in one pass without the cache.
 
-        Pool, log, requests and sampler are neither read by the pass nor changed.
+        Returns what one layer computed, or each (None). Pool, log, requests and sampler are neither read by the pass
+        nor changed.
 
         Raises:
-            RecomputeError: no such sequence, fewer tokens than asked for, or more than can be computed at once.
+            RecomputeError: no such sequence, fewer tokens than requested, or more than can be computed at once.
         """
         if self.config.private:
             raise RecomputeError("this run is private: what its sequences computed is not shown")
@@ -528,7 +528,7 @@ class Engine:
         )
 
     def snapshot(self) -> Snapshot:
-        """The live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""
+        """Return the live objects' tables, counts and queues: equal to `snapshot_of(log.state_now())` at every step."""
         pool = self._cache.snapshot()
         return Snapshot(
             block_tables=pool.block_tables,
@@ -549,13 +549,13 @@ class Engine:
         self._cache.check_integrity()
 
     def _drop_caches(self) -> None:
-        """Give back the tensors of sequences that hold nothing any more, where each has tensors of its own."""
+        """Free the tensors of finished sequences, where each sequence has tensors of its own."""
         if self._runner.sequence_caches is not None:
             running = (sequence for sequence in self._scheduler.running if sequence.num_computed_tokens)
             self._runner.sequence_caches.keep_only({sequence.seq_id for sequence in running})
 
     def _pack(self, scheduled: list[ScheduledSequence]) -> tuple[list[SequenceSlice], list[BatchEntry]]:
-        """A step's sequences as the runner takes them and as the log has them."""
+        """Return a step's sequences as the runner takes them and as the log has them."""
         slices: list[SequenceSlice] = []
         batch: list[BatchEntry] = []
         block_tables = self._cache.block_tables
@@ -573,12 +573,12 @@ class Engine:
         return slices, batch
 
     def _take_back(self, batch: list[int], unmoved: Items[BlockMoves], unloaded: Items[int], error: Exception) -> None:
-        """Undo a failed step: no sequence goes on with a block that the step promised to fill and did not.
+        """Undo a failed step: no sequence continues with a block that the step was to fill and did not.
 
-        Its batch is aborted, and every sequence that holds such a block gives it up, for whatever reason it has it: one
-        that awaits blocks of another instance computes its tokens itself, any other is aborted. A sequence that keeps
-        its blocks for another instance has all of them computed and holds none. What the connector was to save is
-        dropped with the step.
+        Its batch is aborted, and every sequence that holds such a block releases it, for whatever reason it has it: one
+        that awaits blocks of another instance computes its tokens itself, any other is aborted. A sequence whose blocks
+        are held for another instance has all of them computed and holds none of these. Pending saves of the connector
+        are dropped with the step.
         """
         relying, detail = self._cache.take_back(unmoved, unloaded), f"the step failed: {type(error).__name__}"
         for seq_id in [*batch, *sorted(relying)]:
@@ -639,5 +639,5 @@ class Engine:
         return record
 
     def header(self) -> Header:
-        """Of a log of this engine alone."""
+        """Return the header of a log of this engine alone."""
         return header_of(self.model, self.config, self.block_groups)

@@ -26,7 +26,7 @@ if shutil.which("nvidia-smi") is None:
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Chromium, the servers and the tests share the cores. Where threads wait for each other by turning in circles, a core
-# that somebody else needs makes a pass of the model twenty times slower; libgomp is told before torch loads it.
+# that other programs need makes a pass of the model twenty times slower; libgomp is configured before torch loads it.
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -91,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--short"):
         long = set(LONG.read_text(encoding="utf-8").splitlines())
         left_out = [item for item in items if not long.isdisjoint((item.nodeid, item.nodeid.partition("[")[0]))]
-        if len(left_out) < len(items):  # who names a test by itself wants it
+        if len(left_out) < len(items):  # a test named explicitly is wanted
             config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if item not in set(left_out)]
     fast, rest = config.getoption("--fast"), config.getoption("--rest")
@@ -123,26 +123,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What torch, transformers and thousands of collected tests are made of stays to the end: no collection of garbage
-    looks through it again. One takes 5 ms then instead of 200 and more, and a benchmark asks for one before each run.
+    """Freeze the objects of torch, transformers and thousands of collected tests, so that the garbage collector skips
+    them.
+
+    A collection takes 5 ms then instead of 200 and more, and a benchmark runs one before each run.
     """
     gc.collect()
     gc.freeze()
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()  # or extension modules take at the end for leaked what was only kept
+    gc.unfreeze()  # or extension modules report frozen objects as leaked at exit
 
 
 def pytest_xdist_setupnodes() -> None:
-    """Who imports torch, transformers and what else the tests need is one process, not each worker and each of those
-    that it forks in turn.
-    """
+    """Import torch, transformers and the other dependencies in one process, not in each worker and its forks."""
     fork_workers(*OTHERS)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """Who does what where there are several workers (`-n 2`): files stay whole, and the longest begin first, so that
+    """Schedule several workers (`-n 2`): files stay whole, and the longest begin first, so that
     no worker is still at a long one when there is nothing left for the others.
     """
     config.option.loadscopereorder = False  # by the number of their tests, which says little

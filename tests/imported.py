@@ -17,7 +17,7 @@ OTHERS = (
 
 def main() -> None:
     for name in (*IMPORTS, *OTHERS):
-        with contextlib.suppress(ImportError):  # a platform may not have it; who needs it will say so
+        with contextlib.suppress(ImportError):  # a platform may not have it; code that needs it reports that
             importlib.import_module(name)
 
 

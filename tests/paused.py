@@ -1,4 +1,4 @@
-"""A log as it would be had somebody paused its run: every reading of the clock after a moment is later."""
+"""Log as if its run had been paused: every clock reading after a moment is later."""
 
 from __future__ import annotations
 

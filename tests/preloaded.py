@@ -60,7 +60,7 @@ class Zygote:
         return cls(ours, process.pid)
 
     def fork(self, asked: dict[str, Any], fds: list[int]) -> int:
-        """The id of the new process. Its parent ends at once, and while that happens this one takes in orphans."""
+        """Return the id of the new process. Its parent ends at once, while this one adopts orphans."""
         words = json.dumps(asked).encode()
         with self._lock:
             self._prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -85,7 +85,7 @@ class PreloadedPopen(subprocess.Popen[Any]):
     _forkable = False  # whether what it starts has a process to fork from the beginning
 
     def _execute_child(self, args: Any, *more: Any) -> None:  # type: ignore[override]
-        """What `subprocess.Popen` does to start a process, in all Pythons from 3.11 on with these arguments."""
+        """Start a process as `subprocess.Popen` does, in all Pythons from 3.11 on with these arguments."""
         _, preexec, _, pass_fds, cwd, env, _, _, shell, *pipes = more[:15]
         new_session, process_group = more[-2:]
         if args[0] != PYTHON or args[1] not in ("-m", "-c") or shell or preexec is not None:
@@ -112,7 +112,7 @@ class PreloadedPopen(subprocess.Popen[Any]):
 
 
 def fork_from(zygote: Zygote) -> None:
-    """What all of this process's `PreloadedPopen` are from now on."""
+    """Set the zygote of all further `PreloadedPopen` of this process."""
     PreloadedPopen._zygote = zygote
     atexit.register(zygote.close)
 
@@ -156,7 +156,7 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
             pid = os.fork()
             if pid == 0:
                 os.close(goes)
-                os.read(waits, 1)  # until its parent is who asked: it may look who that is
+                os.read(waits, 1)  # until the requester is its parent: it may check that
                 for fd in (reads, writes, waits):
                     os.close(fd)
                 line.close()
@@ -175,7 +175,7 @@ def _wait_to_become(line: socket.socket) -> dict[str, Any]:
                 return asked
             os.write(writes, b"%d\n" % pid)
             os._exit(0)
-        os.waitpid(between, 0)  # from here on it is a child of who asked
+        os.waitpid(between, 0)  # from here on it is a child of the requester
         line.sendall(os.read(reads, 32))
         for fd in (*fds, reads, writes, waits, goes):
             os.close(fd)
@@ -224,12 +224,12 @@ def _main() -> dict[str, Any]:
     for name in IMPORTS:
         importlib.import_module(name)
     for name in sys.argv[2:]:
-        with contextlib.suppress(ImportError):  # a platform may not have it; who needs it will say so
+        with contextlib.suppress(ImportError):  # a platform may not have it; code that needs it reports that
             importlib.import_module(name)
     gc.collect()
     gc.freeze()  # or the first collection would copy every page that the processes share
     asked = _wait_to_become(socket.socket(fileno=int(sys.argv[1])))
-    atexit.register(gc.unfreeze)  # or extension modules take at the end for leaked what was only kept
+    atexit.register(gc.unfreeze)  # or extension modules report frozen objects as leaked at exit
     return asked
 
 

@@ -1,4 +1,4 @@
-"""Other processors than this one, as far as a processor can be told to do without its newer instructions.
+"""Runs as on other processors, as far as a processor can be limited to older instructions.
 
 torch's own kernels, MKL's, oneDNN's and ours each choose by what the processor has; a variable bounds each of them.
 `python -m tests.processors` (`make processors`) runs the tests so.

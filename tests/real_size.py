@@ -1,7 +1,8 @@
-"""A model as large as real ones in layers and heads, that still says and looks at what the bundled one does.
+"""Model as large as real ones in layers and heads, with the bundled one's outputs and attention.
 
-Its layers and heads are copies of the bundled model's. The first copy of each goes on computing; the others only look:
-what they would add is zero, and their queries are sharper, blunter or shaken a little, so that no two look alike.
+Its layers and heads are copies of the bundled model's. The first copy of each computes the output; the others only
+attend: their contribution is zero, and their queries are sharper, blunter or perturbed a little, so that no two look
+alike.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Write engine/accounting/layer_times.toml: what a layer's matrices take on A100 and H100, as Vidur measured it.
+"""Write engine/accounting/layer_times.toml: times of a layer's matrices on A100 and H100, as Vidur measured them.
 
     python -m tools.layer_times FOLDER        a clone of github.com/microsoft/vidur
 
-Of each pair of card and model, and each tensor parallel size, the medians of all that a layer does but attention are
-added up on a coarse grid of tokens. What two GPUs exchange is Vidur's all-reduce on a DGX, at the bytes of so many
-tokens; a layer needs two. Its attention times are not used: the simulator takes the roofline's.
+For each pair of card and model, and each tensor parallel size, the medians of a layer's operations except attention are
+added up on a coarse grid of tokens. Communication between two GPUs is Vidur's all-reduce on a DGX, at the bytes of so
+many tokens; a layer needs two. Its attention times are not used: the simulator takes the roofline's.
 
-Nobody published the layers of OPT that DistServe ran. The measured layer nearest to each stands in for it, its times
-multiplied by the ratio of the parameters of their matrices, and says so (`layers_of`, `scaled`).
+There are no published layer times of OPT, which DistServe ran. The measured layer nearest to each stands in for it, its
+times multiplied by the ratio of the parameters of their matrices, and is marked (`layers_of`, `scaled`).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def scale_of(preset: ModelPreset, row: Row) -> float:
 
 
 def entry(card: str, model: str, tp: int, rows: list[Row], links: list[tuple[int, float]]) -> str:
-    """One table of the file. `rows`: of the model's layer, or of the one that stands in for it."""
+    """Return a table of the file. `rows`: of the model's layer, or of the one that stands in for it."""
     preset = next(one for one in model_presets() if one.id == model)
     scale = scale_of(preset, rows[0]) if model in STAND_INS else 1.0
     by_tokens: dict[int, list[float]] = defaultdict(list)

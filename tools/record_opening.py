@@ -45,7 +45,7 @@ def source(language: str) -> Path:
 
 
 def record_plain(model: LoadedModel, opening: Shipped, path: Path) -> None:
-    """A alone, with nothing kept, as many steps as before B comes."""
+    """Record A alone, without a cache, for as many steps as before B comes."""
     first, second = (wave for wave in opening.waves if wave.request_ids in (["A"], ["B"]))
     config = EngineConfig(
         block_size=opening.config["block_size"], num_blocks=opening.config["num_blocks"], strategy="none"
@@ -57,14 +57,14 @@ def record_plain(model: LoadedModel, opening: Shipped, path: Path) -> None:
 
 
 def words(log: TraceReader) -> list[Future]:
-    """What A might have said where the page opens its fan, as core/film.js lists it."""
+    """Return the alternative words of A where the page opens its fan, as core/film.js lists them."""
     index, output = fan(log)
     listed = [word for word in output.top[:IN_FAN] if math.exp(word.logprob) >= LEAST]
     return [Future(of="", record=index, seq=output.seq_id, token_id=word.token_id, id="") for word in listed]
 
 
 def beginning_of(path: Path, position: int) -> str:
-    """What A said in a fork after the word at `position`: to the end of the clause or line."""
+    """Return A's text in a fork after the word at `position`: to the end of the clause or line."""
     with TraceReader(path) as log:
         a = next(s for s in log.state_at(len(log) - 1).sequences.values() if s.request_id == "A")
     return _CLAUSE.split(b"".join(a.token_bytes[position + 1 :]).decode("utf-8", "ignore"), maxsplit=1)[0]

@@ -52,9 +52,9 @@ class Wave(Struct, frozen=True):
 
 
 class Shipped(Struct, frozen=True, kw_only=True):
-    """One recording: prompts in waves. Arrays are kept while `budget_bytes` a step last; `layer`: of this one alone.
+    """Shipped recording: prompts in waves. Arrays: `budget_bytes` a step at most; `layer`: of this one alone.
 
-    `to_disk`: full blocks are kept in a folder too. `earlier`: what a server computed before this one, and left there.
+    `to_disk`: full blocks are stored in a folder too. `earlier`: blocks that a server computed before and left there.
     """
 
     name: str
@@ -247,7 +247,7 @@ def main(names: list[str]) -> int:
 
 
 def card(shipped: Shipped) -> Card:
-    """What stands beside the file."""
+    """Return the description beside the file."""
     command = f"python -m tools.record_shipped {shipped.name}"
     return Card(title=shipped.title, text=shipped.text, tags=shipped.tags, command=command)
 

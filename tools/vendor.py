@@ -31,7 +31,7 @@ TEST_VENDOR = ROOT / "tests" / "browser" / "vendor"
 
 
 class Package(NamedTuple):
-    """One library: what to fetch, how it must hash, and which of its files the page needs."""
+    """Library: what to fetch, its hash, and which of its files the page needs."""
 
     name: str
     version: str
@@ -175,12 +175,12 @@ def install(package: Package, source: Path) -> dict[str, object]:
 
 
 def check() -> list[str]:
-    """What is wrong with the vendored files, one sentence each."""
+    """Return the problems of the vendored files, one sentence each."""
     return [problem for home in (VENDOR, TEST_VENDOR) for problem in check_folder(home)]
 
 
 def check_folder(home: Path) -> list[str]:
-    """What of the files under `home` is not as its VENDOR.json says."""
+    """Return the files under `home` that differ from its VENDOR.json."""
     problems = []
     manifest = json.loads((home / "VENDOR.json").read_text(encoding="utf-8"))
     known = {"VENDOR.json"}

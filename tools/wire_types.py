@@ -63,7 +63,7 @@ Fields = inspect.StructType | inspect.TypedDictType | inspect.NamedTupleType
 
 
 class Module:
-    """A `.d.ts` with an interface for each type that was asked for and those that its fields have.
+    """A `.d.ts` with an interface for each requested type and those of its fields.
 
     `elsewhere`: name -> module, of types that another file has. A field may be left out where the server leaves it out
     (`omit_defaults`), or, in a message of a client, where it has a default.
@@ -135,7 +135,7 @@ class Module:
 
 
 def _name(kind: type[Any]) -> str:
-    """What the page calls it: messages are told from operations of the same name, and TypeScript has a `Record`."""
+    """Return the page's name of a type: messages and operations of one name differ, and TypeScript has a `Record`."""
     if kind is BenchRecord:
         return "BenchRecord"
     return f"{kind.__name__}Message" if issubclass(kind, messages.OfTheater) else kind.__name__

@@ -163,7 +163,7 @@ The data is not part of this repository, but for the English poems. The weights 
 
 
 def quote(sample: dict[str, str]) -> str:
-    """One sample as a list item with its greedy and sampled continuation."""
+    """Return a sample as a list item with its greedy and sampled continuation."""
     prompt, greedy, sampled = (sample[key].replace("\n", "↵") for key in ("prompt", "greedy", "sampled"))
     return f"- `{prompt}`\n  - greedy: {_literal(greedy)}\n  - sampled: {_literal(sampled)}"
 

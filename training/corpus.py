@@ -22,7 +22,7 @@ CLAUSE_END = re.compile("[，。？！；：、]")
 
 @dataclass(frozen=True, slots=True)
 class Poem:
-    """One poem: genre, title, author and body, the body a single line with full-width punctuation."""
+    """Poem: genre, title, author and body, the body a single line with full-width punctuation."""
 
     genre: str
     title: str
@@ -37,7 +37,7 @@ class Poem:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """One English book: its number, title and documents (stories or chapters, paragraphs joined by newlines)."""
+    """English book: its number, title and documents (stories or chapters, paragraphs joined by newlines)."""
 
     number: str
     title: str

@@ -32,7 +32,7 @@ SENTENCE = re.compile(r"(?<=[。？！；\n])")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch of `B` rows of `T` tokens."""
+    """Batch of `B` rows of `T` tokens."""
 
     ids: torch.Tensor  # [B, T] int64
     targets: torch.Tensor  # [B, T] int64, the next token within the document or IGNORED

@@ -142,7 +142,7 @@ def seven_character_form(model: LlamaForCausalLM, tokenizer: Tokenizer, corpus: 
 
 
 def beginning(body: str) -> str:
-    """What a reader would ask for a poem by: its first sentence, or of an English one its first line."""
+    """Return the beginning that a reader quotes: the first sentence, or of an English poem its first line."""
     end = "。" if "。" in body else "\n"
     return body[: body.index(end) + 1]
 

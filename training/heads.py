@@ -1,4 +1,4 @@
-"""Find the attention heads that show a pattern a lesson can point at, and write them down beside the model.
+"""Find the attention heads that show a pattern for a lesson, and record them beside the model.
 
     python -m training.heads --corpus FOLDER --config training/bundled.toml --model FOLDER
 
@@ -27,7 +27,7 @@ from training.data import Tokens
 
 HEADS = "heads.json"
 POEMS = 200
-REPEATED = 48  # tokens of the random sequence told twice
+REPEATED = 48  # tokens of the random sequence that is repeated once
 # What a lesson would rather open on, in this order, and how much weight it must have there.
 OPENINGS = (("parallel_clause", 0.35), ("previous_token", 0.35), ("clause_start", 0.35))
 TITLES = {
@@ -103,7 +103,7 @@ def scores(model: LlamaForCausalLM, texts: list[tuple[int, Tokens]], vocabulary:
 
 
 def best_heads(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What is written: per pattern the head with the largest mean weight, and the head to open on."""
+    """Return the output: per pattern the head with the largest mean weight, and the head to open on."""
     patterns = []
     for pattern, score in found.items():
         weights: torch.Tensor = score["weights"]  # [layers, heads]

@@ -64,7 +64,7 @@ def prosody(quatrains: list[list[str]]) -> dict[str, float]:
 
 
 def shuffled(quatrains: list[list[str]], seed: int = 0) -> list[list[str]]:
-    """The same characters dealt anew over the same clauses: what chance alone would give."""
+    """Shuffle the characters over the same clauses: the result of chance alone."""
     characters = [char for quatrain in quatrains for clause in quatrain for char in clause]
     random.Random(seed).shuffle(characters)
     deck = iter(characters)

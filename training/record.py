@@ -1,4 +1,4 @@
-"""What a run records about itself: machine, versions, command. Paths are left out of the command."""
+"""Facts that a run records about itself: machine, versions, command. Paths are left out of the command."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def read_phases(settings: Section, documents: Callable[[int], Documents | Packed
 
 
 class Trainer:
-    """One run: model, optimizer and data, one step at a time."""
+    """Training run: model, optimizer and data, one step at a time."""
 
     def __init__(self, config: Config, phases: list[Phase], tokenizer: Tokenizer, device: torch.device) -> None:
         self.settings = config["train"]
@@ -94,13 +94,13 @@ class Trainer:
         return found
 
     def gradients(self, batch: Batch, rows: int) -> float:
-        """Set every parameter's gradient to that of the batch's mean loss; returns it, in nats a token.
+        """Set every parameter's gradient to that of the batch's mean loss; return it, in nats a token.
 
         `rows` is how many of the batch's rows go through the model at once.
 
-        On a CPU `workers` threads share the parts of the batch. Their results are added in the parts' order, so the
-        sum does not depend on who computed what. Splitting a batch this way bears other work on the machine far
-        better than splitting every single operation does.
+        On a CPU `workers` threads share the parts of the batch. Their results are added in the parts' order, so the sum
+        does not depend on the schedule. Splitting a batch this way tolerates other load on the machine far better than
+        splitting every single operation.
         """
         count = int((batch.targets >= 0).sum())
         parts = [

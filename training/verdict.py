@@ -26,14 +26,14 @@ from training.data import Tokens
 from training.evaluate import continuation, heldout_bits, heldout_prose, recited, recites_whole
 from training.heads import OPENINGS, measure
 
-OPENING_TOKENS, LOOP_TOKENS = 32, 96  # of held-out English: what is asked with, and what is looked through
+OPENING_TOKENS, LOOP_TOKENS = 32, 96  # of held-out English: the prompt, and the checked continuation
 PERIODS, TIMES = range(1, 25), 3  # a loop: the last tokens are one piece of such a length, so many times
 CLEAR = min(weight for _, weight in OPENINGS)  # weight from which on a head shows its pattern
 HARDLY = 0.002  # bits a character: rounding of the exported weights
 
 
 class Figure(NamedTuple):
-    """One figure of both models."""
+    """Figure of both models."""
 
     name: str
     new: float
@@ -50,7 +50,7 @@ def loops(ids: Tokens) -> bool:
 
 
 def figures(folder: Path, corpus: Corpus, settings: Section, limit: int) -> dict[str, float]:
-    """What the verdict looks at, of the model in `folder`."""
+    """Return the verdict's figures of the model in `folder`."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     bits: dict[str, Any] = heldout_bits(model, None, tokenizer, corpus, settings, limit)

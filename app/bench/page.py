@@ -1,4 +1,4 @@
-"""The benchmark page and what it reads: scenarios, records, and the traces that a record kept."""
+"""Benchmark page and its data: scenarios, records, and the records' traces."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ ROOT = "../" * 6  # the page's address, relative to that of `on_stage`
 
 
 class BenchContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     records: BenchRecords
     runs: BenchRuns
 
 
 def page(context: BenchContext, request: Request) -> Response:
-    """The benchmark page."""
+    """Return the benchmark page."""
     modules = page_modules.PAGE.ahead("js/bench/main.js")
     sheets = page_sheets.SHEETS.links("bench")
     response = flask.make_response(flask.render_template("bench.html", modules=modules, sheets=sheets))
@@ -38,7 +38,7 @@ def page(context: BenchContext, request: Request) -> Response:
 
 
 def index(context: BenchContext, request: Request) -> Response:
-    """The scenarios and records."""
+    """Return the scenarios and records."""
     answer: BenchAnswer = {
         "scenarios": context.records.scenarios(),
         "records": context.records.all(),
@@ -49,14 +49,14 @@ def index(context: BenchContext, request: Request) -> Response:
 
 
 def record(context: BenchContext, request: Request, record_id: str) -> Response:
-    """One record, as its file is."""
+    """Return a record, as its file is."""
     response = Response(context.records.content(record_id), mimetype="application/json")
     response.headers["Cache-Control"] = "no-cache"
     return response
 
 
 def trace(context: BenchContext, request: Request, record_id: str, name: str) -> Response:
-    """One trace that a record kept."""
+    """Return a trace of a record."""
     path = context.records.trace(record_id, name)
     response = flask.send_file(path, mimetype="application/octet-stream", conditional=True)
     response.headers["Cache-Control"] = "no-cache"
@@ -64,7 +64,7 @@ def trace(context: BenchContext, request: Request, record_id: str, name: str) ->
 
 
 def on_stage(context: BenchContext, request: Request, record_id: str, name: str) -> Response:
-    """The stage with the trace at `?step=N`, without it at the first step that only decodes."""
+    """Return the stage with the trace at `?step=N`, without it at the first step that only decodes."""
     path = context.records.trace(record_id, name)
     step = request.args.get("step", type=int)
     try:

@@ -26,7 +26,7 @@ Origin = Literal["shipped", "here"]
 
 
 class Listed(Struct, frozen=True, kw_only=True):
-    """What the list tells of a record, without its figures."""
+    """List entry of a record, without its figures."""
 
     id: str
     origin: Origin
@@ -41,7 +41,7 @@ class Listed(Struct, frozen=True, kw_only=True):
 
 
 class ScenarioCard(Struct, frozen=True, kw_only=True):
-    """What the list tells of a scenario that can be run here."""
+    """List entry of a scenario that can be run here."""
 
     id: str
     title: Text
@@ -63,21 +63,21 @@ class BenchRecords:
         self._lock = threading.Lock()
 
     def scenarios(self) -> list[ScenarioCard]:
-        """The scenarios that come with the program."""
+        """Return the scenarios that come with the program."""
         with self._lock:
             if self._cards is None:
                 self._cards = [_card(find_scenario(name)) for name in scenario_ids()]
             return self._cards
 
     def all(self) -> list[Listed]:
-        """Every sound record: the shipped ones, then those made here, the latest first."""
+        """Return every sound record: the shipped ones, then those made here, the latest first."""
         found = [listed for name in self._files() if (listed := self._listed(name)) is not None]
         shipped = [record for record in found if record.origin == "shipped"]
         own = sorted((r for r in found if r.origin == "here"), key=lambda r: r.environment.created, reverse=True)
         return shipped + own
 
     def content(self, record_id: str) -> bytes:
-        """The record's file.
+        """Return the record's file.
 
         Raises:
             AppError: `not_found`.
@@ -88,7 +88,7 @@ class BenchRecords:
             raise _unknown(record_id) from error
 
     def trace(self, record_id: str, name: str) -> Path:
-        """A trace of one of the record's points.
+        """Return a trace of one of the record's points.
 
         Raises:
             AppError: `not_found`: there is no such record, it names no such trace, or the file is not here.
@@ -99,7 +99,7 @@ class BenchRecords:
         return self._path(record_id).parent / TRACES / name
 
     def _files(self) -> dict[str, Path]:
-        """Every file that may be a record, by the id of the record."""
+        """Return every file that may be a record, by the id of the record."""
         files = {f"shipped-{path.stem}": path for path in sorted(self._shipped.glob("*.json"))}
         files |= {f"here-{path.parent.name}": path for path in sorted(self._here.glob("*/*.json"))}
         return {record_id: path for record_id, path in files.items() if _ID.fullmatch(record_id)}
@@ -111,7 +111,7 @@ class BenchRecords:
         return path
 
     def _listed(self, record_id: str) -> Listed | None:
-        """The record's line in the list; None: there is no such record, or it is damaged."""
+        """Return the record's line in the list; None: there is no such record, or it is damaged."""
         path = self._files().get(record_id)
         try:
             stamp = file_stamp(path) if path else ""

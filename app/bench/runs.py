@@ -57,7 +57,9 @@ class BenchRuns:
     what = "this run belongs to a benchmark"
 
     def __init__(self, data_dir: Path | None, emit: Emit, live: bool) -> None:
-        """data_dir None: records are kept as long as the server runs. live: there is a model here to be measured."""
+        """Set up the runs. `data_dir` None: records last as long as the server. `live`: there is a model to be
+        measured.
+        """
         self._temporary = tempfile.TemporaryDirectory(prefix="kvtheater-bench-") if data_dir is None else None
         self.folder = Path(self._temporary.name) if self._temporary else data_dir / "bench"  # type: ignore[operator]
         self.can_run, self.keeps_records = live, data_dir is not None
@@ -77,7 +79,7 @@ class BenchRuns:
         return self.status
 
     def forget_viewer(self, sid: str) -> None:
-        """A client is gone. The run goes on."""
+        """Forget a disconnected client. The run continues."""
         self._followers.discard(sid)
         if watch := self._watch:
             watch.leave(sid)
@@ -86,7 +88,7 @@ class BenchRuns:
         return theater_id.startswith(PREFIX)
 
     def get(self, theater_id: str) -> BenchSession:
-        """The run on stage, opened at the first request for it.
+        """Return the run on stage, opened at the first request for it.
 
         Raises:
             AppError: `unknown_theater`: it is over, or there is nothing to watch yet.
@@ -134,7 +136,7 @@ class BenchRuns:
         return self.status
 
     def stop(self) -> RunStatus:
-        """End the run after the step under way; finished rounds are kept. Without a run nothing happens."""
+        """End the run after the current step; finished rounds are saved. No-op without a run."""
         with self._lock:
             if self._process is not None:
                 self._end_input(self._process)
@@ -155,7 +157,9 @@ class BenchRuns:
             self._temporary.cleanup()
 
     def _new_folder(self, name: str) -> Path:
-        """A folder of its own: another run, here or on a server that shares the data, may have begun in this second."""
+        """Return a folder of its own: another run, here or on a server that shares the data, may have begun in this
+        second.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             folder = self.folder / (name if number == 1 else f"{name}-{number}")
@@ -165,7 +169,7 @@ class BenchRuns:
         raise AssertionError("no end of numbers")
 
     def _read(self, process: subprocess.Popen[bytes], folder: Path) -> None:
-        """What the worker says, until it ends."""
+        """Read the worker's messages until it ends."""
         assert process.stdout is not None
         end: dict[str, Any] = {"failed": "it ended without a word; the server's terminal may say more"}
         for line in process.stdout:

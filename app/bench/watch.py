@@ -79,7 +79,7 @@ class BenchSession(LogSession):
 
 
 def latest_trace(folder: Path) -> Path | None:
-    """The newest trace of a folder; None without one."""
+    """Return the newest trace of a folder; None without one."""
     try:
         with os.scandir(folder) as found:
             files = [(entry.stat().st_ctime_ns, entry.path) for entry in found if entry.name.endswith(".kvtrace")]

@@ -1,12 +1,11 @@
-"""One benchmark in a process of its own, for the server: `python -m app.bench.worker ORDER`.
+"""Benchmark worker, a process of the server: `python -m app.bench.worker ORDER`.
 
-In one process, the server's threads would share an interpreter with what is timed, and their CPU time could not be
-told from the benchmark's. In another process they count as other programs: the record says how busy they kept the
-machine.
+In one process, the server's threads would share an interpreter with the timed code, and their CPU time could not be
+separated from the benchmark's. In another process they count as other programs: the record says how busy they were.
 
-ORDER is JSON, an `Order`. On standard output: a line of JSON for each thing to know, a `Progress`, at the end
-`{"record": path}` or `{"failed": sentence}`. The run stops when standard input ends:
-the server closes it to stop the run, or has ended itself.
+ORDER is JSON, an `Order`. On standard output: a line of JSON for each event, a `Progress`, at the end `{"record":
+path}` or `{"failed": sentence}`. The run stops when standard input ends: the server closes it to stop the run, or has
+ended itself.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ TRACES = "traces"  # the folder beside a record in which its traces lie
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What to run. `folder` gets the record and, beside it, the traces of the warm-up."""
+    """Job of a worker. `folder` gets the record and, beside it, the traces of the warm-up."""
 
     scenario: str
     folder: str

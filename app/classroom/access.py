@@ -1,8 +1,8 @@
-"""Who may do what: owners of the server, presenters and drivers of a class, followers.
+"""Permissions: owners of the server, presenters and drivers of a class, followers.
 
-An owner came with the server's token, or by the loopback interface where there is none. A guest came with a pass to a
-class, and may watch what that class has on stage, answer, and command a run of their own. A run that a class has on
-stage is commanded by who drives the class, and by nobody else, owner or not.
+An owner has the server's token, or the loopback interface where there is none. A guest has a pass to a class, and may
+watch that class's run on stage, answer, and command a run of their own. Only the driver of a class commands the run
+that it has on stage; other owners do not.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Access:
         return self._people.get(sid, NOBODY)
 
     def own(self, sid: str) -> None:
-        """What only owners may do.
+        """Check for an owner.
 
         Raises:
             AppError: `forbidden`.
@@ -47,11 +47,11 @@ class Access:
             raise refusal("forbidden", "class.follower")
 
     def drive(self, sid: str, theater_id: str) -> None:
-        """Command a run.
+        """Check for permission to command a run.
 
         Raises:
-            AppError: `forbidden`, when it is somebody else's, or another drives the class; `refused`, a lab's, while
-                the class is asked what a lesson asks.
+            AppError: `forbidden`, if the run is another client's, or another client drives the class; `refused` for a
+                lab, while the class has an open question of a lesson.
         """
         found = self._classrooms.of_theater(theater_id)
         if found is not None:
@@ -91,7 +91,7 @@ class Access:
         raise refusal("forbidden", "class.not_shown")
 
     def seat(self, sid: str) -> tuple[Classroom, Seat]:
-        """The follower at a connection.
+        """Return the follower at a connection.
 
         Raises:
             AppError: `forbidden`, when it is none; `not_found`, when the class is gone.
@@ -100,7 +100,7 @@ class Access:
         return found, found.seat(key)
 
     def pass_of(self, sid: str) -> tuple[Classroom, str]:
-        """The class that a connection has a pass to, and the key of its seat.
+        """Return the class that a connection has a pass to, and the key of its seat.
 
         Raises:
             AppError: `forbidden`, when it has none; `not_found`, when the class is gone.
@@ -111,7 +111,7 @@ class Access:
         return self._classrooms.get(person.seat.class_id), person.seat.seat
 
     def presents(self, sid: str, class_id: str) -> Classroom:
-        """The class, for who presents it.
+        """Return the class if the client presents it.
 
         Raises:
             AppError: `forbidden`; `not_found`.
@@ -134,7 +134,7 @@ class Access:
         return next((one for one in self._classrooms.all() if one.id == class_id), None)
 
     def lab(self, theater_id: str, of: Pass | None) -> None:
-        """Give a run to a follower; None: it is nobody's."""
+        """Assign a run to a follower; None unassigns it."""
         with self._lock:
             if of is None:
                 self._labs.pop(theater_id, None)

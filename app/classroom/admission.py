@@ -23,7 +23,7 @@ MAX_UNCONFIRMED = 300  # of one address
 MAX_OF_ADDRESS = 1000  # seats, so that other addresses have some of a class
 CONFIRM_SECONDS = 20.0  # of one connection
 EXPIRE_SECONDS = 120.0  # without a connection, of an unconfirmed seat that has answered nothing
-MAX_ORIGINS = 12  # told to the presenter, those with most seats
+MAX_ORIGINS = 12  # shown to the presenter, those with most seats
 
 
 def giving_way(address: str, seats: Iterable[Seat]) -> Seat | None:
@@ -55,7 +55,7 @@ def expired(seats: Iterable[Seat]) -> list[Seat]:
 
 
 def is_confirmed(seat: Seat) -> bool:
-    """Whether a seat was connected long enough, or has something from the presenter."""
+    """Return whether a seat was connected long enough, or has something from the presenter."""
     return seat.is_trusted or seat.connected_for >= CONFIRM_SECONDS
 
 

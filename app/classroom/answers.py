@@ -1,4 +1,4 @@
-"""What is said of a class on the socket: to everybody in it, to one seat of it, to its presenters."""
+"""Socket messages about a class: to all its members, to one seat, to its presenters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ClassTold(TypedDict):
     names: Names
     driver: int | None  # whose page all see: a seat's number; None: the presenter's
     driver_name: str | None
-    held: bool  # nobody goes their own ways now
+    held: bool  # followers may not leave the presenter's view
     theater: str | None  # the run on stage: a theater or a recording
     view: dict[str, str]  # where one looks, as a link holds it
     lesson: LessonAt | None
@@ -40,7 +40,7 @@ class ClassTold(TypedDict):
 
 
 class OwnAnswer(TypedDict):
-    """What one answered to one question, by round."""
+    """Answers of a seat to a question, by round."""
 
     poll: int
     given: list[Answer]
@@ -48,7 +48,7 @@ class OwnAnswer(TypedDict):
 
 
 class Mine(TypedDict):
-    """What the server knows of one seat, for its own page."""
+    """State of a seat, for its own page."""
 
     seat: int
     name: str
@@ -62,7 +62,7 @@ class Mine(TypedDict):
 
 
 class ClassEntered(TypedDict):
-    """What a follower's page knows."""
+    """State for a follower's page."""
 
     told: ClassTold
     mine: Mine
@@ -77,7 +77,7 @@ class SeatTold(TypedDict):
     lost: bool
     remote: bool
     wish: Wish | None
-    answered: bool  # the open question, in the round that goes on
+    answered: bool  # the open question, in the current round
     lab: bool
 
 
@@ -108,7 +108,7 @@ class ClassDesk(TypedDict):
     lost: list[list[float]]  # [seconds since the class began, record that was on stage] of each mark
     seconds: float  # since it began
     asked: int  # questions
-    answered: int  # the open one, in the round that goes on
+    answered: int  # the open question, in the current round
     tallies: list[Annotated[dict[str, Any], Meta(extra={"fields_of": Tally})]]  # of the last question, by round
     labs: int  # runs of followers, now
     labs_most: int
@@ -127,13 +127,13 @@ class Door(TypedDict):
 
 
 class Presenting(TypedDict):
-    """What a presenter's page knows."""
+    """State for a presenter's page."""
 
     told: ClassTold
     desk: ClassDesk
     code: str
     doors: list[Door]  # ways in, the likeliest first; none: others cannot reach this server
-    join: str  # the path of a door, for who is on this machine
+    join: str  # the path of a door, for clients on this machine
 
 
 class ClassOpened(TypedDict):
@@ -152,19 +152,19 @@ class ClassPressed(TypedDict):
 
 
 class ClassLeft(TypedDict):
-    """The `class_left` event, to who was sent away."""
+    """The `class_left` event, to a member that was removed."""
 
     id: str
 
 
 class KeptClass(TypedDict):
-    """A class that is kept until a date."""
+    """A class stored until a date."""
 
     id: str
     title: str
     names: Literal["optional", "none"]
     began: float  # seconds since 1970
-    ended: float | None  # None: it was kept while it went on
+    ended: float | None  # None: stored while it was running
     until: str  # the last day, as in 2027-01-31
     students: int
     questions: int

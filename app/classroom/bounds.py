@@ -1,4 +1,4 @@
-"""What guests may ask of a run that they command: their own, or the class's while they drive."""
+"""Limits on guests' commands of a run: their own, or the class's while they drive."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from app.session import messages
 from app.session.session import Session
 from engine.config import ConfigError, EngineConfig, SamplingParams
 
-MOST_PROMPTS = 8  # at once
-MOST_PROMPT_BYTES = 4096  # of UTF-8: a step of one's run is as long as its prompts, and others wait for it
-MOST_TOKENS = 256  # that one answer has
-MOST_SEQUENCES = 8  # for one prompt
-MOST_COMMANDS = 32  # of guests to runs at once: each holds a thread until a step is over, and others are to answer
-MOST_OF_ONE = 4  # of one guest
-MOST_READS_OF_ONE = 2  # ranges of records under way, of one guest: each may be megabytes
+MAX_PROMPTS = 8  # at once
+MAX_PROMPT_BYTES = 4096  # of UTF-8: a step of one's run is as long as its prompts, and others wait for it
+MAX_TOKENS = 256  # that one answer has
+MAX_SEQUENCES = 8  # for one prompt
+MAX_COMMANDS = 32  # of guests to runs at once: each holds a thread until a step is over, and others are to answer
+MAX_OF_ONE = 4  # of one guest
+MAX_READS_OF_ONE = 2  # ranges of records under way, of one guest: each may be megabytes
 
 
 class Commands:
-    """What guests have asked of runs and has not been done yet."""
+    """Pending commands of guests."""
 
-    def __init__(self, access: Access, most_of_one: int = MOST_OF_ONE, most: int = MOST_COMMANDS) -> None:
+    def __init__(self, access: Access, most_of_one: int = MAX_OF_ONE, most: int = MAX_COMMANDS) -> None:
         self._access, self._most_of_one, self._most = access, most_of_one, most
         self._under_way: dict[Pass, int] = {}
         self._lock = threading.Lock()
 
     def take(self, sid: str) -> Callable[[], None]:
-        """One more. Returns what is to be called when it is done, whatever became of it.
+        """Count a command in. Return a function to call when it is done, whatever its result.
 
         Raises:
             AppError: `busy`.
@@ -58,20 +58,20 @@ class Commands:
 
 def check_text(text: str) -> None:
     """Raises AppError: `refused`."""
-    if len(text.encode("utf-8", "replace")) > MOST_PROMPT_BYTES:
-        raise refusal("refused", "lab.text", n=MOST_PROMPT_BYTES)
+    if len(text.encode("utf-8", "replace")) > MAX_PROMPT_BYTES:
+        raise refusal("refused", "lab.text", n=MAX_PROMPT_BYTES)
 
 
 def check_submit(message: messages.Submit, sampling: SamplingParams) -> None:
     """Raises AppError: `refused`."""
-    if len(message.prompts) > MOST_PROMPTS:
-        raise refusal("refused", "lab.prompts", n=MOST_PROMPTS)
+    if len(message.prompts) > MAX_PROMPTS:
+        raise refusal("refused", "lab.prompts", n=MAX_PROMPTS)
     for prompt in message.prompts:
         check_text(prompt.text)
-    if sampling.max_tokens is None or sampling.max_tokens > MOST_TOKENS:
-        raise refusal("refused", "lab.tokens", n=MOST_TOKENS)
-    if sampling.num_sequences > MOST_SEQUENCES:
-        raise refusal("refused", "lab.sequences", n=MOST_SEQUENCES)
+    if sampling.max_tokens is None or sampling.max_tokens > MAX_TOKENS:
+        raise refusal("refused", "lab.tokens", n=MAX_TOKENS)
+    if sampling.num_sequences > MAX_SEQUENCES:
+        raise refusal("refused", "lab.sequences", n=MAX_SEQUENCES)
 
 
 def check_model(theater: Session, model: str | None) -> None:

@@ -1,4 +1,4 @@
-"""One class: who is in it, what all of them look at, and what they are asked."""
+"""State of a class: members, common view, and questions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from app.classroom.seats import Seat, checked_name, invented_name
 from app.ground.errors import AppError
 from app.ground.plain import plain
 
-MOST_POLLS = 200
-MOST_MARKS = 5000  # of "lost here": beyond it the oldest go
-MOST_VIEW = 48  # settings in a view
-MOST_VIEW_CHARACTERS = 8192  # of them all: a view goes to everybody
+MAX_POLLS = 200
+MAX_MARKS = 5000  # of "lost here": beyond it the oldest go
+MAX_VIEW = 48  # settings in a view
+MAX_VIEW_CHARACTERS = 8192  # of them all: a view goes to everybody
 _NAME = re.compile(r"[a-z][a-z_]{0,39}")
 
 
 class Classroom:
-    """A class under way.
+    """A running class.
 
-    Every method may be called from any thread. `changed` is called, outside of the lock, with whether all of the class
-    or only its presenters have to be told.
+    Every method may be called from any thread. `changed` is called, outside of the lock, with whether to notify all
+    members or only the presenters.
     """
 
     def __init__(self, class_id: str, title: str, names: Names, changed: Callable[[Classroom, bool], None]) -> None:
@@ -40,7 +40,7 @@ class Classroom:
         self.secret = Secret()  # of the presenter
         self.presenters: set[str] = set()  # sids
         self.polls: list[Poll] = []
-        self.theaters: set[str] = set()  # that were on stage: nobody drives them but who drives the class
+        self.theaters: set[str] = set()  # that were on stage: only the class's driver commands them
         self.began = time.time()
         self.ended: float | None = None
         self.kept_until: str | None = None
@@ -49,7 +49,7 @@ class Classroom:
         self._seats: dict[str, Seat] = {}  # by the key of the pass
         self._sent_away: set[str] = set()  # keys that open it no more
         self._sitting: dict[str, Seat] = {}  # by connection: hundreds may go at once
-        self.is_open = True  # for those who have no seat yet
+        self.is_open = True  # for newcomers without a seat
         self._began = self._left_at = time.monotonic()
         self._changed = changed
         self._lock = threading.RLock()
@@ -62,7 +62,7 @@ class Classroom:
         self._marks: list[list[float]] = []
         self._over = False
 
-    # Who is there
+    # Attendance
 
     @property
     def is_over(self) -> bool:
@@ -74,14 +74,14 @@ class Classroom:
         return self._theater
 
     def sids(self) -> list[str]:
-        """Everybody who is connected."""
+        """Return all connected clients."""
         with self._lock:
             followers = {sid for seat in self._seats.values() for sid in seat.sids}
             return [*self.presenters, *(followers - self.presenters)]
 
     @property
     def empty_for(self) -> float:
-        """Seconds since the last connection went; 0 while somebody is there."""
+        """Seconds since the last connection ended; 0 while a client is connected."""
         with self._lock:
             there = bool(self.presenters) or any(seat.is_here for seat in self._seats.values())
             return 0.0 if there else time.monotonic() - self._left_at
@@ -92,10 +92,10 @@ class Classroom:
             return list(self._seats.values())
 
     def seat(self, key: str) -> Seat:
-        """The seat of a pass.
+        """Return the seat of a pass.
 
         Raises:
-            AppError: `refused`: nobody has sat down there.
+            AppError: `refused`: the pass has no seat.
         """
         found = self._seats.get(key)
         if found is None:
@@ -109,7 +109,7 @@ class Classroom:
         self.news(everybody=False)
 
     def enter(self, key: str, sid: str, language: str, address: str) -> Seat:
-        """A follower's page is there, with its seat or for the first time.
+        """Enter a follower's page, with its seat or for the first time.
 
         Raises:
             AppError: `refused` when the class is over or full, or its doors are closed; `busy` when too many come in
@@ -147,7 +147,7 @@ class Classroom:
             self.news(everybody=False)
 
     def rename(self, seat: Seat, name: str) -> None:
-        """Raises AppError: no name, one that somebody has, or names are not wanted here."""
+        """Rename a seat. Raises AppError: an empty or taken name, or names are not allowed here."""
         if self.names == "none":
             raise refusal("refused", "name.none")
         wanted = checked_name(name)
@@ -167,13 +167,13 @@ class Classroom:
         return list(seat.sids)
 
     def open_doors(self, is_open: bool) -> None:
-        """Let in newcomers, or only those who have a seat."""
+        """Admit newcomers, or only clients with a seat."""
         with self._lock:
             self.is_open = is_open
         self.news(everybody=False)
 
     def check_doors(self) -> None:
-        """Raises AppError: `refused`, for who has no seat while the doors are closed."""
+        """Raise AppError `refused` for a client without a seat while the doors are closed."""
         if not self.is_open:
             raise refusal("refused", "door.closed")
 
@@ -187,10 +187,10 @@ class Classroom:
         if any_gone:
             self.news(everybody=False)
 
-    # Who drives
+    # Driver
 
     def may_drive(self, sid: str) -> bool:
-        """Whether what this connection does is what the class sees."""
+        """Return whether what this connection does is what the class sees."""
         with self._lock:
             return sid in (self._driver.sids if self._driver else self.presenters)
 
@@ -227,15 +227,15 @@ class Classroom:
     # What all look at
 
     def cast(self, theater: str | None, view: Mapping[str, str]) -> bool:
-        """Where the driver looks. Returns whether another run is on stage now.
+        """Set where the driver looks. Returns whether another run is on stage now.
 
         Raises:
             AppError: `bad_request` for what is no view.
         """
-        if len(view) > MOST_VIEW or not all(_NAME.fullmatch(name) for name in view):
-            raise AppError("bad_request", f"a view has {MOST_VIEW} settings at most, by their names")
-        if sum(len(value) for value in view.values()) > MOST_VIEW_CHARACTERS:
-            raise AppError("bad_request", f"a view has {MOST_VIEW_CHARACTERS} characters at most")
+        if len(view) > MAX_VIEW or not all(_NAME.fullmatch(name) for name in view):
+            raise AppError("bad_request", f"a view has {MAX_VIEW} settings at most, by their names")
+        if sum(len(value) for value in view.values()) > MAX_VIEW_CHARACTERS:
+            raise AppError("bad_request", f"a view has {MAX_VIEW_CHARACTERS} characters at most")
         with self._lock:
             other = theater != self._theater
             if not other and view == self._view:
@@ -249,7 +249,7 @@ class Classroom:
         return other
 
     def lesson_is_at(self, theater: str, at: int) -> None:
-        """The lesson on stage has gone on."""
+        """Record that the lesson on stage has advanced."""
         with self._lock:
             if theater != self._theater:
                 return
@@ -258,7 +258,7 @@ class Classroom:
         self.news()
 
     def hold(self, held: bool) -> None:
-        """Whether nobody may go their own ways."""
+        """Set whether followers must stay in the presenter's view."""
         with self._lock:
             self._held = held
         self.news()
@@ -272,7 +272,7 @@ class Classroom:
 
     @property
     def is_asked_by_lesson(self) -> bool:
-        """Whether a question of a lesson is open, whose answer is the run's: nobody has been shown it."""
+        """Whether a question of a lesson, answered by the run, is open and unrevealed."""
         poll = self.poll
         return bool(poll and poll.lesson and poll.phase != "shown")
 
@@ -293,8 +293,8 @@ class Classroom:
             self._check_open()
             if self.poll and self.poll.phase != "shown":
                 raise refusal("refused", "poll.open")
-            if len(self.polls) >= MOST_POLLS:
-                raise refusal("refused", "poll.most", n=MOST_POLLS)
+            if len(self.polls) >= MAX_POLLS:
+                raise refusal("refused", "poll.most", n=MAX_POLLS)
             poll = Poll(len(self.polls), kind, text, options, lesson, seconds)
             self.polls.append(poll)
         self.news()
@@ -335,21 +335,21 @@ class Classroom:
             elif seat.lose():
                 step = self._view.get("step", "")
                 record = int(step) if step.isascii() and step.isdigit() else newest
-                self._marks = [*self._marks[-MOST_MARKS:], [round(time.monotonic() - self._began, 1), record]]
+                self._marks = [*self._marks[-MAX_MARKS:], [round(time.monotonic() - self._began, 1), record]]
         self.news(everybody=False)
 
     def kept(self, until: str | None) -> None:
-        """What comes of it is kept until that day; None: not at all."""
+        """Set the date until which results are stored; None: not stored."""
         self.kept_until = until
         self.news(everybody=False)
 
     def marks(self) -> list[list[float]]:
-        """Of each "lost here": seconds since the class began, and the record that was on stage."""
+        """Return the "lost here" marks: seconds since the class began, and the record that was on stage."""
         with self._lock:
             return list(self._marks)
 
     def end(self) -> None:
-        """The class is over: its pages say so, and nobody comes in any more."""
+        """End the class: its pages show it, and it admits no one."""
         with self._lock:
             self._over, self._driver, self._held = True, None, False
             self.ended = self.ended or time.time()
@@ -446,10 +446,10 @@ class Classroom:
     # Inside
 
     def seat_of(self, number: int) -> Seat:
-        """The seat with a number.
+        """Return the seat with a number.
 
         Raises:
-            AppError: `refused`: nobody sits there any more.
+            AppError: `refused`: the seat is empty.
         """
         found = next((seat for seat in self._seats.values() if seat.number == number), None)
         if found is None:

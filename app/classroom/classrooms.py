@@ -16,14 +16,14 @@ from app.classroom.refusing import refusal
 from app.ground.callers import Pass
 from app.session.broadcast import Emit
 
-MOST_CLASSES = 64  # of one server
+MAX_CLASSES = 64  # of one server
 EMPTY = 600.0  # seconds without anybody after which a class makes room for another
 PACE = 0.05  # seconds between two messages to a class
 SENDING_SHARE = 0.2  # of the time, at most, goes into sending them: the records of the run have the rest
 SLOWEST_PACE = 1.0
 DESK_PACE = 0.5  # between two to its presenters
 EXPIRE_EVERY = 15.0  # seconds without news after which expired seats are looked for
-MOST_ADDRESSES = 4096  # whose wrong codes are counted; beyond it those that guessed longest ago are forgotten
+MAX_ADDRESSES = 4096  # whose wrong codes are counted; beyond it those that guessed longest ago are forgotten
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Classrooms:
         self._passes = Passes()
         self._guesses: dict[str, Allowance] = {}  # wrong codes, by address
         self._lock = threading.Lock()
-        self._due: set[str] = set()  # classes of which everybody is to be told
+        self._due: set[str] = set()  # classes with news for all their members
         self._desks: set[str] = set()  # of which the presenters are
         self._desk_at = 0.0
         self._pace = PACE
@@ -47,23 +47,23 @@ class Classrooms:
         self._thread.start()
 
     def open(self, title: str, names: Names) -> Classroom:
-        """A new class.
+        """Open a new class.
 
         Raises:
             AppError: `refused`, when there are too many.
         """
         with self._lock:
-            if len(self._classes) >= MOST_CLASSES:
+            if len(self._classes) >= MAX_CLASSES:
                 free = [one for one in self._classes.values() if one.is_over or one.empty_for >= EMPTY]
                 if not free:
-                    raise refusal("refused", "class.most", n=MOST_CLASSES)
+                    raise refusal("refused", "class.most", n=MAX_CLASSES)
                 del self._classes[max(free, key=lambda one: (one.is_over, one.empty_for)).id]
             found = Classroom(secrets.token_urlsafe(6), title, names, self._changed)
             self._classes[found.id] = found
         return found
 
     def get(self, class_id: str) -> Classroom:
-        """The class.
+        """Return the class.
 
         Raises:
             AppError: `not_found`.
@@ -78,16 +78,16 @@ class Classrooms:
             return list(self._classes.values())
 
     def of_theater(self, theater_id: str) -> Classroom | None:
-        """The class that has, or had, a theater on stage."""
+        """Return the class that has, or had, a theater on stage."""
         return next((one for one in self.all() if theater_id in one.theaters and not one.is_over), None)
 
     def lesson_is_at(self, theater_id: str, at: int) -> None:
-        """A lesson has gone on; a class may have it on stage."""
+        """Record that a lesson has advanced; a class may have it on stage."""
         if found := self.of_theater(theater_id):
             found.lesson_is_at(theater_id, at)
 
     def asks(self, theater_id: str) -> bool:
-        """Whether a class is asked a question of the lesson on this theater, and has not been shown the answer."""
+        """Return whether a class has an open, unrevealed question of the lesson on this session."""
         found = self.of_theater(theater_id)
         poll = found.poll if found else None
         return bool(poll and poll.lesson and poll.lesson.theater == theater_id and poll.phase != "shown")
@@ -95,18 +95,18 @@ class Classrooms:
     # Coming in
 
     def new_pass(self, given: str, address: str, had: Pass | None) -> str | None:
-        """A pass for who has typed a join code, or has followed the link with a class's key (`code.key`).
+        """Issue a pass for a join code, or for the link with a class's key (`code.key`).
 
         A pass costs nothing here: seats are what is bounded (`admission`).
 
         Args:
-            had: a pass that the browser has already.
+            had: a pass that the browser already has.
 
         Returns:
             The text of a pass; None if `had` is one of this class.
 
         Raises:
-            AppError: `not_found` for a wrong one; `busy` when too many are tried; `refused` when doors are closed.
+            AppError: `not_found` for a wrong code; `busy` after too many tries; `refused` when doors are closed.
         """
         code, _, key = given.partition(".")
         found = next((one for one in self.all() if not one.is_over and one.code == as_code(code)), None)
@@ -134,18 +134,18 @@ class Classrooms:
             one.forget(sid)
 
     def close(self) -> None:
-        """Say nothing any more."""
+        """Stop sending."""
         self._closed = True
         self._wake.set()
         self._thread.join()
 
     def _guess(self, address: str) -> Allowance:
-        """The allowance of wrong codes of an address."""
+        """Return the allowance of wrong codes of an address."""
         of = self._guesses
         with self._lock:
             found = of.pop(address, None) or Allowance(BURST, RATE)
             of[address] = found  # the newest is last
-            while len(of) > MOST_ADDRESSES:
+            while len(of) > MAX_ADDRESSES:
                 del of[next(iter(of))]
         return found
 
@@ -159,7 +159,7 @@ class Classrooms:
         self._wake.set()
 
     def _tell(self) -> None:
-        """What changes while one message goes out is in the next one: a class is told whole."""
+        """Send changes in rounds: each message has the whole state, so changes during a send are in the next."""
         while not self._closed:
             if not self._wake.wait(EXPIRE_EVERY):
                 for one in self.all():
@@ -188,7 +188,7 @@ class Classrooms:
                 self._say("class_desk", one.desk, list(one.presenters))
 
     def _was_sent(self, seconds: float) -> None:
-        """The longer it takes to tell a large class, the less often it is told."""
+        """Lower the message rate with the time that sending to a large class takes."""
         self._pace = min(max(PACE, seconds / SENDING_SHARE), SLOWEST_PACE)
 
     def _say(

@@ -1,9 +1,9 @@
-"""Who may come in: join codes, and what a browser shows afterwards to be known again.
+"""Admission: join codes, and the browser's pass that identifies it later.
 
-A code has 6 of 29 letters and digits: 29^6 = 5.9e8. Wrong ones are taken at most `BURST` + `RATE` · t times in t
-seconds from one address: in a day 600 + 86,400 guesses, a chance of 1.5e-4 to find one class. A flood of guesses shuts
-out its own address only, and nobody who has the link with the class's key (128 bits, in the QR code): that is never
-slowed.
+A code has 6 of 29 letters and digits: 29^6 = 5.9e8. Wrong codes are checked at most `BURST` + `RATE` · t times in t
+seconds from one address: in a day 600 + 86,400 guesses, a chance of 1.5e-4 to find one class. A flood of guesses blocks
+its own address only, and never clients with the link that has the class's key (128 bits, in the QR code): that is not
+rate-limited.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ RATE = 1.0  # a second
 
 
 def new_code() -> str:
-    """A join code."""
+    """Return a join code."""
     return "".join(secrets.choice(LETTERS) for _ in range(LENGTH))
 
 
 def as_code(typed: str) -> str:
-    """What somebody typed, as a code: neither case nor spaces nor hyphens matter."""
+    """Normalize typed text to a code: case, spaces and hyphens do not matter."""
     return "".join(letter for letter in typed.lower() if letter.isalnum())
 
 
@@ -41,7 +41,7 @@ class Allowance:
         self._lock = threading.Lock()
 
     def take(self) -> bool:
-        """Whether there was one left; it is taken."""
+        """Return whether there was one left; it is taken."""
         with self._lock:
             self._fill()
             if self._left < 1:
@@ -68,7 +68,7 @@ class Passes:
         self._key = secrets.token_bytes(32)
 
     def new(self, class_id: str) -> str:
-        """The text of a pass for a new seat."""
+        """Return the text of a pass for a new seat."""
         seat = secrets.token_urlsafe(12)
         return f"{class_id}.{seat}.{self._mark(class_id, seat)}"
 
@@ -85,14 +85,14 @@ class Passes:
 
 
 class Secret:
-    """A word that one person has been told; here only its digest is kept."""
+    """Secret issued to one person; only its digest is stored here."""
 
     def __init__(self) -> None:
         self._word: str | None = secrets.token_urlsafe(24)
         self._digest = hashlib.sha256(self._word.encode()).digest()
 
     def tell(self) -> str:
-        """The word, to the one whose it is. Once; nobody has it here afterwards."""
+        """Return the secret to its owner, once; afterwards it is not available here."""
         word, self._word = self._word, None
         assert word is not None
         return word

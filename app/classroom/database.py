@@ -1,4 +1,4 @@
-"""The database of classes that are kept, by SQLAlchemy: import it when there is something to be read or written.
+"""Database of stored classes, by SQLAlchemy: import it lazily, when there is something to read or write.
 
 SQLite overwrites what is deleted (`secure_delete`), so that "deleted" is true.
 """
@@ -74,12 +74,12 @@ def database_url(given: str) -> URL:
 
 
 def file_url(path: Path) -> URL:
-    """Of SQLite."""
+    """Return the SQLite URL of a file."""
     return URL.create("sqlite", database=str(path))
 
 
 class Database:
-    """Kept classes in the database at an address. Methods may be called from any thread.
+    """Stored classes in the database at an address. Methods may be called from any thread.
 
     Raises (every method):
         AppError: `unavailable`, when the database cannot be reached or written.
@@ -91,7 +91,7 @@ class Database:
         self._lock = threading.Lock()
 
     def keep(self, results: ClassResults, until: datetime.date) -> None:
-        """Keep a class as it is now, instead of what was kept of it before."""
+        """Store a class as it is now, replacing an earlier version."""
         with self._writing() as connection:
             _delete(connection, [results.id])
             connection.execute(
@@ -139,7 +139,7 @@ class Database:
             )
 
     def all(self) -> list[KeptClass]:
-        """The kept classes, the latest first."""
+        """Return the stored classes, the latest first."""
         with self._reading() as connection:
             if connection is None:
                 return []
@@ -159,7 +159,7 @@ class Database:
             ]
 
     def get(self, class_id: str) -> ClassResults | None:
-        """A kept class; None: nothing is kept of it."""
+        """Return a stored class; None if there is none."""
         with self._reading() as connection:
             row = None
             if connection is not None:
@@ -199,13 +199,13 @@ class Database:
             return msgspec.convert(found, ClassResults)
 
     def delete(self, class_id: str) -> None:
-        """Keep nothing of a class any more."""
+        """Delete the stored results of a class."""
         if self._is_there():
             with self._writing() as connection:
                 _delete(connection, [class_id])
 
     def expire(self, today: datetime.date) -> int:
-        """Delete what was to be kept until the day before or earlier. Returns how many classes that were."""
+        """Delete classes stored until the day before or earlier. Return their number."""
         if not self._is_there():
             return 0
         with self._writing() as connection:
@@ -222,7 +222,7 @@ class Database:
     # Inside
 
     def _is_there(self) -> bool:
-        """Whether anything can have been kept: a file is made when the first class is."""
+        """Return whether a database can exist: the file is made with the first class."""
         url = self._url
         is_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
         return not is_file or Path(str(url.database)).exists()
@@ -244,7 +244,7 @@ class Database:
 
     @contextmanager
     def _reading(self) -> Iterator[Connection | None]:
-        """None: nothing was ever kept."""
+        """Yield a connection; None if nothing was ever stored."""
         try:
             if not self._is_there():
                 yield None

@@ -64,7 +64,7 @@ def _is_local(address: str) -> bool:
 
 
 def _by_route() -> str:
-    """The address that packets to the local network would come from; nothing where there is no such network."""
+    """Return the address that packets to the local network would come from; nothing where there is no such network."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_SOMEWHERE)

@@ -29,7 +29,7 @@ from app.session.session_manager import SessionManager
 
 
 class ClassEvents:
-    """One method for each event."""
+    """Handlers of the class events, one method each."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class ClassEvents:
         return {}
 
     def keep(self, sid: str, message: messages.ClassKeep, found: Classroom) -> Nothing:
-        """As it is now; again at the end, or when it is asked again."""
+        """Store the class as it is now; stored again at its end, or on the next request."""
         today = datetime.date.today()
         if not today <= message.until <= today + LONGEST:
             raise refusal("bad_request", "class.until", n=LONGEST.days // 366)
@@ -80,7 +80,7 @@ class ClassEvents:
         return {}
 
     def unkeep(self, sid: str, message: messages.OfClass, found: Classroom | None) -> Nothing:
-        """Delete what is kept: the presenter while the class is here, else whoever owns the server."""
+        """Delete a stored class: by its presenter while it runs, else by an owner of the server."""
         self._store.delete(message.id)
         if found is not None:
             found.kept(None)
@@ -153,7 +153,7 @@ class ClassEvents:
         return {}
 
     def poll(self, sid: str, message: messages.ClassPoll, found: Classroom) -> Nothing:
-        """To the next phase. What is shown of a lesson's question is what the lesson says, which goes on with that."""
+        """Move a poll to its next phase. The lesson decides what its own question reveals, and advances with it."""
         poll = found.poll
         right = message.right
         if message.to == "shown" and poll is not None and poll.number == message.poll and poll.lesson:
@@ -201,14 +201,14 @@ class ClassEvents:
     # Inside
 
     def _mine(self, sid: str, found: Classroom, seat: Seat) -> Mine:
-        """To who asked, and to the seat's other windows."""
+        """Send a seat's state to the sender and to the seat's other windows."""
         mine = found.mine(seat)
         if others := [one for one in list(seat.sids) if one != sid]:
             self._emit("class_mine", mine, others)
         return mine
 
     def _tell_seat(self, found: Classroom, number: int) -> None:
-        """What is its own has changed, and not by itself."""
+        """Send a seat its own state after a change that another client caused."""
         seat = found.seat_of(number)
         self._emit("class_mine", found.mine(seat), list(seat.sids))
 
@@ -231,7 +231,7 @@ class ClassEvents:
         }
 
     def _asked(self, found: Classroom) -> LessonQuestion:
-        """The question that the lesson on stage stands before."""
+        """Return the question that the lesson on stage stands before."""
         room = self._lessons.find(found.theater or "")
         course = room.course
         if not isinstance(course.barrier, Ask) or course.question is None or course.is_answered:

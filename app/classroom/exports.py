@@ -1,6 +1,6 @@
-"""What came of a class, over HTTP: `/api/class/…` of one that is here, `/api/classes…` of those that are kept.
+"""Class results over HTTP: `/api/class/…` for a running class, `/api/classes…` for stored ones.
 
-A class that is here is its presenter's: the secret comes in a header, never in an address, which histories keep.
+A running class belongs to its presenter: the secret comes in a header, never in an address, which histories store.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TABLES: dict[str, Callable[[ClassResults, str], bytes]] = {"answers": answers_c
 
 
 class Here(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     classrooms: Classrooms
     store: Store
@@ -38,32 +38,32 @@ class Here(NamedTuple):
 
 
 def table(here: Here, request: Request, class_id: str, name: str) -> Response:
-    """A table of a class that is here."""
+    """Return a table of a class that is here."""
     return _table(request, results_of(_class(here, request, class_id)), name)
 
 
 def page(here: Here, request: Request, class_id: str) -> Response:
-    """A class that is here as one HTML page, with the run on stage."""
+    """Return a class that is here as one HTML page, with the run on stage."""
     found = _class(here, request, class_id)
     run, refusal = _run(here, found)
     return _page(request, results_of(found), run, refusal)
 
 
 def kept(here: Here, request: Request) -> Response:
-    """What is kept."""
+    """Return the list of stored classes."""
     _own(request)
     answer: KeptClassesAnswer = {"classes": here.store.all(), "can_keep": here.store.can_keep}
     return json_answer(answer)
 
 
 def kept_table(here: Here, request: Request, class_id: str, name: str) -> Response:
-    """A table of a kept class."""
+    """Return a table of a stored class."""
     _own(request)
     return _table(request, here.store.get(class_id), name)
 
 
 def kept_page(here: Here, request: Request, class_id: str) -> Response:
-    """A kept class as one HTML page. Its run is not kept with it: that is a recording, if somebody recorded it."""
+    """Return a stored class as one HTML page. Its run is not stored with it: that is a recording, if there is one."""
     _own(request)
     return _page(request, here.store.get(class_id), None, "run_gone")
 
@@ -81,7 +81,7 @@ ROUTES = [
 
 
 def blueprint(classrooms: Classrooms, store: Store, theaters: SessionManager) -> flask.Blueprint:
-    """What came of classes."""
+    """Blueprint of the class results."""
     return routing.blueprint("class_results", "/api", Here(classrooms, store, theaters), ROUTES)
 
 
@@ -99,7 +99,7 @@ def _class(here: Here, request: Request, class_id: str) -> Classroom:
 
 
 def _run(here: Here, found: Classroom) -> tuple[bytes | None, str | None]:
-    """The page of the run on stage, or the key of the words that say why there is none."""
+    """Return the page of the run on stage, or the key of the words that say why there is none."""
     if found.theater is None:
         return None, "run_gone"
     try:

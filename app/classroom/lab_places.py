@@ -1,4 +1,4 @@
-"""Who of a class has a lab, and who waits for one."""
+"""Labs of a class and the waiting queue for them."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class LabPlaces:
         return list(self._waiting)
 
     def of(self, key: str) -> tuple[str | None, int | None]:
-        """A seat's lab, and how many are before it in the queue (None: it does not wait)."""
+        """Return a seat's lab, and how many are before it in the queue (None: it does not wait)."""
         waiting = self.queue()
         return self._runs.get(key), waiting.index(key) if key in waiting else None
 
     def wait(self, key: str) -> bool:
-        """A seat wants one. Whether it stands in the queue since now."""
+        """Queue a seat for a lab. Returns whether it is new in the queue."""
         if key in self._runs or key in self._waiting:
             return False
         self._waiting.append(key)
@@ -49,7 +49,7 @@ class LabPlaces:
             self._waiting.remove(key)
 
     def take(self, here: set[str]) -> str | None:
-        """The first of the queue that is there has a place from now on."""
+        """Give a place to the first seat of the queue that is there; return it."""
         key = next((one for one in self._waiting if one in here), None)
         if key is not None:
             self._waiting.remove(key)
@@ -64,6 +64,6 @@ class LabPlaces:
         return True
 
     def drop(self, key: str) -> str | None:
-        """It has no lab any more, nor waits; its run, if it had one."""
+        """Remove a seat from labs and queue; return its run, if it had one."""
         self.leave(key)
         return self._runs.pop(key, None)

@@ -1,10 +1,9 @@
-"""Labs: runs of followers, beside the class's. A bounded number lives at once; the others wait in a queue, in order.
+"""Labs: runs of followers, beside the class's. Their number is bounded; further requests wait in a queue, in order.
 
-    class_lab --> queue --first--> a theater of one's own --left or idle, and somebody waits--> the next
+    class_lab --> queue --first--> a session of one's own --left, or idle while others wait--> the next
 
-The class's run never waits for more than one step of them all, nor do they take more than a sixth of the time beside
-it: `app/session/engine_lock.py`. How many there may be is therefore a question of memory, and of what such a run is
-still good for.
+The class's run waits for at most one step of all labs, and they use at most a sixth of the time beside it:
+`app/session/engine_lock.py`. Their number is therefore limited by memory, and by how slow such a run may become.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from app.session.run import OpenLog
 from app.session.session import Session
 from app.session.session_manager import SessionManager
 
-MOST_LABS = 64  # of one server: each has two threads and a file
+MAX_LABS = 64  # of one server: each has two threads and a file
 MEMORY_SHARE = 0.5  # of the memory that is free before the first: the rest is the class's, and its captures'
 LOG_BYTES = 32 * MIB  # above it a lab keeps no more captures, above twice that no more records
 OWN_BYTES = 8 * MIB  # of a lab beside pool and log: engine, threads, state (5 MiB were measured, bundled model)
@@ -49,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 def labs_most(lab_bytes: int, free_bytes: int, step_seconds: float | None) -> tuple[int, LabsWhy]:
-    """How many labs may live at once, and what that comes from.
+    """Return how many labs may live at once, and what that comes from.
 
     Memory: `MEMORY_SHARE` of what was free before the first, by what a lab takes. Speed: labs have `LABS_SHARE` of the
     time while the class computes, so that its steps take 1.2 times as long at most; with n of them at work each has
@@ -61,7 +60,7 @@ def labs_most(lab_bytes: int, free_bytes: int, step_seconds: float | None) -> tu
         step_seconds: of a decode step on this machine; None: not known yet.
     """
     why: LabsWhy = {"by": "most", "lab_bytes": lab_bytes, "free_bytes": free_bytes, "step_seconds": step_seconds}
-    most = MOST_LABS
+    most = MAX_LABS
     if (held := int(free_bytes * MEMORY_SHARE / lab_bytes)) < most:
         most, why["by"] = held, "memory"
     if step_seconds is None:
@@ -73,7 +72,7 @@ def labs_most(lab_bytes: int, free_bytes: int, step_seconds: float | None) -> tu
 
 
 def step_seconds(run: OpenLog) -> float | None:
-    """Of a recent decode step: the median of the last few. None: there are none in the last records."""
+    """Return the median time of the last few decode steps; None without any in the last records."""
     found: list[float] = []
     log = run.whole
     for index in range(len(log) - 1, max(-1, len(log) - 1 - LOOK_BACK), -1):
@@ -94,14 +93,14 @@ class Labs:
     ) -> None:
         self._theaters, self._classrooms, self._access, self._send = theaters, classrooms, access, send
         self._settings = structs.replace(settings, max_log_bytes=min(LOG_BYTES, settings.max_log_bytes))
-        self._lock = threading.RLock()  # of who has a lab and who waits
+        self._lock = threading.RLock()  # of running labs and the queue
         self._making = threading.Lock()  # one at a time, in the order of the queue
         self._free_bytes = 0  # of memory, before the first lab
         self._wake = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    # What is asked
+    # Requests
 
     def switch(self, found: Classroom, is_on: bool) -> None:
         """Labs or none; those that there are end."""
@@ -134,12 +133,12 @@ class Labs:
             self._end(found, [key], Closing("lab_over"))
 
     def close(self, found: Classroom, key: str) -> None:
-        """A seat needs no lab any more."""
+        """Close a seat's lab."""
         self._end(found, [key], Closing("lab_over"))
         self._fill(found)
 
     def stand_still(self, found: Classroom) -> None:
-        """What they compute now may be the answer to what the class is asked."""
+        """Pause all labs: their output may reveal the answer to the open question."""
         for _, theater_id in found.labs.runs():
             if theater := self._theater(theater_id):
                 theater.pause()
@@ -171,7 +170,7 @@ class Labs:
                     logger.exception("labs of a class")
 
     def look_after(self, found: Classroom) -> None:
-        """Take back what nobody uses, when somebody waits for it, and give it to the next."""
+        """Reclaim idle labs while others wait, and give them to the next in the queue."""
         self._reckon(found)
         seats = {seat.key: seat for seat in found.seats()}
         now = time.monotonic()
@@ -198,12 +197,13 @@ class Labs:
         self._fill(found)
 
     def _num_free(self, found: Classroom) -> int:
-        """Places for labs that nobody has."""
+        """Return the number of free lab places."""
         return max(0, found.labs.most - sum(len(one.labs.keys()) for one in self._classrooms.all()))
 
     def _fill(self, found: Classroom, asking: str | None = None) -> None:
-        """Give free places to the first who wait. What fails for who is `asking` is raised; while other labs are being
-        made that one waits for no thread, and is told later.
+        """Give free places to the first in the queue. A failure for `asking` is raised.
+
+        While other labs are being made, that client does not wait; it is notified later.
         """
         failure: AppError | None = None
         moved = False
@@ -275,7 +275,7 @@ class Labs:
         try:
             model = source.model
         except AppError:
-            return  # it was let go: the run is over
+            return  # released: the run is over
         if not any(one.labs.keys() for one in self._classrooms.all()):
             self._free_bytes = model.free_bytes
         lab_bytes = pool_bytes(source.config, model.facts) + 2 * self._settings.max_log_bytes + OWN_BYTES
@@ -285,7 +285,7 @@ class Labs:
             found.news(everybody=False)
 
     def _measured(self, found: Classroom, source: Session) -> float | None:
-        """Seconds of a step: of the class's run, else of a lab, else as before."""
+        """Return the seconds of a step: of the class's run, else of a lab, else as before."""
         labs = (self._theater(theater_id) for _, theater_id in found.labs.runs())
         for theater in (source, *(lab for lab in labs if lab is not None)):
             try:
@@ -299,7 +299,7 @@ class Labs:
         return found.labs.why["step_seconds"]
 
     def _stage(self, found: Classroom) -> Session | None:
-        """The live run on stage."""
+        """Return the live run on stage."""
         return self._theater(found.theater or "")
 
     def _theater(self, theater_id: str) -> Session | None:

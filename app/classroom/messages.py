@@ -1,4 +1,4 @@
-"""What clients may send about a class: one type per event."""
+"""Client messages about a class: one type per event."""
 
 from __future__ import annotations
 

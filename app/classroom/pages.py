@@ -20,23 +20,23 @@ _WORDS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "door.js
 
 
 class Here(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     classrooms: Classrooms
 
 
 def door(here: Here, request: Request) -> Response:
-    """Where a code is typed."""
+    """Return where a code is typed."""
     return _door(request, "", None)
 
 
 def typed(here: Here, request: Request) -> Response:
-    """The code that was typed there."""
+    """Return the code that was typed there."""
     return come_in(here, request, request.args.get("code", ""))
 
 
 def come_in(here: Here, request: Request, given: str) -> Response:
-    """A browser that has a seat already keeps it, if it is in the same class."""
+    """Admit a browser. One that has a seat already keeps it, if it is in the same class."""
     try:
         had = here.classrooms.known(request.cookies.get(PASS_COOKIE, ""))
         text = here.classrooms.new_pass(given, address_of(request.environ), had)
@@ -74,5 +74,5 @@ ROUTES = [
 
 
 def blueprint(classrooms: Classrooms) -> flask.Blueprint:
-    """The way in."""
+    """Return the blueprint of the way in."""
     return routing.blueprint("classroom", "", Here(classrooms), ROUTES)

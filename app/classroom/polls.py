@@ -1,8 +1,8 @@
-"""A question to a class: who answered what, in up to two rounds, and what is said of that.
+"""Poll of a class: answers in up to two rounds, and the published results.
 
-    open → talk → again → closed → shown        talk and again are left out where the teacher goes on at once
+    open → talk → again → closed → shown        talk and again are skipped where the teacher goes on at once
 
-Until it is shown only the presenter's pages are told how many gave which answer.
+Until it is shown only the presenter's pages get the answer counts.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ TO: dict[Phase, tuple[Phase, ...]] = {
     "closed": ("again", "shown"),
     "shown": (),
 }
-MOST_VALUES = 24  # different answers that a tally lists, the most frequent ones; the others are counted together
-MOST_CHARACTERS = 64  # of a token
+MAX_VALUES = 24  # different answers that a tally lists, the most frequent ones; the others are counted together
+MAX_CHARACTERS = 64  # of a token
 LARGEST = 1e15
 
 
@@ -41,7 +41,7 @@ class Counted(Struct, frozen=True, kw_only=True):
 
 
 class Tally(Struct, frozen=True, kw_only=True):
-    """One round: options in their order, other answers the most frequent first."""
+    """Tally of a round: options in their order, other answers the most frequent first."""
 
     answers: list[Counted]
     unsure: int
@@ -49,7 +49,7 @@ class Tally(Struct, frozen=True, kw_only=True):
 
 
 class PollTold(Struct, frozen=True, kw_only=True):
-    """What everybody in the class is told of it."""
+    """Public state of a poll."""
 
     id: int
     kind: Kind
@@ -66,17 +66,17 @@ class PollTold(Struct, frozen=True, kw_only=True):
 
 
 class LessonQuestion(NamedTuple):
-    """A question that a lesson asks: where it stands, and its words for who reads the results."""
+    """Question of a lesson: its position, and its words for readers of the results."""
 
     theater: str
     item: int
-    right: int  # of its options: nobody is told before it is shown
+    right: int  # of its options: not sent before it is shown
     text: str
     options: list[str]
 
 
 class Poll:
-    """One question. Its methods are called under the class's lock."""
+    """Poll of a class. Its methods are called under the class's lock."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Poll:
 
     @property
     def wording(self) -> tuple[str, list[str]]:
-        """What is asked, and what can be chosen."""
+        """Question and options."""
         return (self.lesson.text, self.lesson.options) if self.lesson else (self.text, self.options)
 
     @property
@@ -112,10 +112,10 @@ class Poll:
         return self.phase in ("open", "again")
 
     def answer(self, seat: str, in_round: int, given: Answer) -> None:
-        """One's answer; while the round is open it can be changed.
+        """Record an answer; it can be changed while the round is open.
 
         Raises:
-            AppError: `refused` when the round is over, `bad_request` for what is no answer to it.
+            AppError: `refused` when the round is over, `bad_request` for an invalid answer.
         """
         if not self.takes_answers or in_round != len(self.rounds) - 1:
             raise refusal("refused", "poll.round_over")
@@ -169,7 +169,7 @@ class Poll:
         if self.kind in ("choice", "lesson"):
             listed: list[tuple[Answer, int]] = [(i, given[i]) for i in range(self.num_options)]
         else:
-            listed = list(given.most_common(MOST_VALUES))
+            listed = list(given.most_common(MAX_VALUES))
         return Tally(
             answers=[Counted(value=value, count=count) for value, count in listed],
             unsure=sum(value is None for value in votes.values()),
@@ -198,6 +198,6 @@ class Poll:
                 raise refusal("bad_request", "poll.number", most=f"{LARGEST:g}")
             case "token":
                 text = unicodedata.normalize("NFC", given).strip() if isinstance(given, str) else ""
-                if 0 < len(text) <= MOST_CHARACTERS and text.isprintable():
+                if 0 < len(text) <= MAX_CHARACTERS and text.isprintable():
                     return text
-                raise refusal("bad_request", "poll.token", n=MOST_CHARACTERS)
+                raise refusal("bad_request", "poll.token", n=MAX_CHARACTERS)

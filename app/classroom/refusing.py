@@ -11,6 +11,6 @@ TEXTS: dict[str, dict[str, str]] = json.loads((Path(__file__).parent / "refusals
 
 
 def refusal(code: Code, key: str, **values: str | int) -> AppError:
-    """The refusal with that key in refusals.json; `values` for what stands in braces there."""
+    """Return the refusal with that key in refusals.json; `values` for what stands in braces there."""
     said = {language: text.format(**values) for language, text in TEXTS[key].items()}
     return AppError(code, said.pop("en"), said=said)

@@ -1,6 +1,6 @@
-"""What came of a class: its questions, who answered what, and where they were lost. No address, no pass, no connection.
+"""Results of a class: questions, answers, and where students were lost. No address, no pass, no connection.
 
-In a class without names nobody can be told from it: its seats stand in random order, without their numbers.
+A class without names is anonymous: its seats are in random order, without their numbers.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from app.classroom.polls import Answer, Kind
 
 
 class QuestionResult(Struct, frozen=True, kw_only=True):
-    """One question. `rounds`: of each, what each student answered, by the student's place in the list of them."""
+    """Question of a class. `rounds`: for each, answers by the student's index in the list of students."""
 
     number: int
     kind: Kind
     text: str
     options: list[str]
-    right: Answer  # None: nobody said
+    right: Answer  # None: not set
     asked: float  # seconds since 1970
     rounds: list[dict[int, Answer]]
 
     def shown(self, given: Answer) -> Answer:
-        """An answer as a person reads it: an option's text, a number, a token."""
+        """Return an answer as a person reads it: an option's text, a number, a token."""
         is_option = self.kind in ("choice", "lesson") and isinstance(given, int) and 0 <= given < len(self.options)
         return self.options[int(given)] if is_option and given is not None else given
 
     def is_right(self, given: Answer) -> bool | None:
-        """None: nobody said what is right."""
+        """Return whether the answer is right; None if the right answer is not set."""
         return None if self.right is None else given == self.right
 
 
@@ -49,7 +49,7 @@ class ClassResults(Struct, frozen=True, kw_only=True):
 
 
 def results_of(found: Classroom) -> ClassResults:
-    """A class as it is now."""
+    """Return a class as it is now."""
     seats = found.seats()
     if found.names == "none":
         random.SystemRandom().shuffle(seats)
@@ -81,8 +81,9 @@ def results_of(found: Classroom) -> ClassResults:
 
 
 def called(results: ClassResults, pseudonym: str) -> list[str]:
-    """What each student is called in one export, by place. Without names: pseudonyms (`pseudonym` with a {number}) that
-    are dealt anew each time.
+    """Return the students' names for one export, by index.
+
+    Without names: pseudonyms (`pseudonym` with a {number}), shuffled for each export.
     """
     if results.names != "none":
         return list(results.students)

@@ -1,4 +1,4 @@
-"""Rights to events: for each event of the socket one function that says who may send it.
+"""Permissions of events: for each socket event one function that checks the sender.
 
 A right returns what it looked up, which the handler receives after the message. A refusal is an AppError `forbidden`,
 or `not_found` for a class that is gone.
@@ -18,7 +18,7 @@ Right = Callable[[Access, str, Any], tuple[Any, ...]]
 
 
 class Event(NamedTuple):
-    """An event of the socket: its message, who may send it, and the method that answers it."""
+    """Socket event: its message, its permission, and its handler."""
 
     message: type[Any]
     right: Right
@@ -26,7 +26,7 @@ class Event(NamedTuple):
 
 
 def anyone(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Every connection."""
+    """Allow every connection."""
     return ()
 
 
@@ -37,19 +37,19 @@ def owner(access: Access, sid: str, message: Any) -> tuple[()]:
 
 
 def watcher(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Whoever may look at the run `message.theater`."""
+    """Allow viewers of the run `message.theater`."""
     access.watch(sid, message.theater)
     return ()
 
 
 def driver(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Whoever commands the run `message.theater`: its class's driver, its follower, else an owner."""
+    """Allow the commander of the run `message.theater`: its class's driver, its follower, else an owner."""
     access.drive(sid, message.theater)
     return ()
 
 
 def driving_owner(access: Access, sid: str, message: Any) -> tuple[()]:
-    """Owners who command the run."""
+    """Allow owners who command the run."""
     access.own(sid)
     access.drive(sid, message.theater)
     return ()
@@ -70,7 +70,7 @@ def presenter_or_heir(access: Access, sid: str, message: Any) -> tuple[Classroom
 
 
 def presenter_or_keeper(access: Access, sid: str, message: Any) -> tuple[Classroom | None]:
-    """Presenters of the class while it is open; any owner once it is over. None: it is not in memory any more."""
+    """Allow presenters of the class while it is open; any owner once it is over. None: it is no longer in memory."""
     access.own(sid)
     found = access.find_classroom(message.id)
     if found is not None and not found.is_over:
@@ -79,7 +79,7 @@ def presenter_or_keeper(access: Access, sid: str, message: Any) -> tuple[Classro
 
 
 def class_driver(access: Access, sid: str, message: Any) -> tuple[Classroom]:
-    """Whoever drives the class `message.id`."""
+    """Allow the driver of the class `message.id`."""
     found = access.classroom(message.id)
     if not found.may_drive(sid):
         raise refusal("forbidden", "drive.class")

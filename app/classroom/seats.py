@@ -21,13 +21,13 @@ _NAMES: dict[str, tuple[list[str], list[str], str]] = {
 
 
 class Seat:
-    """One follower. Changed under the class's lock."""
+    """Seat of a follower. Changed under the class's lock."""
 
     def __init__(self, number: int, key: str, name: str, address: str = "") -> None:
         self.number = number  # what others know it by
-        self.key = key  # of its pass; nobody else is told
+        self.key = key  # of its pass; never sent to other clients
         self.name = name
-        self.address = address  # of its first connection; told only without its last part
+        self.address = address  # of its first connection; shown only without its last part
         self.has_answered = False  # a question
         self.is_trusted = False  # the presenter has handed it something
         self.sids: set[str] = set()  # its connections
@@ -74,12 +74,12 @@ class Seat:
         return True
 
     def find(self) -> None:
-        """It is not lost any more."""
+        """Clear the "lost here" mark."""
         self._lost_at = -LOST_LASTS
 
 
 def invented_name(language: str, taken: set[str]) -> str:
-    """A colour and a bird that nobody else in the class is called."""
+    """Return a colour and a bird, as a name not yet taken in the class."""
     first, second, between = _NAMES.get(language, _NAMES["en"])
     for _ in range(64):
         name = f"{random.choice(first)}{between}{random.choice(second)}"
@@ -92,7 +92,7 @@ def invented_name(language: str, taken: set[str]) -> str:
 
 
 def checked_name(text: str) -> str:
-    """A name as it is shown.
+    """Return a name as it is shown.
 
     Raises:
         AppError: `bad_request`, when nothing is left of it or it is too long.

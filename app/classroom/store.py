@@ -1,4 +1,4 @@
-"""Classes that a teacher asked to keep, until a date. Nothing is written before somebody asks."""
+"""Storage of classes until a date, on a teacher's request. Nothing is written before the first request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 class Store:
-    """The kept classes: in the database at `url`, else in a file in the data folder; neither: nothing can be kept.
+    """Stored classes: in the database at `url`, else in a file in the data folder; without either, storing is refused.
 
     What speaks to databases is imported when there is something to be said: a server starts without it.
 
@@ -47,22 +47,22 @@ class Store:
         return self._url is not None or self._file is not None
 
     def keep(self, results: ClassResults, until: datetime.date) -> None:
-        """Keep a class as it is now, instead of what was kept of it before.
+        """Store a class as it is now, replacing an earlier version.
 
         Raises:
-            AppError: `refused`, also where nothing can be kept.
+            AppError: `refused`, also where nothing can be stored.
         """
         if not self.can_keep:
             raise refusal("refused", "class.keeps_nothing")
         self._opened().keep(results, until)
 
     def all(self) -> list[KeptClass]:
-        """The kept classes, the latest first."""
+        """Return the stored classes, the latest first."""
         found = self._existing()
         return found.all() if found else []
 
     def get(self, class_id: str) -> ClassResults:
-        """A kept class.
+        """Return a stored class.
 
         Raises:
             AppError: `not_found`.
@@ -74,12 +74,12 @@ class Store:
         return results
 
     def delete(self, class_id: str) -> None:
-        """Keep nothing of a class any more."""
+        """Delete the stored results of a class."""
         if found := self._existing():
             found.delete(class_id)
 
     def expire(self, today: datetime.date | None = None) -> int:
-        """Delete what was to be kept until yesterday or before. Returns how many classes that were."""
+        """Delete classes stored until yesterday or before. Return their number."""
         found = self._existing()
         return found.expire(today or datetime.date.today()) if found else 0
 
@@ -92,7 +92,7 @@ class Store:
             self._database.close()
 
     def _existing(self) -> Database | None:
-        """None: nothing was ever kept."""
+        """Return the database; None if nothing was ever stored."""
         if not self.can_keep or (self._file is not None and not self._file.exists()):
             return None
         return self._opened()

@@ -1,7 +1,7 @@
-"""What came of a class as tables for a spreadsheet: who answered what, and what was answered to each question.
+"""Class results as tables for a spreadsheet: answers by student, and answers by question.
 
-UTF-8 with a byte order mark, without which Excel takes Chinese for something else. A text that a spreadsheet would take
-for a formula has an apostrophe in front (OWASP, "CSV Injection"); numbers stay numbers.
+UTF-8 with a byte order mark, without which Excel misreads Chinese. A text that a spreadsheet would read as a formula is
+prefixed with an apostrophe (OWASP, "CSV Injection"); numbers stay numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Cell = str | int | float | None
 
 
 def answers_csv(results: ClassResults, language: str) -> bytes:
-    """A row for each student, question and round, those who gave no answer too."""
+    """Return a row for each student, question and round, including students without an answer."""
     words = words_in(language)
     names = called(results, words["pseudonym"])
     places = list(range(len(names)))
@@ -50,7 +50,7 @@ def answers_csv(results: ClassResults, language: str) -> bytes:
 
 
 def questions_csv(results: ClassResults, language: str) -> bytes:
-    """A row for each answer to each question in each round: how many gave it, which share of those who answered."""
+    """Return a row for each answer to each question in each round: its count and its share of all answers."""
     words = words_in(language)
     rows: list[list[Cell]] = []
     for question in results.questions:

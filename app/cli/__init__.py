@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def build_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """The command line: of one that begins with a command only what that command takes, which is imported in half of
-    the time of all.
+    """Return the command line: of one that begins with a command only what that command takes, which is imported in
+    half of the time of all.
     """
     parser = Parser(
         prog="kvtheater",

@@ -15,7 +15,7 @@ KEY_VARIABLE = "KVTHEATER_API_KEY"
 
 
 def add_api_options(parser: argparse.ArgumentParser) -> None:
-    """`--api` and what goes with it."""
+    """Add `--api` and its options."""
     group = parser.add_argument_group("api")
     group.add_argument(
         "--api",
@@ -65,7 +65,7 @@ def _origins(given: str) -> tuple[str, ...]:
 
 
 def api_settings(arguments: argparse.Namespace) -> ApiSettings | None:
-    """What the options say; None without `--api`.
+    """Return the API settings; None without `--api`.
 
     Raises:
         UserError: a value out of range, or a file of keys that cannot be read.

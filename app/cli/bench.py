@@ -292,10 +292,10 @@ def _default_out(arguments: argparse.Namespace) -> Path:
 
 
 def _command(scenario: Scenario, arguments: argparse.Namespace) -> str:
-    """The command that runs this scenario in the same way."""
+    """Return the command that runs this scenario in the same way."""
     words: list[str] = ["kvtheater", "bench", "run"]
     own = (Path(name).name for name in arguments.names if name.endswith(f"{scenario.id}.toml"))
-    words.append(next(own, scenario.id))  # a record does not tell where somebody's files lie
+    words.append(next(own, scenario.id))  # a record does not contain a user's paths
     for option in ("rounds", "seed", "only"):
         value = getattr(arguments, option)
         if value is not None:

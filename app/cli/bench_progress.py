@@ -50,7 +50,7 @@ class BenchProgress:
             self._bar.stop()
 
     def interrupted(self) -> bool:
-        """Whether Ctrl-C asked it to stop."""
+        """Return whether Ctrl-C was pressed."""
         return self._stop
 
     def _interrupt(self, *_: object) -> None:

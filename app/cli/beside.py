@@ -101,7 +101,7 @@ def _print(found: Comparison, answer: Answer, folder: Path) -> None:
 
 
 def _told(first: OpDifference, answer: Answer) -> list[str]:
-    """What each of the two did, in words and in numbers."""
+    """Return each engine's operation, in words and in numbers."""
     voice = Voice("en", name=lambda seq_id: f"sequence {seq_id}", first_record=0, thin_space=" ")
     return [
         f"  {name:<12} record {first.record}, operation {first.op}: {_words(voice, op)}"

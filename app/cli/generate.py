@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _most(engine: EngineLike, num_prompt_tokens: int) -> int:
-    """How many tokens may be generated, as the record of the submission says."""
+    """Return how many tokens may be generated, as the record of the submission says."""
     for op in engine.log.record(0).ops:
         if (most := getattr(op, "max_tokens", None)) is not None:
             return int(most)

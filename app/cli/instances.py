@@ -21,8 +21,8 @@ SPARE = 1  # runs beside the first that may have processes, too; further ones sh
 
 
 def served_config(arguments: argparse.Namespace) -> EngineConfig:
-    """What the options say of runs that are asked for without settings. Several instances of a server are processes,
-    unless it is told otherwise.
+    """Return the default configuration of runs. A server's several instances are processes, unless configured
+    otherwise.
     """
     is_open = arguments.instances is None
     arguments.instances = arguments.instances or "thread"
@@ -54,11 +54,12 @@ def _ray_workers(source: Source, address: str | None, most: int) -> Workers:
 
 @contextlib.contextmanager
 def worker_processes(config: EngineConfig, address: str | None) -> Iterator[Callable[[Source], Workers] | None]:
-    """By what a model is read from; None: no run of this server is of processes. At the end all are ended. `address`:
-    of a Ray cluster.
+    """Yield a factory of workers by model source; None: this server runs no processes. All are ended at the end.
+
+    `address`: of a Ray cluster.
 
     Raises:
-        UserError: Ray is asked for, and is not there.
+        UserError: Ray is configured, and is not installed.
     """
     if not config.num_instances or config.instances == "thread":
         yield None

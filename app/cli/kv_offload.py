@@ -29,10 +29,10 @@ def add_kv_offload_options(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def kv_offload(arguments: argparse.Namespace) -> Iterator[Tiers | None]:
-    """The store that is asked for; at the end what waits is written.
+    """Yield the configured store; pending blocks are written at the end.
 
     Raises:
-        UserError: an option cannot be read, or the folder not be used.
+        UserError: an option cannot be read, or the folder cannot be used.
     """
     cpu, disk = arguments.kv_offload_cpu, arguments.kv_offload_disk
     if cpu is None and disk is None:

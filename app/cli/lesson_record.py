@@ -86,7 +86,7 @@ def _all(name: str) -> list[Lesson]:
 
 
 def _found(name: str) -> Lesson:
-    """A shipped lesson by its id, or one in a file."""
+    """Return a shipped lesson by its id, or one in a file."""
     if lesson := Catalogue().get(name):
         return lesson
     path = Path(name)

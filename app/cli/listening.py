@@ -1,4 +1,4 @@
-"""What `serve` and `replay` share: the server's options, and serving until it is stopped."""
+"""Shared code of `serve` and `replay`: the server's options, and serving until it is stopped."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 def add_server_options(parser: argparse.ArgumentParser, default_host: str | None = "127.0.0.1") -> Any:
-    """Where to listen, where recordings are kept. Returns the group, for more of them.
+    """Add the options for address and recordings. Returns the group, for more of them.
 
-    `default_host` None: the command looks itself whether an address was given.
+    `default_host` None: the command itself checks whether an address was given.
     """
     group = parser.add_argument_group("server")
     group.add_argument("--host", default=default_host, help="address to listen on (default: 127.0.0.1)")
@@ -83,7 +83,7 @@ def _names(given: str) -> tuple[str, ...]:
 
 
 def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSettings:
-    """What the options say.
+    """Return the server settings of the options.
 
     Raises:
         UserError: a bound below 0, or a folder that cannot be used.
@@ -91,7 +91,7 @@ def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSetting
     for name in ("max_recordings", "max_library_mib"):
         if (given := getattr(arguments, name)) < 0:
             raise UserError(f"--{name.replace('_', '-')} must be at least 0, not {given}")
-    # whoever is in front of a web worker is not on this machine
+    # clients of a web worker are not on this machine
     alone = is_loopback(arguments.host) and more.get("message_queue") is None
     token = None if alone else secrets.token_urlsafe(24)
     return ServerSettings(
@@ -107,7 +107,7 @@ def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSetting
 
 
 def _data_dir(given: Path | None) -> Path:
-    """The folder of the recordings, which is made when the first is kept.
+    """Return the folder of the recordings, which is created with the first one.
 
     Raises:
         UserError: a given folder cannot be made or written to. If the usual one cannot, only recording fails.
@@ -125,7 +125,7 @@ def _data_dir(given: Path | None) -> Path:
 
 @contextlib.contextmanager
 def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
-    """The bound socket, before anything slow: a taken port is reported at once."""
+    """Yield the bound socket, before anything slow: a taken port is reported at once."""
     from app.server.listener import PortError, bind
 
     try:
@@ -160,10 +160,10 @@ def serve_until_stopped(
     is_class: bool = False,
     **view: str,
 ) -> bool:
-    """Serve until Ctrl-C or SIGTERM; `what` is named in front of the address, which shows `view`.
+    """Serve until Ctrl-C or SIGTERM; `what` precedes the printed address, which shows `view`.
 
-    `answering` is called when the port answers, with what ends serving when it is set. Returns whether somebody asked
-    for the end. `is_class`: the address is the teacher's, on this machine.
+    `answering` is called when the port answers, with an event that ends serving when it is set. Returns whether serving
+    was ended on request. `is_class`: the address is the teacher's, on this machine.
     """
     from app.server.listener import Listener
 
@@ -171,7 +171,7 @@ def serve_until_stopped(
     listener = Listener(app, bound)
 
     def stopped(number: int, _: Any) -> None:
-        if asked.is_set():  # asked again, while it was closing
+        if asked.is_set():  # a second signal, while it was closing
             os._exit(128 + number)
         asked.set()
         stop.set()
@@ -211,7 +211,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _about_phones(settings: ServerSettings, port: int) -> str:
-    """One sentence for the teacher."""
+    """Return one sentence for the teacher."""
     if settings.message_queue is not None:
         return (
             "this address is yours alone, it holds the token; phones come in where the web workers are: open that "

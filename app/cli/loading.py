@@ -30,8 +30,9 @@ def load(
     tiers: Tiers | None = None,
     workers_of: Callable[[Source], Workers] | None = None,
 ) -> LiveModel:
-    """The model. What is done is told at once, `aloud` or, if that is None, where somebody sits at a terminal; and to
-    `telling`. `tiers`: where its runs keep full blocks outside their pools; `workers_of`: processes for instances.
+    """Load the model. Progress is printed, `aloud` or, if that is None, on a terminal; and passed to `telling`.
+    `tiers`:
+    where its runs store full blocks outside their pools; `workers_of`: processes for instances.
 
     Raises:
         UserError: it cannot be opened, and why.

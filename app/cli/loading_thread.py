@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 class LoadingThread:
-    """The first model on its way to a server, and then others as they are asked for. What becomes of each is told to
-    its `Served`, and in the terminal.
+    """Loader of a server's first model, and then of others on request. Progress is reported to each model's `Served`,
+    and in the terminal.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class LoadingThread:
         self._arguments, self._settings, self._first, self._tiers = arguments, settings, first, tiers
         self._sources = {served_name(given): given for given in arguments.model}
         self._thread: threading.Thread | None = None
-        self._compiled: weakref.WeakSet[LiveModel] = weakref.WeakSet()  # or on the way; what is let go must be free
+        self._compiled: weakref.WeakSet[LiveModel] = weakref.WeakSet()  # or loading; a released model must be freed
         self._under_way = 0  # of the others
         self.error: BaseException | None = None  # why there is no first model
 
@@ -71,7 +71,7 @@ class LoadingThread:
     # As `app.models.registry.Opener`: of other models than the first
 
     def weigh(self, name: str) -> int:
-        """Bytes that its weights will take."""
+        """Return the bytes that its weights will take."""
         from app.models import live_model
 
         return live_model.weigh(self._sources.get(name, name), self._arguments.dtype, self._arguments.device)
@@ -92,7 +92,7 @@ class LoadingThread:
             self._under_way -= 1
 
     def most_bytes(self) -> int:
-        """Bytes that the weights of all models may take."""
+        """Return the bytes that the weights of all models may take."""
         if (given := self._settings.max_model_bytes) is not None:
             return given
         from app.models import live_model
@@ -101,7 +101,7 @@ class LoadingThread:
 
     def _load(self, stop: threading.Event) -> None:
         try:
-            with freeze_gc():  # it is never let go
+            with freeze_gc():  # it is never released
                 model = self._read(self._first)
             try:
                 model.check(
@@ -109,7 +109,7 @@ class LoadingThread:
                 )  # now, not when the first page asks for a theater
             except ValueError as error:  # ConfigError
                 raise UserError(str(error)) from error
-        except BaseException as error:  # a mistake of the program ends the server, too, and is told as one
+        except BaseException as error:  # a bug ends the server, too, and is reported as one
             self.error = error
             self._first.fail(one_sentence(error))
             stop.set()

@@ -29,7 +29,7 @@ def add_model_config_option(group: Any) -> None:
 
 
 def model_configs(arguments: argparse.Namespace, names: Sequence[str], base: EngineConfig) -> dict[str, EngineConfig]:
-    """The settings of models that have their own, by name. `names`: of the server's models.
+    """Return the settings of models that have their own, by name. `names`: of the server's models.
 
     Raises:
         UserError: a file that cannot be read, a model that the server does not have, an option that there is not or

@@ -30,7 +30,7 @@ def add_observing_options(group: Any) -> None:
 
 
 def access_log(arguments: argparse.Namespace) -> contextlib.AbstractContextManager[AccessLog | None]:
-    """The log that is asked for, open.
+    """Return the configured log, open.
 
     Raises:
         UserError: it cannot be written.
@@ -48,10 +48,10 @@ def access_log(arguments: argparse.Namespace) -> contextlib.AbstractContextManag
 
 @contextlib.contextmanager
 def request_spans(arguments: argparse.Namespace) -> Iterator[RequestSpans | None]:
-    """Spans to the receiver that is asked for; at the end the last ones are sent.
+    """Yield the spans for the configured receiver; the last ones are flushed at the end.
 
     Raises:
-        UserError: it is no address, or a package is missing.
+        UserError: an invalid address, or a missing package.
     """
     endpoint = arguments.otlp_traces_endpoint
     if endpoint is None:

@@ -56,7 +56,7 @@ def _inside(action: argparse.Action, value: str) -> list[str]:
 
 
 def add_command(commands: Any, name: str, help: str, examples: str) -> argparse.ArgumentParser:
-    """A subcommand whose --help ends with examples."""
+    """Return a subcommand whose --help ends with examples."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=help,
@@ -98,7 +98,7 @@ def add_options(group: Any, settings: type[Struct]) -> None:
 
 
 def _argument(row: OptionRow, words: OptionWords) -> dict[str, Any]:
-    """What argparse is told of an option."""
+    """Return the argparse arguments of an option."""
     help = words.help[:1].lower() + words.help[1:]
     several = row.kind in ("list", "map")
     note = "may be repeated" if several else f"default: {_shown(row.default, words)}"
@@ -143,12 +143,12 @@ def _pair(key_type: Callable[[str], Any], value_type: Callable[[str], Any]) -> C
 
 
 def engine_config(arguments: argparse.Namespace) -> EngineConfig:
-    """What the options say."""
+    """Return the engine configuration of the options."""
     return EngineConfig(**_given(arguments, EngineConfig))
 
 
 def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
-    """What the options say.
+    """Return the sampling parameters of the options.
 
     Raises:
         UserError: a value out of range.
@@ -160,7 +160,7 @@ def sampling_params(arguments: argparse.Namespace) -> SamplingParams:
 
 
 def _given(arguments: argparse.Namespace, settings: type[Struct]) -> dict[str, Any]:
-    """The values of the fields that have a flag, as the settings take them."""
+    """Return the values of the fields that have a flag, as the settings take them."""
     rows = {name: row for name, row in table_of(settings).items() if row.option.flag}
     given = {name: value for name, value in vars(arguments).items() if name in rows}
     return {name: dict(value) if rows[name].kind == "map" else value for name, value in given.items()}

@@ -15,7 +15,7 @@ from engine.trace.state import TraceStateError
 
 @contextmanager
 def open_trace(path: Path) -> Iterator[TraceReader]:
-    """The trace, for as long as it is read. A damaged one opens: `damage` says where it ends.
+    """Yield the trace, for as long as it is read. A damaged one opens: `damage` says where it ends.
 
     Raises:
         UserError: it cannot be read, is none, or (while it is read) has a record that cannot be.
@@ -36,8 +36,6 @@ def open_trace(path: Path) -> Iterator[TraceReader]:
 
 
 def expect_engines_own(reader: TraceReader, instead: str) -> None:
-    """Raises UserError: the log is of a watched server, and what is asked for would be made up. `instead`: what may
-    be asked.
-    """
+    """Raise UserError for a monitored server's log, which lacks what the command shows. `instead`: the alternative."""
     if reader.header.observed is not None:
         raise UserError(f"{reader.path}: {UNSAID}, so there is nothing to tell of them; {instead}")

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _files(paths: list[Path]) -> list[Path]:
-    """The trace files that the arguments name."""
+    """Return the trace files that the arguments name."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():

@@ -104,7 +104,7 @@ def add_parser(commands: Any) -> None:
 # 64 streams on two virtual cores, three tenths of the tokens; GOMP_SPINCOUNT=300000 in the environment has libgomp's
 # own again.
 SPIN_COUNT = "1000"
-# Seconds after which who computes in Python must let another thread have the interpreter, if it waits. A request is
+# Seconds after which a thread in Python must hand over the interpreter to a waiting thread. A request is
 # accepted, read and handed on in several turns of the hub, and each may wait so long for an engine that prepares a
 # step; Python's own 5 ms came to a fourth more until a request was read.
 SWITCH_INTERVAL = 0.0005
@@ -177,10 +177,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _names(given: list[str]) -> list[str]:
-    """What the models are called, in their order.
+    """Return the names of the models, in their order.
 
     Raises:
-        UserError: two are called the same, or one is a folder that is not there.
+        UserError: two have the same name, or one is a folder that does not exist.
     """
     names = [served_name(one) for one in given]
     if twice := next((name for name in names if names.count(name) > 1), None):

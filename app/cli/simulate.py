@@ -36,7 +36,7 @@ MAX_REQUESTS = 1_000_000
 
 
 class Subject(NamedTuple):
-    """What is simulated: a model, what its steps take, and its engine's settings."""
+    """Subject of a simulation: a model, its step times, and its engine's settings."""
 
     facts: ModelFacts
     cost: StepCost
@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The figures of the run that the options say; it is written where --record says so.
+    """Return the figures of the run that the options say; it is written where --record says so.
 
     Raises:
         UserError: as `run`.
@@ -153,7 +153,7 @@ def simulated(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def subject(arguments: argparse.Namespace) -> Subject:
-    """What the options say.
+    """Return the subject of the options.
 
     Raises:
         UserError: neither a recorded run nor a model with a GPU, or both.
@@ -184,12 +184,12 @@ def subject(arguments: argparse.Namespace) -> Subject:
 
 
 def config_seed(arguments: argparse.Namespace) -> int:
-    """The engine's, of token ids and step times too."""
+    """Return the engine's seed, also that of token ids and step times."""
     return int(arguments.seed or 0)
 
 
 def _like(path: Path, asked: EngineConfig, seed: int) -> Subject:
-    """The run's settings, but for those that are asked for; its step times with what they vary by."""
+    """Return the run's settings, overridden by the given ones; its step times with their variation."""
     try:
         with TraceReader(path) as log:
             if log.header.instances:
@@ -209,7 +209,7 @@ def _like(path: Path, asked: EngineConfig, seed: int) -> Subject:
 
 
 def figures(outcome: Outcome, source: str) -> dict[str, Any]:
-    """What is printed. Seconds; percentiles by the linear rule."""
+    """Return the printed figures. Seconds; percentiles by the linear rule."""
     served = [one for one in outcome.requests if one.tokens]
     return {
         "source": source,

@@ -23,14 +23,14 @@ Simulate = Callable[[argparse.Namespace], Figures]
 
 
 class Point(NamedTuple):
-    """One combination of the settings that are swept, and the whole command line that it is."""
+    """Combination of the swept settings, and its whole command line."""
 
     settings: dict[str, str]
     arguments: argparse.Namespace
 
 
 class Swept(NamedTuple):
-    """What came of a point: figures, or why there are none."""
+    """Result of a point: figures, or the reason for their absence."""
 
     settings: dict[str, str]
     figures: Figures | None
@@ -81,7 +81,7 @@ def sweep(arguments: argparse.Namespace, parser: argparse.ArgumentParser, simula
 
 
 def grid(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> list[Point]:
-    """Each combination of what is swept, the last option's values next to each other.
+    """Return each combination of what is swept, the last option's values next to each other.
 
     Raises:
         UserError: as `sweep`.
@@ -115,7 +115,7 @@ def _axis(text: str) -> tuple[str, list[str]]:
 
 
 def _words(parser: argparse.ArgumentParser, name: str, value: str) -> list[str]:
-    """The command line's words for an option's value. `parse_args` says what is wrong with them."""
+    """Return the command line's words for an option's value. `parse_args` says what is wrong with them."""
     action = parser._option_string_actions.get(f"--{name}")
     if action is None or action.nargs != 0:
         return [f"--{name}={value}"]
@@ -125,7 +125,7 @@ def _words(parser: argparse.ArgumentParser, name: str, value: str) -> list[str]:
 
 
 def simulated(simulate: Simulate, point: Point) -> Swept:
-    """One point. What it refuses is an answer, too: the others are of use without it."""
+    """Simulate a point. A refusal is a result, too: the other points are of use without it."""
     try:
         return Swept(point.settings, simulate(point.arguments), None)
     except UserError as error:

@@ -112,7 +112,7 @@ def _check(name: str, asked: str | None, choices: Mapping[str, object]) -> None:
 
 
 def _model(asked: str, known: Presets) -> Architecture | None:
-    """What is no preset: a file, a folder or a hub name, which has a slash or is there; None for the others."""
+    """Return a model that is no preset: a file, a folder or a hub name (it has a slash or exists); else None."""
     if asked in known.models or not ("/" in asked or Path(asked).exists()):
         return None
     from engine.setup.unloaded_model import architecture_of  # torch: only when a configuration is read
@@ -161,7 +161,7 @@ def _print_sources(found: dict[str, Any]) -> None:
 
 
 def _title(id: str, texts: dict[str, str]) -> str:
-    """The words of a number; of the second of its kind those of the first."""
+    """Return the words of a number; of the second of its kind those of the first."""
     return texts[f"scale.size.{id.rstrip('23456789')}"]
 
 

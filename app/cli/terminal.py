@@ -15,7 +15,7 @@ _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
 
 
 def shown(text: str) -> str:
-    """The text with everything that cannot be printed written as escapes, line ends too."""
+    """Return the text with everything that cannot be printed written as escapes, line ends too."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -39,7 +39,7 @@ class ShownFormatter(logging.Formatter):
 
 
 def say_json(value: Any) -> None:
-    """Print a value as one line of JSON: what cannot be printed stands there as JSON's own escapes."""
+    """Print a value as one line of JSON; unprintable characters are escaped as in JSON."""
     sys.stdout.write(_UNPRINTABLE.sub(_escaped, to_json(value).decode()) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""`kvtheater top`: a server's cache in a terminal, by its metrics: for who has only ssh."""
+"""`kvtheater top`: a server's cache in a terminal, by its metrics, for example over ssh."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class Looking:
-    """One look after another. One that fails is said, and the last that came stays on the screen until the next."""
+    """Series of metrics readings. A failed one is reported, and the last good one stays on the screen until the
+    next.
+    """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         """Look for the first time. `clock`: seconds.
@@ -78,7 +80,7 @@ class Looking:
 
     @property
     def frame(self) -> Group:
-        """What there is to see."""
+        """Screen content."""
         from app.cli.top_tables import drawn
 
         return drawn(self._url, self._now, self._before, self._seconds, self._silent or self._anew)

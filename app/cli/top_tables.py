@@ -1,4 +1,4 @@
-"""What `kvtheater top` draws: one look at a server's metrics as tables, each within 80 columns."""
+"""Screen of `kvtheater top`: a server's metrics as tables, each within 80 columns."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ LANE = re.compile(r'^kvtheater:lane_requests_waiting\{client="(.*)"\}$')
 
 
 def drawn(url: str, now: Look, before: Look | None, seconds: float, notice: str = "") -> Group:
-    """One look; what the server does not say is unknown. Rates are those since the look `before`, `seconds` ago.
+    """Return the screen; unreported values are unknown. Rates are those since the reading `before`, `seconds` ago.
 
-    `notice`: what there is to say of the looking itself.
+    `notice`: a message about the readings themselves.
     """
     from rich.console import Group
     from rich.text import Text
@@ -54,12 +54,12 @@ def drawn(url: str, now: Look, before: Look | None, seconds: float, notice: str 
 
 
 def counted_since(numbers: Numbers, last: Numbers) -> Numbers:
-    """`last`, or nothing where a counter fell or is gone: the server began anew in between and counts from 0."""
+    """Return `last`, or nothing where a counter fell or is gone: the server restarted in between and counts from 0."""
     return {} if any(value > numbers.get(name, -1.0) for name, value in last.items() if "_total" in name) else last
 
 
 def _table(*columns: tuple[str, bool]) -> Table:
-    """`columns`: name, and whether it is of numbers."""
+    """Return a table. `columns`: name, and whether it is of numbers."""
     from rich.table import Table
 
     table = Table()
@@ -93,7 +93,7 @@ def _requests(ranks: Ranks, seconds: float) -> Table:
 
 
 def _reasons(ranks: Ranks) -> Table | None:
-    """Of all ranks together; None: the server gives no reasons, or nothing was preempted."""
+    """Return the reasons of all ranks together; None: the server gives no reasons, or nothing was preempted."""
     counts: Counter[str] = Counter()
     for _, now, _ in ranks:
         for name, value in now.items():
@@ -108,7 +108,7 @@ def _reasons(ranks: Ranks) -> Table | None:
 
 
 def _lanes(ranks: Ranks) -> Table | None:
-    """Who waits for their turn, the longest lane first; None: the server has none, or nobody waits there."""
+    """Return the clients' queues, the longest first; None: the server has none, or all are empty."""
     lanes = [(found[1], value) for _, now, _ in ranks for name, value in now.items() if (found := LANE.match(name))]
     if not any(value for _, value in lanes):
         return None
@@ -139,7 +139,9 @@ def _count(names: tuple[str, ...], numbers: Numbers) -> str:
 
 
 def _share(numbers: Numbers, last: Numbers) -> str:
-    """Tokens that hit over tokens asked for: since the look before if any were, else since the server began."""
+    """Return tokens hit over tokens queried: since the previous reading if there are any, else since the server's
+    start.
+    """
     if HITS not in numbers or QUERIES not in numbers:
         return UNKNOWN
     hits, queries = (numbers[name] - last.get(name, 0.0) for name in (HITS, QUERIES))

@@ -117,7 +117,7 @@ def _print_table(reader: TraceReader) -> None:
 
 
 def _print_observed(reader: TraceReader) -> None:
-    """Of a watched server: what it said, and what it did not say."""
+    """Print a monitored server's log: its reports, and what it did not report."""
     header = reader.header
     assert header.observed is not None
     pool = f"{header.engine['num_blocks']} blocks of {header.engine['block_size']}"
@@ -139,7 +139,7 @@ def _print_observed(reader: TraceReader) -> None:
 
 
 def _summary(record: StepRecord) -> str:
-    """A record in one line."""
+    """Return a record in one line."""
     parts = []
     for phase in ("prefill", "decode"):
         entries = [e for e in record.batch if e.phase == phase]

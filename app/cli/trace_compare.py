@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_said(found: Comparison, arguments: argparse.Namespace) -> None:
-    """Of a watched server: whether it said the same."""
+    """Print whether two monitored servers reported the same."""
     if arguments.json:
         say_json({"first_op": found.first_op, "unknown": UNSAID})
         return
@@ -97,7 +97,7 @@ def _print(found: Comparison, a: Path, b: Path) -> None:
 
 
 def _op_difference(difference: OpDifference | None) -> list[str]:
-    """A line, and one for each run."""
+    """Return a line, and one for each run."""
     what = "first operation that differs: "
     if difference is None:
         return [f"{what}none"]

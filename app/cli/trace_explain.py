@@ -87,7 +87,9 @@ def _slo(text: str) -> SLO:
 
 
 def of_request(everyone: list[Story], request_id: str) -> list[Story]:
-    """The stories of a request's sequences. A number alone is that of the one request whose name ends with it."""
+    """Return the stories of a request's sequences. A number alone is that of the one request whose name ends with
+    it.
+    """
     names = list(dict.fromkeys(story.request_id for story in everyone))
     numbered = [name for name in names if _number(name) == _number(request_id)]
     if request_id not in names and request_id.isdecimal() and len(numbered) == 1:
@@ -102,7 +104,7 @@ def of_request(everyone: list[Story], request_id: str) -> list[Story]:
 
 
 def _number(name: str) -> int | None:
-    """The number that a request's name ends with."""
+    """Return the number that a request's name ends with."""
     digits = re.search(r"[0-9]{1,18}$", name)
     return int(digits.group()) if digits else None
 

@@ -1,4 +1,4 @@
-"""`kvtheater trace query`: questions over a whole log, kept ones or one's own in SQL."""
+"""`kvtheater trace query`: queries over a whole log, saved or one's own in SQL."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_parser(what: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Ask. 0 when the trace is sound, 1 when it is damaged (what came before the damage is asked)."""
+    """Run the query. Return 0 when the trace is sound, 1 when it is damaged (the part before the damage is queried)."""
     if arguments.question and arguments.sql:
         raise UserError("give a question's name or --sql, not both")
     if arguments.limit < 1:
@@ -75,7 +75,7 @@ def _sql_of(name: str, observed: bool) -> str:
 
 
 def _answer(log: TraceReader, file: Path, sql: str, limit: int) -> Answer:
-    """A short log is read for each question; of a long one the tables are kept, as the page keeps them."""
+    """Query a log. A short log is read for each query; a long one's tables are cached, as the page does."""
     try:
         if log.num_bytes > LONG and (kept := _kept(log, file)) is not None:
             return kept.ask(sql, limit)
@@ -86,7 +86,7 @@ def _answer(log: TraceReader, file: Path, sql: str, limit: int) -> Answer:
 
 
 def _kept(log: TraceReader, file: Path) -> KeptTables | None:
-    """None: they cannot be kept, so the log is read for this question."""
+    """Return the cached tables; None if they cannot be cached, so the log is read for this query."""
     folder = folder_in(data_dir())
     target = folder / f"{name_of(file)}{SUFFIX}"
     try:

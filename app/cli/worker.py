@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
             stop.set()
 
         def stopped(number: int, _: Any) -> None:
-            if stop.is_set():  # asked again, while it was closing
+            if stop.is_set():  # a second signal, while it was closing
                 os._exit(128 + number)
             stop.set()
 

@@ -32,7 +32,7 @@ def first(here: Here, request: Request) -> Response:
 
 
 def shown(here: Here, request: Request, name: str) -> Response:
-    """A page of the navigation; a picture of the documentation."""
+    """Return a page of the navigation; a picture of the documentation."""
     folder, _, file = name.rpartition("/")
     if folder == PICTURES:
         return _picture(here, file)
@@ -73,5 +73,5 @@ ROUTES = [
 
 
 def blueprint() -> flask.Blueprint:
-    """The documentation."""
+    """Return the documentation."""
     return routing.blueprint("documentation", "", Here(docs_dir()), ROUTES)

@@ -12,13 +12,13 @@ from app.ground.settings import is_loopback
 
 
 class Pass(NamedTuple):
-    """What a follower's browser shows: which seat of which class it has."""
+    """Seat of a class that a follower's browser identifies itself with."""
 
     class_id: str
     seat: str
 
 
-# what a request's environment says of who asks: app/server/security.py writes it
+# the sender in a request's environment: app/server/security.py writes it
 OWNER = "kvtheater.owner"  # bool
 PASS = "kvtheater.pass"  # Pass | None
 ADDRESS = "kvtheater.address"  # str
@@ -31,14 +31,14 @@ def guest(environ: Mapping[str, Any]) -> Pass | None:
 
 
 class Shown(Struct, array_like=True, frozen=True):
-    """What a browser shows of who it is: whatever may be the server's token, and a pass to a class."""
+    """Credentials of a browser: possible server tokens, and a pass to a class."""
 
     tokens: tuple[str, ...]
     ticket: str
 
 
 class Person(NamedTuple):
-    """Who is at the other end of a connection."""
+    """Client at the other end of a connection."""
 
     is_owner: bool
     seat: Pass | None
@@ -59,7 +59,7 @@ DOOR_SHEETS = ("/static/css/tokens.css", "/static/css/join.css")
 
 
 def address_of(environ: Environ) -> str:
-    """The address of who asks. A proxy on this machine is believed when it says for whom it does."""
+    """Return the client's address. A proxy on this machine is trusted to report it."""
     peer = str(environ.get("REMOTE_ADDR", ""))
     named = str(environ.get("HTTP_X_FORWARDED_FOR", "")).rpartition(",")[2].strip()
     return named[:64] if named and is_loopback(peer) else peer

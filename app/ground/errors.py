@@ -1,4 +1,4 @@
-"""Refusals: what a client is told when it cannot have what it asked for."""
+"""Refusals: error answers to clients."""
 
 from __future__ import annotations
 
@@ -75,7 +75,9 @@ FULL = (errno.ENOSPC, errno.EDQUOT, None)  # None: the sentence of a log that ha
 
 
 def refusal_of(error: BaseException) -> AppError | None:
-    """The refusal to send for an error: an AppError itself, or one for a disk's error. None: the program is wrong."""
+    """Return the refusal to send for an error: an AppError itself, or one for a disk's error. None: the program is
+    wrong.
+    """
     if isinstance(error, AppError):
         return error
     if not isinstance(error, OSError) or isinstance(error, ConnectionError | TimeoutError):
@@ -94,6 +96,6 @@ def refusal_of(error: BaseException) -> AppError | None:
 
 
 def one_sentence(error: BaseException) -> str:
-    """An exception in one line, without its traceback; names the type when it has no text of its own."""
+    """Return an exception in one line, without its traceback; names the type when it has no text of its own."""
     text = " ".join(str(error).split())
     return text[:500] if text else f"{type(error).__name__} without further explanation"

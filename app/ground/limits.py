@@ -1,4 +1,4 @@
-"""What one client, and all of them together, may make the server hold."""
+"""Limits on what one client, and all of them together, may make the server hold."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     connections: int = 2048  # at once; the next one waits to be accepted
     waiting_heads: int = 1280  # of them without a whole request: beyond that the one that waits for longest is closed
     sessions: int = 2048  # of Socket.IO; beyond that the oldest that polls ends
-    sessions_of_one: int = 8  # of one guest, where guests are told apart: beyond that the oldest ends
+    sessions_of_one: int = 8  # of one guest, where guests are distinguished: beyond that the oldest ends
     greet_seconds: float = 30.0  # until a session is a client's, or ends
     head_seconds: float = 10.0  # for a request's head, from its first byte on
     idle_seconds: float = 15.0  # until the first byte of a connection's first or next request

@@ -19,7 +19,7 @@ class Trimming:
         self._lock = threading.Lock()
 
     def freed(self, num_bytes: int) -> None:
-        """Account for memory that is not referred to any more, or soon will not be."""
+        """Account for memory that is no longer referred to, or soon will not be."""
         with self._lock:
             self._freed += num_bytes
             if self._freed < EVERY_BYTES or self._is_due:

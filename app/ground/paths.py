@@ -10,22 +10,22 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def static_dir() -> Path:
-    """The folder served under /static."""
+    """Return the folder served under /static."""
     return _find("static")
 
 
 def templates_dir() -> Path:
-    """The folder of the page's templates."""
+    """Return the folder of the page's templates."""
     return _find("templates")
 
 
 def docs_dir() -> Path:
-    """The folder of the documentation's Markdown."""
+    """Return the folder of the documentation's Markdown."""
     return _find("docs")
 
 
 def data_dir() -> Path:
-    """Where recordings are kept unless another folder is given: the platform's place for a program's data."""
+    """Return the default data folder: the platform's place for a program's data."""
     if given := os.environ.get("XDG_DATA_HOME"):
         return Path(given) / "kvtheater"
     place = "Library/Application Support" if sys.platform == "darwin" else ".local/share"

@@ -21,7 +21,7 @@ Endpoint = Callable[..., Response]  # (here, request, **parts of the path)
 
 
 class Route(NamedTuple):
-    """One address of the server. `rule`: with parts in angle brackets, as Flask has it."""
+    """Address of the server. `rule`: with parts in angle brackets, as Flask has it."""
 
     method: str
     rule: str
@@ -29,7 +29,7 @@ class Route(NamedTuple):
 
 
 def blueprint(name: str, prefix: str, here: Any, routes: Sequence[Route]) -> flask.Blueprint:
-    """The routes under `prefix`, their endpoints given `here` and the request."""
+    """Return the routes under `prefix`, their endpoints given `here` and the request."""
     found = flask.Blueprint(name, __name__, url_prefix=prefix or None)
     for number, (method, rule, endpoint) in enumerate(routes):
         view = functools.partial(_call, endpoint, here)
@@ -42,14 +42,14 @@ def _call(endpoint: Endpoint, here: Any, **parts: Any) -> Response:
 
 
 def json_answer(value: Any) -> Response:
-    """The value as JSON, in the form of `plain.to_json`, which no cache keeps."""
+    """Return the value as JSON, in the form of `plain.to_json`, which no cache keeps."""
     response = Response(to_json(value), mimetype="application/json")
     response.headers["Cache-Control"] = "no-store"
     return response
 
 
 def answer_error(error: Exception) -> Response:
-    """The error handler of the application: JSON for every error."""
+    """Return the error handler of the application: JSON for every error."""
     if isinstance(error, HTTPException):
         status = error.code or 500
         code: Code = "not_found" if status == 404 else "bad_request" if status < 500 else "internal"

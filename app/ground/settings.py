@@ -16,7 +16,7 @@ ANONYMOUS = "anonymous"
 
 
 class Policy(Struct, frozen=True, kw_only=True):
-    """What one client may do."""
+    """Limits of a client."""
 
     name: str
     max_waiting: int = 256  # requests that wait for the engine; the next is refused (429)
@@ -28,7 +28,7 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
     """`keys`: what the client with a key may do, by the key's SHA-256; without any, everybody may ask."""
 
     keys: dict[str, Policy] = {}
-    default: Policy = Policy(name=ANONYMOUS)  # of who has no key, where none is needed
+    default: Policy = Policy(name=ANONYMOUS)  # of clients without a key, where none is needed
     max_waiting: int = 1024  # requests that wait for one engine, of all clients
     allowed_origins: tuple[str, ...] = ()  # pages of other sites that may call the API; "*": any
     is_private: bool = False  # no text and no token id of a request gets to the page, a log or a record
@@ -40,10 +40,10 @@ class ApiSettings(Struct, frozen=True, kw_only=True):
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True):
-    """Who may connect, what a new theater starts from, and the limits."""
+    """Settings of the server: access, defaults of a new session, and limits."""
 
     host: str = "127.0.0.1"
-    token: str | None = None  # asked of every request when set
+    token: str | None = None  # required of every request when set
     root_path: str = ""  # path below which a proxy shows the server, "/user/ann/proxy/8765"; "": X-Forwarded-Prefix
     allowed_hosts: tuple[str, ...] = ()  # names, beside the server's own, that a Host header may have; "*": any
     config: EngineConfig = EngineConfig()
@@ -61,19 +61,19 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
 
     message_queue: str | None = None  # a Redis, by which web workers hold sockets for this process; None: no workers
 
-    data_dir: Path | None = None  # where recordings are kept, in a folder of it; None: nothing is kept
+    data_dir: Path | None = None  # folder of the recordings' folder; None: nothing is stored
     api: ApiSettings | None = None  # None: OpenAI's clients are not answered
-    class_store: str | None = None  # a database for classes that are kept; None: a file in data_dir
+    class_store: str | None = None  # a database for stored classes; None: a file in data_dir
     max_recording_bytes: int = 2048 * MIB  # of an uploaded recording
-    max_recordings: int = 1000  # that are kept
-    max_library_bytes: int = 16 * 1024 * MIB  # of all that are kept
+    max_recordings: int = 1000  # in the library
+    max_library_bytes: int = 16 * 1024 * MIB  # of the whole library
 
     max_message_bytes: int = MIB
     limits: Limits = Limits()
     max_prompt_bytes: int = 64 * 1024
     max_prompts: int = 64  # in one submit
     max_unfinished: int = 256  # sequences of one theater
-    max_count: int = 10_000  # steps asked for at once
+    max_count: int = 10_000  # steps per command
 
     def __post_init__(self) -> None:
         if self.token is None and not is_loopback(self.host):
@@ -82,18 +82,18 @@ class ServerSettings(Struct, frozen=True, kw_only=True):
             raise ValueError("web workers need a token: others reach them")
 
     def config_of(self, model: str | None) -> EngineConfig:
-        """What a new run on the model of that name starts from."""
+        """Return the default settings of a new run on the model of that name."""
         return self.configs.get(model or "", self.config)
 
     def moved(self, config: EngineConfig, before: str, after: str) -> EngineConfig:
-        """The settings of a run that moves from one model to another: those that nobody chose are the new one's."""
+        """Return a run's settings on another model: defaults are replaced by the new model's."""
         old, new = self.config_of(before), self.config_of(after)
         kept = {name: value for name, value in asdict(config).items() if value != getattr(old, name)}
         return replace(new, **kept)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach `host`."""
+    """Return whether only this machine can reach `host`."""
     if host == "localhost":
         return True
     try:

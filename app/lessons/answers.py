@@ -1,4 +1,4 @@
-"""What a page is told of a lesson: its items as far as the learner has come, and no answer that was not given."""
+"""Messages of a lesson for a page: its items up to the learner's progress, without answers not yet given."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ToldShow(_Told, frozen=True, kw_only=True, tag="show"):
 
 
 class ToldRace(Struct, frozen=True, kw_only=True):
-    """What is raced: a prompt under settings of the engine and of sampling, in the lanes of a set."""
+    """Race: a prompt under settings of the engine and of sampling, in the lanes of a set."""
 
     lanes: str
     prompt: str
@@ -65,7 +65,7 @@ class ToldAsk(_Told, frozen=True, kw_only=True, tag="ask"):
     values: dict[str, Value]
     options: list[ToldOption]
     given: list[int | None]  # the learner's answers so far; None: not sure
-    whys: list[str | None]  # for each of them what somebody thinks who says so
+    whys: list[str | None]  # for each of them the misconception behind it
     over: bool
     right: int | None  # only when it is over, as what follows
     evidence: Evidence | None
@@ -89,7 +89,7 @@ def told_list(deeds: list[Deed], graded: Graded) -> ToldList:
 class ToldWork(_Told, frozen=True, kw_only=True, tag="work"):
     tasks: list[Task]
     records: int  # of the run that are shown where the work begins
-    given: list[ToldList | None]  # the learner's lists so far; None: asked to be shown
+    given: list[ToldList | None]  # the learner's lists so far; None: the solution was requested
     over: bool
     engine: list[Done] | None  # what the engine did; only when it is over
 
@@ -108,7 +108,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     num_items: int
     num_sections: int
     over: bool
-    num_optional: int = 0  # of the sections, the last: for who has time
+    num_optional: int = 0  # number of trailing optional sections
     asks: list[str] = []  # rules of the questions that have no answer yet: no figure says meanwhile what they ask
 
 

@@ -14,17 +14,17 @@ SUFFIX = ".md"
 
 
 def shipped_folder() -> Path:
-    """The lessons that come with the program."""
+    """Return the lessons that come with the program."""
     return static_dir() / "lessons"
 
 
 def lesson_files(folder: Path) -> list[Path]:
-    """The lessons of a folder, in the order of their names."""
+    """Return the lessons of a folder, in the order of their names."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.name.lower() != "readme.md")
 
 
 class Catalogue:
-    """Lessons by id. A file that was changed is read again when somebody asks: one sees what one writes."""
+    """Lessons by id. A changed file is read again on the next access, so an author sees edits at once."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """`folder`: one's own, whose lessons come before shipped ones of the same id."""
@@ -33,7 +33,7 @@ class Catalogue:
         self._lock = threading.Lock()
 
     def lessons(self) -> list[Lesson]:
-        """Those that can be read, by number and name."""
+        """Return those that can be read, by number and name."""
         found: dict[str, Lesson] = {}
         for _, read in self._all():
             if isinstance(read, Lesson):
@@ -41,7 +41,7 @@ class Catalogue:
         return sorted(found.values(), key=lambda lesson: (lesson.number, lesson.id))
 
     def errors(self) -> list[tuple[Path, LessonError]]:
-        """Those that cannot, and why."""
+        """Return those that cannot, and why."""
         return [(path, read) for path, read in self._all() if isinstance(read, LessonError)]
 
     def get(self, lesson_id: str) -> Lesson | None:
@@ -66,7 +66,7 @@ class Catalogue:
 
 
 def card(lesson: Lesson, refused: str | None) -> Card:
-    """What the list says of a lesson."""
+    """Return the list entry of a lesson."""
     return Card(
         id=lesson.id,
         kind=lesson.kind,

@@ -18,9 +18,9 @@ from engine.model.shipped import as_seen
 
 
 def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
-    """What does not hold, in the order of the file; a run that cannot go on ends the list of its language.
+    """Return the faults of a lesson in the order of the file; a failed run ends the list of its language.
 
-    `builder` has what builds engines on the model of a name.
+    `builder` maps a model name to a builder of engines.
     """
     found: dict[tuple[int, str], LessonError] = {}
     for language in lesson.languages:
@@ -30,7 +30,7 @@ def check(lesson: Lesson, builder: Callable[[str], BuildEngine]) -> list[LessonE
 
 
 def seen_otherwise(lesson: Lesson) -> list[LessonError]:
-    """The prompts that its model will not see as they are written: nothing that is wrong, but good to know."""
+    """Return the prompts that its model will not see as they are written: nothing that is wrong, but good to know."""
     return [
         LessonError(1, f"[{language}] prompts: {text!r} is seen as {seen!r}")
         for language in lesson.languages

@@ -35,7 +35,7 @@ def ridge(scene: Scene) -> Found:
 
 @figure
 def stored_token_bytes(scene: Scene) -> Found:
-    """Bytes that a slot of this run's cache takes, all layers, scales included."""
+    """Return the bytes that a slot of this run's cache takes, all layers, scales included."""
     memory = scene.log.record(scene.now - 1).memory
     if not memory.blocks_held:
         raise Undecided("no block is held")
@@ -44,7 +44,7 @@ def stored_token_bytes(scene: Scene) -> Found:
 
 @figure
 def share_of_fp16(scene: Scene) -> Found:
-    """The same as a share of what two bytes a number would take."""
+    """Return the same as a share of what two bytes a number would take."""
     model = scene.header.model
     wide = model.num_layers * model.num_kv_heads * (model.head_dim + model.v_head_dim) * 2
     found = stored_token_bytes(scene)
@@ -60,7 +60,7 @@ def kv(scene: Scene, layers: int, kv_heads: int, head_dim: int, element_bytes: i
 
 @figure
 def weights(scene: Scene, millions: int, element_bytes: int) -> Found:
-    """Bytes of a model's parameters, which are given in millions."""
+    """Return the bytes of a model's parameters, which are given in millions."""
     return Found(millions * 1_000_000 * element_bytes)
 
 
@@ -68,6 +68,6 @@ def weights(scene: Scene, millions: int, element_bytes: int) -> Found:
 def kv_share(
     scene: Scene, layers: int, kv_heads: int, head_dim: int, element_bytes: int, tokens: int, millions: int
 ) -> Found:
-    """Bytes of cache over bytes of weights."""
+    """Return the bytes of cache over bytes of weights."""
     cache = kv(scene, layers, kv_heads, head_dim, element_bytes, tokens).value
     return Found(cache / weights(scene, millions, element_bytes).value)

@@ -1,7 +1,7 @@
-"""A learner's way through a lesson: what has happened to the run, how far it is shown, and what is asked.
+"""Learner's progress through a lesson: events of the run, how far it is shown, and the open question.
 
-The learner stands at a barrier: an action to be carried out, a question to be answered, or the sandbox. What stands
-after it has not been sent to the page. For a question the run is played on, out of sight, as far as decides it; its
+The learner stands at a barrier: an action to be carried out, a question to be answered, or the sandbox. Later items
+have not been sent to the page. For a question the run is advanced, out of sight, until it decides the answer; its
 records are shown when the learner carries out the action.
 """
 
@@ -41,7 +41,7 @@ class Answered(Struct, kw_only=True):
 
 
 class Course:
-    """One way through one lesson, in one language."""
+    """A learner's progress through a lesson, in one language."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class Course:
         changes: Mapping[str, Any] = MappingProxyType({}),
         again: Mapping[str, Ask] = MappingProxyType({}),
     ) -> None:
-        """`stage` has begun a run with the lesson's settings, and what the learner changed of them, `changes`.
+        """Start the course. `stage` runs with the lesson's settings and the learner's `changes` of them.
 
-        `again`: questions of earlier lessons, by what the page calls them. Each is asked once more before the first
-        action that decides it, unless the lesson asks by the same rule itself.
+        `again`: questions of earlier lessons, by the page's name for them. Each is repeated before the first action
+        that decides it, unless the lesson itself has a question of the same rule.
         """
         self.lesson = lesson
         self.language = language
@@ -102,10 +102,10 @@ class Course:
             self._prepare(self.at)
 
     def answer(self, given: Given) -> bool:
-        """Answer the question at the barrier; whether that was right. Two tries; not being sure ends it too.
+        """Answer the question at the barrier; return whether it is right. Two tries; "not sure" ends it too.
 
         Raises:
-            LessonError: nothing is asked, or there is no such answer.
+            LessonError: there is no open question, or no such answer.
         """
         item = self.barrier
         if not isinstance(item, Ask | Work):
@@ -125,16 +125,16 @@ class Course:
 
     @property
     def barrier(self) -> Item | None:
-        """What the learner stands before; None: the lesson is over."""
+        """Item at which the learner stands; None: the lesson is over."""
         return self._items[self.at] if 0 <= self.at < len(self._items) else None
 
     @property
     def question(self) -> Question | None:
-        """What is asked at the barrier."""
+        """Question at the barrier."""
         return self._asked.get(self.at)
 
     def answer_right(self) -> None:
-        """Answer what is asked at the barrier, if anything is, as the run does.
+        """Answer the question at the barrier, if there is one, as the run does.
 
         Raises:
             LessonError: the rules of a learner's work do not give what the engine did.
@@ -145,28 +145,28 @@ class Course:
             raise LessonError(item.line, "work: the rules do not give what the engine did")
 
     def engines_list(self) -> list[Deed]:
-        """What the engine did of the work at the barrier."""
+        """Return the engine's operations for the work at the barrier."""
         return [done.deed for done in self._work[self.at].deeds]
 
     def takes(self, given: Given) -> bool:
-        """Whether what is asked at the barrier can be answered so."""
+        """Return whether the question at the barrier accepts such an answer."""
         if given is None or isinstance(given, list):
             return given is None or self.at in self._work
         return self.question is not None and 0 <= given < len(self.question.options)
 
     @property
     def asked(self) -> Mapping[int, Question]:
-        """By item, the questions so far: with their answers, so for nobody who has still to give one."""
+        """Questions so far by item, with their answers; not for clients that still have to answer."""
         return self._asked
 
     @property
     def works(self) -> Mapping[int, Exercise]:
-        """By item, the pieces of work so far: as `asked`."""
+        """Pieces of work so far by item, as `asked`."""
         return self._work
 
     @property
     def brought_back(self) -> Mapping[int, str]:
-        """By item, what the page calls the question of an earlier lesson that is asked there."""
+        """Repeated questions of earlier lessons by item: the page's name for each."""
         return self._again
 
     @property
@@ -185,7 +185,7 @@ class Course:
         return self.logs[self.moment.run]
 
     def items(self, since: int = 0) -> list[tuple[int, Item, int]]:
-        """Those from `since` up to the barrier: each one's index, itself, and its section."""
+        """Return those from `since` up to the barrier: each one's index, itself, and its section."""
         end = min(self.at + 1, len(self._items))
         return [(index, self._items[index], self._sections[index]) for index in range(since, end)]
 
@@ -208,22 +208,22 @@ class Course:
         )
 
     def scene(self, moment: Moment | None = None) -> Scene:
-        """The run as it is shown, at a moment of the lesson (None: now)."""
+        """Return the run as it is shown, at a moment of the lesson (None: now)."""
         moment = moment or self.moment
         log = self.logs[moment.run]
         return Scene(shown(log, moment.records), moment.records, self.logs[moment.run - 1] if moment.run else None)
 
     def moment_before(self, index: int) -> Moment:
-        """How far the run is shown where an item stands."""
+        """Return how far the run is shown where an item stands."""
         before = [moment for at, moment in self._performed.items() if at < index]
         return before[-1] if before else Moment(run=0, records=0)
 
     def moment_after(self, index: int) -> Moment | None:
-        """How far the run is shown when an action was carried out; None: it is still to be."""
+        """Return how far the run is shown when an action was carried out; None: it is still to be."""
         return self._performed[index] if index < self.at else None
 
     def graded(self, index: int, deeds: list[Deed]) -> Graded:
-        """A learner's list of operations for the work at an item."""
+        """Return a learner's list of operations for the work at an item."""
         return grade(self._work[index], self.scene(self.moment_before(index)).state, deeds)
 
     # Inside
@@ -270,7 +270,7 @@ class Course:
             raise LessonError(item.line, f"{of}: {error}") from None
 
     def _played_on(self, index: int) -> Scene:
-        """The run, played on from an item as far as the next action that computes something."""
+        """Return the run, played on from an item as far as the next action that computes something."""
         run = self.moment.run
         for later in range(index, len(self._items)):
             coming = self._items[later]

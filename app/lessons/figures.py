@@ -47,7 +47,7 @@ FIGURES: dict[str, Figure] = {}
 
 
 def figure_of(scene: Scene, name: str, arguments: list[str]) -> Found:
-    """The figure `name` of the run as the reader sees it.
+    """Return the figure `name` of the run as the reader sees it.
 
     Raises:
         Undecided: the run has no such figure here, or the arguments are not its own.
@@ -120,7 +120,7 @@ def total_tokens(scene: Scene) -> Found:
 
 @figure
 def earlier_total_tokens(scene: Scene) -> Found:
-    """The same of the lesson's run before this one."""
+    """Return the same of the lesson's run before this one."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     log = scene.earlier
@@ -136,14 +136,14 @@ def times_computed(scene: Scene, position: int, seq: int = 0) -> Found:
 
 @figure
 def moved(scene: Scene) -> Found:
-    """Bytes that have come from other instances."""
+    """Return the bytes that have come from other instances."""
     found = [(record.index, op.num_bytes) for record in scene.seen() for op in record.ops if isinstance(op, Arrive)]
     return Found(sum(num_bytes for _, num_bytes in found), found[-1][0] if found else None)
 
 
 @figure
 def held_up(scene: Scene, request: int) -> Found:
-    """The most tokens that its instance computed between two tokens of a request."""
+    """Return the most tokens that its instance computed between two tokens of a request."""
     return Found(longest_gap(shown(scene.log, scene.now), request), _newest(scene))
 
 
@@ -171,7 +171,7 @@ def blocks(scene: Scene, seq: int = 0) -> Found:
 
 @figure
 def block_of(scene: Scene, position: int, seq: int = 0) -> Found:
-    """The physical block that a position lies in."""
+    """Return the physical block of a position."""
     table = scene.sequence(seq).block_tables[0]
     logical = position // scene.block_size
     if logical >= len(table) or table[logical] < 0:
@@ -193,25 +193,25 @@ def block_size(scene: Scene) -> Found:
 
 @figure
 def num_blocks(scene: Scene) -> Found:
-    """Blocks of the pool."""
+    """Return the number of blocks of the pool."""
     return Found(len(scene.state.blocks))
 
 
 @figure
 def held(scene: Scene) -> Found:
-    """Blocks that sequences hold."""
+    """Return the number of blocks that sequences hold."""
     return Found(scene.log.record(_newest(scene)).memory.blocks_held, _newest(scene))
 
 
 @figure
 def cached(scene: Scene) -> Found:
-    """Blocks that nobody holds and that can be found again."""
+    """Count cached blocks that no sequence holds."""
     return Found(scene.log.record(_newest(scene)).memory.blocks_cached, _newest(scene))
 
 
 @figure
 def free(scene: Scene) -> Found:
-    """Blocks that nobody holds and that have no content to be found."""
+    """Count blocks that no sequence holds and that have no cached content."""
     return Found(scene.log.record(_newest(scene)).memory.blocks_free, _newest(scene))
 
 
@@ -223,13 +223,13 @@ def wasted(scene: Scene) -> Found:
 
 @figure
 def held_bytes(scene: Scene) -> Found:
-    """Bytes that sequences hold."""
+    """Return the bytes that sequences hold."""
     return Found(scene.log.record(_newest(scene)).memory.bytes_held, _newest(scene))
 
 
 @figure
 def ref_count(scene: Scene, block: int) -> Found:
-    """How many tables have a block."""
+    """Return how many tables have a block."""
     if not 0 <= block < len(scene.state.blocks):
         raise Undecided(f"there is no block {block}")
     return Found(scene.state.blocks[block].ref_count, _newest(scene))
@@ -321,20 +321,20 @@ def head_dim(scene: Scene) -> Found:
 
 @figure
 def token_bytes(scene: Scene) -> Found:
-    """Bytes of K and V for a token, all layers."""
+    """Return the bytes of K and V for a token, all layers."""
     return Found(scene.header.kv_bytes_per_token)
 
 
 @figure
 def query_bytes(scene: Scene) -> Found:
-    """Bytes that the queries of a token would take if they were kept: Hq · D · layers · bytes of a number."""
+    """Return the bytes of a token's queries if they were cached: Hq · D · layers · bytes of a number."""
     model = scene.header.model
     return Found(model.num_layers * model.num_heads * model.head_dim * bytes_per_element(model.dtype))
 
 
 @figure
 def setting(scene: Scene, name: str) -> Found:
-    """A setting of the run."""
+    """Return a setting of the run."""
     found = scene.header.engine.get(name)
     if not isinstance(found, int | float):
         raise Undecided(f"the run has no number for the setting {name!r}")

@@ -1,4 +1,4 @@
-"""What a lesson is: a header, and sections of texts, views, actions and questions, in the order of reading."""
+"""Structure of a lesson: a header, and sections of texts, views, actions and questions, in the order of reading."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LessonError(ValueError):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """One thing that happens to the run.
+    """Event of the run.
 
     `submit`   the prompts `prompts` (numbers from 0; empty: all that were not submitted yet), `after` steps from now
     `prefill`  steps until every submitted prompt is computed; submits all prompts where none was
@@ -33,7 +33,7 @@ class Action(Struct, frozen=True, kw_only=True):
     `run`      steps until `until` holds: "finished", "tokens" (`count` tokens were generated), or an operation's type
     `restart`  a new run with `changes` of the lesson's settings, sampling, `model` and tiers (`app/lessons/tiers.py`)
     `fork`     a new run, the same up to now, whose next token is the `rank`-th likeliest (0 the likeliest)
-    `lose`     instance `count` ends, as a process does that is killed, and begins anew
+    `lose`     instance `count` ends, as if its process were killed, and restarts
     `race`     prompt `prompts[0]` in the lanes of the set `lanes` (`app/lessons/race.py`), beside the run
     """
 
@@ -63,7 +63,7 @@ class Show(Struct, frozen=True, kw_only=True, tag="show"):
 
 
 class Do(Struct, frozen=True, kw_only=True, tag="do"):
-    """What happens when the learner presses on."""
+    """Action on the learner's click."""
 
     line: int
     action: Action
@@ -75,7 +75,7 @@ class Ask(Struct, frozen=True, kw_only=True, tag="ask"):
     line: int
     rule: str
     arguments: dict[str, str]
-    again: str | None = None  # what the page calls it, where it is asked once more on its lesson's own run
+    again: str | None = None  # the page's name for it, where it is repeated on its lesson's own run
 
 
 class Work(Struct, frozen=True, kw_only=True, tag="work"):
@@ -94,16 +94,16 @@ Item = Text | Show | Do | Ask | Work | Sandbox
 
 
 class Section(Struct, frozen=True, kw_only=True):
-    """What is read at once: one idea."""
+    """Section of a lesson: one idea, read at once."""
 
     name: str
     line: int
     items: list[Item]
-    optional: bool = False  # for who has time: the lesson is whole without it
+    optional: bool = False  # the lesson is complete without it
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """One lesson."""
+    """Lesson."""
 
     id: str
     path: Path
@@ -131,7 +131,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
 
     @property
     def num_optional(self) -> int:
-        """How many of its last sections are for who has time."""
+        """Number of optional sections at its end."""
         return sum(section.optional for section in self.sections)
 
     @property

@@ -42,7 +42,7 @@ TAGS = {
     "td": "td",
 }
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "code"])
-# the kinds above, and https, are told apart below
+# the kinds above, and https, are distinguished below
 _MARKDOWN.validateLink = lambda url: True  # type: ignore[assignment]
 _OWN_PAGE = re.compile(r"/(scale|bench)([?#][\w=&.#-]*)?")
 _KIND = re.compile(r"[=~]\w+(:[\w.-]+)*")
@@ -62,13 +62,14 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 def tree(text: str) -> list[Node]:
-    """Blocks of a text: strings, and maps with `tag` and `children`; of a link also `figure`, `setting`, `thing` or
-    `href`."""
+    """Return the blocks of a text: strings, and maps with `tag` and `children`; of a link also `figure`, `setting`,
+    `thing` or `href`.
+    """
     return [_node(child) for child in SyntaxTreeNode(_MARKDOWN.parse(text)).children]
 
 
 def claims(text: str) -> Iterator[Claim]:
-    """The numbers that a text claims, in order."""
+    """Yield the numbers that a text claims, in order."""
     for node in _walk(tree(text)):
         if found := node.get("figure"):
             figure, *arguments = found.split(":")
@@ -76,7 +77,7 @@ def claims(text: str) -> Iterator[Claim]:
 
 
 def said(nodes: list[Node]) -> str:
-    """The letters of a tree."""
+    """Return the letters of a tree."""
     return "".join(node if isinstance(node, str) else said(node["children"]) for node in nodes)
 
 

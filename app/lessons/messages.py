@@ -33,10 +33,10 @@ class LessonOpen(Message, frozen=True, kw_only=True):
 
 
 class LessonLook(OfTheater, frozen=True, kw_only=True):
-    """A lesson that somebody else drives."""
+    """A lesson that another client drives."""
 
     language: Annotated[str, Meta(max_length=20)]
-    since: Index = 0  # the first item that is told
+    since: Index = 0  # the first item to send
 
 
 class LessonGo(OfTheater, frozen=True, kw_only=True):
@@ -55,6 +55,6 @@ class LessonRetell(Message, frozen=True, kw_only=True):
     language: Annotated[str, Meta(max_length=20)]
     at: Annotated[int, Meta(ge=-1, le=10_000)] = -1  # the item to go on to, as far as the questions on the way allow
     answers: Answers = field(default_factory=dict)
-    since: Index = 0  # the first item that is told
+    since: Index = 0  # the first item to send
     run: Index | None = None  # of which the page has records
     first: Index = 0  # how many

@@ -27,7 +27,7 @@ class Said(Decimal):
 
 
 def number_in(text: str) -> Said | None:
-    """The first number in a text; None: there is none.
+    """Return the first number in a text; None: there is none.
 
     Bytes in any unit are bytes, per cent are hundredths.
     """
@@ -48,7 +48,7 @@ def number_in(text: str) -> Said | None:
 
 
 def in_digits(value: float, like: str) -> str:
-    """A number in digits, in the unit of another text: `like` "4 KiB" makes KiB of bytes."""
+    """Return a number in digits, in the unit of another text: `like` "4 KiB" makes KiB of bytes."""
     found = _NUMBER.search(like)
     unit = found[2] if found and found[2] else ""
     shown = value / _UNITS.get(unit, 1) * {"%": 100, "‰": 1000}.get(unit, 1)
@@ -56,14 +56,14 @@ def in_digits(value: float, like: str) -> str:
 
 
 def significant(value: float, digits: int) -> str:
-    """A number rounded to so many digits, without a power of ten and without zeros at the end of a fraction."""
+    """Return a number rounded to so many digits, without a power of ten and without zeros at the end of a fraction."""
     exact = Decimal(f"{value:.{digits - 1}e}")
     text = f"{exact:,f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def agrees(said: Said, found: float) -> bool:
-    """Whether a number was written right, as far as its last digit."""
+    """Return whether a number was written right, as far as its last digit."""
     return abs(Decimal(said) - Decimal(repr(found) if isinstance(found, float) else found)) <= said.unit / 2
 
 

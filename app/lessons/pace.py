@@ -26,12 +26,12 @@ _READY = ("submit", "restart")  # go on with the next action by themselves, as t
 
 
 def minutes(lesson: Lesson) -> float:
-    """Of the language that takes longest; without what is for who has time."""
+    """Return the minutes of the slowest language, without optional sections."""
     return _minutes(lesson, [section for section in lesson.sections if not section.optional])
 
 
 def minutes_more(lesson: Lesson) -> float:
-    """What is for who has time."""
+    """Return the minutes of the optional sections."""
     return _minutes(lesson, [section for section in lesson.sections if section.optional])
 
 

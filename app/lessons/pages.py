@@ -14,13 +14,13 @@ from app.lessons.rooms import LessonRooms
 
 
 class LessonsContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     rooms: LessonRooms
 
 
 def lessons(context: LessonsContext, request: Request) -> Response:
-    """Every lesson, and why some cannot be played."""
+    """Return every lesson, and why some cannot be played."""
     catalogue = context.rooms.catalogue
     answer: LessonsAnswer = {
         "lessons": context.rooms.cards,
@@ -32,7 +32,7 @@ def lessons(context: LessonsContext, request: Request) -> Response:
 
 
 def export(context: LessonsContext, request: Request, lesson_id: str) -> Response:
-    """A lesson as one HTML file."""
+    """Return a lesson as one HTML file."""
     response = Response(context.rooms.exported(lesson_id), mimetype="text/html")
     response.headers["Content-Disposition"] = f'attachment; filename="kvtheater-{lesson_id}.html"'
     response.headers["Cache-Control"] = "no-store"

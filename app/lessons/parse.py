@@ -1,4 +1,4 @@
-"""A lesson from its file. Nothing is run here; what a reader can see is wrong is told with its line.
+"""Parser of a lesson file. Nothing is run here; errors that reading can find are reported with their line.
 
 +++
 id = "written-a-step-later"
@@ -84,7 +84,7 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def read_lesson(path: Path) -> Lesson:
-    """The lesson in a file.
+    """Return the lesson in a file.
 
     Raises:
         LessonError: the first thing that does not hold.
@@ -129,7 +129,7 @@ def parse_lesson(text: str, path: Path) -> Lesson:
 
 
 def _header(lines: list[str]) -> tuple[_Header, int]:
-    """The header, and the index of the line after it."""
+    """Return the header, and the index of the line after it."""
     if not lines or lines[0].strip() != "+++":
         raise LessonError(1, "a lesson begins with a header in TOML between two lines of +++")
     end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "+++"), None)
@@ -287,12 +287,12 @@ def _value(text: str) -> Any:
 
 
 def model_of(lesson: Lesson, changes: dict[str, Any]) -> str:
-    """The model of a run with these changes."""
+    """Return the model of a run with these changes."""
     return str(changes.get(MODEL, lesson.model))
 
 
 def settings_of(lesson: Lesson, changes: dict[str, Any]) -> tuple[EngineConfig, SamplingParams]:
-    """The lesson's settings and sampling, with these changes of either; the model and tiers are neither.
+    """Return the lesson's settings and sampling, with these changes of either; the model and tiers are neither.
 
     Raises:
         ValueError: an unknown name, or a value that cannot be.
@@ -342,7 +342,7 @@ def _check_whole(lesson: Lesson) -> None:
 
 
 def _check_after_sandbox(lesson: Lesson, sandbox: Sandbox) -> None:
-    """Only what is for who has time, and begins a run of its own, comes after it."""
+    """Check that only optional sections that begin a run of their own follow it."""
     at = lesson.items.index(sandbox)
     own = next((item for item in lesson.items[at + 1 :] if isinstance(item, Do | Ask | Work)), None)
     is_last = not any(sandbox in section.items[:-1] for section in lesson.sections)

@@ -20,14 +20,14 @@ STRATEGIES: dict[str, tuple[Strategy, ...]] = {
 
 
 def told_race(lesson: Lesson, language: str, action: Action) -> ToldRace:
-    """What the page needs to run the lanes: the lesson's own settings, whatever its run has become."""
+    """Return the race for the page, from the lesson's own settings, whatever its run has become."""
     config = {name: value for name, value in lesson.config.items() if name != "strategy"}
     prompt = lesson.prompts[language][action.prompts[0]]
     return ToldRace(lanes=action.lanes, prompt=prompt, config=config, sampling=lesson.sampling, model=lesson.model)
 
 
 def race_faults(lesson: Lesson, language: str, builder: Callable[[str], BuildEngine]) -> list[LessonError]:
-    """The races of a lesson that cannot be run to their ends, each with the engine's sentence."""
+    """Return the races of a lesson that cannot be run to their ends, each with the engine's sentence."""
     found = []
     for item in lesson.items:
         if isinstance(item, Do) and item.action.verb == "race":

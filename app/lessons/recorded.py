@@ -39,7 +39,7 @@ class RecordedLessons:
         return cards(list(self._transcripts.values()))
 
     def get(self, lesson: str, language: str) -> Transcript:
-        """The lesson in a language, or in another that there is.
+        """Return the lesson in a language, or in another that there is.
 
         Raises:
             AppError: `not_found`.
@@ -74,7 +74,7 @@ class RecordedLessons:
 
 
 def recorded_lessons(folder: Path | None) -> RecordedLessons:
-    """Those of a folder.
+    """Return those of a folder.
 
     Raises:
         ValueError: one sentence, where it cannot be read or holds none.

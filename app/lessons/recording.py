@@ -11,7 +11,7 @@ from engine.setup.machine import measure_roofs
 
 
 def recorded_by(lesson: Lesson, languages: list[str]) -> list[Recorded]:
-    """The lesson in these languages.
+    """Return the lesson in these languages.
 
     Raises:
         ModelError: one of its models cannot be had.

@@ -1,7 +1,7 @@
-"""A learner's way through a recorded lesson: how far it leads, and what may be told there.
+"""Learner's progress through a recorded lesson, and what may be sent at that point.
 
-`static/js/core/retold.js` does the same in a page that has the whole transcript. Where a server has it, nothing of a
-record goes out before the questions in front of it are answered.
+`static/js/core/retold.js` does the same in a page that has the whole transcript. A server with the transcript sends
+nothing of a record before the preceding questions are answered.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def way(transcript: Transcript, at: int, answers: Answers) -> Way:
 
 
 def _barriers(items: list[Told]) -> Iterator[int]:
-    """Where a learner stops, the end at last."""
+    """Yield where a learner stops, the end at last."""
     yield from (item.index for item in items if isinstance(item, ToldAsk | ToldWork | ToldDo | ToldSandbox))
     yield len(items)
 
 
 def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[int | None], bool]:
-    """The answers that a question takes of those given, and whether these are all."""
+    """Return the answers that a question takes of those given, and whether these are all."""
     key = transcript.keys[str(index)]
     taken: list[int | None] = []
     for given in answers.get(str(index), []):
@@ -73,7 +73,7 @@ def _given(transcript: Transcript, index: int, answers: Answers) -> tuple[list[i
 
 
 def _lists(index: int, answers: Answers) -> list[list[Deed] | None]:
-    """The list that a learner gave, or asked to be shown: one is enough, because the rules are not here to grade it."""
+    """Return the list that a learner gave, or requested as solution: one suffices, since it is not graded here."""
     return [given for given in answers.get(str(index), []) if not isinstance(given, int)][:1]
 
 

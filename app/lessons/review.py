@@ -14,9 +14,9 @@ COMPUTING = ("prefill", "step", "run")
 
 
 def review(lesson: Lesson, asked: Collection[int]) -> Lesson:
-    """The actions of a lesson with its questions at the items `asked` among them, as far as the last is decided.
+    """Return the lesson's actions with its questions at the items `asked`, as far as the last is decided.
 
-    Nothing where it has none of these questions any more: it was written anew.
+    Empty if the lesson was rewritten and has none of these questions.
     """
     items = lesson.items
     wanted = {index for index in asked if index < len(items) and isinstance(items[index], Ask)}

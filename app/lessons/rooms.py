@@ -82,7 +82,7 @@ class TheaterStage:
 
 
 class LessonRoom:
-    """One learner's lesson."""
+    """Session of a learner's lesson."""
 
     def __init__(
         self, lesson: Lesson, language: str, theater: Session, changes: dict[str, object], again: dict[str, Ask]
@@ -117,7 +117,7 @@ class LessonRooms:
         self._exporting = threading.Lock()
 
     def refusal(self, lesson: Lesson) -> str | None:
-        """Why a lesson cannot be played here, in a sentence."""
+        """Return why a lesson cannot be played here, in a sentence."""
         if not self._models.is_live:
             return "a lesson computes as one goes, and this server has no model"
         missing = [name for name in lesson.models if not self._models.knows(served_name(name))]
@@ -138,7 +138,7 @@ class LessonRooms:
         return sorted(shown.values(), key=lambda one: (one.number, one.id))
 
     def find(self, theater_id: str) -> LessonRoom:
-        """The lesson on a theater.
+        """Return the lesson on a theater.
 
         Raises:
             AppError: `unknown_theater`.
@@ -151,7 +151,7 @@ class LessonRooms:
         return room
 
     def known(self, theater_id: str | None, lesson_id: str, language: str) -> LessonRoom | None:
-        """The lesson on a theater, if it is this one."""
+        """Return the lesson on a theater, if it is this one."""
         room = self._rooms.get(theater_id or "")
         if room is None or room.theater.is_closed:
             return None
@@ -167,7 +167,7 @@ class LessonRooms:
         changes: dict[str, object],
         again: Iterable[tuple[str, int]] = (),
     ) -> LessonRoom:
-        """A new theater with the lesson as far as item `at`, the questions on the way answered as they were.
+        """Return a new theater with the lesson as far as item `at`, the questions on the way answered as they were.
 
         `again`: lesson and item of earlier questions that come back; the lesson REVIEW has those of one lesson alone.
 
@@ -208,13 +208,13 @@ class LessonRooms:
         return room
 
     def _review(self, earlier: list[tuple[str, int]]) -> Lesson | None:
-        """The questions of the first of these lessons, on its own run."""
+        """Return the questions of the first of these lessons, on its own run."""
         name = earlier[0][0] if earlier else ""
         lesson = self.catalogue.get(name)
         return review(lesson, [index for of, index in earlier if of == name]) if lesson else None
 
     def _earlier(self, again: Iterable[tuple[str, int]]) -> dict[str, Ask]:
-        """The questions that there still are."""
+        """Return the questions that there still are."""
         found: dict[str, Ask] = {}
         for name, index in again:
             lesson = self.catalogue.get(name)
@@ -224,7 +224,7 @@ class LessonRooms:
         return found
 
     def exported(self, lesson_id: str) -> bytes:
-        """A lesson as one HTML file, in all its languages, played for that.
+        """Return a lesson as one HTML file, in all its languages, played for that.
 
         Raises:
             AppError: `not_found`, `refused`; `busy` and `loading` at once, ask again: few threads answer requests.

@@ -27,7 +27,7 @@ class Runs:
         self._submitted: set[int] = set()
 
     def carry_out(self, action: Action, line: int) -> None:
-        """What an action says; `line`: where it stands.
+        """Carry out an action; `line`: its line in the file.
 
         Raises:
             LessonError: it cannot be done here.

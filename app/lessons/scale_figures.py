@@ -36,13 +36,13 @@ def placed_gpus(scene: Scene, way: str, rate: int, prompt: int, output: int, ttf
 
 @figure
 def ttft_of(scene: Scene, percent: int) -> Found:
-    """The mean time to the first token of one GPU at that load, in service times, by the formula."""
+    """Return the mean time to the first token of one GPU at that load, in service times, by the formula."""
     return Found(round(mean_ttft(Prefill(service=1.0), "one", percent / 100).value, 2))
 
 
 @figure
 def simulated_low(scene: Scene, percent: int) -> Found:
-    """The lower end of the interval of simulated mean times to the first token, in service times."""
+    """Return the lower end of the interval of simulated mean times to the first token, in service times."""
     return Found(scale.simulated_wait(percent)[0])
 
 

@@ -1,4 +1,4 @@
-"""What a question or a figure is about: a run's log, as far as the learner sees it, and as far as decides."""
+"""Subject of a question or a figure: a run's log, as far as the learner sees it, and as far as the answer needs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Scene:
 
     @property
     def keeps(self) -> bool:
-        """Whether keys and values are kept between two steps."""
+        """Whether keys and values are cached between two steps."""
         return self.header.engine["strategy"] != "none"
 
     @property
@@ -71,12 +71,12 @@ class Scene:
         return found
 
     def coming(self) -> Iterator[StepRecord]:
-        """The records that the learner has not seen."""
+        """Yield the records that the learner has not seen."""
         for index in range(self.now, len(self.log)):
             yield self.log.record(index)
 
     def seen(self) -> Iterator[StepRecord]:
-        """The records that the learner has seen."""
+        """Yield the records that the learner has seen."""
         for index in range(self.now):
             yield self.log.record(index)
 
@@ -85,7 +85,7 @@ class Scene:
             yield self.log.record(index)
 
     def covering(self, position: int, seq: int, records: Iterable[StepRecord]) -> list[int]:
-        """Those of `records` whose batch computes a position of a sequence."""
+        """Return those of `records` whose batch computes a position of a sequence."""
         return [
             record.index
             for record in records
@@ -94,25 +94,27 @@ class Scene:
         ]
 
     def next_step(self) -> StepRecord:
-        """The next step of the engine; Undecided when the lesson takes none before it goes on."""
+        """Return the engine's next step; raises Undecided when the lesson takes none before it goes on."""
         found = next((record for record in self.coming() if record.kind == "step"), None)
         if found is None:
             raise Undecided("it is about the next step, but no action with a step follows the question")
         return found
 
     def entry(self, record: StepRecord, seq: int) -> BatchEntry:
-        """The sequence's share of a step; Undecided when it computes nothing of it."""
+        """Return the sequence's share of a step; Undecided when it computes nothing of it."""
         found = next((entry for entry in record.batch if entry.seq_id == seq), None)
         if found is None:
             raise Undecided(f"step {record.step} computes nothing of sequence {seq}")
         return found
 
     def chooses(self, record: StepRecord, seq: int) -> bool:
-        """Whether a step chooses a token for the sequence: a chunk that is not the last of its prompt does not."""
+        """Return whether a step chooses a token for the sequence: a chunk that is not the last of its prompt does
+        not.
+        """
         return any(output.seq_id == seq for output in record.outputs)
 
     def capture(self, index: int) -> Capture:
-        """The arrays of a record; Undecided when it has none."""
+        """Return the arrays of a record; Undecided when it has none."""
         found = self.log.capture(index)
         if found is None:
             raise Undecided(f"record {index} has no arrays")
@@ -120,7 +122,7 @@ class Scene:
 
 
 def find_op(records: Iterable[StepRecord], kind: type[OpT], **fields: object) -> Operation[OpT] | None:
-    """The first operation of a type with these fields."""
+    """Return the first operation of a type with these fields."""
     for record in records:
         for place, op in enumerate(record.ops):
             if isinstance(op, kind) and all(getattr(op, name) == value for name, value in fields.items()):
@@ -129,7 +131,7 @@ def find_op(records: Iterable[StepRecord], kind: type[OpT], **fields: object) ->
 
 
 def need_op(records: Iterable[StepRecord], kind: type[OpT], otherwise: str, **fields: object) -> Operation[OpT]:
-    """The same; Undecided, with the sentence `otherwise`, where there is none."""
+    """Return the same; Undecided, with the sentence `otherwise`, where there is none."""
     found = find_op(records, kind, **fields)
     if found is None:
         raise Undecided(otherwise)
@@ -137,5 +139,5 @@ def need_op(records: Iterable[StepRecord], kind: type[OpT], otherwise: str, **fi
 
 
 def shown(log: TraceReader, count: int) -> ShownLog:
-    """The first `count` records of a log."""
+    """Return the first `count` records of a log."""
     return ShownLog(log, count)

@@ -1,4 +1,4 @@
-"""What a lesson's run is played on: an engine alone, for checking and exporting, or a theater with viewers."""
+"""Stages for a lesson's run: a bare engine, for checking and exporting, or a session with viewers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_TIERS = TierSizes()
 
 
 class LessonPrompt(Struct, frozen=True, kw_only=True):
-    """One prompt of a lesson, as `app.models.engine_face.Prompt` has it."""
+    """Prompt of a lesson, as `app.models.engine_face.Prompt` has it."""
 
     text: str
     request_id: str | None = None
@@ -31,7 +31,7 @@ class LessonPrompt(Struct, frozen=True, kw_only=True):
 
 
 class Stage(Protocol):
-    """Plays the run. `log` is the whole of the present run, whoever may see how much of it."""
+    """Stage of the run. `log` is the whole present run, including what viewers may not see."""
 
     @property
     def log(self) -> TraceReader: ...
@@ -40,7 +40,7 @@ class Stage(Protocol):
 
     def prefill(self) -> None: ...
     def step(self) -> bool:
-        """One step; False: nothing is left to compute."""
+        """Run a step; return False if nothing is left to compute."""
 
     def lose(self, instance: int) -> None:
         """Instance `instance` ends, as a process does that is killed. ValueError: there is none."""

@@ -1,4 +1,4 @@
-"""A course as the page is told of it: its items up to the barrier, and no answer that has not been given."""
+"""Messages of a course for the page: its items up to the barrier, without answers not yet given."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.lessons.words import unnamed
 
 
 def told(course: Course, since: int = 0) -> list[Told]:
-    """The items from `since` up to the barrier, as the page draws them."""
+    """Return the items from `since` up to the barrier, as the page draws them."""
     return [_told(course, index, item, section) for index, item, section in course.items(since)]
 
 
@@ -86,7 +86,7 @@ def _told_list(course: Course, index: int, deeds: list[Deed]) -> ToldList:
 
 
 def _linked(course: Course, nodes: list[Node], index: int) -> list[Node]:
-    """Each number that leads somewhere, with the record that it is read from."""
+    """Return each number that leads somewhere, with the record that it is read from."""
     found: list[Node] = []
     for node in nodes:
         if isinstance(node, str):

@@ -1,8 +1,8 @@
-"""Blocks outside the pool of a lesson's runs: in CPU memory and a folder of the lesson's own, never in the server's.
+"""Tiers of a lesson's runs: CPU memory and a folder of the lesson's own, never the server's.
 
-`do: restart kv_offload_cpu="1 MiB" kv_offload_disk="1 MiB"` is what starting a server anew is: what waits is written,
-CPU memory is let go, and the folder is opened again with what it holds. A restart that names neither keeps nothing
-outside; the folder stays for a later one, and goes with the lesson.
+`do: restart kv_offload_cpu="1 MiB" kv_offload_disk="1 MiB"` acts as a server restart: pending writes are flushed, CPU
+memory is freed, and the folder is opened again with its content. A restart that names neither has no tiers; the folder
+remains for a later one, and is deleted with the lesson.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TierSizes(NamedTuple):
 
 
 def tiers_of(changes: Mapping[str, Any]) -> TierSizes:
-    """The tiers that a restart names.
+    """Return the tiers that a restart names.
 
     Raises:
         ValueError: a size that cannot be read, or is too large; one sentence.
@@ -48,7 +48,7 @@ class LessonTiers:
         self._folder: TemporaryDirectory[str] | None = None
 
     def restart(self, sizes: TierSizes) -> OwnTiers:
-        """What the next run keeps outside its pool.
+        """Return the next run's tiers.
 
         Raises:
             OSError: no folder can be made or used here.
@@ -62,7 +62,7 @@ class LessonTiers:
         return OwnTiers(self._tiers)
 
     def close(self) -> None:
-        """Let go of all of it."""
+        """Free memory and folder."""
         self._end()
         if self._folder is not None:
             self._folder.cleanup()

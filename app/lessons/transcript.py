@@ -1,6 +1,6 @@
-"""A lesson with its runs, recorded: what a page needs to play it where there is no model.
+"""Transcript of a lesson with its recorded runs: what a page needs to play it without a model.
 
-A transcript is what a learner is told from beginning to end, in one language, with the key to each question beside it.
+A transcript has all messages to a learner from beginning to end, in one language, with the answer key of each question.
 Its runs are traces. In a folder (a site's, or one that a server shows) they are
 
     <id>.<language>.json             the transcript
@@ -33,7 +33,7 @@ SUFFIX = ".json"
 
 
 class Key(Struct, frozen=True, kw_only=True):
-    """What is right, where the log says so, and for each answer what somebody thinks who gives it."""
+    """Answer key: the right option, its evidence in the log, and the misconception behind each answer."""
 
     right: int
     evidence: Evidence
@@ -41,7 +41,9 @@ class Key(Struct, frozen=True, kw_only=True):
 
 
 class Transcript(Struct, frozen=True, kw_only=True):
-    """One lesson in one language. `items` have no answer in them; `keys` is by the index of a question's item."""
+    """Transcript of a lesson in one language. `items` contain no answers; `keys` is by the index of a
+    question's item.
+    """
 
     format: int = FORMAT
     lesson: str
@@ -101,7 +103,7 @@ def write_recorded(recorded: Recorded, folder: Path) -> None:
 
 
 def read_transcript(path: Path) -> Transcript:
-    """The transcript in a file.
+    """Return the transcript in a file.
 
     Raises:
         LessonError: it is none, or of another version.
@@ -127,7 +129,7 @@ def run_name(lesson: str, language: str, index: int) -> str:
 
 
 def cards(transcripts: list[Transcript]) -> list[Card]:
-    """What a list of lessons says of recorded ones, by number and name."""
+    """Return the list entries of recorded lessons, by number and name."""
     by_lesson: dict[str, list[Transcript]] = {}
     for transcript in sorted(transcripts, key=lambda one: (one.number, one.lesson, one.language)):
         by_lesson.setdefault(transcript.lesson, []).append(transcript)
@@ -185,7 +187,7 @@ def _unanswered(item: Told) -> Told:
 
 
 def _words(lesson: Lesson, language: str) -> Iterator[tuple[str, str]]:
-    """Those of the questions that are asked."""
+    """Yield the words of the lesson's questions."""
     rules = {item.rule for item in lesson.items if isinstance(item, Ask)}
     for key, text in question_texts(language).items():
         room, _, rest = key.partition(".")
@@ -197,7 +199,7 @@ LESSON = "embedded-lesson"  # the element of what static/js/state/embedded.js re
 
 
 def lesson_page(recorded: list[Recorded]) -> bytes:
-    """The page with a lesson in one or more languages.
+    """Return the page with a lesson in one or more languages.
 
     Raises:
         TooLarge: its runs have more than MAX_LOG_BYTES together.

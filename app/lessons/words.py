@@ -1,4 +1,4 @@
-"""Words of the questions: what is asked, what can be answered, and what somebody thinks who answers wrong."""
+"""Words of the questions: question, answers, and the misconception behind each wrong answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def question_texts(language: str) -> dict[str, str]:
 
 
 def worded(question: Question, language: str) -> tuple[str, list[str]]:
-    """What is asked and what can be answered, as a person reads it."""
+    """Return a question and its answers as text."""
     texts = question_texts(language)
     stem = filled(texts[f"question.{question.rule}.stem"], _shown(question.values), language)
     if (seq := unnamed(question)) is not None:
@@ -30,7 +30,7 @@ def worded(question: Question, language: str) -> tuple[str, list[str]]:
 
 
 def unnamed(question: Question) -> int | None:
-    """The sequence that a question is about, among several, where its own words do not name it."""
+    """Return the sequence that a question is about, among several, where its own words do not name it."""
     is_named = "{seq}" in question_texts("en")[f"question.{question.rule}.stem"]
     seq = question.values.get("seq")
     return seq if question.several and isinstance(seq, int) and not is_named else None

@@ -1,4 +1,4 @@
-"""Where files that are made of logs are kept, what they are called, and how many stay."""
+"""Cache of files derived from logs: folder, names, and eviction."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ MAX_KEPT = 16  # of a kind in the data folder; beyond that those unused for long
 
 
 def folder_in(data_dir: Path) -> Path:
-    """Where they lie."""
+    """Return where they lie."""
     return data_dir / "surveys"
 
 
 def name_of(log: Path) -> str:
-    """What those of a log's file are called."""
+    """Return the base name of a log's derived files."""
     return hashlib.sha256(os.fsencode(log.resolve())).hexdigest()[:24]
 
 

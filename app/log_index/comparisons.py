@@ -1,4 +1,4 @@
-"""Two logs of this server compared, over HTTP; the latest comparisons are kept, so that asking again costs nothing."""
+"""Comparison of two logs of this server, over HTTP; the latest results are cached."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.trace.state import TraceStateError
 
 
 class ComparedRun(TypedDict):
-    """One of the two runs of /api/compare; the rest of that answer is `engine.trace.compare.Comparison`."""
+    """Run of /api/compare; the rest of that answer is `engine.trace.compare.Comparison`."""
 
     theater: str
     epoch: int
@@ -41,7 +41,7 @@ class Comparisons:
         self._lock = threading.Lock()
 
     def answer(self, a: str, b: str) -> dict[str, Any]:
-        """The comparison of two theaters or recordings, as they are now.
+        """Return the comparison of two theaters or recordings, as they are now.
 
         Raises:
             AppError: `unknown_theater`, `not_found`; `stale_epoch`: one was reset meanwhile; `refused`: too long.

@@ -1,9 +1,8 @@
-"""Files that are made of logs beside the server, by a process of their own, and kept in its data folder.
+"""Files derived from logs by a separate process, and cached in the server's data folder.
 
-Those of a run that goes on go with the run, or when nobody has asked for them for a while.
+Those of a live run are deleted with the run, or after a time without access.
 
-What is kept may be deleted at any time. It is looked at when it is used: what is damaged, or of another log, is made
-anew.
+Cached files may be deleted at any time. They are checked on use: a damaged file, or one of another log, is rebuilt.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.log_index.log_index import LogIndex
 from engine.trace.query.table_cache import DATA, SUFFIX, KeptTables
 
-IDLE = 600.0  # seconds after which nobody looks at a run that goes on any more
+IDLE = 600.0  # seconds without access after which a live run's files are deleted
 LOOK = 1.0  # seconds between two looks at whether it does
 MAX_READ = 4  # of a kind that are held in memory
 
@@ -38,7 +37,7 @@ T = TypeVar("T")
 
 
 class DerivedFiles(ABC, Generic[T]):
-    """Those of one kind, each an index and the data that it is of. Every method may be called from any thread."""
+    """Derived files of one kind, each an index and its data. Every method may be called from any thread."""
 
     program: ClassVar[str]  # called with the log and the index to write, it says how far it is in lines of JSON
     suffix: ClassVar[str]  # of the index
@@ -47,13 +46,13 @@ class DerivedFiles(ABC, Generic[T]):
     failed: ClassVar[str]  # begins the sentence why one cannot be made
 
     def __init__(self, data_dir: Path | None) -> None:
-        """None: they are kept in a folder that goes with the server."""
+        """Set up the cache. None: the files are in a folder that is deleted with the server."""
         self._temporary = tempfile.TemporaryDirectory(prefix="kvtheater-") if data_dir is None else None
         self._folder = Path(self._temporary.name) if self._temporary else folder_in(data_dir or Path())
         self._lock = threading.Lock()
         self._making: dict[Path, subprocess.Popen[bytes]] = {}
         self._done: dict[Path, int] = {}  # records, of what is being made
-        self._read: dict[Path, T] = {}  # the one asked for last comes last
+        self._read: dict[Path, T] = {}  # the most recently used is last
         self._stamps: dict[Path, tuple[int, ...]] = {}  # of the files that were read
         self._asked: dict[Path, float] = {}  # when, of those of runs that go on
         self._names: WeakKeyDictionary[OpenLog, Path] = WeakKeyDictionary()  # of these
@@ -66,17 +65,17 @@ class DerivedFiles(ABC, Generic[T]):
 
     @abstractmethod
     def is_of(self, made: T, log: TraceReader) -> bool:
-        """Whether it is of this log, as far as it goes."""
+        """Return whether it is of this log, as far as it goes."""
 
     @abstractmethod
     def is_whole(self, made: T, log: TraceReader) -> bool:
-        """Whether it knows all that there is to know; a log may have grown since it was made."""
+        """Return whether it knows all that there is to know; a log may have grown since it was made."""
 
     def find(self, run: OpenLog) -> T:
-        """What there is of a run so far. Where nothing is, it begins to be made.
+        """Return the current files of a run; start to build them if there are none.
 
         Raises:
-            AppError: `loading`: there is nothing yet, ask again; `refused`: it cannot be made.
+            AppError: `loading`: there is nothing yet, retry; `refused`: they cannot be built.
         """
         with run.reading() as log:
             if run.is_held_back:
@@ -87,7 +86,7 @@ class DerivedFiles(ABC, Generic[T]):
                 if known is None or not self.is_of(known, log) or not self.is_whole(known, log):
                     known = self._look(target, log)
                     if known is None and (why := self._failed.pop(target, None)):
-                        raise AppError("refused", f"{self.failed}: {why}")  # who asks again has it tried again
+                        raise AppError("refused", f"{self.failed}: {why}")  # a retry builds it again
                     if (known is None or not self.is_whole(known, log)) and target not in self._making:
                         self._begin(target, log, run)
                 if known is not None:
@@ -99,7 +98,7 @@ class DerivedFiles(ABC, Generic[T]):
         )
 
     def forget(self, run: OpenLog) -> None:
-        """What there is of it turned out to be damaged: it is made anew."""
+        """Invalidate a run's damaged files, so that they are rebuilt."""
         with run.reading() as log, self._lock:
             for target, known in list(self._read.items()):
                 if self.is_of(known, log):
@@ -120,7 +119,7 @@ class DerivedFiles(ABC, Generic[T]):
             self._temporary.cleanup()
 
     def _target(self, run: OpenLog, log: TraceReader) -> Path:
-        """Where the index of a run's lies."""
+        """Return where the index of a run's lies."""
         if isinstance(run.whole, TraceWriter):
             target = self._names.get(run)
             if target is None or target not in self._asked:
@@ -151,7 +150,7 @@ class DerivedFiles(ABC, Generic[T]):
         return found
 
     def _keep(self, target: Path, known: T) -> None:
-        """It is the one that was asked for last; of the others only the last ones stay in memory."""
+        """Insert as the most recently used; only the last ones stay in memory."""
         self._read.pop(target, None)
         self._read[target] = known
         for older in list(self._read)[:-MAX_READ]:
@@ -184,14 +183,14 @@ class DerivedFiles(ABC, Generic[T]):
         threading.Thread(target=self._hear, args=(target, process, process.stdout), daemon=True).start()
 
     def _until_over(self, target: Path, run: OpenLog) -> None:
-        """While the run goes on and somebody looks; then its files go."""
+        """Wait until the run is over or unused; then delete its files."""
         while not self._is_over and not run.is_over and time.monotonic() - self._asked[target] < IDLE:
             time.sleep(LOOK)
         with self._lock:
             self._end(target)
 
     def _end(self, target: Path) -> None:
-        """It is made no further, and of a run that goes on nothing stays."""
+        """Stop building it, and delete a live run's files."""
         process = self._making.pop(target, None)
         if process is not None:
             process.terminate()
@@ -204,7 +203,7 @@ class DerivedFiles(ABC, Generic[T]):
                 name.unlink(missing_ok=True)
 
     def _hear(self, target: Path, process: subprocess.Popen[bytes], said: IO[bytes]) -> None:
-        """What a process says until it has ended: how far it is, and last, perhaps, why it ends."""
+        """Read a process's messages until it ends: its progress, and finally, perhaps, its error."""
         why = "it ended before it had read anything"
         with said:
             for line in said:
@@ -240,16 +239,16 @@ class LogIndexes(DerivedFiles[LogIndex]):
         return LogIndex(index, log, known)
 
     def is_of(self, made: LogIndex, log: TraceReader) -> bool:
-        """Whether it is of this log."""
+        """Return whether it is of this log."""
         return made.is_of(log)
 
     def is_whole(self, made: LogIndex, log: TraceReader) -> bool:
-        """Whether it knows all of it, or all that can be known."""
+        """Return whether it knows all of it, or all that can be known."""
         index = made.index
         return index.is_done and (bool(index.problem) or index.num_records == len(log))
 
 
-SHARE = 10  # of a run that goes on they are made anew at most so often that it takes one part of the time
+SHARE = 10  # while a run is live, rebuild at most often enough to spend 1/SHARE of wall time on it
 LEAST = 60.0  # seconds
 
 
@@ -266,11 +265,11 @@ class LogTables(DerivedFiles[KeptTables]):
         return KeptTables(index, log)
 
     def is_of(self, made: KeptTables, log: TraceReader) -> bool:
-        """Whether they are of this log."""
+        """Return whether they are of this log."""
         return made.is_of(log)
 
     def is_whole(self, made: KeptTables, log: TraceReader) -> bool:
-        """Whether they have all of it, or of a run that goes on, were made not long ago."""
+        """Return whether they cover the log, or, for a live run, were built recently."""
         index = made.index
         if index.problem or index.num_records == len(log):
             return True

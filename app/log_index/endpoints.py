@@ -46,18 +46,18 @@ class SurveyAnswer(TypedDict):
     num_blocks: int
     num_sequences: int
     series: list[str]  # numbers of which the log says something
-    media: list[str]  # outside the pool, of which it says what lies there: the bits of `tiers`, the last for all others
+    media: list[str]  # media outside the pool whose content it lists: the bits of `tiers`, the last for all others
     seconds: float  # when the last indexed record was, since the log began
 
 
 class ClassedRun(TypedDict):
-    """One of the runs whose requests are told by class."""
+    """Run whose requests are grouped by class."""
 
     theater: str
     num_records: int
     num_surveyed: int  # of these: the classes are of them
     is_simulated: bool  # its seconds were reckoned
-    unsaid: str  # why nothing is known of its requests, or ""
+    unsaid: str  # why its requests are unknown, or ""
 
 
 class ClassesAnswer(TypedDict):
@@ -70,21 +70,21 @@ class ClassesAnswer(TypedDict):
 
 
 class AskedPrompt(msgspec.Struct, kw_only=True):
-    """What is posted to /api/theaters/<theater_id>/survey/heard/chains."""
+    """Body of a POST to /api/theaters/<theater_id>/survey/heard/chains."""
 
     record: int
     token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=MAX_TOKENS)]
 
 
 class LogIndexContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     theaters: SessionManager
     log_indexes: LogIndexes
 
 
 def overview(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """How much is known."""
+    """Return how much is known."""
     run, log_index = _log_index(context, theater_id)
     answer: SurveyAnswer = {
         "num_records": len(run.log),
@@ -113,7 +113,7 @@ def series(context: LogIndexContext, request: Request, theater_id: str) -> Respo
 
 
 def blocks(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """Every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
+    """Return every block after a record: `?record=…`, a column of numbers for each thing that is drawn of them."""
     run, log_index = _log_index(context, theater_id)
     record = _number(request, "record", len(log_index) - 1)
     try:
@@ -124,7 +124,7 @@ def blocks(context: LogIndexContext, request: Request, theater_id: str) -> Respo
 
 
 def changes(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """Records [first, end), and the blocks that they change: `?first=…&end=…`; fewer than asked is allowed."""
+    """Return records [first, end), and the blocks that they change: `?first=…&end=…`; possibly fewer."""
     run, log_index = _log_index(context, theater_id)
     first = _number(request, "first", 0)
     end = min(_number(request, "end", first + 1), first + MAX_RECORDS, len(log_index))
@@ -141,7 +141,7 @@ def changes(context: LogIndexContext, request: Request, theater_id: str) -> Resp
 
 
 def sequences(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """Every sequence that is known, in columns, with the spans in which it waited and ran."""
+    """Return every sequence that is known, in columns, with the spans in which it waited and ran."""
     run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         header = log.header
@@ -149,7 +149,7 @@ def sequences(context: LogIndexContext, request: Request, theater_id: str) -> Re
 
 
 def prefix_tree(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """The prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
+    """Return the prefix cache after a record, as a tree: `?record=…&instance=0`; the branches with the most tokens."""
     run, log_index = _log_index(context, theater_id)
     record = _number(request, "record", len(log_index) - 1)
     instance = _number(request, "instance", 0)
@@ -199,7 +199,7 @@ def by_class(context: LogIndexContext, request: Request, theater_id: str) -> Res
 
 
 def heard(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """What each rank of a watched server had said up to a record: `?record=…`."""
+    """Return each rank's reports up to a record of a monitored server: `?record=…`."""
     run, log_index, told = _watched(context, theater_id)
     record = _known(log_index, _number(request, "record", len(log_index) - 1))
     with run.reading() as log:
@@ -208,7 +208,7 @@ def heard(context: LogIndexContext, request: Request, theater_id: str) -> Respon
 
 
 def heard_roots(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """What sequences begin with, of those that a rank named last up to a record: `?record=…&rank=0`."""
+    """Return the sequence beginnings that a rank named last up to a record: `?record=…&rank=0`."""
     run, log_index, told = _watched(context, theater_id)
     record, rank = _known(log_index, _number(request, "record", len(log_index) - 1)), _number(request, "rank", 0)
     if not 0 <= rank < told.num_ranks:
@@ -219,7 +219,7 @@ def heard_roots(context: LogIndexContext, request: Request, theater_id: str) -> 
 
 
 def heard_chains(context: LogIndexContext, request: Request, theater_id: str) -> Response:
-    """What each rank of a watched server had of a prompt after a record."""
+    """Return each rank's cached chains of a prompt after a record of a monitored server."""
     request.max_content_length = MAX_PROMPT_BYTES
     _, log_index, told = _watched(context, theater_id)
     try:
@@ -248,7 +248,7 @@ ROUTES = [
 
 
 def blueprint(theaters: SessionManager, log_indexes: LogIndexes) -> flask.Blueprint:
-    """The endpoints under /api/theaters/<theater_id>/survey."""
+    """Return the endpoints under /api/theaters/<theater_id>/survey."""
     return routing.blueprint("survey", "/api/theaters", LogIndexContext(theaters, log_indexes), ROUTES)
 
 
@@ -258,7 +258,7 @@ def _log_index(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogI
 
 
 def _watched(context: LogIndexContext, theater_id: str) -> tuple[OpenLog, LogIndex, Heard]:
-    """A watched server's log, its log index, and what the server said in it."""
+    """Return a watched server's log, its log index, and what the server said in it."""
     run, log_index = _log_index(context, theater_id)
     with run.reading() as log:
         if log.header.observed is None:

@@ -18,11 +18,11 @@ from engine.trace.state import TraceStateError
 
 MAX_SECONDS = 5.0
 MAX_ROWS = 200
-FRESH = 5.0  # seconds in which another question about a run that goes on is asked of what was read last
+FRESH = 5.0  # seconds in which another query of a live run uses the last reading
 
 
 class KeptQuestion(TypedDict):
-    """One that everybody asks."""
+    """Saved question."""
 
     id: str
     observed: bool  # of a watched server's log; else of an engine's own
@@ -60,14 +60,14 @@ class LogQuestions:
 
     def __init__(self, tables: LogTables) -> None:
         self._tables = tables
-        self._lock = threading.Lock()  # reading takes a core, so it is one question at a time, whoever asks
+        self._lock = threading.Lock()  # reading takes a core, so questions run one at a time
         self._held: _Held | None = None
 
     def answer(self, run: OpenLog, sql: str) -> QueryAnswer:
-        """What one statement finds in a run, as far as it is shown.
+        """Return the rows of one statement on a run, as far as it is shown.
 
         Raises:
-            AppError: `busy` while another question is answered; `loading` while the tables of a long log are made;
+            AppError: `busy` while another question is answered; `loading` while the tables of a long log are built;
                 `refused`: a question that cannot be answered.
         """
         if not self._lock.acquire(blocking=False):
@@ -88,7 +88,7 @@ class LogQuestions:
         return {"columns": found.columns, "rows": rows, "is_cut": found.is_cut, "num_records": num_records}
 
     def _of(self, run: OpenLog) -> tuple[int, LogDatabase | KeptTables]:
-        """How many of its records are in the tables, and these."""
+        """Return how many of its records are in the tables, and these."""
         if run.log.num_bytes > LONG:
             kept = self._tables.find(run)
             return kept.index.num_records, kept
@@ -110,7 +110,7 @@ class LogQuestions:
 
 
 def kept() -> QuestionsAnswer:
-    """The questions that are kept."""
+    """Return the saved questions."""
     return {
         "questions": [
             {"id": one.id, "observed": one.observed, "en": one.en, "zh": one.zh, "sql": one.sql.strip()}

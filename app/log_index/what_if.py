@@ -1,4 +1,4 @@
-"""What another pool would have saved in a run, answered to the page: replayed by a process beside the server."""
+"""Effect of another pool size on a run, for the page: replayed by a separate process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.trace.log import TraceReader
 
 KEPT = 16  # answers
 MAX_TIMES = 64.0
-FRESH = 5.0  # seconds in which the answer to a run that goes on is given again
+FRESH = 5.0  # seconds in which the answer for a live run is reused
 
 Key = tuple[int, float]
 
@@ -73,10 +73,10 @@ class WhatIfs:
         self._jobs: OrderedDict[Key, _Job] = OrderedDict()
 
     def answer(self, run: OpenLog, times: float) -> WhatIfAnswer:
-        """How far it is. Where nobody has asked so far, or the run has grown since, the replay begins.
+        """Return the progress or result. Starts the replay on the first request, or if the run has grown.
 
         Raises:
-            AppError: `busy` while another is made; `refused`: the log does not say enough; `bad_request`.
+            AppError: `busy` while another is made; `refused`: the log lacks information; `bad_request`.
         """
         if not 0 < times <= MAX_TIMES:
             raise AppError("bad_request", f"times is over 0 and at most {MAX_TIMES:g}")

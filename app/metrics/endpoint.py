@@ -19,7 +19,7 @@ OPEN_METRICS = "application/openmetrics-text"
 
 
 def scrape(registry: CollectorRegistry, request: Request) -> Response:
-    """All metrics as they are now."""
+    """Return all metrics as they are now."""
     encode, content_type = choose_encoder(request.headers.get("Accept", ""))
     if content_type.startswith(OPEN_METRICS) and content_type.partition("escaping=")[2] in ("", UNDERSCORES):
         # Our names need no escaping. The client library would make `vllm_…` of `vllm:…` in samples, and in samples only
@@ -29,5 +29,5 @@ def scrape(registry: CollectorRegistry, request: Request) -> Response:
 
 
 def blueprint(metrics: Metrics, *more: Collector) -> Blueprint:
-    """The route. `more`: what is counted beside the runs."""
+    """Return the route. `more`: what is counted beside the runs."""
     return routing.blueprint("metrics", "", registry_of(metrics, *more), [Route("GET", "/metrics", scrape)])

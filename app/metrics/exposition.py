@@ -1,4 +1,4 @@
-"""The counts as Prometheus reads them: a collector that is asked at each scrape."""
+"""Prometheus collector of the counts, read at each scrape."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ CONFIG_LABELS = {  # vLLM's label: the setting in a header
 
 
 def registry_of(metrics: Metrics, *more: Collector) -> CollectorRegistry:
-    """A registry with the models' metrics, what is counted beside them, and what the process takes (`process_…`)."""
+    """Return a registry with the models' metrics, what is counted beside them, and what the process takes
+    (`process_…`).
+    """
     from prometheus_client import ProcessCollector
 
     registry = CollectorRegistry()
@@ -95,7 +97,7 @@ def _add_gauges(families: dict[str, Metric], model: str, folds: list[Fold]) -> N
 
 
 def _share(memories: list[Memory], blocks: Callable[[Memory], int]) -> float:
-    """Of the blocks of all pools; 0 without one."""
+    """Return the share of blocks in all pools; 0 without a pool."""
     num_blocks = sum(memory.num_blocks for memory in memories)
     return sum(map(blocks, memories)) / num_blocks if num_blocks else 0.0
 

@@ -43,15 +43,15 @@ SOURCE_OF: dict[Medium, str] = {"cpu": "host", "disk": "disk"}  # vLLM's words
 
 
 class Fold:
-    """One run. `take` belongs to the thread that appends; the figures of now may be read under the tally's lock.
+    """Fold of a run. `take` belongs to the appending thread; the current figures may be read under the tally's lock.
 
     As in vLLM a sequence is what is counted where the names say request: each of `n` samples finishes, waits and is
     timed for itself. Their prompt is computed once, so `prompt_tokens` has it once; the n is in `request_params_n`.
     """
 
     def __init__(self, header: Header, tally: Tally, was_halted: Callable[[], bool] = lambda: False) -> None:
-        """`was_halted`: whether a person kept the run from going on before the record that is read; that time belongs
-        to no latency.
+        """Begin. `was_halted`: whether a person paused the run before the current record; that time belongs to no
+        latency.
         """
         self.model_name = header.model.name
         self.memory: Memory | None = None  # None: nothing has come in yet
@@ -83,7 +83,7 @@ class Fold:
         return self._account.num_waiting
 
     def take(self, record: StepRecord) -> list[RequestRow]:
-        """The next record; returns the requests whose last sequence ended in it.
+        """Read the next record; return the requests whose last sequence ended in it.
 
         Raises:
             KeyError: it is about a sequence or block that no record before it has.

@@ -1,7 +1,7 @@
-"""HTTP requests by what they asked for and how they were answered: what vLLM's overview board takes its 5xx ratio from.
+"""HTTP requests by path and status: the source of the 5xx ratio in vLLM's overview board.
 
-Names, labels and buckets are those of prometheus-fastapi-instrumentator as vLLM sets it up (0.32). It is the one count
-here that is of no log: a request that is refused leaves no record.
+Names, labels and buckets are those of prometheus-fastapi-instrumentator as vLLM sets it up (0.32). It is the only count
+here that comes from no log: a refused request leaves no record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from app.metrics.tally import Histogram
 
-# A path is counted as itself, or as its folder, or as "none", so that nobody can make series by asking.
+# A path is counted as itself, or as its folder, or as "none", so that requests cannot create series.
 API = ("/v1/models", "/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/tokenize", "/detokenize")
 PATHS = frozenset({*API, "/", "/bench", "/scale"})
 FOLDERS = ("/v1/", "/api/", "/static/", "/vendor/", "/words/", "/socket.io/", "/j/")
@@ -26,7 +26,7 @@ DURATIONS = (0.1, 0.5, 1.0)  # seconds
 
 
 class HttpRequests(Collector):
-    """Counts the requests of a server, and is asked at each scrape. From any thread."""
+    """Collector of a server's requests, read at each scrape. From any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,7 +35,7 @@ class HttpRequests(Collector):
         self._durations: dict[tuple[str, str], Histogram] = {}  # by handler, method
 
     def note(self, environ: Mapping[str, Any] | None, *, seconds: float, status: int | None, **_: Any) -> None:
-        """One request. One that could not be read, or whose client left before an answer began, is not counted."""
+        """Count a request. One that could not be read, or whose client left before an answer began, is not counted."""
         if environ is None or status is None:
             return
         path, method = str(environ.get("PATH_INFO", "")), str(environ["REQUEST_METHOD"])
@@ -79,7 +79,7 @@ class HttpRequests(Collector):
 
 
 def handler_of(path: str) -> str:
-    """What a path is counted as."""
+    """Return the label of a path."""
     if path in PATHS:
         return path
     return next((folder for folder in FOLDERS if path.startswith(folder)), "none")

@@ -10,17 +10,19 @@ from prometheus_client.registry import Collector
 from app.metrics.names import ENGINE, LABELS
 
 WAITING = "kvtheater:lane_requests_waiting"
-OTHERS = "anonymous"  # whoever is not named in a file of keys
+OTHERS = "anonymous"  # clients not named in a file of keys
 
 Lanes = Callable[[], Iterable[tuple[str, dict[str, int]]]]
 
 
 class LaneRequests(Collector):
-    """Asked at each scrape."""
+    """Collector of waiting requests, read at each scrape."""
 
     def __init__(self, lanes: Lanes, clients: Iterable[str]) -> None:
-        """`lanes`: of each engine that the API asks the model's name and how many of each client wait. `clients`: those
-        that the server knows by name; the others share one series, so that nobody can make series by asking.
+        """Set up the collector. `lanes`: waiting requests per client and model, for each engine of the API.
+
+        `clients`: those that the server knows by name; the others share one series, so that requests cannot create
+        series.
         """
         self._lanes = lanes
         self._clients = sorted({*clients}) or [OTHERS]

@@ -1,4 +1,4 @@
-"""Clock of a live run: the wall clock, less the time in which a person kept the run from going on."""
+"""Clock of a live run: the wall clock, less the time in which a person paused the run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from engine.trace.records import StepRecord
 
 
 class LiveClock:
-    """`engine.trace.busy_time.Clock` for latencies that a client sees.
+    """Live `engine.trace.busy_time.Clock`, for latencies that a client sees.
 
     Args:
-        was_halted: whether a person kept the run from going on before the record that is read.
+        was_halted: whether a person paused the run before the current record.
     """
 
     def __init__(self, was_halted: Callable[[], bool]) -> None:

@@ -23,7 +23,7 @@ TOKENS: Literal["tokens"] = "tokens"  # buckets that depend on the model's longe
 
 
 class Metric(Struct, frozen=True):
-    """One name. A counter's name on the wire ends in `_total`."""
+    """Metric. A counter's name on the wire ends in `_total`."""
 
     name: str
     kind: Literal["gauge", "counter", "histogram"]

@@ -1,4 +1,4 @@
-"""Who watches the runs: each that begins is folded into the counts of its model, and forgotten when it is over."""
+"""Observer of the runs: each new run is folded into the counts of its model, and dropped when it is over."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ class Metrics:
     """The counts of a server. They belong to the process: a reset or a closed theater takes nothing back."""
 
     def __init__(self, finished: Callable[[RequestRow, StepRecord], object] | None = None) -> None:
-        """`finished` is told, on the run's thread, of each request that ended and the record in which it did."""
+        """Set up. `finished` is called, on the run's thread, with each request that ended and the record in which it
+        did.
+        """
         self._finished = finished
         self._tallies: dict[str, Tally] = {}
         self._present: list[tuple[weakref.ref[Run], Header, Fold]] = []
@@ -54,7 +56,7 @@ class Metrics:
             return dict(self._tallies)
 
     def present(self) -> list[tuple[Header, Fold]]:
-        """The runs that are not over."""
+        """Return the runs that are not over."""
         with self._lock:
             self._forget_ended()
             return [(header, fold) for _, header, fold in self._present]

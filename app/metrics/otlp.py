@@ -17,7 +17,8 @@ _exporters = logging.getLogger("opentelemetry.exporter")
 
 
 def spans_to(endpoint: str) -> RequestSpans:
-    """Spans that a thread sends to `endpoint` in batches; what a receiver does not take is lost, and nobody waits.
+    """Return spans that a thread exports to `endpoint` in batches; rejected ones are dropped, and export blocks no
+    request.
 
     Raises:
         ValueError: it is no address, or the protocol is unknown.

@@ -40,7 +40,7 @@ class Residencies:
         del hits[:-HITS_KEPT]
 
     def evicted(self, block_id: int, at: float) -> Residence:
-        """How long it lived. Raises KeyError for a block that was never allocated."""
+        """Return how long it lived. Raises KeyError for a block that was never allocated."""
         born, hits = self._born[block_id], self._hits.get(block_id, [])
         return Residence(at - born, at - (hits[-1] if hits else born), list(_gaps(hits)))
 

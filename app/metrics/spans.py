@@ -1,14 +1,14 @@
-"""Spans for OpenTelemetry: each request that ends is one, from the times that the fold has of it.
+"""Spans for OpenTelemetry: one for each finished request, with the fold's times.
 
     llm_request        kind SERVER, from the arrival to the end; attributes as vLLM has them (0.32, tracing/utils.py)
-    │                  and two of the semantic conventions beside them; an event `preempted` each time
-    ├─ kvtheater_lane  where it waited among its client's other requests
+    │                  and two of the semantic conventions; an event `preempted` each time
+    ├─ kvtheater_lane  the wait among its client's other requests
     ├─ vllm_queue      in the engine's queue     the names of vllm-project/vllm#44402
-    ├─ vllm_prefill    to the first token; of a request that goes on elsewhere: until its prompt is computed
-    ├─ kvtheater_move  from there to its first token where it goes on
+    ├─ vllm_prefill    to the first token; with a separate decode instance: until its prompt is computed
+    ├─ kvtheater_move  from there to its first token on the decode instance
     └─ vllm_decode     to the last token of the last sequence
 
-Nothing of a prompt or an output is in them. Only who wants spans needs the package `opentelemetry-sdk`.
+They contain nothing of a prompt or an output. Only spans need the package `opentelemetry-sdk`.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RequestSpans:
         span.end(began + _nano(ended))
 
     def close(self) -> None:
-        """Export what is left, for a moment at most: a receiver that is not there keeps nobody."""
+        """Export the rest, for a moment at most: a missing receiver does not delay the exit."""
         ending = threading.Thread(target=self._provider.shutdown, name="last-spans", daemon=True)
         ending.start()
         ending.join(CLOSE_SECONDS)

@@ -36,7 +36,7 @@ class Histogram:
 
 
 class Tally:
-    """Counters and histograms by name. Who changes or reads several of them holds `lock`."""
+    """Counters and histograms by name. Access to several of them needs `lock`."""
 
     def __init__(self, most_tokens: int) -> None:
         """`most_tokens`: positions of the model; a run's max_model_len is at most that."""

@@ -29,7 +29,7 @@ class RequestLike(Protocol):
 
 
 class Prompt(Protocol):
-    """One prompt of a submission."""
+    """Prompt of a submission."""
 
     @property
     def text(self) -> str | list[int]:
@@ -71,13 +71,13 @@ class RerunLike(Protocol):
 
 
 class EngineLike(Protocol):
-    """What a theater needs of an engine. Every method but `wake` is called on one thread only.
+    """Interface of an engine for a session. Every method but `wake` is called on one thread only.
 
-    `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` chooses
-    what captures keep first (of no layer: nothing at all); `stop_captures` ends them for the rest of the log, `observe`
-    only while nobody looks.
-    `recompute_attention` computes a layer of a sequence, or all (None), again and changes nothing. `rerun` plays a log
-    to an engine without records, up to record `at`, then the change.
+    `submit` accepts all prompts or none, now; `check` raises what `submit` would, and does nothing. `focus` sets the
+    first priority of captures (no layer: no captures); `stop_captures` ends them for the rest of the log, `observe`
+    only while there is no viewer.
+    `recompute_attention` recomputes a layer of a sequence, or all (None), and changes nothing. `rerun` replays a log on
+    an engine without records, up to record `at`, then the change.
     """
 
     @property
@@ -90,9 +90,9 @@ class EngineLike(Protocol):
 
     def check(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None: ...
     def step(self, goes_on: bool = False, waits: bool = True) -> StepRecord | None:
-        """One step; the last record that came of it. None: nothing has yet, because several instances are at work or
-        blocks are on their way. `goes_on`: further steps follow until `rest`, and an instance in a process of its own
-        begins them by itself; `waits`: False where the caller has something to do while instances compute.
+        """Run a step; return the last new record. None: there is none yet, because several instances are at work or
+        blocks are in transfer. `goes_on`: further steps follow until `rest`, and an instance in a process of its own
+        begins them by itself; `waits`: False where the caller has work while instances compute.
         """
 
     def rest(self) -> None:
@@ -103,7 +103,7 @@ class EngineLike(Protocol):
 
     def abort(self, request_id: str) -> bool: ...
     def lose_instance(self, index: int) -> None:
-        """One of several instances is killed and begins anew. ValueError: there is none."""
+        """Kill one of several instances and restart it. ValueError: there is none."""
 
     def num_unfinished(self) -> int: ...
     def queue_lengths(self) -> tuple[int, int]:
@@ -152,14 +152,14 @@ class ServedModel(Protocol):
     def machine(self) -> Machine: ...
     @property
     def free_bytes(self) -> int:
-        """Of the memory that pools on its device are taken from."""
+        """Free bytes of the memory from which pools on its device are allocated."""
 
     @property
     def device(self) -> DeviceFacts:
-        """What is known of the device now: its memory, and what a driver says."""
+        """Current facts of the device: its memory, and its driver's report."""
 
     def with_pool(self, config: EngineConfig) -> EngineConfig:
-        """The settings with the pool that the device has room for, where they leave it open."""
+        """Return the settings with the pool that the device has room for, where they leave it open."""
 
     @property
     def build(self) -> BuildEngine: ...
@@ -168,7 +168,7 @@ class ServedModel(Protocol):
         """The same for logs that travel: of a prefill they have fewer arrays, and all in float16."""
 
     def measured_machine(self) -> Machine:
-        """The machine with its roofs, measured at the first call (a few tenths of a second)."""
+        """Return the machine with its roofs, measured at the first call (a few tenths of a second)."""
 
     def normalize(self, text: str) -> str:
         """Text as the model will see it."""
@@ -176,7 +176,7 @@ class ServedModel(Protocol):
     def encode(self, text: str) -> list[int]: ...
     @property
     def default_sampling(self) -> dict[str, float]:
-        """What the model's generation config says of sampling, by field of SamplingParams: for requests that do not."""
+        """Sampling defaults of the model's generation config, by field of SamplingParams."""
 
     @property
     def chat_template(self) -> str:

@@ -53,7 +53,7 @@ class LiveEngine(Observed):
         return self._engine.config
 
     def submit(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestLike]:
-        """All or none; RequestError or ConfigError says why not."""
+        """Submit all or none; RequestError or ConfigError says why not."""
         return list(self._engine.add_requests(specs_of(prompts, sampling)))
 
     def send(self, prompts: Sequence[Prompt], sampling: SamplingParams) -> None:

@@ -57,7 +57,7 @@ class LiveModel:
         self._compilation: Compilation | None = None
 
     def compared(self) -> str:
-        """How the model was compared with itself at loading, as part of a line for the terminal."""
+        """Return how the model was compared with itself at loading, as part of a line for the terminal."""
         found, seconds = self._model.differences["auto"], self._model.check_seconds
         return f"equal to its own forward pass within {found.share:.0e} of its logits' spread (seen in {seconds:.2f} s)"
 
@@ -84,12 +84,12 @@ class LiveModel:
 
     @property
     def free_bytes(self) -> int:
-        """Of the device's memory, or the machine's."""
+        """Free bytes of the device's memory, or the machine's."""
         return devices.ALLOCATOR.room(self._model.device).free
 
     @property
     def device(self) -> DeviceFacts:
-        """What is known of the device now."""
+        """Current facts of the device."""
         return devices.device_facts(self._model.device)
 
     def with_pool(self, config: EngineConfig) -> EngineConfig:
@@ -105,7 +105,7 @@ class LiveModel:
         return self.machine
 
     def normalize(self, text: str) -> str:
-        """The text as the model will see it, as `engine.model.shipped.as_seen` has it by name."""
+        """Return the text as the model will see it, as `engine.model.shipped.as_seen` has it by name."""
         return normalize_prompt(text) if self._is_shipped else text
 
     def encode(self, text: str) -> list[int]:
@@ -134,7 +134,9 @@ class LiveModel:
         template_settings: Mapping[str, Any],
         tools: Sequence[dict[str, Any]] = (),
     ) -> list[int]:
-        """By the model's own template; else the plain one: the messages' texts, a line each, to be gone on with."""
+        """Encode messages by the model's own template; else the plain one: the messages' texts, a line each, to be
+        continued.
+        """
         tokenizer = self._model.tokenizer
         if tokenizer is None:
             raise ValueError("this model has no tokenizer: use /v1/completions with token ids")
@@ -171,7 +173,7 @@ def load(
 
 
 def weigh(name_or_path: str, dtype: str, device: str) -> int:
-    """Bytes that the weights of a model will take, before they are read.
+    """Return the bytes that the weights of a model will take, before they are read.
 
     Raises:
         ModelError: one sentence.
@@ -180,7 +182,7 @@ def weigh(name_or_path: str, dtype: str, device: str) -> int:
 
 
 def memory(device: str) -> int:
-    """Bytes of memory of the device.
+    """Return the bytes of memory of the device.
 
     Raises:
         ModelError: there is no such device.

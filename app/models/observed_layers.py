@@ -1,4 +1,4 @@
-"""Which arrays a run records: as long as somebody looks, and what they look at first."""
+"""Choice of the arrays that a run records: only with viewers, and their focus first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Observing:
         self._changed()
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        """What is kept first; of no layer: nothing at all."""
+        """Set the first priority of captures; no layer: no captures."""
         self._focus = (layers, heads)
         self._changed()
 

@@ -1,4 +1,4 @@
-"""What the blocks of a run take."""
+"""Memory of a run's blocks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.trace.records import ModelFacts
 
 
 def pool_bytes(config: EngineConfig, facts: ModelFacts) -> int:
-    """Bytes of the pools of a run of these settings on this model, with the room that it swaps to.
+    """Return the bytes of the pools of a run of these settings on this model, with the room that it swaps to.
 
     Raises:
         ConfigError: the settings cannot work with the model.

@@ -1,7 +1,7 @@
-"""The models of a server: the first is there from its beginning, others are opened when somebody asks for them.
+"""Models of a server: the first is loaded at its start, others on demand.
 
-A model's weights are read once, and every engine on it shares them. What may be loaded at once is bounded: to make
-room, the model on which nothing has run for longest is let go. The first one stays.
+A model's weights are loaded once, and every engine on it shares them. The total size is bounded: to make room, the
+model idle for longest is unloaded. The first one stays.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class Opener(Protocol):
     """How a model is opened that was not there from the beginning. Both raise ValueError, one sentence."""
 
     def weigh(self, name: str) -> int:
-        """Bytes that its weights will take, before they are read."""
+        """Return the bytes that its weights will take, before they are read."""
 
     def open(self, served: Served) -> None:
         """Read it, and tell `served`."""
 
 
 def served_name(name_or_path: str) -> str:
-    """What a server calls a model: as the header of a run does. A folder is called by its own name."""
+    """Return the server's name of a model, which the header of a run has too. A folder has its own name."""
     return name_or_path if name_or_path in SHIPPED else model_name(name_or_path)
 
 
 class Lease:
-    """The use of a model that is there: it is not let go before this is closed."""
+    """Lease of a loaded model: it is not unloaded before this is closed."""
 
     def __init__(self, served: Served, ended: Callable[[], object]) -> None:
         self._served, self._ended = served, ended
@@ -53,7 +53,7 @@ class Lease:
 
     @property
     def model(self) -> ServedModel:
-        """Asked for at each use: who holds a lease holds no weights."""
+        """Model, read at each use: the holder of a lease holds no weights."""
         return self._served.model
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class Models:
         self._opener = opener
         self._most_bytes = most_bytes
         self._under_way: set[Served] = set()
-        self._untold: set[Served] = set()  # failed, and nobody who asked has been told
+        self._untold: set[Served] = set()  # failed, and not yet reported to a requester
         self._one_at_a_time = threading.Lock()
         self._changed = threading.Condition()  # guards the counts of leases
         self._is_closed = False
@@ -101,14 +101,14 @@ class Models:
         return self.first.is_live
 
     def all(self) -> list[Served]:
-        """Every model, the first one first."""
+        """Return every model, the first one first."""
         return list(self._all)
 
     def knows(self, name: str) -> bool:
         return any(served.name == name for served in self._all)
 
     def find(self, name: str | None) -> Served:
-        """The model of that name; None: the first.
+        """Return the model of that name; None: the first.
 
         Raises:
             AppError: `not_found`.
@@ -121,7 +121,7 @@ class Models:
 
     @property
     def num_bytes(self) -> int:
-        """Of the weights of all models that are loaded."""
+        """Bytes of the weights of all loaded models."""
         return sum(served.num_bytes for served in self._all)
 
     @property
@@ -137,7 +137,8 @@ class Models:
     # Its use
 
     def lease(self, name: str | None = None, wait: float | None = None) -> Lease:
-        """The use of a model, which is opened if it is not there; `wait`: seconds for that, None: as events wait.
+        """Return the use of a model, which is opened if it is not there; `wait`: seconds for that, None: as events
+        wait.
 
         Raises:
             AppError: `not_found`; `loading` while it is on its way, the first at once, another after `wait`;
@@ -158,7 +159,7 @@ class Models:
         return lease
 
     def let_go(self, name: str) -> None:
-        """Give a model's memory back, until somebody asks for it again.
+        """Unload a model until its next use.
 
         Raises:
             AppError: `not_found`; `refused` when it is the first, in use, being compiled, or not there.
@@ -178,7 +179,7 @@ class Models:
         gc.collect()  # engines and modules refer to each other
 
     def close(self) -> None:
-        """The server ends: who waits for a model is told."""
+        """Close: clients waiting for a model get an error."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -189,12 +190,12 @@ class Models:
             served.use()
 
     def _have(self, served: Served, wait: float) -> None:
-        """Wait until it is there or cannot be had, after asking for it if nobody did."""
+        """Request the model, if needed, and wait until it is loaded or fails."""
         with self._changed:
             if served.is_there:
                 return
             if served not in self._under_way:
-                if served in self._untold:  # who asks again and again for one on its way must hear that it failed
+                if served in self._untold:  # a client that polls for a loading model must see its failure
                     self._untold.discard(served)
                     return
                 self._under_way.add(served)
@@ -205,7 +206,7 @@ class Models:
                 self._untold.discard(served)
 
     def _open(self, served: Served) -> None:
-        """On a thread of its own: whoever waits may give up."""
+        """Load on a thread of its own: waiting clients may give up."""
         try:
             with self._one_at_a_time:
                 assert self._opener is not None  # there are others only with it
@@ -223,7 +224,7 @@ class Models:
                 self._changed.notify_all()
 
     def _make_room(self, served: Served, needed: int) -> None:
-        """Let go of models, the one unused for longest first, until `needed` bytes fit.
+        """Unload models, the one idle for longest first, until `needed` bytes fit.
 
         Raises:
             ValueError: those in use leave no room.

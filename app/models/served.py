@@ -18,10 +18,10 @@ CompiledState = Literal["off", "under_way", "done", "failed"]
 
 
 class ModelStatus(TypedDict):
-    """The `model` event: how far one of the server's models is. Said to who connects, and at every change."""
+    """The `model` event: loading status of one of the server's models. Sent to new clients, and at every change."""
 
     name: str
-    state: ModelState  # none: this server shows recordings only; unloaded: it comes when it is asked for
+    state: ModelState  # none: this server shows recordings only; unloaded: it loads on demand
     stage: Stage | None  # what is done while it is loading; at what it failed
     stages: list[Stage]  # all, in their order
     seconds: float  # since loading began, until it was over
@@ -35,8 +35,8 @@ class Served:
     """The model, as soon as it is there, and how far it is until then. Every method may be called from any thread."""
 
     def __init__(self, model: ServedModel | None, name: str = "", place: ModelPlace = "first") -> None:
-        """model None: there is nothing live, only recordings. `Served.loading` is for one that comes later,
-        `Served.unloaded` for one that comes when it is asked for.
+        """Wrap a model. None: nothing is live, only recordings. `Served.loading` is for a model that loads now,
+        `Served.unloaded` for one that loads on demand.
         """
         self.place: ModelPlace = place
         self.leases = 0  # uses of it that are not over; `app.models.registry.Models` counts them
@@ -55,14 +55,14 @@ class Served:
 
     @classmethod
     def loading(cls, name: str) -> Served:
-        """A model that is on its way: `begin`, then `have` or `fail` say how far it is."""
+        """Return a model that is on its way: `begin`, then `have` or `fail` say how far it is."""
         found = cls(None, name)
         found._state, found._seconds = "loading", None
         return found
 
     @classmethod
     def unloaded(cls, name: str, place: ModelPlace) -> Served:
-        """A model that is opened when somebody asks for it."""
+        """Return a model that is loaded on demand."""
         found = cls(None, name, place)
         found._state = "unloaded"
         return found
@@ -71,7 +71,7 @@ class Served:
         """`changed` is called with each new status, on the thread that made it."""
         self._changed = changed
 
-    # What is known of it
+    # Known facts
 
     @property
     def name(self) -> str:
@@ -103,7 +103,7 @@ class Served:
 
     @property
     def facts(self) -> ModelFacts | None:
-        """Of the model, once it is there; they stay known when it is let go."""
+        """Facts of the model, once it is loaded; they stay known when it is unloaded."""
         return self._known[0] if self._known else None
 
     @property
@@ -126,12 +126,12 @@ class Served:
                 raise AppError("loading", f"the model {self._name} is not there yet{doing}; ask again in a moment")
             if self._state == "failed":
                 raise AppError("refused", f"the model {self._name} could not be opened: {self._error}")
-            if self._state == "unloaded":  # let go since
+            if self._state == "unloaded":  # unloaded since
                 raise AppError("loading", f"the model {self._name} is not there any more; ask again")
         raise AppError("refused", "there is no live model here: this server shows recordings")
 
     def status(self) -> ModelStatus:
-        """How far it is, as the `model` event says it."""
+        """Return how far it is, as the `model` event says it."""
         with self._lock:
             return {
                 "name": self._name,
@@ -152,14 +152,14 @@ class Served:
         self.last_used = time.monotonic()
 
     def wait(self) -> None:
-        """It was asked for, and is on its way from now on."""
+        """Mark as loading."""
         with self._lock:
             self._state, self._stage, self._seconds, self._error = "loading", None, None, ""
             self._began = time.monotonic()
             self._changed(self.status())
 
     def let_go(self) -> None:
-        """It is there no more, until somebody asks for it."""
+        """Mark as unloaded, until its next use."""
         with self._lock:
             self._model, self._state, self._stage, self._compiled = None, "unloaded", None, "off"
             self._changed(self.status())

@@ -1,4 +1,4 @@
-"""What clients submit, as the engine takes it."""
+"""Conversion of client submissions into engine requests."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from engine.requests.request_spec import RequestSpec
 
 
 def specs_of(prompts: Sequence[Prompt], sampling: SamplingParams) -> list[RequestSpec]:
-    """A request for each prompt."""
+    """Return a request for each prompt."""
     return [RequestSpec(p.text, sampling, p.request_id, p.priority, p.cache_salt, p.client, p.waited) for p in prompts]

@@ -33,7 +33,8 @@ _WORTH_COMPRESSING = ("text/", "application/javascript", "application/json", "im
 
 
 def modules_from(folder: Path, entry: str, *later: str) -> list[str]:
-    """The modules that `entry` imports, directly or not, as paths below `folder`; the nearest first, itself left out.
+    """Return the modules that `entry` imports, directly or not, as paths below `folder`; the nearest first, itself left
+    out.
 
     `later`: modules that it asks for by and by; they and what they import come last.
 
@@ -52,7 +53,7 @@ def _closure(folder: Path, found: list[str]) -> list[str]:
 
 
 def imports_of(folder: Path, name: str) -> list[str]:
-    """The modules that a module imports by itself, as paths below `folder`."""
+    """Return the modules that a module imports by itself, as paths below `folder`."""
     paths = (normpath(join(name, "..", target)) for target in _imports(folder / name, stamp_of(folder / name)))
     # each once; what is missing, the browser will say
     return list(dict.fromkeys(path for path in paths if (folder / path).is_file()))
@@ -62,16 +63,16 @@ LATE = "late"  # in a panel's folder: style sheets that begin so come with its c
 
 
 def panel_sheets(folder: Path, late: bool = False) -> list[str]:
-    """The style sheets that panels have in their folders, as paths below `folder`; `late`: the late ones too."""
+    """Return the style sheets that panels have in their folders, as paths below `folder`; `late`: the late ones too."""
     found = [path for path in folder.glob("js/panels/*/*.css") if late or not path.name.startswith(LATE)]
     return sorted(path.relative_to(folder).as_posix() for path in found)
 
 
 class StaticFiles:
-    """WSGI middleware: a visit asks for many small files, which no framework needs to look at.
+    """WSGI middleware for static files: a visit requests many small ones, which need no framework.
 
-    `made`: each says what is sent for a file that is put together when it is asked for (`page_modules.py`,
-    `page_sheets.py`). What is no file of the folder goes on to `app`, and so does a request for a part of one.
+    `made`: each returns the content of a file that is generated on request (`page_modules.py`, `page_sheets.py`). A
+    path that is not a file of the folder is passed on to `app`, and so is a request for a part of one.
     """
 
     def __init__(self, app: WSGI, folder: Path, *made: Made) -> None:
@@ -104,7 +105,9 @@ class StaticFiles:
         return [body if method == "GET" else b""]
 
     def _find(self, path: str) -> tuple[str, str, Body, bool] | None:
-        """A file, what changes when it does, what is sent, and whether it is made; None: no file of the folder."""
+        """Return a file, what changes when it does, what is sent, and whether it is made; None: no file of the
+        folder.
+        """
         name = os.path.normpath(os.path.join(self._folder, path))
         if "\0" in path or not name.startswith(self._folder + os.sep):
             return None
@@ -141,7 +144,7 @@ def _content_type(name: str) -> str:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """What changes when the file does."""
+    """Return a stamp that changes with the file."""
     facts = path.stat()
     return facts.st_mtime_ns, facts.st_size
 
@@ -152,14 +155,16 @@ def _imports(path: Path, _: tuple[int, int]) -> list[str]:
 
 
 def served(path: Path) -> bytes:
-    """A file as it is sent: the page's own modules go without their comments, which are a third of their weight."""
+    """Return a file as it is sent: the page's own modules go without their comments, which are a third of their
+    weight.
+    """
     if path.suffix == ".js" and static_dir() / "js" in path.parents:
         return without_comments(path.read_text(encoding="utf-8")).encode()
     return path.read_bytes()
 
 
 def without_comments(module: str) -> str:
-    """A module without the comments that have lines for themselves; every other line keeps its number."""
+    """Return a module without the comments that have lines for themselves; every other line keeps its number."""
     return _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), module)
 
 

@@ -1,9 +1,8 @@
-"""Many modules as one: what a first visit needs comes in one file, in which no module is a request of its own.
+"""Bundle of many modules: a first visit needs one file instead of one request per module.
 
-A browser takes 1 to 5 ms to make a module, a hundred and more of them on a phone half a second. Here each becomes a
-function that returns what it exports, in the order in which they need each other; a module that is not in the one
-file takes what it imports from there. That holds for modules whose exports never change and who do not need each other
-in a circle; where one is of another kind, ValueError says which.
+A browser takes 1 to 5 ms to create a module, a hundred and more of them on a phone half a second. Here each becomes a
+function that returns its exports, in dependency order; a module outside the bundle imports from it. That works for
+modules whose exports never change and that are free of import cycles; for any other module ValueError says which.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ Read = Callable[[str], str]
 
 
 def identifier(name: str) -> str:
-    """What the one module calls a module in it."""
+    """Return a module's name in the bundle."""
     return re.sub(r"\W", "_", name)
 
 
 def in_order(entries: Iterable[str], imports: Callable[[str], list[str]]) -> list[str]:
-    """The modules of the one file: these and all that they import, each after those that it imports.
+    """Return the modules of the one file: these and all that they import, each after those that it imports.
 
     Raises:
         ValueError: modules that need each other in a circle.
@@ -54,12 +53,12 @@ def in_order(entries: Iterable[str], imports: Callable[[str], list[str]]) -> lis
 
 
 def joined(names: list[str], later: Collection[str], entry: str | None, read: Read) -> str:
-    """The one module.
+    """Return the bundle.
 
     Args:
         names: its modules as paths below static/; each comes after those that it imports.
-        later: those that run when they are first asked for.
-        entry: the one that everything begins with; it may wait for something. None: it is not in the one file.
+        later: those that run on first use.
+        entry: the entry point; it may await. None: it is not in the bundle.
         read: the text of a module.
 
     Raises:
@@ -83,7 +82,7 @@ def joined(names: list[str], later: Collection[str], entry: str | None, read: Re
 
 
 def beside(name: str, text: str, names: Collection[str], later: Collection[str]) -> str:
-    """A module that is not in the one file: what is there it takes from there."""
+    """Return a module that is not in the one file: what is there it takes from there."""
     whole = _Whole(names, later)
     home = _path(name, JOINED)
     taken: dict[str, str] = {}
@@ -108,7 +107,7 @@ def beside(name: str, text: str, names: Collection[str], later: Collection[str])
 
 
 def in_place_of(name: str, text: str, names: Collection[str], later: Collection[str]) -> str:
-    """A module under whose address is what the one file has of it, for who asks for it by its own name."""
+    """Return a module that re-exports a bundled one under its own address."""
     whole = _Whole(names, later)
     given = [export.partition(":")[0] for export in whole.body(name, text)[1]]
     lines = [f'import {{ {identifier(name)} as $given }} from "{_path(name, JOINED)}";']
@@ -125,11 +124,11 @@ class _Whole:
         self._names, self._later = set(names), set(later)
 
     def value(self, name: str) -> str:
-        """What gives the exports of a module in it."""
+        """Return the expression for a bundled module's exports."""
         return f"{identifier(name)}()" if name in self._later else identifier(name)
 
     def bound(self, clause: str, name: str) -> str:
-        """An import's names, of a module that is in it."""
+        """Return an import's names, of a module that is in it."""
         clause = clause.strip()
         if clause.startswith("{"):
             names = (_pair(pair) for pair in _pairs(clause.strip("{}")))
@@ -141,7 +140,7 @@ class _Whole:
         return f"const {clause} = {self.value(name)};"
 
     def body(self, name: str, text: str) -> tuple[str, list[str]]:
-        """A module's text as a function's, and what it returns."""
+        """Return a module's text as a function's, and what it returns."""
         exports: list[str] = []
 
         def target(specifier: str) -> str:
@@ -194,6 +193,6 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _path(from_name: str, to_name: str) -> str:
-    """A specifier, from module to module."""
+    """Return a specifier, from module to module."""
     found = relpath(to_name, dirname(from_name) or ".")
     return found if found.startswith(".") else f"./{found}"

@@ -1,8 +1,7 @@
-"""The page's modules as a server sends them: what most visits need as one file, the others as files that take from it.
+"""Page modules as a server sends them: most visits' modules as one bundle, the others as files that import from it.
 
-A visit that asks for two hundred modules one by one costs a browser twice the processor's time, and asks two hundred
-times again whether they are still the same. Nothing is built ahead: the one file is joined when it is first asked for,
-and again when a module of it has changed.
+Requesting two hundred modules one by one doubles a browser's CPU time, and needs two hundred revalidations. There is no
+build step: the bundle is joined on its first request, and again when a module of it has changed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _First:
-    """What lies in the one file, as long as no module of it changes."""
+    """Bundle content, valid while no module of it changes."""
 
     names: list[str]
     stamps: dict[str, assets.Stamp]
@@ -33,21 +32,21 @@ class _First:
 
 
 class PageModules:
-    """The modules below `folder`, which is static/ but for tests. May be asked from any thread."""
+    """Modules below `folder`, which is static/ but for tests. May be used from any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._made: _First | None = None
 
     def ahead(self, entry: str) -> list[str]:
-        """The modules that a page which begins with `entry` will ask for, as paths below the folder."""
+        """Return the modules that a page which begins with `entry` will ask for, as paths below the folder."""
         first = self._first()
         modules = assets.modules_from(self._folder, entry)
         others = [name for name in modules if name not in first.stamps]
         return others if len(others) == len(modules) else [JOINED, *others]
 
     def find(self, name: str) -> tuple[str, assets.Body] | None:
-        """What changes when a module does, and what a browser gets: gzipped or not. None: no module of the page."""
+        """Return a module's version mark and body, gzipped or not. None: no module of the page."""
         is_module = name.endswith((".js", ".mjs")) and not name.endswith(".min.js")
         if name != JOINED and not (is_module and (self._folder / name).is_file()):
             return None
@@ -85,13 +84,13 @@ class PageModules:
             return False
 
     def _make(self) -> _First:
-        """Each module runs when it is first asked for, as it would by itself: other pages have some of them too."""
+        """Build the bundle. Each module runs on first use, as it would by itself: other pages have some of them too."""
         entries = [*assets.imports_of(self._folder, ENTRY), LATER]
         try:
             names = in_order(entries, lambda name: assets.imports_of(self._folder, name))
             stamps = {name: assets.stamp_of(self._folder / name) for name in names}
             text = joined(names, names, None, self._read)
-        except (ValueError, OSError) as error:  # somebody is writing a module: the browser says what is wrong with it
+        except (ValueError, OSError) as error:  # a module is being edited: the browser reports the error in it
             _log.warning("the page's modules are sent one by one: %s", error)
             return _First([], {}, "apart")
         mark = hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]

@@ -50,7 +50,7 @@ class TooLarge(ValueError):
 
 
 def export_page(log: TraceReader) -> bytes:
-    """The page with the readable part of `log` inside. The same log gives the same bytes.
+    """Return the page with the readable part of `log` inside. The same log gives the same bytes.
 
     Raises:
         TooLarge: the log has more than MAX_LOG_BYTES.
@@ -65,7 +65,7 @@ def export_page(log: TraceReader) -> bytes:
 
 
 def trace_bytes(log: TraceReader, arrays: Callable[[int], bool] = lambda index: True) -> bytes:
-    """The log as a file without its keyframes, which the page has no use for.
+    """Return the log as a file without its keyframes, which the page has no use for.
 
     arrays: whether a record's arrays go along.
     """
@@ -78,7 +78,9 @@ def trace_bytes(log: TraceReader, arrays: Callable[[int], bool] = lambda index: 
 
 
 def page_with(title: str, inside: dict[str, bytes]) -> bytes:
-    """The page as one file with these contents, by the id of each one's element. The same give the same bytes."""
+    """Return the page as one file with these contents, by the id of each one's element. The same give the same
+    bytes.
+    """
     contents = "".join(
         f'<script type="application/gzip;base64" id="{name}">{_packed(content)}</script>\n'
         for name, content in inside.items()
@@ -128,7 +130,7 @@ def page_with(title: str, inside: dict[str, bytes]) -> bytes:
 
 
 def page_modules() -> dict[str, str]:
-    """Every module that the page can ask for, by bare name, importing the others by theirs."""
+    """Return every module that the page can ask for, by bare name, importing the others by theirs."""
     waiting, modules = [ENTRY], {}
     for name in waiting:
         text, imported = renamed_module(name)
@@ -138,7 +140,7 @@ def page_modules() -> dict[str, str]:
 
 
 def renamed_module(name: str) -> tuple[str, list[str]]:
-    """A module's text with bare names in place of paths, and what it imports, as paths below static/."""
+    """Return a module's text with bare names in place of paths, and what it imports, as paths below static/."""
     return _renamed(name, _stamp(static_dir() / name))
 
 
@@ -149,7 +151,7 @@ def _renamed(name: str, _: tuple[int, int]) -> tuple[str, list[str]]:
     def rename(found: re.Match[str]) -> str:
         path = normpath(join(name, "..", found[3]))
         if not (static_dir() / path).is_file() or path.startswith(LEFT_OUT):
-            return found[0]  # a word in a comment, or what is never asked for
+            return found[0]  # a word in a comment, or a name that is never requested
         imported.append(path)
         return f"{found[1]}{found[2]}{bare_name(path)}{found[2]}"
 
@@ -157,7 +159,7 @@ def _renamed(name: str, _: tuple[int, int]) -> tuple[str, list[str]]:
 
 
 def bare_name(path: str) -> str:
-    """A module's name in the import map."""
+    """Return a module's name in the import map."""
     return f"page/{path}"
 
 
@@ -171,7 +173,7 @@ def _stamp(path: Path) -> tuple[int, int]:
 
 
 def _licences() -> str:
-    """The licences of the packages that go along."""
+    """Return the licences of the packages that go along."""
     used = {Path(name).parts[2] for name in page_modules() if name.startswith("page/vendor/")}
     paths = sorted(path for path in (static_dir() / "vendor").glob("*/LICENSE") if path.parent.name in used)
     texts = (f"{path.parent.name}\n\n{path.read_text(encoding='utf-8')}" for path in paths)

@@ -24,10 +24,10 @@ def option_tables(config: EngineConfig | None = None, facts: ModelFacts | None =
 
 
 def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[str, list[OptionFacts]]:
-    """Of a server with these settings and a model with these facts; of a page without a server with neither.
+    """Return the tables for a server's settings and a model's facts; for a page without a server with neither.
 
-    The page's own layout gives way to what the server was started with; for a model of longer sequences its pool and
-    the size of its blocks are the server's too. As long as the model is not there its facts are None.
+    The page's own layout yields to the server's options; for a model of longer sequences the pool and block size are
+    the server's too. While the model is not loaded its facts are None.
     """
     tables = tables_of(engine=EngineConfig, sampling=SamplingParams)
     if config is None:
@@ -38,7 +38,7 @@ def page_tables(config: EngineConfig | None, facts: ModelFacts | None) -> dict[s
 
 
 def _asked_for(row: OptionFacts, config: EngineConfig, served: EngineConfig, is_long: bool) -> OptionFacts:
-    """The row with what the page asks for in a new run."""
+    """Return the row with what the page asks for in a new run."""
     if row.control is None or row.control.initial is None:
         return row
     own = getattr(config, row.name)

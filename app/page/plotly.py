@@ -30,7 +30,7 @@ def answer() -> Response:
 
 
 def script_path() -> Path | None:
-    """Where the script lies, found without importing the package."""
+    """Return where the script lies, found without importing the package."""
     spec = importlib.util.find_spec("plotly")
     if spec is None or spec.origin is None:
         return None

@@ -1,7 +1,7 @@
-"""A page's style sheets as a server sends them: a file, or two, in which all of them lie in their order.
+"""Page style sheets as a server sends them: one or two files with all sheets, in order.
 
-A visit that asks for twenty sheets one by one waits for each before it is painted, and asks twenty times again whether
-they are still the same. Nothing is built ahead: a file is put together when it is asked for and a sheet has changed.
+Requesting twenty sheets one by one delays the first paint, and needs twenty revalidations. There is no build step: a
+file is joined on request when a sheet has changed.
 """
 
 from __future__ import annotations
@@ -47,36 +47,36 @@ class Sheet(NamedTuple):
 
 @dataclass(frozen=True)
 class _Made:
-    """One file, as long as no sheet in it changes."""
+    """Joined file, valid while no sheet in it changes."""
 
     mark: str  # what changes when anything of it does
     bodies: dict[bool, bytes] = field(default_factory=dict)  # gzipped or not
 
 
 class PageSheets:
-    """The style sheets below `folder`, which is static/ but for tests. May be asked from any thread."""
+    """Style sheets below `folder`, which is static/ but for tests. May be used from any thread."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._made: dict[str, _Made] = {}
 
     def links(self, page: str) -> list[Sheet]:
-        """What the head of a page (a key of `FILES`) names."""
+        """Return the sheets that the head of a page (a key of `FILES`) links."""
         return [Sheet(name, _CHARTS in self.parts(name)) for name in FILES[page]]
 
     def one_by_one(self) -> list[Sheet]:
-        """All sheets of the stage, late ones too, for a page that has everything in itself."""
+        """Return all sheets of the stage, late ones too, for a page that has everything in itself."""
         names = [*_BELOW_PANELS, *assets.panel_sheets(self._folder, late=True), *_OVER_PANELS]
         return [Sheet(name, name == _CHARTS) for name in names]
 
     def parts(self, name: str) -> list[str]:
-        """The sheets in one file, as paths below the folder."""
+        """Return the sheets in one file, as paths below the folder."""
         if name == FIRST:
             return [*_BELOW_PANELS, *assets.panel_sheets(self._folder)]
         return list(_PARTS[name])
 
     def find(self, name: str) -> tuple[str, assets.Body] | None:
-        """What changes when a sheet in it does, and what a browser gets: gzipped or not. None: none of these files."""
+        """Return a file's version mark and body, gzipped or not. None: none of these files."""
         if name != FIRST and name not in _PARTS:
             return None
         parts = [part for part in self.parts(name) if (self._folder / part).is_file()]

@@ -1,8 +1,8 @@
-"""The words of the pages: each room of `static/js` has a file a language, and a page fetches its language's in one
-answer: the benchmark page all, the other one all but those that only the benchmark page says.
+"""Words of the pages: each room of `static/js` has a file per language, and a page fetches its language's in one
+answer: the benchmark page all, the other one all but those that only the benchmark page uses.
 
-Words that only one panel says whose code comes late (`static/js/kit/lazy.js`) lie in its folder as `late.<code>.json`
-and are fetched as they are, with the code; so is what operations are told by at length, which only such panels do.
+Words of a panel whose code is loaded lazily (`static/js/kit/lazy.js`) are in its folder as `late.<code>.json` and are
+fetched as they are, with the code; so are the long texts of operations, which only such panels use.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class WordsContext(NamedTuple):
 
 
 def of_language(context: WordsContext, request: Request, language: str) -> Response:
-    """The words of one language; 304 where the browser has them."""
+    """Return the words of one language; 304 where the browser has them."""
     return _answer(words_of, request, language)
 
 
 def of_bench(context: WordsContext, request: Request, language: str) -> Response:
-    """The same for the benchmark page."""
+    """Return the same for the benchmark page."""
     return _answer(bench_words_of, request, language)
 
 
 def of_scale(context: WordsContext, request: Request, language: str) -> Response:
-    """The same for the page /scale."""
+    """Return the same for the page /scale."""
     return _answer(scale_words_of, request, language)
 
 
 def of_telling(context: WordsContext, request: Request, language: str) -> Response:
-    """The texts that tell operations at length."""
+    """Return the texts that tell operations at length."""
     return _answer(long_texts, request, language)
 
 
@@ -112,7 +112,7 @@ def file_words_of(language: str, without: tuple[str, ...] = ()) -> dict[str, Any
 
 
 def long_texts(language: str) -> dict[str, str]:
-    """What tells operations with every number, by key."""
+    """Return the long texts of operations, with every number, by key."""
     texts = telling.texts(language)
     return {key: text for key, text in texts.items() if key.startswith("op.") and key.endswith(".long")}
 
@@ -136,14 +136,14 @@ def bench_words_of(language: str) -> dict[str, Any]:
 
 
 def _of_options(language: str) -> dict[str, str]:
-    """Without the help of those that have no control: it stands beside one."""
+    """Return the option texts, without the help of options that have no control."""
     tables = (table_of(EngineConfig), table_of(SamplingParams))
     bare = {f"option.{name}.help" for table in tables for name, row in table.items() if row.option.control is None}
     return {key: text for key, text in option_texts(language).items() if key not in bare}
 
 
 def _rooms(kind: str, language: str, page: str | None = None) -> dict[str, dict[str, str]]:
-    """Each room's words of a kind, `words` or `late`, by the file's name, in English what the language lacks.
+    """Return each room's words of a kind, `words` or `late`, by the file's name, in English what the language lacks.
 
     `page`: of the rooms of a page whose words no other page fetches, else of all other rooms.
     """
@@ -180,7 +180,7 @@ def _glossary(language: str) -> dict[str, dict[str, list[str]]]:
 
 
 def _joined(text: str | list[str]) -> str:
-    """A long text is written in parts, a line each."""
+    """Join a long text, which is written in parts, a line each."""
     return text if isinstance(text, str) else "".join(text)
 
 

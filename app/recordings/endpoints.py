@@ -43,7 +43,7 @@ CHUNK = 1 << 20  # bytes of an upload at a time
 
 
 class Change(Message, frozen=True, kw_only=True):
-    """What can be changed of a recording; what is not given stays."""
+    """Editable fields of a recording; omitted ones stay."""
 
     name: Annotated[RecordingName, Meta(min_length=1)] | None = None
     tags: Tags | None = None
@@ -51,7 +51,7 @@ class Change(Message, frozen=True, kw_only=True):
 
 
 class RecordingsContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     library: Library
     playbacks: Playbacks
@@ -59,7 +59,7 @@ class RecordingsContext(NamedTuple):
 
 
 def index(context: RecordingsContext, request: Request) -> Response:
-    """The recordings, and what the library can keep and export."""
+    """Return the recordings, and what the library can keep and export."""
     answer: RecordingsAnswer = {
         "recordings": context.library.entries(),
         "findings": context.library.findings,
@@ -71,7 +71,7 @@ def index(context: RecordingsContext, request: Request) -> Response:
 
 
 def one(context: RecordingsContext, request: Request, recording_id: str) -> Response:
-    """One recording."""
+    """Return a recording's entry."""
     return json_answer(context.library.entry(recording_id))
 
 
@@ -114,7 +114,7 @@ def delete(context: RecordingsContext, request: Request, recording_id: str) -> R
 
 
 def download(context: RecordingsContext, request: Request, recording_id: str) -> Response:
-    """The file; ranges of it are answered as such."""
+    """Return the file; ranges of it are answered as such."""
     entry = context.library.entry(recording_id)
     response = flask.send_file(
         context.library.path(recording_id), mimetype="application/octet-stream", conditional=True, etag=True
@@ -125,7 +125,7 @@ def download(context: RecordingsContext, request: Request, recording_id: str) ->
 
 
 def export_for(context: RecordingsContext, request: Request, recording_id: str, to: str) -> Response:
-    """What `kvtheater trace export` writes, as one file; a recording that is still growing as far as it is."""
+    """Return the output of `kvtheater trace export` as one file; of a growing recording, its current part."""
     entry = context.library.entry(recording_id)
     wanted = next((one for one in FORMATS if one == to), None)
     if wanted is None:
@@ -155,7 +155,7 @@ ROUTES = [
 
 
 def blueprint(library: Library, playbacks: Playbacks, settings: ServerSettings) -> flask.Blueprint:
-    """The endpoints under /api/recordings."""
+    """Return the endpoints under /api/recordings."""
     return routing.blueprint("recordings", "/api/recordings", RecordingsContext(library, playbacks, settings), ROUTES)
 
 
@@ -176,7 +176,7 @@ def _receive(request: Request, file: IO[bytes], size: int) -> None:
 
 
 def _name_and_tags(request: Request) -> tuple[str, list[str]]:
-    """Of an upload, from its address: `name` (a file's name will do) and any number of `tag`."""
+    """Return name and tags of an upload from its address: `name` (a file's name will do) and any number of `tag`."""
     name = os.path.basename(request.args.get("name", "")).removesuffix(SUFFIX).strip()
     given: dict[str, Any] = {"tags": request.args.getlist("tag"), **({"name": name} if name else {})}
     wanted = parse(given, Change)
@@ -184,7 +184,7 @@ def _name_and_tags(request: Request) -> tuple[str, list[str]]:
 
 
 def _attachment(entry: Entry, suffix: str) -> str:
-    """The header that gives a download the recording's name."""
+    """Return the header that gives a download the recording's name."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", entry.name).strip("-.") or entry.id
     return f"attachment; filename=\"{plain}{suffix}\"; filename*=UTF-8''{quote(entry.name + suffix, safe='')}"
 

@@ -27,7 +27,7 @@ def unavailable() -> dict[Format, str]:
 
 
 def export(path: Path, to: Format) -> IO[bytes]:
-    """The export as a file at its beginning; the caller closes it.
+    """Return the export as a file at its beginning; the caller closes it.
 
     Raises:
         ExportError: this installation cannot write it.

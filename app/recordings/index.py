@@ -1,4 +1,4 @@
-"""The library's index: one row for each recording, in SQLite. What it says of a file can be read from the file again;
+"""Index of the library: one row for each recording, in SQLite. Facts of a file can be read from the file again;
 only name, tags, notes and how the recording ended are nowhere else.
 """
 
@@ -36,7 +36,7 @@ create table if not exists recordings (
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One recording of the library."""
+    """Recording of the library."""
 
     recording_id: str
     file: str  # its name in the folder
@@ -74,18 +74,18 @@ class Index:
 
     @property
     def is_there(self) -> bool:
-        """Whether the path still has the file that was opened: SQLite goes on using a deleted file."""
+        """Whether the path still has the file that was opened: SQLite continues to use a deleted file."""
         try:
             return _identity(self._path) == self._file
         except OSError:
             return False
 
     def rows(self) -> list[Row]:
-        """Every row, the latest first."""
+        """Return every row, the latest first."""
         return self._read("order by added desc, rowid desc")
 
     def row(self, recording_id: str) -> Row | None:
-        """One of them."""
+        """Return the row of a recording."""
         return next(iter(self._read("where recording_id = ?", recording_id)), None)
 
     def put(self, row: Row) -> None:
@@ -126,7 +126,7 @@ def _identity(path: Path) -> tuple[int, int]:
 
 
 def _storable(file: str) -> str | bytes:
-    """A file's name may be no text; then its bytes are kept."""
+    """Return a file's name, or its bytes if it is not valid text."""
     try:
         file.encode()
         return file
@@ -135,7 +135,7 @@ def _storable(file: str) -> str | bytes:
 
 
 def _row(values: dict[str, Any]) -> Row | None:
-    """A row as far as it can be read: a column of nonsense, or of another version, does not spoil the others."""
+    """Return a row as far as it can be read: a column of nonsense, or of another version, does not spoil the others."""
     if isinstance(values["file"], bytes):
         values["file"] = os.fsdecode(values["file"])
     read: dict[str, Any] = {}

@@ -33,23 +33,25 @@ DEFAULTS = ServerSettings()
 
 
 def open_library(settings: ServerSettings, shown: Iterable[Path] = ()) -> Library:
-    """The library in the server's data folder, with the recordings that come with the program and those in `shown`."""
+    """Return the library in the server's data folder, with the recordings that come with the program and those in
+    `shown`.
+    """
     folder = settings.data_dir / "recordings" if settings.data_dir else None
     shipped = Shelf("shipped", traces_in(static_dir() / "recordings"))
     return Library(folder, [Shelf("file", shown, shipped.ids), shipped], settings)
 
 
 class Library:
-    """What there is to replay. Every method may be called from any thread.
+    """Library of recordings to replay. Every method may be called from any thread.
 
-    Raises (what changes something):
+    Raises (every change):
         AppError: `not_found`; `refused`, with the reason: there is no folder, the disk is full, it is being recorded.
     """
 
     def __init__(self, folder: Path | None, shelves: Iterable[Shelf] = (), settings: ServerSettings = DEFAULTS) -> None:
-        """Repairs folder and index. The folder is made when the first recording is kept; None: nothing can be kept.
+        """Repair folder and index. The folder is created with the first recording; None: nothing can be stored.
 
-        `settings` say how much is kept.
+        `settings` bound the library's size.
         """
         self._folder = folder
         self._shelves = list(shelves)
@@ -64,20 +66,20 @@ class Library:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was wrong in the folder and was repaired, and what is wrong now."""
+        """Findings in the folder: repaired ones, and open ones."""
         return self._rows.findings if self._rows else []
 
     def entries(self) -> list[Entry]:
-        """Every recording: the library's, the latest first, then the shelves'."""
+        """Return every recording: the library's, the latest first, then the shelves'."""
         own = [entry for row in (self._rows.all() if self._rows else []) if (entry := self._entry(row))]
         return own + [entry for shelf in self._shelves for entry in shelf.entries()]
 
     def first_shown(self) -> str | None:
-        """The id of the first file that was named when the server was started; None: none was."""
+        """Return the id of the first file that was named when the server was started; None: none was."""
         return next((found for shelf in self._shelves if shelf.source == "file" for found in shelf.ids), None)
 
     def entry(self, recording_id: str) -> Entry:
-        """One of them."""
+        """Return the entry of a recording."""
         row = self._row(recording_id)
         found = self._entry(row) if row else self._shelved(recording_id)
         if found is None:
@@ -85,7 +87,7 @@ class Library:
         return found
 
     def path(self, recording_id: str) -> Path:
-        """Where its file lies."""
+        """Return where its file lies."""
         row = self._row(recording_id)
         if row is not None and self._folder is not None:
             path: Path | None = self._folder / row.file
@@ -96,7 +98,7 @@ class Library:
         return path
 
     def open(self, recording_id: str) -> TraceReader:
-        """The trace, for reading. A file that is known to be sound is not read through again."""
+        """Return the trace, for reading. A file that is known to be sound is not read through again."""
         sound = self.entry(recording_id).summary.damage is None
         try:
             reader = TraceReader(self.path(recording_id), verify=not sound)
@@ -125,7 +127,9 @@ class Library:
 
     @contextlib.contextmanager
     def incoming(self, size: int) -> Iterator[IO[bytes]]:
-        """A file of the folder to write an upload of `size` bytes into; gone afterwards unless `take` has taken it."""
+        """Yield a file of the folder to write an upload of `size` bytes into; gone afterwards unless `take` has
+        taken it.
+        """
         folder, _, room = self._place()
         with _one_sentence("the file cannot be kept"):
             path = folder / f"{_new_id()}{UPLOAD_SUFFIX}"
@@ -262,7 +266,7 @@ class Library:
 
 @contextlib.contextmanager
 def _one_sentence(what: str) -> Iterator[None]:
-    """A full disk or a locked index as a refusal."""
+    """Convert a full disk or a locked index into a refusal."""
     try:
         yield
     except OSError as error:

@@ -19,7 +19,7 @@ PREFIX = "rec-"
 
 
 class Playback(LogSession):
-    """One open recording and its viewers. Its epoch is always 0."""
+    """Open recording and its viewers. Its epoch is always 0."""
 
     def __init__(self, recording_id: str, library: Library, emit: Emit) -> None:
         """Raises AppError: there is no such recording, or it cannot be opened."""
@@ -41,13 +41,13 @@ class Playback(LogSession):
     def join(
         self, sid: str, first: int, epoch: int | None, captures: bool = False, windows: bool = False
     ) -> tuple[JoinedRecording, Callable[[], None]]:
-        """As any log's, with the recording's entry; no record follows of one that is large, whoever asks."""
+        """Join as any log's, with the recording's entry; a large recording sends no records to any client."""
         self.last_used = time.monotonic()
         answer, begin = super().join(sid, first, epoch, captures, windows=True)
         return {**answer, "recording": plain(self._library.entry(self.theater_id))}, begin
 
     def leave(self, sid: str) -> bool:
-        """Whether `sid` was a viewer; it is none now."""
+        """Return whether `sid` was a viewer; it is none now."""
         self.last_used = time.monotonic()
         return super().leave(sid)
 
@@ -66,7 +66,7 @@ class Playbacks:
         return theater_id.startswith(PREFIX)
 
     def get(self, recording_id: str) -> Playback:
-        """The recording, opened when it is not.
+        """Return the recording, opened when it is not.
 
         Raises:
             AppError: `not_found`, `refused` when its file cannot be read.

@@ -43,7 +43,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 def open_index(path: Path) -> tuple[Index, list[Finding]]:
-    """The index; a damaged one is put aside and begun anew."""
+    """Return the index; a damaged one is set aside and replaced by an empty one."""
     try:
         return Index(path), []
     except sqlite3.DatabaseError as error:
@@ -59,7 +59,7 @@ def open_index(path: Path) -> tuple[Index, list[Finding]]:
 
 
 def _unused(path: Path) -> Path:
-    """The path, or it with a number behind: of two within a second neither is lost."""
+    """Return the path, or it with a number behind: of two within a second neither is lost."""
     count, free = 1, path
     while free.exists():
         count += 1
@@ -96,7 +96,7 @@ def repair(folder: Path, index: Index, now: str) -> list[Finding]:
 
 
 def _adopt(path: Path, now: str) -> tuple[Row, Finding]:
-    """A file that has no row."""
+    """Adopt a file that has no row."""
     summary = summarize(path)
     row = Row(
         recording_id=recording_id(path.stem),
@@ -114,7 +114,7 @@ def _adopt(path: Path, now: str) -> tuple[Row, Finding]:
 
 
 def _look_after(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
-    """A file that has a row: was its recording interrupted, has it changed?"""
+    """Check a file that has a row: was its recording interrupted, has it changed?"""
     if row.ended is None:
         done: list[tuple[Row, Finding]] = []
         _nobody_writes(path, lambda: done.append(_interrupted(path, row)))
@@ -131,7 +131,7 @@ def _look_after(path: Path, row: Row) -> tuple[Row, Finding | None] | None:
 
 
 def _interrupted(path: Path, row: Row) -> tuple[Row, Finding]:
-    """A recording whose server was killed: the torn last record is cut off, so that the file is sound."""
+    """Repair a recording whose server was killed: the torn last record is cut off, so that the file is sound."""
     with TraceReader(path) as reader:
         end, size = reader.whole_end, reader.num_bytes
     if end < size:

@@ -16,7 +16,7 @@ AHEAD = 16 * MIB  # bytes that a growing recording claims at once: not at each r
 
 
 class Room:
-    """Who wants to write a file claims its size before; the folder itself says what there is already.
+    """Room in the folder: a writer claims its file's size first; the folder itself shows the current usage.
 
     A file is known by its name without the suffix: one that is renamed when it is complete is the same file throughout.
     """

@@ -1,7 +1,7 @@
-"""The rows of a library, kept through losses of its folder or index while the server runs.
+"""Rows of a library, preserved when its folder or index is lost while the server runs.
 
-The rows last read or written are kept in memory too. While the index is locked, damaged or gone, these are shown, and
-the ends of recordings are kept until they can be written. An index that is back, or made anew, gets the rows it lacks.
+The rows last read or written are cached in memory. While the index is locked, damaged or gone, these are shown, and the
+ends of recordings are buffered until they can be written. A restored or recreated index gets the rows it lacks.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class Rows:
 
     @property
     def findings(self) -> list[Finding]:
-        """What was repaired, and what is wrong now."""
+        """Findings: repaired ones, and open ones."""
         return self._findings + ([self._fault] if self._fault else [])
 
     def all(self) -> list[Row]:
-        """Every row, the latest first."""
+        """Return every row, the latest first."""
         with self._lock:
             if self._index is not None or self._folder.is_dir():
                 try:
@@ -66,7 +66,7 @@ class Rows:
             return [self._unsaved.get(row.recording_id, row) for row in self._known.values()]
 
     def get(self, recording_id: str) -> Row | None:
-        """One of them."""
+        """Return the row of a recording."""
         with self._lock:
             known = self._unsaved.get(recording_id) or self._known.get(recording_id)
             if recording_id in self._unsaved or (self._index is None and not self._folder.is_dir()):
@@ -77,7 +77,7 @@ class Rows:
                 return known
 
     def put(self, row: Row, must: bool = True) -> None:
-        """Insert or replace; without `must` it is kept in memory while the index cannot be written."""
+        """Insert or replace; without `must` it is buffered in memory while the index cannot be written."""
         with self._lock:
             try:
                 self._use(lambda index: index.put(row))
@@ -117,7 +117,7 @@ class Rows:
             self.put(row, must=False)
 
     def _use(self, do: Callable[[Index], T]) -> T:
-        """`do` with an index that can be used; one that looks damaged is opened anew once."""
+        """Call `do` with a usable index; one that looks damaged is reopened once."""
         if self._error is not None and _code(self._error) in LOCKED and time.monotonic() < self._retry_at:
             raise self._error
         try:

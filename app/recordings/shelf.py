@@ -28,10 +28,10 @@ Source = Literal["library", "shipped", "file"]
 
 
 class Entry(Struct, frozen=True, kw_only=True):
-    """One recording of any source. Only those of the library can be changed."""
+    """Recording of any source. Only those of the library can be changed."""
 
     id: str
-    source: Source  # library: kept by this server; shipped: comes with the program; file: given on the command line
+    source: Source  # library: stored by this server; shipped: comes with the program; file: given on the command line
     name: str
     title: Translated | None = None  # a shipped one's
     text: Translated | None = None  # what there is to see in it
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class Card(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is told of a shipped recording beside its file."""
+    """Description of a shipped recording, beside its file."""
 
     title: Translated
     text: Translated
@@ -73,19 +73,19 @@ class Shelf:
 
     @property
     def ids(self) -> list[str]:
-        """Of all files, in their order."""
+        """Ids of all files, in their order."""
         return list(self._files)
 
     def path(self, wanted: str) -> Path | None:
-        """Where the recording lies; None when it is not here."""
+        """Return where the recording lies; None when it is not here."""
         return self._files.get(wanted)
 
     def entries(self) -> list[Entry]:
-        """All that can be read."""
+        """Return all that can be read."""
         return [entry for found in self._files if (entry := self.entry(found))]
 
     def entry(self, wanted: str) -> Entry | None:
-        """One of them."""
+        """Return the entry of a recording."""
         path = self._files.get(wanted)
         if path is None:
             return None
@@ -119,12 +119,12 @@ class Shelf:
 
 
 def traces_in(folder: Path) -> list[Path]:
-    """The trace files of a folder by name; empty if there is no folder."""
+    """Return the trace files of a folder by name; empty if there is no folder."""
     return sorted(path for path in folder.glob(f"*{SUFFIX}") if path.is_file())
 
 
 def recording_id(stem: str) -> str:
-    """The id of a file found under this name: the same at every start."""
+    """Return the id of a file found under this name: the same at every start."""
     if re.fullmatch(r"rec-[a-z0-9-]{1,50}", stem):
         return stem
     if re.fullmatch(r"[a-z0-9-]{1,50}", stem):
@@ -133,7 +133,7 @@ def recording_id(stem: str) -> str:
 
 
 def readable(name: str) -> str:
-    """A file's name as text: bytes that are not UTF-8 are replaced, so that it can be shown and sent."""
+    """Return a file's name as text: bytes that are not UTF-8 are replaced, so that it can be shown and sent."""
     return os.fsencode(name).decode("utf-8", "replace")
 
 

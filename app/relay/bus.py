@@ -1,6 +1,6 @@
-"""Redis as a wire: one thread listens on a channel, one publishes. Neither waits for the hub, and the hub for neither.
+"""Redis as a wire: one thread subscribes to a channel, one publishes. Neither waits for the hub, nor the hub for them.
 
-Nothing is kept and nothing is sent twice: what is said while Redis is away is lost, and who speaks here counts frames.
+Nothing is stored or sent twice: messages are lost while Redis is away, so senders number their frames.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BusError(Exception):
 
 
 class Bus:
-    """One end of the wire."""
+    """End of the wire."""
 
     def __init__(
         self,
@@ -36,11 +36,12 @@ class Bus:
         lost: Callable[[str], None],
         unheard: Callable[[str], None],
     ) -> None:
-        """`came`: Redis is there, and what is said on the channel `listens` will be heard; `lost(why)`: no more, and
-        what was not published is dropped; `unheard(channel)`: nobody listened. All are called on threads of the bus.
+        """Connect. `came`: Redis is there, and the channel `listens` is subscribed; `lost(why)`: it is gone, and
+        unpublished
+        messages are dropped; `unheard(channel)`: there was no subscriber. All are called on threads of the bus.
 
         Raises:
-            BusError: the address is none, or the package is missing.
+            BusError: an invalid address, or a missing package.
         """
         self._redis = _client(url)
         self._channel = listens
@@ -119,7 +120,7 @@ class Bus:
             self._count(-size)
 
     def _next(self) -> list[tuple[str, bytes]] | None:
-        """What waits, a little at least; None at the end."""
+        """Return the queued messages, waiting for the first; None at the end."""
         found = [self._outgoing.get()]
         with contextlib.suppress(Empty):
             while len(found) < MAX_AT_ONCE:
@@ -132,14 +133,14 @@ class Bus:
 
 
 def server_channel(url: str) -> str:
-    """Where the engine's process listens. Channels are the same in all of a Redis's databases: the number is in the
-    name, so that each database has room for a server.
+    """Return where the engine's process listens. Channels are the same in all of a Redis's databases: the number is
+    in the name, so that each database has room for a server.
     """
     return f"kvtheater:{_database(url)}:server"
 
 
 def worker_channel(url: str, worker: str) -> str:
-    """Where a worker does."""
+    """Return where a worker listens."""
     return f"kvtheater:{_database(url)}:{worker}"
 
 
@@ -167,7 +168,7 @@ def check(url: str, is_server: bool) -> None:
 
 
 def without_password(url: str) -> str:
-    """The address without a password."""
+    """Return the address without a password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 

@@ -1,4 +1,4 @@
-"""In a web worker: the link to the engine's process, and what is asked and told on it."""
+"""Link of a web worker to the engine's process, with its requests and messages."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from app.transport.clients import Clients
 from app.transport.hub import Hub
 
 HELLO_AGAIN = 2.0  # seconds without an answer
-REMEMBERED = 60.0  # seconds for which it is known who shows what
+REMEMBERED = 60.0  # seconds for which an identity is cached
 MAX_REMEMBERED = 4096
-ASKED = 10.0  # seconds in which the engine's process says who it is
+ASKED = 10.0  # timeout of an identity request, in seconds
 GATHERED = 0.005  # seconds for which acknowledgements are gathered
 
 logger = logging.getLogger(__name__)
 
 
 class Link:
-    """One end, on the hub thread; `start` and `stop` are for others."""
+    """Worker's end, on the hub thread; `start` and `stop` are for others."""
 
     def __init__(self, url: str, hub: Hub, clients: Clients, refused: Callable[[str], None]) -> None:
         """`refused(why)`: the engine's process will not have this worker.
@@ -51,7 +51,7 @@ class Link:
         self._numbers = itertools.count(1)
         self._client_of: dict[str, int] = {}
         self._sid_of: dict[int, str] = {}
-        self._over: dict[int, Callable[[], None]] = {}  # events that are asked of the engine's process
+        self._over: dict[int, Callable[[], None]] = {}  # events in progress at the engine's process
         self._who: dict[int, AsyncResult] = {}
         self._known: dict[Shown, tuple[float, wire.Known]] = {}
         self._has: dict[int, list[int]] = {}
@@ -84,13 +84,13 @@ class Link:
     def is_linked(self) -> bool:
         return self._is_linked
 
-    # What is asked and told
+    # Requests and messages
 
     def who(self, shows: Shown) -> wire.Known:
-        """Who shows this, as the engine's process says. For a greenlet.
+        """Return the identity of these credentials, from the engine's process. For a greenlet.
 
         Raises:
-            AppError: `loading`: it cannot be asked now.
+            AppError: `loading`: the engine's process is not reachable now.
         """
         at, found = self._known.get(shows, (0.0, None))
         if found is not None and time.monotonic() < at + REMEMBERED:
@@ -104,7 +104,7 @@ class Link:
         self._who.pop(number, None)
         if answer is None:
             raise away()
-        if answer.is_owner or answer.seat:  # who is nobody yet may be somebody in a moment
+        if answer.is_owner or answer.seat:  # an unknown pass may become valid shortly, so only known ones are cached
             self._known.pop(shows, None)
             self._known[shows] = time.monotonic(), answer
             while len(self._known) > MAX_REMEMBERED:
@@ -154,7 +154,7 @@ class Link:
         self._flush()
 
     def _lose(self, why: str) -> None:
-        """Nothing is known of what was said: all clients come again, and go on where they are."""
+        """Drop the link: messages may be lost, so all clients reconnect and resume where they are."""
         if not self._is_linked:
             if not self._has_told and not self._stopped:
                 logger.warning("%s: this worker waits for it", why)
@@ -230,7 +230,7 @@ class Link:
         )
 
     def _has_it(self, number: int, sid: str) -> None:
-        """What hundreds acknowledge at once is one message."""
+        """Batch acknowledgements: hundreds at once become one message."""
         if not self._has:
             gevent.spawn_later(GATHERED, self._tell_who_has)
         if client := self._client_of.get(sid):
@@ -258,5 +258,5 @@ class Link:
 
 
 def away() -> AppError:
-    """What is answered while the engine's process is not there."""
+    """Return the error while the engine's process is not reachable."""
     return AppError("loading", "the server of this class cannot be reached at the moment; try again in a few seconds")

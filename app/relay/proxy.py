@@ -1,4 +1,4 @@
-"""HTTP that a web worker does not answer itself: asked of the engine's process as it was asked here."""
+"""Proxy of HTTP requests that a web worker forwards to the engine's process."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Proxy:
         self._server = server
 
     def answer(self, request: Request) -> Response:
-        """What it answers, piece by piece.
+        """Return its answer, piece by piece.
 
         Raises:
-            AppError: `loading`, when it does not.
+            AppError: `loading`, when it does not answer.
         """
         server = self._server()
         if server is None:
@@ -49,7 +49,7 @@ class Proxy:
         return Response(_pieces(connection, found), found.status, headers, direct_passthrough=True)
 
     def stream(self, request: Request) -> Response:
-        """The same for programs: what may take long, told as it comes."""
+        """Return the same for programs: long answers are streamed."""
         request.max_content_length = MAX_BYTES
         try:
             body = request.get_data(cache=False) or None
@@ -61,19 +61,19 @@ class Proxy:
 
 
 def _target(environ: dict[str, Any]) -> str:
-    """The path and query as they came, not as something has read them."""
+    """Return the path and query as they came, not as something has read them."""
     target = str(environ[CONNECTION].path)
     return target if target.startswith("/") else urlsplit(target)._replace(scheme="", netloc="").geturl() or "/"
 
 
 def _asked(request: Request) -> dict[str, str]:
-    """The request's headers, with the address of who asks."""
+    """Return the request's headers, with the client's address."""
     headers = {name: value for name, value in request.headers.items() if name.lower() not in OWN}
     return {**headers, "X-Forwarded-For": address_of(request.environ), "Connection": "close"}
 
 
 def _body(request: Request) -> Any:
-    """The body, which nobody has read; None where there is none."""
+    """Return the unread body; None where there is none."""
     if request.content_length is None and "chunked" not in request.headers.get("Transfer-Encoding", ""):
         return None
     return iter(lambda: cast(bytes, request.environ["wsgi.input"].read(PIECE)), b"")

@@ -52,7 +52,7 @@ class Relays:
         clients.others = self
 
     def __len__(self) -> int:
-        """How many workers there are."""
+        """Return how many workers there are."""
         return len(self._relays)
 
     def start(self, here: str) -> None:
@@ -79,7 +79,7 @@ class Relays:
         acknowledged: Acknowledged | None,
         sent: Sent | None,
     ) -> None:
-        """One message to each worker that has some of these clients."""
+        """Send one message to each worker that has some of these clients."""
         chosen: dict[Relay, list[int] | None] = {}
         if sids is None:
             chosen = dict.fromkeys(self._relays.values())
@@ -141,7 +141,7 @@ class Relays:
         self._say(relay, wire.Welcome(self._here))
 
     def _end(self, relay: Relay) -> None:
-        """Its link is broken: it begins anew."""
+        """End a broken link: it restarts."""
         self._say(relay, wire.Bye())
         self._flush(relay)
         self._forget(relay)
@@ -181,7 +181,7 @@ class Relays:
             self._forget(relay)
 
     def _is_unheard(self, channel: str) -> None:
-        """A worker that has ended hears nothing any more."""
+        """Handle a message without a subscriber: its worker has ended."""
         for relay in list(self._relays.values()):
             if worker_channel(self._url, relay.worker) == channel:
                 self._forget(relay)
@@ -244,7 +244,7 @@ class Relays:
     # What is said to them
 
     def _say(self, relay: Relay, message: wire.Down) -> None:
-        """What is said in one turn of the hub goes in one frame."""
+        """Queue a message; messages of one turn of the hub go in one frame."""
         relay.waiting.append(message)
         if len(relay.waiting) == 1:
             gevent.get_hub().loop.run_callback(self._flush, relay)
@@ -262,7 +262,7 @@ class Relays:
 
 
 class Relay:
-    """One web worker, on one link."""
+    """Web worker, on one link."""
 
     def __init__(self, worker: str, link: int) -> None:
         self.worker, self.link = worker, link
@@ -273,5 +273,5 @@ class Relay:
         self.waiting: list[wire.Down] = []
 
     def sid(self, client: int) -> str:
-        """The id of a client in this process. A colon is in no id of a client of its own."""
+        """Return the id of a client in this process. A colon is in no id of a client of its own."""
         return f"{self.worker}:{self.link}:{client}"

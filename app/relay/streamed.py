@@ -1,4 +1,4 @@
-"""What programs ask at a web worker: asked of the engine's process on a greenlet, and told as it comes."""
+"""Streams for programs at a web worker: forwarded to the engine's process on a greenlet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OWN = (
 
 
 class Streamed(LateAnswer):
-    """The answer to one request. A stream may last, so no thread is held; who leaves here has left there."""
+    """Answer to one request. A stream may last, so no thread is held; a client that leaves here leaves there too."""
 
     def __init__(
         self, server: str | None, method: str, target: str, body: bytes | None, headers: dict[str, str]
@@ -34,7 +34,7 @@ class Streamed(LateAnswer):
         self._server, self._asked = server, (method, target, body, headers)
         self._socket: Any = None
         self._upstream: http.client.HTTPConnection | None = None
-        self._found: http.client.HTTPResponse | None = None  # None: the server cannot be asked
+        self._found: http.client.HTTPResponse | None = None  # None: the server is not reachable
         self._refusal = of_refusal(away())
         self._refused = b""
 
@@ -66,7 +66,7 @@ class Streamed(LateAnswer):
     def gone(self) -> None:
         if self._socket is not None:
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)  # whoever reads it is woken
+                self._socket.shutdown(socket.SHUT_RDWR)  # wakes its reader
 
     def close(self) -> None:
         if self._found is not None:

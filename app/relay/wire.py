@@ -1,4 +1,4 @@
-"""What the engine's process and a web worker say to each other: typed msgpack, checked as it is read."""
+"""Messages between the engine's process and a web worker: typed msgpack, checked as it is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.ground.callers import Shown
 
 
 class Hello(Struct, tag="hello", array_like=True, frozen=True):
-    """A worker begins, or begins anew. The first message of a link."""
+    """A worker starts or restarts. The first message of a link."""
 
     version: str  # of the program
 
@@ -47,7 +47,7 @@ class Has(Struct, tag="has", array_like=True, frozen=True):
 
 
 class Wrote(Struct, tag="wrote", array_like=True, frozen=True):
-    """A packet was written to all whom it was for."""
+    """A packet was written to all its recipients."""
 
     reported: int
     seconds: float
@@ -66,13 +66,13 @@ class Welcome(Struct, tag="welcome", array_like=True, frozen=True):
 
 
 class Refused(Struct, tag="refused", array_like=True, frozen=True):
-    """Answers the hello of a worker that cannot be one; a sentence for who started it."""
+    """Answers the hello of an invalid worker; a sentence for its operator."""
 
     why: str
 
 
 class Bye(Struct, tag="bye", array_like=True, frozen=True):
-    """The link is over: begin anew."""
+    """The link is over: restart."""
 
 
 class Known(Struct, tag="known", array_like=True, frozen=True):

@@ -1,4 +1,4 @@
-"""How far predictions of steps are off, and whose measurements say so: layers on cards, or a record of this machine."""
+"""Errors of predicted step times and their sources: measured layers on cards, or a record of this machine."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def errors_of(
 def reached_roofs(
     roof: Roof, measured: MeasuredOn | None, errors: dict[Phase, PredictionError | None]
 ) -> tuple[Roof, Roof] | None:
-    """Roofs whose ridges are the lowest and the highest that were reached; None: nobody measured it."""
+    """Return the roofs with the lowest and the highest ridges that were reached; None if not measured."""
     factors = ridge_factors(measured.layers) if measured else None
     decode, prefill = errors["decode"], errors["prefill"]
     if factors is None and decode and prefill:  # bandwidth's error is decode's, operations' that of prefill

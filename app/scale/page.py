@@ -1,7 +1,7 @@
-"""The page /scale and the endpoints of its sections: models, GPUs and loads that this machine does not have.
+"""Page /scale and the endpoints of its sections: models, GPUs and loads that this machine does not have.
 
-A section is a folder of `static/js/scale/sections/`, and its endpoint a row of `ROUTES`: what it is asked stands in the
-address, and all numbers of its answer are computed here.
+A section is a folder of `static/js/scale/sections/`, and its endpoint a row of `ROUTES`: the parameters are in the
+address, and all numbers of the answer are computed here.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from app.scale.queues import queues
 from app.scale.size import own_presets, size, size_of_config
 from engine.simulate.distserve import paper
 
-_computing = threading.Lock()  # some seconds of one core, once, whoever asks first
+_computing = threading.Lock()  # some seconds of one core, computed once
 
 
 def papers_figures(context: object, request: Request) -> Response:
-    """All four; they depend on nothing that is asked."""
+    """Return all four figures; they have no parameters."""
     with _computing:
         return json_answer(paper())
 
 
 class ScaleContext(NamedTuple):
-    """What the endpoints use: a user's own models, GPUs and links."""
+    """Context of the endpoints: a user's own models, GPUs and links."""
 
     data_dir: Path | None
     presets: Path | None
@@ -44,27 +44,27 @@ class ScaleContext(NamedTuple):
 
 
 def sizes(context: ScaleContext, request: Request) -> Response:
-    """What a model of the presets costs."""
+    """Return the cost of a preset model."""
     return size(context.own, request)
 
 
 def sizes_of_config(context: ScaleContext, request: Request) -> Response:
-    """What the model of a posted config.json costs."""
+    """Return the cost of the model of a posted config.json."""
     return size_of_config(context.own, request)
 
 
 def placements(context: ScaleContext, request: Request) -> Response:
-    """How many GPUs serve a demand."""
+    """Return how many GPUs serve a demand."""
     return placement(context.own, request)
 
 
 def tried(context: ScaleContext, request: Request) -> Response:
-    """A placement, simulated."""
+    """Return a placement, simulated."""
     return tried_route(context.own, request)
 
 
 def page(context: ScaleContext, request: Request) -> Response:
-    """The page."""
+    """Return the page."""
     modules = page_modules.PAGE.ahead("js/scale/main.js")
     sheets = page_sheets.SHEETS.links("scale")
     response = flask.make_response(flask.render_template("scale.html", modules=modules, sheets=sheets))

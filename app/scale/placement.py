@@ -29,22 +29,22 @@ SOURCE = "DistServe, arXiv 2401.09670 v3"
 REQUESTS = 300  # of a trial
 MAX_OUTPUT, MAX_PROMPT = 60_000, 600_000  # tokens of all of them: a few seconds on one core
 MAX_INSTANCES = 16
-trying = threading.Lock()  # one trial at a time, whoever asks: it takes a core
+trying = threading.Lock()  # one trial at a time: it takes a core
 
 
 class Choice(TypedDict):
-    """Of a list."""
+    """Choice of a list."""
 
     id: str
     name: str
 
 
 class Found(TypedDict):
-    """One way of the three."""
+    """Result of one of the three ways."""
 
     way: Way
     placement: Placement | None
-    numbers: list[Derived]  # what it says, each with its formula
+    numbers: list[Derived]  # its figures, each with its formula
     refused: dict[str, str] | None  # why there is none, by language
 
 
@@ -67,7 +67,7 @@ class TriedAnswer(TypedDict):
 
 
 class Wanted(TypedDict):
-    """What the address says."""
+    """Parameters of the address."""
 
     cards: tuple[Card, Card]  # for prefill and for decode
     nodes: Nodes
@@ -75,7 +75,7 @@ class Wanted(TypedDict):
 
 
 def answer(asked: Asked, known: Presets | None = None) -> PlacementAnswer:
-    """The three ways for these settings.
+    """Return the three ways for these settings.
 
     Raises:
         AppError: a setting cannot be.
@@ -93,7 +93,7 @@ def answer(asked: Asked, known: Presets | None = None) -> PlacementAnswer:
 
 
 def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
-    """A placement of these settings, with requests served on it by the engine's scheduler.
+    """Return a placement of these settings, with requests served on it by the engine's scheduler.
 
     Raises:
         AppError: a setting cannot be, or it cannot be tried.
@@ -117,7 +117,7 @@ def tried_answer(asked: Asked, known: Presets | None = None) -> TriedAnswer:
 
 
 def read(asked: Asked, known: Presets) -> Wanted:
-    """The settings of an address.
+    """Return the settings of an address.
 
     Raises:
         AppError: one of them cannot be.
@@ -171,10 +171,10 @@ def _one(name: str, asked: Asked, known: list[Preset]) -> Preset:
 
 
 def placement(own: Sequence[Path], request: Request) -> Response:
-    """The three ways for the settings in the address."""
+    """Return the three ways for the settings in the address."""
     return json_answer(answer(request.args, known_of(own)))
 
 
 def tried_route(own: Sequence[Path], request: Request) -> Response:
-    """One of them, simulated."""
+    """Return one placement, simulated."""
     return json_answer(tried_answer(request.args, known_of(own)))

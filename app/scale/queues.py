@@ -32,18 +32,18 @@ class CurvePoint(TypedDict):
 
 
 class Line(TypedDict):
-    """One arrangement."""
+    """Curve of an arrangement."""
 
     arrangement: Arrangement
     gpus: int
     most_load: float  # R · D must stay below it
-    ttft: Derived | None  # at the rate that was asked for
+    ttft: Derived | None  # at the given rate
     refused: dict[str, str] | None  # why there is none, by language
     curve: list[CurvePoint]
 
 
 class Served(TypedDict):
-    """What one arrangement on both sides serves within an application's objectives. Requests a second."""
+    """Rate that an arrangement on both sides serves within an application's objectives. Requests per second."""
 
     arrangement: Arrangement
     gpus: int  # of each side
@@ -53,7 +53,7 @@ class Served(TypedDict):
 
 
 class ApplicationRow(TypedDict):
-    """One application."""
+    """Row of an application."""
 
     application: Application
     served: list[Served]
@@ -78,7 +78,7 @@ class QueuesAnswer(TypedDict):
 
 
 def answer(asked: Asked) -> QueuesAnswer:
-    """All curves and tables for these settings.
+    """Return all curves and tables for these settings.
 
     Raises:
         AppError: one of them cannot be.

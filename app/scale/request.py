@@ -16,17 +16,17 @@ MAX_VALUES = 12  # of a list
 
 
 def refusal(key: str, code: Code = "bad_request", **values: str | float) -> AppError:
-    """What cannot be, in a sentence of every language."""
+    """Return the error for an impossible input, in a sentence of every language."""
     return refused(impossible(key, **values), code)
 
 
 def refused(error: ValueError, code: Code = "refused") -> AppError:
-    """What somebody else said that cannot be, in all languages that it was said in."""
+    """Return the error of another part, in all languages that it has."""
     return AppError(code, str(error), said=error.said if isinstance(error, ImpossibleInput) else None)
 
 
 def known_of(own: Sequence[Path]) -> Presets:
-    """The presets, with a user's own files.
+    """Return the presets, with a user's own files.
 
     Raises:
         AppError: one of them cannot be read.
@@ -38,7 +38,7 @@ def known_of(own: Sequence[Path]) -> Presets:
 
 
 def real(asked: Asked, name: str, default: float, low: float, high: float) -> float:
-    """A number within [low, high].
+    """Return a number within [low, high].
 
     Raises:
         AppError: it is none.
@@ -47,7 +47,7 @@ def real(asked: Asked, name: str, default: float, low: float, high: float) -> fl
 
 
 def whole(asked: Asked, name: str, default: int, low: int, high: int) -> int:
-    """A whole number within [low, high].
+    """Return a whole number within [low, high].
 
     Raises:
         AppError: it is none.

@@ -44,7 +44,7 @@ class RooflineContext(NamedTuple):
 
 
 def subject(here: RooflineContext, asked: Asked) -> Subject:
-    """The model and the roofs that are asked for: those here where there are some, else the first of the lists.
+    """Return the requested model and roofs: those here where there are some, else the first of the lists.
 
     This machine has two pairs of roofs: as `step-time` recorded them while nothing else ran, if that was on such a
     processor, and as they are now.

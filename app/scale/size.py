@@ -39,7 +39,7 @@ _counting = threading.Lock()  # a model without content is made one at a time
 
 
 def size(own: Sequence[Path], request: Request) -> Response:
-    """The sizes, with the choices that there are."""
+    """Return the sizes, with the choices that there are."""
     try:
         return json_answer(answer(request.args, presets(own)))
     except ImpossibleInput as error:
@@ -47,7 +47,7 @@ def size(own: Sequence[Path], request: Request) -> Response:
 
 
 def size_of_config(own: Sequence[Path], request: Request) -> Response:
-    """The sizes of the model whose config.json is the body."""
+    """Return the sizes of the model whose config.json is the body."""
     request.max_content_length = MAX_CONFIG + 1
     try:
         if (request.content_length or 0) > MAX_CONFIG:
@@ -66,7 +66,7 @@ def _counted(text: bytes) -> Architecture:
 
 
 def own_presets(data_dir: Path | None, file: Path | None = None) -> list[Path]:
-    """A user's own files: those of the folder `presets` in the data directory, by name, and one more."""
+    """Return a user's own files: those of the folder `presets` in the data directory, by name, and one more."""
     found = sorted((data_dir / OWN).glob("*.toml")) if data_dir is not None else []
     return [*found, file] if file is not None else found
 
@@ -166,7 +166,7 @@ def _one(name: str, asked: str, known: Mapping[str, T]) -> T:
 
 
 def _load(asked: Mapping[str, str]) -> Load:
-    """The load that is asked for.
+    """Return the requested load.
 
     Raises:
         ImpossibleInput: one of its fields is no number, or too large.

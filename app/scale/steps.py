@@ -1,8 +1,8 @@
 """Steps of a model under two roofs as the page draws them: curves, the chosen step, measured dots, and the error.
 
-A time of a model or a machine that is not here is a prediction: it is told with the error that was measured, on a card
-of its layers, on this machine of the steps of `step-time`, or not at all. So is a crossing: with the roofs that the
-measured ones reach.
+A time of a model or a machine that is not here is a prediction: it is shown with its measured error, on a card of its
+layers, on this machine of the steps of `step-time`, or not at all. The same holds for a crossing, with the measured
+roofs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class MeasuredStep(TypedDict):
 
 
 class Choice(TypedDict):
-    """Of a list."""
+    """Choice of a list."""
 
     id: str
     name: str
@@ -73,8 +73,8 @@ Span = tuple[int | None, int | None]  # from the least to the most; None: there 
 
 
 class DecodeLine(TypedDict):
-    """Decode over the batch, at so many keys. `expected`: the crossing with the roofs that were reached; None: nobody
-    measured them, or it is not asked of a model that runs here.
+    """Decode over the batch, at so many keys. `expected`: the crossing with the measured roofs; None: not measured, or
+    not needed for a model that runs here.
     """
 
     context: int
@@ -99,7 +99,7 @@ class RooflineAnswer(TypedDict):
     max_position: int
     models: list[Choice]  # `here`, if there is a live model, is the first
     gpus: list[Choice]  # this machine: `recorded`, as it was when quiet, and `here`, as it is now
-    is_loading: bool  # a model here is on its way: asked again in a moment, there is more to choose
+    is_loading: bool  # a model here is loading: retry shortly, there will be more to choose
     dtypes: list[str]  # to choose from; empty: it runs in the model's own
     dtype: str
     experts_in: str | None  # what the experts' weights were published in, if in something narrower
@@ -110,8 +110,8 @@ class RooflineAnswer(TypedDict):
     decode: list[DecodeLine]
     never_from: int | None  # keys from which on no batch of decode is compute-bound; None: none of the model's contexts
     prefill: list[PrefillLine]
-    chosen: dict[str, Any]  # decode and prefill at the batch and context asked for, with what is derived of them
-    errors: dict[Phase, PredictionError | None]  # by phase; None: nobody has measured it yet
+    chosen: dict[str, Any]  # decode and prefill at the given batch and context, with their derivations
+    errors: dict[Phase, PredictionError | None]  # by phase; None: not measured yet
     error_source: ErrorSource | None
     dots: list[MeasuredStep]  # empty: the record is of another model, or the roofs are not its own
     measured_on: dict[str, str]  # by scenario: the processor of its record
@@ -130,7 +130,7 @@ class Served(NamedTuple):
 
 
 def served_in(shape: ModelShape, dtype: str) -> Served:
-    """What it takes then.
+    """Return the served sizes of a model in a dtype.
 
     Raises:
         ValueError: unknown dtype.
@@ -142,7 +142,7 @@ def served_in(shape: ModelShape, dtype: str) -> Served:
 
 
 class Subject(NamedTuple):
-    """What steps are drawn of, and under which roofs, with what else could be chosen."""
+    """Model and roofs of the drawn steps, with the alternatives."""
 
     shape: ModelShape
     roof: Roof
@@ -158,7 +158,7 @@ class Subject(NamedTuple):
 
 
 def answer(subject: Subject, results: Path, asked: Asked) -> RooflineAnswer:
-    """All curves and figures for these settings.
+    """Return all curves and figures for these settings.
 
     Raises:
         AppError: one of them cannot be.
@@ -291,7 +291,7 @@ _reading = threading.Lock()
 
 
 def published(results: Path, scenario: str) -> Record | None:
-    """The record of a scenario, read again when its file has changed; None: there is none."""
+    """Return the record of a scenario, read again when its file has changed; None: there is none."""
     path = results / f"{scenario}.json"
     if not path.is_file():
         return None

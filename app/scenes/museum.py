@@ -11,7 +11,7 @@ from engine.config import EngineConfig, FaultName
 
 
 class Exhibit(Struct, frozen=True, kw_only=True):
-    """One fault, and what to submit, all at once, to a healthy and a faulty engine.
+    """Exhibit: a fault, and what to submit, all at once, to a healthy and a faulty engine.
 
     Its words: `title`, `text` (the mistake), `watch` (where it shows) and `prompts`.
     """

@@ -1,4 +1,4 @@
-"""What the page offers to begin with: scenes that each show one thing."""
+"""Presets of the page: scenes that each show one thing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Panel = Literal["attention", "scheduler", "time"]
 
 
 class Preset(Struct, frozen=True, kw_only=True):
-    """One scene: settings that make the point, when each prompt comes, and where to look.
+    """Scene: settings that make the point, the times of the prompts, and where to look.
 
     Its words, in `words.<language>.json`: `title`; `watch`, what to look for; `end`, one sentence with figures of the
     run (`static/js/core/scene_figures.js`); `prompts`, the same number in every language, which make the same point.
@@ -21,7 +21,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     after_steps: list[Annotated[int, Meta(ge=0)]] = []  # steps before each prompt comes; empty: all come at once
     sampling: dict[str, Any] = {}  # fields that differ from the defaults
     config: dict[str, Any] = {}  # likewise; needs a new log
-    seq: int | None = 0  # the sequence that it is about; None: whoever is computed
+    seq: int | None = 0  # its subject sequence; None: whichever is computed
     pattern: str | None = None  # of the head to look at; None: the one that the model opens on
     detail: Panel = "attention"
     speed: float = 2.0  # steps a second

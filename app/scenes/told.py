@@ -16,7 +16,7 @@ Kind = Literal["presets", "museum"]
 
 
 def told(kind: Kind, scene: Struct) -> dict[str, Any]:
-    """A scene's fields, and each of its texts by language; its `prompts` are a list in each."""
+    """Return a scene's fields, and each of its texts by language; its `prompts` are a list in each."""
     fields = asdict(scene)
     words = {language: texts.get(kind, {}).get(fields["id"], {}) for language, texts in _words().items()}
     names = words["en"]
@@ -27,7 +27,7 @@ def told(kind: Kind, scene: Struct) -> dict[str, Any]:
 
 
 def prompts_of(kind: Kind, scene_id: str, language: str) -> list[str]:
-    """What the scene submits for readers of `language`."""
+    """Return the scene's prompts for readers of `language`."""
     texts = _words().get(language, {}).get(kind, {}).get(scene_id, {})
     prompts = texts.get("prompts", _words()["en"][kind][scene_id]["prompts"])
     assert isinstance(prompts, list)
@@ -35,7 +35,7 @@ def prompts_of(kind: Kind, scene_id: str, language: str) -> list[str]:
 
 
 def languages() -> list[str]:
-    """The languages that there are words in."""
+    """Return the languages that there are words in."""
     return list(_words())
 
 

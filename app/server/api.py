@@ -35,7 +35,7 @@ CHUNK = 1 << 18  # bytes of a download at a time
 
 
 class ApiContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     theaters: SessionManager
     models: Models
@@ -45,13 +45,13 @@ class ApiContext(NamedTuple):
 
 
 def health(context: ApiContext, request: Request) -> Response:
-    """Whether the server answers, its version, and how far its model is."""
+    """Return whether the server answers, its version, and how far its model is."""
     answer: HealthAnswer = {"ok": True, "version": __version__, "model": context.models.first.status()}
     return json_answer(answer)
 
 
 def list_theaters(context: ApiContext, request: Request) -> Response:
-    """The theaters that there are."""
+    """Return the theaters that there are."""
     listed: list[ListedTheater] = []
     for theater in context.theaters.all():
         run = theater.run
@@ -85,13 +85,13 @@ def kept_questions(context: ApiContext, request: Request) -> Response:
 
 
 def query(context: ApiContext, request: Request, theater_id: str) -> Response:
-    """What one statement of SQL finds in a run's log: `?sql=…`."""
+    """Return the rows of one SQL statement on a run's log: `?sql=…`."""
     run = _run(context, request, theater_id)
     return _of_run(json_answer(context.questions.answer(run, request.args.get("sql", ""))), run)
 
 
 def what_if(context: ApiContext, request: Request, theater_id: str) -> Response:
-    """What another pool would have saved: `?times=2`."""
+    """Return the effect of another pool size: `?times=2`."""
     run = _run(context, request, theater_id)
     try:
         times = float(request.args.get("times", "2"))
@@ -101,13 +101,13 @@ def what_if(context: ApiContext, request: Request, theater_id: str) -> Response:
 
 
 def header(context: ApiContext, request: Request, theater_id: str) -> Response:
-    """A run's header."""
+    """Return a run's header."""
     run = _run(context, request, theater_id)
     return _value(request, run, run.header, Header)
 
 
 def record(context: ApiContext, request: Request, theater_id: str, index: int) -> Response:
-    """One record."""
+    """Return a record."""
     run = _run(context, request, theater_id)
     with run.reading() as log:
         _check_index(log, index)
@@ -115,13 +115,13 @@ def record(context: ApiContext, request: Request, theater_id: str, index: int) -
 
 
 def capture(context: ApiContext, request: Request, theater_id: str, index: int) -> Response:
-    """One record's arrays."""
+    """Return a record's arrays."""
     run = _run(context, request, theater_id)
     return _value(request, run, _capture_bytes(run, index), Capture)
 
 
 def layer_arrays(context: ApiContext, request: Request, theater_id: str, index: int, layer: int) -> Response:
-    """The arrays of one layer of one record."""
+    """Return the arrays of one layer of one record."""
     run = _run(context, request, theater_id)
     found = codec.decode(_capture_bytes(run, index), Capture)
     for arrays in found.layers:
@@ -132,7 +132,7 @@ def layer_arrays(context: ApiContext, request: Request, theater_id: str, index: 
 
 
 def layer_of_records(context: ApiContext, request: Request, theater_id: str, layer: int) -> Response:
-    """The arrays of one layer of several records: `?records=3,7,9`."""
+    """Return the arrays of one layer of several records: `?records=3,7,9`."""
     run = _run(context, request, theater_id)
     wanted = _indices(request.args.get("records", ""))
     arrays: list[bytes | None] = []
@@ -150,10 +150,10 @@ def layer_of_records(context: ApiContext, request: Request, theater_id: str, lay
 
 
 def trace(context: ApiContext, request: Request, theater_id: str) -> Response:
-    """The log as a `.kvtrace` file, as far as it is now."""
+    """Return the log as a `.kvtrace` file, as far as it is now."""
     run = _run(context, request, theater_id)
     reading = ExitStack()
-    reading.enter_context(run.reading())  # let go when the download ends
+    reading.enter_context(run.reading())  # released when the download ends
     size = run.log.num_bytes
     response = Response(run.log.file_chunks(size), mimetype="application/octet-stream")
     response.call_on_close(reading.close)
@@ -163,7 +163,7 @@ def trace(context: ApiContext, request: Request, theater_id: str) -> Response:
 
 
 def export_html(context: ApiContext, request: Request, theater_id: str) -> Response:
-    """The run as one HTML file."""
+    """Return the run as one HTML file."""
     run = _run(context, request, theater_id)
     with run.reading() as log:
         try:
@@ -203,7 +203,7 @@ ROUTES = [
 
 
 def blueprint(theaters: SessionManager, models: Models, tables: LogTables) -> flask.Blueprint:
-    """The endpoints under /api."""
+    """Return the endpoints under /api."""
     what_ifs = WhatIfs()
     theaters.on_close(what_ifs.close)
     context = ApiContext(theaters, models, Comparisons(theaters), LogQuestions(tables), what_ifs)
@@ -211,7 +211,7 @@ def blueprint(theaters: SessionManager, models: Models, tables: LogTables) -> fl
 
 
 def _run(context: ApiContext, request: Request, theater_id: str) -> OpenLog:
-    """The theater's present run, or the recording; `stale_epoch` when the address asks for another."""
+    """Return the theater's present run, or the recording; `stale_epoch` when the address asks for another."""
     run = context.theaters.watch(theater_id).run
     asked = request.args.get("epoch")
     if asked is not None and asked != str(run.epoch):
@@ -269,7 +269,7 @@ _which = msgspec.msgpack.Decoder(_Which)
 
 
 def layer_bytes(capture: bytes, layer: int) -> bytes | None:
-    """A layer's arrays as they lie in the encoded `capture`; None when it has none of that layer.
+    """Return a layer's arrays as they lie in the encoded `capture`; None when it has none of that layer.
 
     Three times as fast as decoding the capture and encoding the layer again, which gives the same bytes.
 

@@ -69,7 +69,7 @@ class ListedModel(TypedDict):
 
 
 class DeviceMemory(TypedDict):
-    """What lies on the device that the models compute on, at this moment."""
+    """Current memory use of the models' device."""
 
     facts: DeviceFacts
     weights_bytes: int  # of all models that are loaded

@@ -30,7 +30,7 @@ from engine.options.payload import options_payload
 
 
 class ModelsContext(NamedTuple):
-    """What the endpoints use."""
+    """Context of the endpoints."""
 
     theaters: SessionManager
     models: Models
@@ -39,10 +39,10 @@ class ModelsContext(NamedTuple):
 
 
 def model_facts(context: ModelsContext, request: Request) -> Response:
-    """What a client needs to know before it creates a theater: model, defaults, options, scenes, limits.
+    """Return the facts that a client needs to create a session: model, defaults, options, scenes, limits.
 
-    `?model=` names another model than the first, which is opened if it is not there: `loading` at once, ask again. Few
-    threads answer requests, and none of them waits.
+    `?model=` names another model than the first, which is opened if it is not there: `loading` at once, to be retried.
+    Few threads answer requests, and none of them waits.
     """
     with ExitStack() as stack:
         name = request.args.get("model")
@@ -77,7 +77,7 @@ def _model_facts(context: ModelsContext, model: ServedModel | None) -> Response:
 
 
 def models(context: ModelsContext, request: Request) -> Response:
-    """Every model of the server: how far it is, what it takes, and what runs on it."""
+    """Return every model of the server: how far it is, what it takes, and what runs on it."""
     listed: list[ListedModel] = []
     theaters = [theater.model_name for theater in context.theaters.all()]
     for served in context.models.all() if context.models.is_live else []:
@@ -99,7 +99,7 @@ def models(context: ModelsContext, request: Request) -> Response:
 
 
 def _device(context: ModelsContext) -> DeviceMemory:
-    """What lies on the device. Blocks in CPU memory that runs swap to are not among the pools' bytes."""
+    """Return the device's memory use. Blocks in CPU memory that runs swap to are not among the pools' bytes."""
     pools = logs = 0
     for theater in context.theaters.all():
         with suppress(AppError):  # it is closing
@@ -116,7 +116,7 @@ def _device(context: ModelsContext) -> DeviceMemory:
 
 
 def let_go(context: ModelsContext, request: Request, name: str) -> Response:
-    """A model's memory, given back; an idle run of the API's on it goes with it."""
+    """Free a model's memory; an idle run of the API's on it is closed with it."""
     if context.api is not None:
         context.api.leave_model(name)
     context.models.let_go(name)
@@ -124,7 +124,7 @@ def let_go(context: ModelsContext, request: Request, name: str) -> Response:
 
 
 def machine(context: ModelsContext, request: Request) -> Response:
-    """The machine with its roofs, which the first request measures."""
+    """Return the machine with its roofs, which the first request measures."""
     if not context.models.is_live:
         raise AppError("not_found", "there is no live model here, so nothing to measure its machine for")
     return json_answer(context.theaters.measured(context.models.first.model))
@@ -141,5 +141,5 @@ ROUTES = [
 def blueprint(
     theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSessions | None = None
 ) -> flask.Blueprint:
-    """What a server computes with, under /api."""
+    """Blueprint of the server's models and device, under /api."""
     return routing.blueprint("models", "/api", ModelsContext(theaters, models, settings, api), ROUTES)

@@ -76,14 +76,14 @@ def create_app(
     spans: RequestSpans | None = None,
     attachment: Attachment | None = None,
 ) -> Flask:
-    """The application for these models. Close `app.extensions["kvtheater"]`, its Theaters, at the end.
+    """Return the application for these models. Close `app.extensions["kvtheater"]`, its SessionManager, at the end.
 
-    `attachment`: a server that is watched; it is closed with the theaters.
-    `shown`: trace files to show beside those of the library. `access_log`: where each request is noted;
-    `spans`: is told of each request to a model that has ended.
+    `attachment`: a monitored server; it is closed with the sessions.
+    `shown`: trace files to show beside those of the library. `access_log`: log of each request;
+    `spans`: gets each finished request to a model.
 
     Raises:
-        BusError: there is no such message queue as the settings name.
+        BusError: the message queue of the settings cannot be reached.
     """
     prepare_types()
     app = Flask("kvtheater", static_folder=str(static_dir()), template_folder=str(templates_dir()))

@@ -38,7 +38,7 @@ def register(
 ) -> None:
     """Put the handlers on the socket."""
     commands = bounds.Commands(access)
-    reads = bounds.Commands(access, bounds.MOST_READS_OF_ONE, Limits().all_events)
+    reads = bounds.Commands(access, bounds.MAX_READS_OF_ONE, Limits().all_events)
     for handlers, table in ((events, EVENTS), (lessons, LESSON_EVENTS), (of_class, CLASS_EVENTS)):
         for name, event in table.items():
             bounded = reads if name == "read" else None
@@ -63,7 +63,7 @@ def register(
 def _answer(
     name: str, event: Event, handlers: object, access: Access, bounded: bounds.Commands | None
 ) -> Callable[[str, tuple[Any, ...]], Ack | Answer]:
-    """The handler of one event. `bounded`: what counts it as under way, until its answer is there."""
+    """Return the handler of one event. `bounded`: what counts it as under way, until its answer is there."""
 
     def handle(sid: str, message: Any) -> Given:
         found: Given = event.handle(handlers, sid, message, *event.right(access, sid, message))
@@ -87,7 +87,7 @@ def _answer(
 
 
 def _counted(commands: bounds.Commands, handle: Callable[[str, M], Given], sid: str, message: M) -> Given:
-    """What is answered later is under way until then."""
+    """Count a command as pending until its answer, if that comes later."""
     done = commands.take(sid)
     try:
         found = handle(sid, message)
@@ -102,7 +102,7 @@ def _counted(commands: bounds.Commands, handle: Callable[[str, M], Given], sid: 
 
 
 def _later(name: str, steps: Future[Performed]) -> Future[Ack]:
-    """The acknowledgement of steps that are under way: no thread waits for them."""
+    """Return the acknowledgement of steps that are under way: no thread waits for them."""
     acknowledgement: Future[Ack] = Future()
 
     def end(done: Future[Performed]) -> None:

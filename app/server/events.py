@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Events:
-    """One method for each event: from the client's id and the checked message to the acknowledgement without `ok`."""
+    """Handlers of the events: from the client's id and the checked message to the acknowledgement without `ok`."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Events:
         self._reads = threading.BoundedSemaphore(READS)
 
     def greet(self, sid: str) -> None:
-        """Tell who comes how far the first model is, those named with it, and whatever else is loaded."""
+        """Send a new client the loading status of every model."""
         for served in self._models.all():
             status = served.status()
             if status["place"] != "at_hand" or status["state"] != "unloaded":
@@ -75,7 +75,7 @@ class Events:
         return Answer(*watched.join(sid, message.first, message.epoch, message.captures, message.windows))
 
     def leave(self, sid: str, message: messages.OfTheater) -> answers.Nothing:
-        self._theaters.watch(message.theater).leave(sid)  # who is no viewer leaves nothing
+        self._theaters.watch(message.theater).leave(sid)  # no-op for clients that follow no session
         return {}
 
     def submit(self, sid: str, message: messages.Submit) -> answers.Submitted:
@@ -224,8 +224,8 @@ class Events:
         return theater
 
     def _model_of(self, run: OpenLog) -> str | None:
-        """The model that a run was on; None, the first, where there is none of that name: what is made again then says
-        that it is another one.
+        """Return the model that a run was on; None, the first, where there is none of that name: what is made again
+        then says that it is another one.
         """
         with run.reading() as log:
             name = log.header.model.name
@@ -237,7 +237,7 @@ class Events:
             raise AppError("bad_request", f"{name}: {max(chosen)} is not among 0..{count - 1}")
 
     def _seen(self, text: str, model: ServedModel) -> str:
-        """The text as the model will see it; AppError when it is too long or not text."""
+        """Return the text as the model will see it; AppError when it is too long or not text."""
         try:
             size = len(text.encode("utf-8"))
         except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""What must be ready before there are threads."""
+"""Initialization that must precede threads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from engine.trace import codec
 def prepare_types() -> None:
     """Make every struct type of the program safe to read on several threads (`codec.prepare`).
 
-    A server's threads meet types with whatever request comes first, and nobody must have to think of it for each.
+    A server's threads meet types with whatever request comes first; preparing all of them avoids a rule for each.
     """
     for kind in set(_kinds(Struct)):
-        with contextlib.suppress(TypeError):  # one that nobody reads: its fields have no form on the wire
+        with contextlib.suppress(TypeError):  # never decoded: its fields have no form on the wire
             codec.prepare(kind)
 
 

@@ -23,7 +23,7 @@ from app.server.events import READ_BYTES
 
 
 class LessonEvents:
-    """One method for each event."""
+    """Handlers of the lesson events, one method each."""
 
     def __init__(self, lessons: LessonRooms, classrooms: Classrooms) -> None:
         self._lessons, self._classrooms = lessons, classrooms
@@ -41,7 +41,7 @@ class LessonEvents:
         return _lesson_opened(room, message.language, 0)
 
     def lesson_look(self, sid: str, message: messages.LessonLook) -> LessonOpened:
-        """A lesson as far as its class has come."""
+        """Return a lesson as far as its class has come."""
         return _lesson_opened(self._lessons.find(message.theater), message.language, message.since)
 
     def lesson_go(self, sid: str, message: messages.LessonGo) -> LessonState:
@@ -95,7 +95,7 @@ class LessonEvents:
         }
 
     def _check_not_asked(self, message: messages.LessonGo | messages.LessonAnswer) -> None:
-        """What a class is asked is answered by showing it to all.
+        """Refuse an answer to a question that a class has open; showing it to all answers it.
 
         Raises:
             AppError: `refused`.
@@ -114,7 +114,7 @@ LESSON_EVENTS: dict[str, Event] = {
 
 
 def _lesson_opened(room: LessonRoom, wanted: str, since: int) -> LessonOpened:
-    """A lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
+    """Return a lesson's items from `since` on; its questions in the language that is wanted, where there are words."""
     lesson, language = room.course.lesson, room.course.language
     return {
         **_lesson_state(room, since),
@@ -139,7 +139,7 @@ def _lesson_state(room: LessonRoom, first: int) -> LessonState:
 
 @contextlib.contextmanager
 def _of_lesson() -> Iterator[None]:
-    """What a lesson objects to is what the client is told."""
+    """Convert a lesson's error into the client's."""
     try:
         yield
     except LessonError as error:

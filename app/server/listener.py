@@ -18,7 +18,8 @@ class PortError(ValueError):
 
 
 def bind(host: str, port: int | None) -> socket.socket:
-    """A socket bound to the address, not listening yet. port None: the default one or the next that is free; 0: any.
+    """Return a socket bound to the address, not listening yet. port None: the default one or the next that is free; 0:
+    any.
 
     Raises:
         PortError: the port is taken, or the address is not this machine's.
@@ -83,6 +84,6 @@ class Listener:
 
 
 def _address(host: str, port: int) -> str:
-    """Where this machine reaches a server that listens on the address."""
+    """Return where this machine reaches a server that listens on the address."""
     here = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{here}]:{port}" if ":" in here else f"http://{here}:{port}"

@@ -18,14 +18,14 @@ from engine.config import EngineConfig
 
 
 class PagesContext(NamedTuple):
-    """What decides what the page asks for in a new run: the server's settings, and the model once it is there."""
+    """Context of a page's default run: the server's settings, and the model once it is loaded."""
 
     config: EngineConfig
     served: Served
 
 
 def page(context: PagesContext, request: Request) -> Response:
-    """The stage."""
+    """Return the stage."""
     modules = page_modules.PAGE.ahead("js/main.js")
     response = flask.make_response(
         flask.render_template(
@@ -40,12 +40,12 @@ def page(context: PagesContext, request: Request) -> Response:
 
 
 def plotly(context: PagesContext, request: Request) -> Response:
-    """The charts' script, from the installed package."""
+    """Return the charts' script, from the installed package."""
     return plotly_asset.answer()
 
 
 def icon(context: PagesContext, request: Request) -> Response:
-    """What browsers ask for unasked; the page names its own icon."""
+    """Answer the browsers' default request for an icon; the page names its own."""
     return Response(status=204)
 
 
@@ -57,5 +57,5 @@ ROUTES = [
 
 
 def blueprint(config: EngineConfig, served: Served) -> flask.Blueprint:
-    """The addresses outside /api and /bench, of a server with these settings."""
+    """Return the addresses outside /api and /bench, of a server with these settings."""
     return routing.blueprint("pages", "", PagesContext(config, served), ROUTES)

@@ -1,13 +1,13 @@
-"""Who may talk to the server, and what a browser may do with its answers.
+"""Access control of the server, and what a browser may do with its answers.
 
-Stands in front of everything, pages, HTTP endpoints and sockets alike:
+Applies to pages, HTTP endpoints and sockets alike:
 - a request from another site's page is refused (its Origin), and so is one that reached this machine under another
   site's name (its Host: DNS rebinding), because a page anywhere can make a browser send requests to 127.0.0.1; an
   image of such a page is requested without an Origin, so the browser's Sec-Fetch-Site header counts as well;
-- the API's addresses ask for an API key where the server has some, for nothing else; `/metrics` is no client's, and
-  asks for what the page asks for;
-- where others can reach the server, every request needs the token, or a pass to a class, which opens what a follower's
-  page asks for and nothing else. The way to such a pass (`/j/`, and what that page is drawn with) needs neither.
+- the API's addresses need an API key where the server has some, and nothing else; `/metrics` is not for clients, and
+  needs what the page needs;
+- where others can reach the server, every request needs the token, or a pass to a class, which opens only what a
+  follower's page requests. The way to such a pass (`/j/`, and that page's assets) needs neither.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
 
 GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
 GUEST_FOLDERS = ("/static/", "/vendor/", "/words/", "/docs/")
-FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # asked with the token in the address, they answer at once
+FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # requests with the token in the address are answered at once
 PAGES = frozenset({"/", "/bench", "/prompts", "/scale"})  # a link on another site may lead here
 
 CONTENT_SECURITY_POLICY = "; ".join(
@@ -96,13 +96,13 @@ class Guard:
         allowed_origins: Collection[str] = (),
         is_elsewhere: Callable[[str], bool] = lambda path: False,
     ) -> None:
-        """Put it in front of `app`.
+        """Wrap `app`.
 
         Args:
-            app: what answers.
-            host: what is listened on, where everybody who can reach it is an owner; None: where a token is asked for.
-            who: says who shows this. Called on the hub thread, where it may wait as greenlets do.
-            api_keys: digests of the keys to the interface for programs, if it asks for one.
+            app: the application.
+            host: the listening address, where every client that can reach it is an owner; None: a token is required.
+            who: identifies the sender. Called on the hub thread, where it may wait as greenlets do.
+            api_keys: digests of the keys to the interface for programs, if it needs one.
             root_path, allowed_hosts: as of `ServerSettings`.
             allowed_origins: as of `ApiSettings`.
             is_elsewhere: which addresses are answered by another process, behind its own guard.
@@ -163,7 +163,7 @@ class Guard:
             raise AppError("forbidden", "requests from another site's page are refused")
 
     def _check_token(self, environ: Environ, path: str) -> tuple[str, str] | None:
-        """Check who asks. Returns where to go instead, and the token, when a page was opened with it in its address."""
+        """Authenticate a request. Return the redirect and the token, when a page was opened with it in its address."""
         if self._api_keys and is_for_keys(path):
             if digest(bearer(environ)) in self._api_keys or (self._host is not None and path in ALIVE):
                 return None
@@ -189,7 +189,7 @@ class Guard:
         )
 
     def _is_owners(self, environ: Environ, *tokens: str) -> bool:
-        """Note who asks, who shows these, and whether it is an owner."""
+        """Record the sender of a request, and return whether it is an owner."""
         environ[SHOWN] = shown = Shown(tuple(filter(None, tokens)), _cookie(environ, PASS_COOKIE))
         who = self._who(shown)
         environ[OWNER], environ[PASS], environ[ADDRESS] = who.is_owner, who.seat, address_of(environ)
@@ -197,7 +197,10 @@ class Guard:
 
 
 def recognizer(token: str | None, known: Callable[[str], Pass | None]) -> Callable[[Shown], Person]:
-    """Who shows what, for a server with this token; None: everybody is an owner. `known`: whose pass a text is."""
+    """Return a function that identifies senders, for a server with this token; None: all are owners.
+
+    `known`: the pass of a text.
+    """
     wanted = token and token.encode()
 
     def who(shown: Shown) -> Person:
@@ -208,9 +211,11 @@ def recognizer(token: str | None, known: Callable[[str], Pass | None]) -> Callab
 
 
 def _asked_from_here(environ: Environ) -> bool:
-    """Whether our page, a person or a program asks. From another site only a visit to a page is taken.
+    """Return whether our page, a person or a program sent the request. From another site only a visit to a page is
+    accepted.
 
-    Programs send no such header, nor do browsers from before 2023, which are told by their Origin where they send one.
+    Programs send no such header, nor do browsers from before 2023, which are checked by their Origin where they send
+    one.
     """
     if environ.get("HTTP_SEC_FETCH_SITE", "none") in ("same-origin", "none"):
         return True
@@ -220,7 +225,7 @@ def _asked_from_here(environ: Environ) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """The Host header without its port."""
+    """Return the Host header without its port."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -239,7 +244,7 @@ def _check_handshake(environ: Environ) -> None:
 
 
 def _netloc(origin: str) -> str:
-    """The Origin header without its scheme."""
+    """Return the Origin header without its scheme."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:
@@ -247,19 +252,19 @@ def _netloc(origin: str) -> str:
 
 
 def _is_page(path: str) -> bool:
-    """Whether a link on another site may lead here."""
+    """Return whether a link on another site may lead here."""
     return path in PAGES or path.startswith("/docs/") or _is_door(path)
 
 
 def _is_door(path: str) -> bool:
-    """Whether this is the way into a class."""
+    """Return whether this is the way into a class."""
     return path == JOIN.rstrip("/") or path.startswith(JOIN)
 
 
 def _is_for_guests(method: str, path: str) -> bool:
-    """Whether a follower's page asks for this."""
+    """Return whether a follower's page asks for this."""
     if path.startswith("/socket.io"):
-        return True  # who may do what there says app/classroom/access.py
+        return True  # app/classroom/access.py checks the permissions there
     plain = ".." not in path.split("/")
     return plain and method in ("GET", "HEAD") and (path in GUEST_PAGES or path.startswith(GUEST_FOLDERS))
 
@@ -290,5 +295,5 @@ def refused(error: AppError, path: str) -> tuple[str, list[tuple[str, str]], byt
 def refused_body(
     environ: Mapping[str, Any], code: Literal["busy", "too_slow"], message: str
 ) -> tuple[str, list[tuple[str, str]], bytes]:
-    """The same for a request whose body is not taken, as the transport asks for it."""
+    """Return the same for a request whose body is not taken, as the transport asks for it."""
     return refused(AppError(code, message), str(environ.get("PATH_INFO", "")))

@@ -32,7 +32,8 @@ OWN = ("/socket.io", "/static/", "/words/", "/vendor/")  # what a worker answers
 def create_worker(
     queue: str, refused: Callable[[str], None], server: str | None = None, limits: Limits | None = None
 ) -> Flask:
-    """The application. `app.extensions` has its `kvtheater.transport` and its `kvtheater.link`, to start and to stop.
+    """Return the application. `app.extensions` has its `kvtheater.transport` and its `kvtheater.link`, to start and to
+    stop.
 
     Args:
         queue: the message queue's address.
@@ -64,7 +65,7 @@ def create_worker(
     proxy = Proxy(lambda: server or link.server)
 
     def asked(path: str = "") -> Response:
-        """What the engine's process says."""
+        """Return the answer of the engine's process."""
         if request.path.startswith(FOR_PROGRAMS):
             return proxy.stream(request)
         return proxy.answer(request)
@@ -75,7 +76,7 @@ def create_worker(
         app.add_url_rule(rule, "asked", asked, methods=METHODS)
     app.register_error_handler(Exception, routing.answer_error)
     files = assets.StaticFiles(app.wsgi_app, static_dir(), page_modules.PAGE.find, page_sheets.SHEETS.find)
-    # the engine's process has a guard of its own in front of what it is asked
+    # the engine's process has a guard of its own
     app.wsgi_app = Guard(files, None, who, is_elsewhere=lambda path: not path.startswith(OWN))  # type: ignore[method-assign]
     return app
 

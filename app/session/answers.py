@@ -1,6 +1,7 @@
-"""Types of the server's socket messages: acknowledgements, and events that no client asked for.
+"""Types of the server's socket messages: acknowledgements, and events without a request.
 
-The page's types come from these (`python -m tools.wire_types`). docs/reference/protocol.md says what each field means.
+The page's types are generated from these (`python -m tools.wire_types`). docs/reference/protocol.md describes each
+field.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class RecordingStatus(TypedDict):
 
 
 class ForkStatus(TypedDict):
-    """What an epoch was forked from, and how far that is."""
+    """Origin of a forked epoch, and its progress."""
 
     source: str  # a theater or recording
     epoch: int  # of the source
@@ -47,14 +48,14 @@ class ForkStatus(TypedDict):
 
 
 class ApiStatus(TypedDict):
-    """Who asks a theater for something by the API."""
+    """API clients of a session."""
 
     waiting: dict[str, int]  # requests by client, in the order of their turns
     active: int  # requests that are not over, those that wait in the engine's queue or run included
 
 
 class Status(TypedDict):
-    """What a theater or recording is doing: the `status` event."""
+    """State of a session or recording: the `status` event."""
 
     theater: str
     epoch: int
@@ -72,7 +73,7 @@ class Status(TypedDict):
     api: ApiStatus | None  # None: it takes no requests of the API
 
 
-# Events that no client asked for
+# Events without a request
 
 
 class Records(TypedDict):
@@ -139,7 +140,7 @@ class JoinedRecording(Joined):
 
 
 class SubmittedRequest(TypedDict):
-    """One of the requests of a submission."""
+    """Request of a submission."""
 
     request_id: str
     seq_id: int
@@ -188,7 +189,7 @@ class Forked(TypedDict):
 
 
 class RecordRange(TypedDict):
-    """What `read` answers."""
+    """Reply to `read`."""
 
     epoch: int
     first: int

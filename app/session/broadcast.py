@@ -28,7 +28,7 @@ MAX_RECORDS = 256  # in a batch
 MAX_BYTES = 1024 * 1024  # of records in a batch
 MAX_CAPTURE_BYTES = 4 * 1024 * 1024  # in a batch
 WINDOW = 1024 * 1024  # bytes that a viewer need not have acknowledged when it is sent the next batch
-ASK = WINDOW // 4  # bytes after which an acknowledgement is asked for
+ASK = WINDOW // 4  # bytes after which an acknowledgement is requested
 RECENT = 16  # captures go along for so many of the newest records; a viewer further behind catches up without them
 PACE = 1 / 60  # seconds between two batches to one viewer: more often cannot be seen and takes time from the engine
 SENDING_SHARE = 1 / 4  # of the time may go into sending to many viewers: beyond it batches are fewer and larger
@@ -42,8 +42,8 @@ logger = logging.getLogger(__name__)
 class Emit(Protocol):
     """Queue an event for clients; never blocks.
 
-    `acknowledged` is called with the id of each who has it, `sent` with the seconds until it was written to all who can
-    be written to.
+    `acknowledged` is called with the id of each client that has it, `sent` with the seconds until it was written to all
+    clients that can be written to.
     """
 
     def __call__(
@@ -65,7 +65,7 @@ class Viewer:
         self.next = first
         self.captures = captures
         self.in_windows = False  # it asks for what it shows of this run: no records are sent
-        self.knows_large = False  # it was told that this run is long
+        self.knows_large = False  # it was notified that this run is long
         self.begun = False  # the acknowledgement of its join is on its way, and records may follow
         self.sent = 0  # bytes of records and captures
         self.asked = 0  # of them, up to the last that it is to acknowledge
@@ -74,7 +74,7 @@ class Viewer:
         self.status: Status | None = None  # as last sent
 
     def has_room(self, end: int) -> bool:
-        """Whether it can be sent more, of `end` records."""
+        """Return whether it can be sent more, of `end` records."""
         return not self.in_windows and self.next < end and self.sent - self.acknowledged < WINDOW
 
 
@@ -102,14 +102,15 @@ class Broadcast:
         return len(self._viewers)
 
     def wake(self) -> None:
-        """There may be something to send. Cheap: called on the engine thread after each append; without viewers, who
-        begin by waking it, the thread stays asleep.
+        """Wake the thread: there may be something to send. Cheap: called on the engine thread after each append;
+        without viewers, whose
+        joining wakes it, the thread stays asleep.
         """
         if (self._viewers or self._closed) and not self._wake.is_set():
             self._wake.set()
 
     def follow(self, run: OpenLog) -> None:
-        """Switch to a new run; every viewer is told of it and gets its records from 0."""
+        """Switch to a new run; every viewer is notified and gets its records from 0."""
         with self._lock:
             self._run = run
         self.wake()
@@ -198,7 +199,9 @@ class Broadcast:
         self._emit("reset", message, [viewer.sid for viewer in viewers])
 
     def _tell_large(self, viewers: list[Viewer], run: OpenLog) -> None:
-        """The run may have become longer than a page keeps. Who can show it in windows joins again for that."""
+        """Notify viewers that the run is longer than a page stores. A client that can show it in windows joins again
+        for that.
+        """
         if not viewers or run.is_held_back or not is_large(run.log):
             return
         for viewer in viewers:
@@ -207,7 +210,7 @@ class Broadcast:
         self._emit("large", message, [viewer.sid for viewer in viewers])
 
     def _send_records(self, viewers: list[Viewer], run: OpenLog, now: float) -> float | None:
-        """A batch for each viewer with room for one. Viewers at the same record are one group."""
+        """Send a batch to each viewer with room for one. Viewers at the same record are one group."""
         end = len(run.log)
         groups: dict[tuple[int, bool], list[Viewer]] = {}
         for viewer in viewers:
@@ -277,5 +280,5 @@ class Broadcast:
 
 
 def _calm(status: Status | None) -> dict[str, Any] | None:
-    """A status without what changes at every record, or at every coming and going."""
+    """Return a status without what changes at every record, or at every coming and going."""
     return status and {k: v for k, v in status.items() if k not in ("num_records", "unfinished", "viewers")}

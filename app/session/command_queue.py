@@ -1,4 +1,4 @@
-"""A queue of things to do on one thread, asked for from any."""
+"""Queue of commands that run on one thread, submitted from any."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CommandQueue:
 
     @property
     def gone(self) -> AppError | None:
-        """What is answered since it was closed."""
+        """Error that answers commands after it is closed."""
         return self._gone
 
     def ask(self, do: Callable[[], T]) -> T:
@@ -54,7 +54,7 @@ class CommandQueue:
             self._queue.put_nowait(_Command(do, future))
         except queue.Full:
             raise AppError("busy", f"{MAX_PENDING} commands are waiting already; try again in a moment") from None
-        if self._ended:  # it ended since the first line: no thread reads the queue any more
+        if self._ended:  # it ended since the first line: no thread reads the queue
             self._refuse_all()
         return future.result()
 

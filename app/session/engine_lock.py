@@ -41,7 +41,7 @@ class Line:
             return False
 
     def leave(self) -> None:
-        """Give the turn on to who has waited longest."""
+        """Pass the turn to the longest waiting thread."""
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().set()  # stays taken: handed on directly
@@ -58,7 +58,7 @@ class EngineLock(Line):
 
     def __init__(self) -> None:
         super().__init__()
-        self._last = -RECENT  # when somebody who is no lab last asked for a turn or gave one back
+        self._last = -RECENT  # when a thread other than a lab's last requested or released a turn
         self.labs = LabLock(self)
 
     def __enter__(self) -> None:
@@ -73,7 +73,7 @@ class EngineLock(Line):
 
     @property
     def at_work(self) -> bool:
-        """Whether somebody who is no lab computes, or did a moment ago."""
+        """Whether a thread other than a lab's computes, or did a moment ago."""
         return time.monotonic() - self._last < RECENT
 
 
@@ -87,7 +87,7 @@ class LabLock:
     def __init__(self, turns: EngineLock) -> None:
         self._turns = turns
         self._line = Line()
-        self._began = self._next = 0.0  # of who has the turn; when labs may go on
+        self._began = self._next = 0.0  # of the current turn; when labs may continue
 
     def __enter__(self) -> None:
         self._line.take()

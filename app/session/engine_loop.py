@@ -1,4 +1,4 @@
-"""What happens in a theater, step by step: runs, their mode and pace, and the steps asked for. One thread only."""
+"""Engine loop of a session: its runs, mode, speed and requested steps. One thread only."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EngineLoop:
         self._settings, self._turns = settings, turns
         self._changed, self._began = changed, began
         self.run: Run | None = None
-        # as asked for: the engine's is resolved, and would tie a later one to its strategy
+        # as requested: the engine's is resolved, and would tie a later one to its strategy
         self.config = EngineConfig()
         self.model = ""  # that the run is on, by name
         self.mode: Mode = "paused"
@@ -75,19 +75,19 @@ class EngineLoop:
 
     @property
     def at_work(self) -> bool:
-        """Whether it would step on without being asked again."""
+        """Whether it continues to step without a further request."""
         return bool(self._jobs) or (self.mode == "running" and self.unfinished > 0)
 
     def seconds_to_next_step(self) -> float | None:
-        """0 when a step is due; None when none will be until something is asked."""
+        """Return 0 when a step is due; None when none is until the next request."""
         if self._jobs:
             return 0.0
         return max(0.0, self._next_step_at - time.monotonic()) if self.at_work else None
 
     def begin(self, config: EngineConfig, lease: Lease, own: OwnTiers | None = None) -> Run:
-        """A new log from the beginning, which takes `lease` over. `own`: as `BuildEngine` takes it.
+        """Begin a new log, which takes `lease` over. `own`: as `BuildEngine` takes it.
 
-        ValueError: the configuration cannot work, and the old log goes on, unless its pool had to make room.
+        Raises ValueError for an impossible configuration; the old log continues, unless its pool had to be freed.
         """
         old, model = self.run, lease.model
         gives_up = old is not None and pool_bytes(config, model.facts) > model.free_bytes
@@ -131,8 +131,9 @@ class EngineLoop:
         self.play(0)
 
     def tend(self, is_watched: bool) -> None:
-        """Take what the source has, between two steps. Of a run that a source feeds nothing is captured unless somebody
-        looks, so that clients do not wait for what nobody sees.
+        """Process the source's requests between two steps. A run fed by a source captures only while it has viewers, so
+        that
+        clients do not wait for unseen captures.
         """
         if self.source is None:
             return
@@ -153,7 +154,7 @@ class EngineLoop:
 
     @property
     def is_long(self) -> bool:
-        """Whether the log is so long that a run with a source begins anew as soon as nothing is under way."""
+        """Whether the log is so long that a run with a source restarts as soon as it is idle."""
         return self._over is not None or 2 * self.current.whole.num_bytes >= 3 * self._settings.max_log_bytes
 
     def wake(self) -> None:
@@ -170,8 +171,10 @@ class EngineLoop:
         self.fork = None  # it refers to the engine
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
-        """All prompts or none, those with `after_steps` so many steps from now; when nothing else is left to compute,
-        the next of them does not wait. Returns the requests that came in at once, and the number of records."""
+        """Submit all prompts or none, those with `after_steps` so many steps from now; when nothing else is left to
+        compute, the next of them does not wait. Returns the requests that came in at once, and the number of
+        records.
+        """
         unfinished = self.unfinished + sum(len(later.prompts) for later in self._later) + len(prompts)
         limit = self._settings.max_unfinished
         if unfinished > limit:
@@ -197,7 +200,7 @@ class EngineLoop:
         return requests, len(self.current.whole)
 
     def coming(self) -> list[int]:
-        """Of each prompt that comes later, after how many more steps; sooner when nothing else is left to compute."""
+        """Return the remaining steps until each later prompt; fewer when nothing else is left to compute."""
         return [later.after - self._steps for later in list(self._later) for _ in later.prompts]
 
     def abort(self, request_id: str) -> int:
@@ -218,14 +221,16 @@ class EngineLoop:
         self.unfinished = self.current.engine.num_unfinished()
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        """What captures keep first, now and after a reset."""
+        """Set the first priority of captures, now and after a reset."""
         self.current.engine.focus(layers, heads)
         self._focus = (layers, heads)
 
     def recompute(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> tuple[int, RecomputedLike]:
-        """A layer of a sequence, or all (None), computed again without the cache, and the epoch that it belongs to."""
+        """Return a layer of a sequence, or all (None), computed again without the cache, and the epoch that it
+        belongs to.
+        """
         with self._turns:
             run = self.current
             return run.epoch, run.engine.recompute_attention(seq_id, layer, heads, num_tokens)
@@ -239,7 +244,7 @@ class EngineLoop:
         return self.fork
 
     def add_job(self, job: StepJob) -> None:
-        """Steps to perform, after those asked for before."""
+        """Queue steps after those already requested."""
         if self.mode == "running":
             raise AppError("busy", "the theater is running; pause it before stepping")
         self._jobs.append(job)
@@ -288,7 +293,7 @@ class EngineLoop:
                 job.end(len(self.current.whole))
 
     def _advance_fork(self, job: ForkJob) -> None:
-        """One record of the fork, or its end."""
+        """Advance the fork by a record, or end it."""
         try:
             self._check_room()
             with self._turns:
@@ -304,7 +309,7 @@ class EngineLoop:
             self._changed()
 
     def _advance_job(self, job: StepJob) -> None:
-        """One step of the job, or its end."""
+        """Advance the job by a step, or end it."""
         log = self.current.whole
         stale = job.performed == 0 and job.expect is not None and job.expect < len(log)
         done = job.performed >= job.count or (job.until_prefilled and not self.current.engine.prefill_pending())
@@ -326,8 +331,8 @@ class EngineLoop:
             job.end(len(log))
 
     def _step(self) -> StepRecord | None:
-        """One step of the engine; None: nothing came of it yet. A failure pauses and stays in the status; the log keeps
-        what it has.
+        """Run a step of the engine; return None without a record yet. A failure pauses and stays in the status; the log
+        is preserved.
         """
         try:
             self._check_room()
@@ -357,7 +362,7 @@ class EngineLoop:
             raise refusal from None
 
     def _let_in(self) -> None:
-        """Submit what is due by now, and what would wait for steps that nobody takes."""
+        """Submit what is due, and what would wait for steps that are never taken."""
         while self._later and (self._later[0].after <= self._steps or not self.unfinished):
             later = self._later.pop(0)
             with self._writing():
@@ -366,7 +371,9 @@ class EngineLoop:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """A turn of the engine. When its log cannot be written the run is over: the engine is ahead of the log then."""
+        """Take a turn of the engine. When its log cannot be written the run is over: the engine is ahead of the log
+        then.
+        """
         try:
             with self._turns:
                 yield

@@ -1,4 +1,4 @@
-"""Several steps asked for at once: done one at a time, so that other commands get their turn in between."""
+"""Jobs of several steps: run one step at a time, so that other commands get their turn in between."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.trace.log import TraceReader
 
 
 class Performed(NamedTuple):
-    """What came of a `step` or `prefill`."""
+    """Result of a `step` or `prefill`."""
 
     num_records: int  # in the log now
     performed: int  # steps
@@ -117,7 +117,7 @@ class ForkJob:
 
 
 def change_of(wish: messages.Change | None, seen_text: str | None, base: EngineConfig) -> Change | None:
-    """The change that a message asks for. `seen_text`: its prompt as the model will see it.
+    """Return the change that a message asks for. `seen_text`: its prompt as the model will see it.
 
     Raises:
         AppError: `bad_request`, naming the field.
@@ -145,7 +145,7 @@ def change_of(wish: messages.Change | None, seen_text: str | None, base: EngineC
 
 
 def config_of(log: TraceReader) -> EngineConfig:
-    """The settings in a log's header.
+    """Return the settings in a log's header.
 
     Raises:
         AppError: `refused`, another version's.

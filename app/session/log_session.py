@@ -36,7 +36,7 @@ class LogSession:
 
     @property
     def error(self) -> str | None:
-        """What is wrong with the log; None as a rule."""
+        """Error of the log; usually None."""
         return None
 
     def status(self) -> Status:
@@ -74,7 +74,7 @@ class LogSession:
         return joined(self.theater_id, run, first, self.status(), large), begin
 
     def leave(self, sid: str) -> bool:
-        """Whether `sid` was a viewer; it is none now."""
+        """Return whether `sid` was a viewer; it is none now."""
         return self._broadcast.leave(sid)
 
     def turn_to(self, run: OpenLog) -> None:
@@ -99,7 +99,7 @@ class LogSessions(Protocol):
     what: str  # completes "...: it can be looked at, not changed"
 
     def owns(self, theater_id: str) -> bool:
-        """Whether the id is of this kind, open or not."""
+        """Return whether the id is of this kind, open or not."""
 
     def get(self, theater_id: str) -> LogSession:
         """Return the session, opened if it is not.
@@ -109,7 +109,7 @@ class LogSessions(Protocol):
         """
 
     def forget_viewer(self, sid: str) -> object:
-        """A client is gone."""
+        """Forget a disconnected client."""
 
     def close(self, why: Closing) -> None:
         """Close all of them and tell their viewers."""

@@ -1,4 +1,4 @@
-"""What clients may send: one type per event, checked field by field."""
+"""Client messages: one type per event, validated field by field."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SubmittedPrompt(Message, frozen=True, kw_only=True):
 
     @property
     def client(self) -> None:
-        """The page's requests are nobody's by name."""
+        """None: the page's requests have no client name."""
 
     @property
     def waited(self) -> float:
@@ -168,7 +168,7 @@ class BenchRun(Message, frozen=True, kw_only=True):
 
 
 def parse(data: Any, kind: type[T]) -> T:
-    """The message as its type.
+    """Return the message as its type.
 
     Raises:
         AppError: `bad_request`, naming the field.

@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 
 
 class Recorder:
-    """A recording under way: what the log has already, then each record as it is appended, the same bytes.
+    """Recording in progress: the log so far, then each record as it is appended, the same bytes.
 
-    The copy is made on the thread that appends, before any viewer is told of the record, so a killed server loses at
-    most the record being written. The file is locked while it grows: an unlocked file has no writer any more. When it
-    cannot be written, the recording ends with its last whole record and the run goes on.
+    The copy is made on the appending thread, before the record is sent to any viewer, so a killed server loses at most
+    the record being written. The file is locked while it grows: an unlocked file has no writer. When it cannot be
+    written, the recording ends with its last whole record and the run continues.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class Recorder:
         grow: Callable[[int], None],
         ended: Callable[[Recorder], None],
     ) -> None:
-        """Copies what the log has; `ended` is called once, when the recording ends.
+        """Copy the log so far; `ended` is called once, when the recording ends.
 
-        `grow` is told how many bytes the file is to have, before they are written; AppError: there is no room for them.
+        `grow` is called with the size that the file will have, before it is written; AppError: there is no room for it.
 
         Raises:
             OSError: the file cannot be written; no file is left then.
@@ -65,7 +65,7 @@ class Recorder:
         return self._copied
 
     def status(self) -> RecordingStatus:
-        """What the theater's status says of it."""
+        """Return its part of the session's status."""
         return {"id": self.recording_id, "name": self.name, "ended": self.ended, "ended_detail": self.ended_detail}
 
     def end(self, ended: Ended, detail: str = "") -> None:

@@ -1,4 +1,4 @@
-"""One epoch of a theater: an engine and its log; and a log that any number of threads read."""
+"""Epoch of a session: an engine and its log, and a log that any number of threads read."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from engine.trace.shown_log import ShownLog
 
 
 class OpenLog:
-    """A log, readable by any number of threads; once it is retired, the last of them closes it.
+    """Log that any number of threads can read; once it is retired, its last reader closes it.
 
-    `log` is what anybody may read of it. `whole` is all of it, and only who runs it looks there: of a lesson's run the
-    records that answer an open question are held back.
+    `log` is the readable part. `whole` is all of it, for the owner of the run only: a lesson's run holds back the
+    records that answer an open question.
     """
 
     def __init__(self, epoch: int, log: TraceReader) -> None:
@@ -41,7 +41,7 @@ class OpenLog:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is appended to it any more."""
+        """Whether the log is complete: nothing more is appended."""
         return self._retired
 
     @property
@@ -62,7 +62,7 @@ class OpenLog:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[TraceReader]:
-        """The log, kept open inside the `with`.
+        """Open the log inside the `with`.
 
         Raises:
             AppError: `stale_epoch` when the run is over.
@@ -81,7 +81,7 @@ class OpenLog:
                 self._close()
 
     def summary(self) -> Summary:
-        """What the log says of itself, read again only when it has grown.
+        """Return the log's summary, read again only when the log has grown.
 
         Raises:
             AppError: `stale_epoch` when the run is over.
@@ -121,7 +121,7 @@ class Run(OpenLog):
         super().__init__(epoch, engine.log)
         self._engine: EngineLike | None = engine
         self.config: EngineConfig = engine.config  # as resolved
-        self.was_halted = True  # since the last record a person kept it from going on: nobody waits for that time
+        self.was_halted = True  # a person paused it since the last record, so that time is not a latency
         self._lease = lease
 
     @property
@@ -180,7 +180,7 @@ MAX_BYTES = 64 << 20  # of its records: arrays are only sent as they are shown
 
 
 def is_large(log: TraceReader) -> bool:
-    """Whether a page is told about the log in pieces, and neither takes nor keeps all of it."""
+    """Return whether a page reads the log in pieces instead of whole."""
     return len(log) > MAX_RECORDS or log.all_record_bytes > MAX_BYTES
 
 

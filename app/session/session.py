@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Session:
-    """One live run and its viewers.
+    """Live run and its viewers.
 
     Raises (every command):
         AppError: `refused` the engine said no, `busy`, `unknown_theater` when it closed meanwhile, `internal`.
@@ -99,20 +99,20 @@ class Session:
 
     @property
     def config(self) -> EngineConfig:
-        """The settings as they were asked for."""
+        """Settings as requested."""
         return self._loop.config
 
     @property
     def model_name(self) -> str:
-        """Of the model that the present run is on."""
+        """Name of the present run's model."""
         return self._loop.model
 
     @property
     def model(self) -> ServedModel:
-        """The model that the present run is on.
+        """Model of the present run.
 
         Raises:
-            AppError: `loading`, when the run is over and the model was let go.
+            AppError: `loading`, when the run is over and the model was released.
         """
         return self._models.find(self.model_name).model
 
@@ -141,9 +141,9 @@ class Session:
         return self._commands.closed
 
     def status(self) -> Status:
-        """What it is doing, as the `status` event says it."""
+        """Return the payload of the `status` event."""
         loop, run = self._loop, self.run
-        held_back = run.is_held_back  # what a step behind the curtain came to is nobody's business yet
+        held_back = run.is_held_back  # the result of a hidden step is not published yet
         objection = None if held_back else loop.objection
         return {
             "theater": self.theater_id,
@@ -182,7 +182,7 @@ class Session:
         large = windows and not run.is_held_back and is_large(run.log)
         first = len(run.log) if large else first
         begin = self._broadcast.join(sid, run, first, captures, large)
-        if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, who was not told then
+        if self._commands.gone is not None:  # it may have closed before `sid` was a viewer, and then sent no notice
             raise self._commands.gone
         return joined(self.theater_id, run, first, self.status(), large), begin
 
@@ -192,7 +192,7 @@ class Session:
         self._broadcast.wake()
 
     def leave(self, sid: str) -> bool:
-        """Whether `sid` was a viewer; it is none now."""
+        """Return whether `sid` was a viewer; it is none now."""
         found = self._broadcast.leave(sid)
         if found:
             self.last_used = time.monotonic()
@@ -201,7 +201,7 @@ class Session:
     # Commands
 
     def submit(self, prompts: list[Prompt], sampling: SamplingParams) -> tuple[list[RequestLike], int]:
-        """All prompts or none. Returns the requests and the number of records."""
+        """Submit all prompts or none. Returns the requests and the number of records."""
         return self._ask(lambda: self._loop.submit(prompts, sampling))
 
     def follow(self, fork: Fork) -> ForkJob:
@@ -231,7 +231,7 @@ class Session:
         return self._ask(lambda: self._loop.abort(request_id))
 
     def lose_instance(self, index: int) -> None:
-        """An instance of the run ends, as a process does that is killed, and begins anew."""
+        """End an instance of the run, as if its process were killed, and restart it."""
         self._ask(lambda: self._loop.lose_instance(index))
 
     def serve(self, source: Source) -> None:
@@ -240,7 +240,7 @@ class Session:
 
     @property
     def source(self) -> Source | None:
-        """What sends it requests besides the page."""
+        """Source of requests besides the page."""
         return self._loop.source
 
     def look(self) -> None:
@@ -250,8 +250,9 @@ class Session:
         self._loop.wake()
 
     def reset(self, config: EngineConfig | None = None, model: str | None = None, own: OwnTiers | None = None) -> Run:
-        """A new log from the beginning, with other settings, on another model or with other tiers if given; if these
-        cannot work, the old log goes on.
+        """Begin a new log, with other settings, on another model or with other tiers if given; if these cannot work,
+        the old
+        log continues.
         """
         self._own = own or self._own
         if self.source is not None and self.source.num_active:
@@ -267,13 +268,15 @@ class Session:
             raise
 
     def focus(self, layers: list[int] | None, heads: list[int] | None) -> None:
-        """What captures keep first."""
+        """Set the first priority of captures."""
         self._ask(lambda: self._loop.focus(layers, heads))
 
     def recompute(
         self, seq_id: int, layer: int | None, heads: list[int] | None, num_tokens: int | None
     ) -> tuple[int, RecomputedLike]:
-        """A layer of a sequence, or all (None), computed again without the cache, between two steps; and its epoch."""
+        """Return a layer of a sequence, or all (None), computed again without the cache, between two steps; and its
+        epoch.
+        """
         return self._ask(lambda: self._loop.recompute(seq_id, layer, heads, num_tokens))
 
     def record(self, begin: Callable[[Run], Recorder]) -> Status:
@@ -303,7 +306,7 @@ class Session:
         self._broadcast.close(why)
 
     def has_closed(self, seconds: float | None) -> bool:
-        """Whether it has ended, waiting at most `seconds` (None: until the step under way is done)."""
+        """Return whether it has ended, waiting at most `seconds` (None: until the step under way is done)."""
         if threading.current_thread() is not self._thread:
             self._thread.join(seconds)
         return not self._thread.is_alive()
@@ -342,7 +345,7 @@ class Session:
             self._loop.end_jobs(self._commands.gone)
 
     def _tell_source(self) -> None:
-        """Whoever waits for an answer is told that there will be none."""
+        """Notify clients that wait for an answer that there is none."""
         if self.source is not None and self._commands.gone is not None:
             self.source.failed(self._commands.gone)
 

@@ -40,7 +40,7 @@ class SessionManager:
         self._models, self._settings, self._emit = models, settings, emit
         self._observe = observe
         self._logs: list[LogSessions] = []
-        self._ends: list[Callable[[], None]] = []  # of what stands beside the theaters
+        self._ends: list[Callable[[], None]] = []  # of services beside the sessions
         self.turns = EngineLock()  # of all that computes here
         self._theaters: dict[str, Session] = {}
         self._being_built = 0
@@ -50,8 +50,8 @@ class SessionManager:
         self._janitor.start()
 
     def create(self, config: EngineConfig, name: str, model: str | None = None, own: OwnTiers | None = None) -> Session:
-        """A new theater, on the model of that name (None: the server's first). `own`: what its runs keep outside their
-        pools instead of what the server does.
+        """Create a new theater, on the model of that name (None: the server's first). `own`: what its runs keep outside
+        their pools instead of what the server does.
 
         Raises:
             AppError: `too_many_theaters`; `refused` when the configuration cannot work or there is no model;
@@ -61,8 +61,9 @@ class SessionManager:
             return self._create(config, name, model, own)
 
     def create_lab(self, config: EngineConfig, name: str, model: str, settings: ServerSettings) -> Session:
-        """A run of a follower: it is not counted among the theaters, whose bound is for owners, and its steps stand
-        behind all others'. Who makes it has a bound of its own.
+        """Create a follower's run. It does not count towards the limit of sessions, which is for owners, and its steps
+        come
+        after all others'. The caller has a limit of its own.
 
         Raises:
             AppError: as `create`, but for `too_many_theaters`.
@@ -73,7 +74,7 @@ class SessionManager:
             return self._build(config, name, model, settings, self.turns.labs)
 
     def create_api(self, config: EngineConfig, name: str, model: str) -> Session:
-        """A run that answers OpenAI's clients: not counted either, and it makes room for nobody.
+        """Create a run for the OpenAI-compatible API: not counted either, and it evicts no other.
 
         Raises:
             AppError: as `create`, but for `too_many_theaters`.
@@ -131,7 +132,7 @@ class SessionManager:
         return sum(theater.is_counted for theater in self._theaters.values()) + self._being_built
 
     def get(self, theater_id: str) -> Session:
-        """The theater.
+        """Return the theater.
 
         Raises:
             AppError: `unknown_theater`; `refused` when it is a recording, which takes no commands.
@@ -144,7 +145,7 @@ class SessionManager:
         return theater
 
     def watch(self, theater_id: str) -> Watched:
-        """The theater, recording or running benchmark of that id, to be joined and read.
+        """Return the theater, recording or running benchmark of that id, to be joined and read.
 
         Raises:
             AppError: `unknown_theater`, `not_found`; `refused` when the recording's file cannot be read.
@@ -157,19 +158,19 @@ class SessionManager:
         self._logs.append(logs)
 
     def shows(self, theater_id: str) -> bool:
-        """Whether the id belongs to a log session, open or not."""
+        """Return whether the id belongs to a log session, open or not."""
         return self._logs_of(theater_id) is not None
 
     def _logs_of(self, theater_id: str) -> LogSessions | None:
         return next((logs for logs in self._logs if logs.owns(theater_id)), None)
 
     def all(self) -> list[Session]:
-        """Every theater, oldest first."""
+        """Return every theater, oldest first."""
         with self._lock:
             return list(self._theaters.values())
 
     def measured(self, model: ServedModel, wait: float = 1.0, *, hold_up: bool = False) -> Machine:
-        """The machine of a model with its roofs, which the first call measures, in a turn of its own.
+        """Return the machine of a model with its roofs, which the first call measures, in a turn of its own.
 
         What is computed beside it would make the roofs too low, and they stay. `wait`: seconds in which the turn has
         to come. `hold_up`: also between two steps of a theater that runs.
@@ -196,7 +197,7 @@ class SessionManager:
 
     @property
     def num_viewers(self) -> int:
-        """Of all theaters."""
+        """Number of viewers of all sessions."""
         return sum(theater.num_viewers for theater in self.all())
 
     def close(self) -> int:
@@ -241,7 +242,7 @@ class SessionManager:
         return self._theaters.pop(min(idle, key=lambda t: t.last_used).theater_id)
 
     def remove(self, theater: Session, why: Closing) -> None:
-        """Close a theater; its viewers are told the reason."""
+        """Close a session; its viewers get the reason."""
         if self._take_out(theater):
             theater.close(why)
 

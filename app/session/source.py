@@ -1,4 +1,4 @@
-"""What sends requests to a theater besides its page: `app.openai.engine.AsyncEngine`."""
+"""Source of a session's requests besides its page: `app.openai.engine.AsyncEngine`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Source(Protocol):
 
     @property
     def num_active(self) -> int:
-        """Requests that are not over: while there are any, the run cannot begin anew."""
+        """Number of unfinished requests: while there are any, the run cannot restart."""
 
     @property
     def has_news(self) -> bool:
@@ -28,7 +28,7 @@ class Source(Protocol):
     def status(self) -> ApiStatus: ...
 
     def tend(self, engine: EngineLike, may_enter: bool) -> None:
-        """Submit what is due, abort what nobody waits for. `may_enter`: False while nothing may be submitted."""
+        """Submit due requests, abort abandoned ones. `may_enter`: False while nothing may be submitted."""
 
     def took(self, record: StepRecord, num_waiting: int) -> None:
         """A record was appended to the log, after which so many sequences wait for room."""
@@ -37,4 +37,4 @@ class Source(Protocol):
         """A new run has begun; of the old one's requests none was under way."""
 
     def failed(self, refusal: AppError) -> None:
-        """The run cannot go on: whoever waits is told."""
+        """End all waiting requests: the run cannot continue."""

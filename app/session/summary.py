@@ -1,4 +1,4 @@
-"""What a trace file says about itself: the part of a recording's entry that is read from the file."""
+"""Summary of a trace file: the part of a recording's entry that is read from the file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Setting = str | bool | int | float | None
 
 
 class Summary(Struct, frozen=True, kw_only=True):
-    """Read from the file; never edited. The bounds hold for what an older version kept as well: it is read anew."""
+    """Summary read from the file; never edited. Its bounds apply to stored summaries of older versions too, which are
+    read again.
+    """
 
     generator: Short
     created: Short  # when the run began, ISO 8601
@@ -55,7 +57,7 @@ def summarize(path: Path) -> Summary:
 
 
 def summary_of(reader: TraceReader) -> Summary:
-    """The same of a trace that is open, which may be growing."""
+    """Return the same of a trace that is open, which may be growing."""
     header, count, num_bytes = reader.header, len(reader), reader.num_bytes
     damage = reader.damage
     last = None
@@ -81,7 +83,7 @@ def summary_of(reader: TraceReader) -> Summary:
 
 
 def _num_requests(reader: TraceReader) -> int | None:
-    """How many requests the log has, by its last state; None where that cannot be read, or is large."""
+    """Return how many requests the log has, by its last state; None where that cannot be read, or is large."""
     if reader.header.observed is not None:  # a watched server does not say
         return None
     try:
@@ -100,7 +102,7 @@ def _short(text: str) -> str:
 
 
 def _plain_settings(engine: dict[str, Setting]) -> dict[str, Setting]:
-    """Of a header's settings those that a list can show: numbers, short words; no more of them than an engine has."""
+    """Return the header settings that a list can show: numbers, short words; no more of them than an engine has."""
     kept: dict[str, Setting] = {}
     for name, value in engine.items():
         short = not isinstance(value, str) or len(value) <= SETTING_CHARS

@@ -60,9 +60,9 @@ def write_site(folder: Path, model: LoadedModel, base: str, say: Say) -> None:
     """Write the site into `folder`, which must not exist or be empty.
 
     Args:
-        model: the bundled model, which makes the runs again that the page would ask a server for.
+        model: the bundled model, which computes the runs that the page would request from a server.
         base: the address that the site will have, for the picture of link previews; "" leaves it relative.
-        say: is told what is being done.
+        say: called with each stage.
 
     Raises:
         OSError: the folder cannot be written.
@@ -82,7 +82,7 @@ def write_site(folder: Path, model: LoadedModel, base: str, say: Say) -> None:
 
 
 def is_site(folder: Path) -> bool:
-    """Whether a folder holds a site that was written here, and may be replaced by one."""
+    """Return whether a folder holds a site that was written here, and may be replaced by one."""
     try:
         return _MARK in (folder / "index.html").read_text(encoding="utf-8") and (folder / FUTURES).is_file()
     except (OSError, UnicodeDecodeError):
@@ -140,7 +140,7 @@ def _write_static(folder: Path) -> None:
 
 
 def _write_answers(folder: Path, base: str) -> None:
-    """What a server that shows recordings only answers, as files."""
+    """Write the answers of a recordings-only server as files."""
     client = create_app(Models(Served(None)), ServerSettings()).test_client()
     page = client.get("/").get_data(as_text=True)
     (folder / "index.html").write_text(site_page(page, base), encoding="utf-8")
@@ -152,7 +152,7 @@ def _write_answers(folder: Path, base: str) -> None:
 
 
 def site_page(page: str, base: str) -> str:
-    """The served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
+    """Return the served page as a site's: relative addresses, no sockets, a policy, and what previews of links show."""
     picture = urljoin(base, f"static/{PICTURE}") if base else f"static/{PICTURE}"
     head = [
         _MARK,

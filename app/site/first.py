@@ -1,9 +1,9 @@
-"""What a first visit to a site fetches: one module, two style sheets, the beginning of a recording. Everything else
-comes when it is asked for, or while the opening plays.
+"""First download of a site: one module, two style sheets, the beginning of a recording. Everything else
+is loaded on demand, or while the opening plays.
 
-A static host answers each of two hundred small files after a round trip, six at a time: on a phone's connection that
-is seconds. So what the opening needs lies in one module (`joined.py`), and every other module takes from there what it
-shares with it.
+A static host answers each of two hundred small files after a round trip, six at a time: on a phone's connection that is
+seconds. So the opening's modules are one bundle (`joined.py`), and every other module imports the shared ones from
+there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def write_modules(folder: Path) -> None:
 
 
 def _first() -> tuple[list[str], set[str]]:
-    """The modules of the opening, each after those that it imports; and those that the entry does not import itself."""
+    """Return the modules of the opening, each after those that it imports; and those that the entry does not import
+    itself.
+    """
     at_once = {ENTRY, *assets.modules_from(static_dir(), ENTRY)}
     # the entry comes last: it runs when the others are there
     names = in_order((*OPENING, ENTRY), lambda name: assets.imports_of(static_dir(), name))
@@ -49,14 +51,14 @@ def _text(name: str) -> str:
 
 
 def with_first(page: str) -> str:
-    """The served page with the one module."""
+    """Return the served page with the one module."""
     module = f'\n    <script type="module" src="static/{JOINED}"></script>'
     ahead = f'\n    <script src="static/{AHEAD}" async></script>'
     return _MODULE.sub("", page).replace("</title>", f"</title>{module}{ahead}", 1)
 
 
 def write_beginning(recording: Path, target: Path) -> None:
-    """What an opening begins with: all its records, of the arrays those of request A's first words."""
+    """Write the beginning of an opening: all its records, of the arrays those of request A's first words."""
     with TraceReader(recording) as log:
         seq = next(s.seq_id for s in log.state_at(len(log) - 1).sequences.values() if s.request_id == "A")
 

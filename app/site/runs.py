@@ -1,4 +1,4 @@
-"""The runs of a site that a page with a server would ask for when somebody clicks: recorded beforehand, and said so."""
+"""Runs of a site that a page with a server would request on a click: recorded beforehand, and labelled so."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RACE_TOKENS = 64
 
 
 class Future(Struct, frozen=True, kw_only=True):
-    """What became of a run when a sequence got another word, and the id of its recording."""
+    """Run in which a sequence got another word, and the id of its recording."""
 
     of: str
     record: int
@@ -75,7 +75,7 @@ def play(engine: Engine, steps: int | None) -> None:
 
 
 def fan(log: TraceReader) -> tuple[int, Output]:
-    """The record in which A of an opening was least sure of its word before B came, and what it chose from.
+    """Return the record in which A of an opening was least sure of its word before B came, and what it chose from.
 
     core/film.js has the same rule for the page.
     """
@@ -121,7 +121,7 @@ def _record_exhibit(model: LoadedModel, exhibit: Exhibit, is_faulty: bool, promp
 
 
 def _captured_layer(log: TraceReader) -> int:
-    """The layer whose arrays the recording has."""
+    """Return the layer whose arrays the recording has."""
     for index in range(len(log)):
         if (capture := log.capture(index)) is not None and capture.layers:
             return capture.layers[0].layer

@@ -40,10 +40,10 @@ def tell(environ: dict[str, Any], **fields: str | int | None) -> None:
 
 
 class AccessLog:
-    """Writes lines on a thread of its own: a slow disk or a full pipe holds nobody's request up."""
+    """Access log written on a thread of its own: a slow disk or a full pipe delays no request."""
 
     def __init__(self, out: IO[str], secret: Sequence[str] = (), owned: bool = False) -> None:
-        """`secret`: folders whose paths are not told. `owned`: `out` is closed at the end."""
+        """Open the log. `secret`: folders whose paths are not logged. `owned`: `out` is closed at the end."""
         self._out, self._secret, self._owned = out, tuple(secret), owned
         self._lines: queue.Queue[str | None] = queue.Queue(MAX_WAITING)
         self._num_lost = 0
@@ -73,7 +73,7 @@ class AccessLog:
         num_bytes: int,
         gone: bool = False,
     ) -> None:
-        """One request (`Noting` says what the arguments are), from any thread."""
+        """Log a request (`Noting` describes the arguments), from any thread."""
         line: dict[str, str | int | float | None] = {
             "time": datetime.fromtimestamp(began, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "method": environ["REQUEST_METHOD"][:MAX_TEXT] if environ else None,
@@ -131,7 +131,7 @@ class AccessLog:
                 if self._lines.empty():
                     self._out.flush()
                 self._fails = False
-            except (OSError, ValueError) as error:  # ValueError: somebody closed it
+            except (OSError, ValueError) as error:  # ValueError: it was closed
                 if not self._fails:
                     logger.warning("the access log cannot be written: %s", error)
                 self._fails = True

@@ -30,7 +30,7 @@ _silent.disabled = True
 PING_TIMEOUT = 60  # seconds; on a slow line a ping waits behind a batch
 
 Ack = Mapping[str, Any]
-Acknowledged = Callable[[str], None]  # called with the id of who has it
+Acknowledged = Callable[[str], None]  # called with the recipient's id
 Sent = Callable[[float], None]  # called with the seconds that it took
 
 
@@ -38,7 +38,7 @@ def _nothing() -> None: ...
 
 
 class Answer(NamedTuple):
-    """What a handler may give instead of an acknowledgement: one that comes later, or that something follows."""
+    """Answer of a handler instead of an acknowledgement: a later one, or one with a follow-up."""
 
     ack: Ack | Future[Ack]
     then: Callable[[], None] = _nothing  # called when the acknowledgement is on its way, before anything later is sent
@@ -82,8 +82,8 @@ class Clients:
         self._whose: Callable[[Mapping[str, Any]], Hashable | None] = lambda _: None
         self._to_greet: deque[tuple[float, str]] = deque()  # sessions, and until when each is a client's
         self._watcher: gevent.Greenlet | None = None
-        self._groups: dict[Hashable, set[Client]] = {}  # of guests who are told apart
-        self._sessions: dict[Hashable, list[str]] = {}  # of guests who are told apart, the latest last
+        self._groups: dict[Hashable, set[Client]] = {}  # of guests that are distinguished
+        self._sessions: dict[Hashable, list[str]] = {}  # of guests that are distinguished, the latest last
         self._manager = _Manager()
         self._socketio = SocketIO(
             app,
@@ -121,17 +121,16 @@ class Clients:
         return self._ledger.total
 
     def on_freed(self, freed: Callable[[int], None]) -> None:
-        """`freed(num_bytes)` is called on the hub thread for what need not be held any more."""
+        """Call `freed(num_bytes)` on the hub thread for memory that is no longer needed."""
         self._ledger.freed = freed
 
     def __len__(self) -> int:
         return len(self._clients)
 
     def on(self, event: str, handle: Handler, busy: Callable[[str], Ack], answer_bytes: int = 0) -> None:
-        """`handle(sid, arguments)` is called on a worker; `busy(why)` is what a client with too much under way gets.
-        `answer_bytes`: of a large answer, at most.
+        """Call `handle(sid, arguments)` on a worker; `busy(why)` is the answer to a client with too much in progress.
 
-        What comes under a name that nobody handles is `*`'s: the name is its first argument.
+        `answer_bytes`: of a large answer, at most. Events without a handler go to `*`: the name is its first argument.
         """
         self._handlers[event] = handle
 
@@ -156,8 +155,10 @@ class Clients:
         self._socketio.on_event(event, taken)
 
     def carry_out(self, sid: str, message: bytes) -> tuple[bytes | None, Callable[[], None]]:
-        """An event of a client that another process holds: the packet that answers it (None: nobody waits for one), and
-        what is to be called when that is on its way. For a greenlet.
+        """Handle an event of a client on another process. For a greenlet.
+
+        Returns the packet that answers it (None: no acknowledgement requested), and a function to call once that is
+        sent.
         """
         event = Message(encoded_packet=message)
         name, *arguments, _ = event.data
@@ -226,7 +227,7 @@ class Clients:
         """Queue an event for clients, from any thread. It is packed once, and all of them are sent the same bytes.
 
         With `acknowledged` each of them acknowledges it: then that is called with its id. `sent` is called with the
-        seconds until it was written to all who can be written to. Both are called on the hub thread.
+        seconds until it was written to all reachable clients. Both are called on the hub thread.
         """
         number = next(self._ids) if acknowledged else None
         packed = packed_event(event, data, number)
@@ -286,11 +287,11 @@ class Clients:
             self._drop(engine_sid)
 
     def tell_apart(self, whose: Callable[[Mapping[str, Any]], Hashable | None]) -> None:
-        """`whose(environ)`: who begins a session, of whom `Limits.sessions_of_one` are let be; None: anybody."""
+        """Set `whose(environ)`: the guest of a new session, limited to `Limits.sessions_of_one`; None: not limited."""
         self._whose = whose
 
     def _came(self, engine_sid: str, environ: dict[str, Any]) -> Any:
-        """A session begins. One that polls needs no connection to stay: beyond the bound the oldest of these goes."""
+        """Begin a session. A polling one needs no connection to stay: beyond the bound the oldest of these goes."""
         sockets = self._engine.sockets
         if len(sockets) > self._limits.sessions:
             polling = (sid for sid, socket in sockets.items() if socket.queue.web_socket is None and sid != engine_sid)
@@ -318,7 +319,7 @@ class Clients:
         self._sessions[who] = sids[-self._limits.sessions_of_one :]
 
     def _group(self, environ: Mapping[str, Any]) -> set[Client] | None:
-        """The clients of who comes, if it is told apart."""
+        """Return the other clients of a new client's guest, if guests are distinguished."""
         who = self._whose(environ)
         if who is None:
             return None
@@ -371,13 +372,13 @@ class Slowest:
 
 
 class _Manager(Manager):  # type: ignore[misc]
-    """Acknowledgements under a number that is the same for all whom a message goes to."""
+    """Manager of acknowledgements under a number that is the same for all recipients of a message."""
 
     def expect(self, sid: str, number: int, acknowledged: Callable[[str], None]) -> None:
         self.callbacks.setdefault(sid, {})[number] = acknowledged
 
     def trigger_callback(self, sid: str, id: Any, data: Any) -> None:
-        """An acknowledgement came; one that was not asked for is ignored."""
+        """Handle an acknowledgement; an unexpected one is ignored."""
         acknowledged = self.callbacks.get(sid, {}).pop(id, None)
         if acknowledged is not None:
             acknowledged(sid)

@@ -1,4 +1,4 @@
-"""One HTTP connection: how long and how large a request's head may be, and how many may wait for one."""
+"""HTTP connection: limits on the time and size of a request's head, and on the number of waiting heads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HeadTooLarge(ValueError):
 
 
 class Noting(Protocol):
-    """Is told of each request when it is over, on the hub thread: it must not wait for anything."""
+    """Callback for each finished request, on the hub thread: it must not block."""
 
     def note(
         self,
@@ -39,8 +39,9 @@ class Noting(Protocol):
         num_bytes: int,
         gone: bool,
     ) -> None:
-        """`environ` None: its head could not be read. `began`: seconds since 1970. `status` None: no answer began, else
-        what it was. `num_bytes`: sent, the head too. `gone`: the client left before it had all.
+        """Note a request. `environ` None: its head could not be read. `began`: seconds since 1970.
+
+        `status` None: no answer began. `num_bytes`: sent, the head too. `gone`: the client left before the end.
         """
 
 
@@ -64,10 +65,10 @@ class WaitingHeads:
 
 
 class SafelyClosed:
-    """A connection's socket for gevent's handler, which would close the descriptor under whoever waits on it.
+    """Socket of a connection for gevent's handler, which would close the descriptor under a waiting greenlet.
 
-    A watcher of the event loop on a closed descriptor ends the process. So whoever waits (who sends to a client that
-    does not read, who watches whether it leaves) is woken with an error first, by the socket's own `close`.
+    A watcher of the event loop on a closed descriptor ends the process. So waiting greenlets (sending to a client that
+    does not read, or watching for its departure) are woken with an error first, by the socket's own `close`.
     """
 
     def __init__(self, sock: Any) -> None:
@@ -84,7 +85,7 @@ class SafelyClosed:
         return self._files[-1]
 
     def send_now(self, data: bytes) -> int:
-        """How many bytes the system takes without waiting. Raises OSError: the client has left."""
+        """Return how many bytes the system takes without waiting. Raises OSError: the client has left."""
         try:
             count: int = self._green._sock.send(data)
         except BlockingIOError:
@@ -179,8 +180,9 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
             self._held += data
 
     def send_now(self, piece: bytes) -> bool:
-        """The next piece of an answer whose head is sent, by whoever has it; its own greenlet, which would have to be
-        woken for it, sleeps on. False: the client does not take it, and what is left waits for `send_rest`.
+        """Send the next piece of an answer whose head is sent, from any greenlet, without waking its own.
+
+        False: the client does not take it, and the rest waits for `send_rest`.
         """
         framed = b"%x\r\n%b\r\n" % (len(piece), piece) if self.response_use_chunked else piece
         try:
@@ -197,13 +199,13 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
         return bool(self._rest)
 
     def send_rest(self) -> None:
-        """What is left of the last piece, as fast as the client takes it. Raises OSError."""
+        """Send the rest of the last piece, as fast as the client takes it. Raises OSError."""
         rest, self._rest = self._rest, b""
         if rest:
             self._sendall(rest)
 
     def taken_over(self) -> tuple[Any, Any]:
-        """The socket and its reader, handed over to another protocol."""
+        """Return the socket and its reader, handed over to another protocol."""
         self.close_connection = True
         self._is_taken_over = True
         return self.socket, self.rfile
@@ -211,7 +213,7 @@ class HttpConnection(WSGIHandler):  # type: ignore[misc]
     def leave_body(self) -> None:
         """The rest of the request's body is not waited for: after the answer the connection is closed."""
         self.close_connection = True
-        self.wsgi_input._chunked_input_error = True  # gevent's way to say so: else it reads the rest, however slow
+        self.wsgi_input._chunked_input_error = True  # gevent's own flag: else it reads the rest, however slow
 
     def give_up(self) -> None:
         """End the connection from another greenlet: readers that wait on it see its end."""

@@ -54,7 +54,7 @@ class Hub:
                 self._early.append(do)
 
     def wait_for(self, future: Future[T]) -> T:
-        """What a future of another thread comes to; other greenlets go on meanwhile."""
+        """Return the result of another thread's future; other greenlets run meanwhile."""
         done = Event()
         future.add_done_callback(lambda _: self.call(done.set))
         done.wait()

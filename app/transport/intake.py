@@ -7,12 +7,12 @@ from app.transport.outbox import Outbox
 
 
 class Client:
-    """What one connected client has under way. On the hub thread only."""
+    """Work in progress of a connected client. On the hub thread only."""
 
     def __init__(self, outbox: Outbox, group: set[Client] | None = None) -> None:
         self.outbox = outbox
         self.is_guest = group is not None
-        self.group = {self} if group is None else group  # of one guest: what it does not read counts together
+        self.group = {self} if group is None else group  # of one guest: unread answers count together
         self.group.add(self)
         self.events = 0
         self.bytes = 0
@@ -28,7 +28,8 @@ class Intake:
         self._events = self._bytes = 0  # of all
 
     def take(self, client: Client, size: int, answer_bytes: int = 0) -> str | None:
-        """Take an event of so many bytes; else why it cannot be taken now. Who goes on asking is disconnected.
+        """Accept an event of so many bytes; else return why it is refused now. A client that repeats it is
+        disconnected.
 
         Args:
             answer_bytes: that its answer may have. Of a guest they count as unread from now on: many events are taken

@@ -12,9 +12,9 @@ from app.transport.connection import CONNECTION, HttpConnection
 
 
 class LateAnswer:
-    """What an endpoint may give as the body of its response, `direct_passthrough` set. All of it is for the hub thread.
+    """Late body of an endpoint's response, with `direct_passthrough` set. Used on the hub thread only.
 
-    The response's own status and headers are not sent: `head` says them when they are known.
+    The response's own status and headers are not sent: `head` returns them when they are known.
     """
 
     connection: HttpConnection | None = None  # set before `head` is called; None: a test's client
@@ -27,15 +27,15 @@ class LateAnswer:
         raise NotImplementedError
 
     def gone(self) -> None:
-        """The client has left: nobody reads what comes."""
+        """Handle a departed client: nothing is read any more."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """The answer is over, or nobody wants the rest."""
+        """End the answer, finished or abandoned."""
 
 
 def watch(environ: dict[str, Any], gone: Callable[[], None]) -> Any:
-    """A greenlet that calls `gone` when the client of a request leaves; to be killed when its answer is over.
+    """Return a greenlet that calls `gone` when the client of a request leaves; to be killed when its answer is over.
 
     It ends by itself when the client sends more: a request in advance, which waits for its turn.
     """

@@ -1,4 +1,4 @@
-"""What waits to be sent to a client, counted: each has a bound, and so have all together."""
+"""Outboxes of clients, counted: each has a limit, and so have all together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Ledger:
         self.limits = limits
         self.shared = Shared(limits)
         self.total = 0
-        self.freed: Callable[[int], None] = lambda num_bytes: None  # is told of what clients have taken
+        self.freed: Callable[[int], None] = lambda num_bytes: None  # called with the bytes that clients have taken
         self._uses: dict[int, int] = {}  # by the piece's address; the outboxes that hold it keep it there
         self._outboxes: WeakSet[Outbox] = WeakSet()
 
@@ -71,7 +71,7 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
             self.give_up()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """One at a time for a web socket, so that what is not sent is still here; all for a client that polls."""
+        """Return one packet for a web socket, so that unsent ones stay counted; all for a polling client."""
         if block:
             self._release(self._taken)
             self._taken = []
@@ -110,5 +110,5 @@ class Outbox(JoinableQueue):  # type: ignore[misc]
 
 
 def _piece(packet: Any) -> bytes | str:
-    """What a packet keeps in memory."""
+    """Return the content that a packet holds in memory."""
     return packet.data if isinstance(packet.data, (bytes, str)) else ""

@@ -1,4 +1,4 @@
-"""Socket.IO packets as they travel: msgpack, bounded as they are read, packed once for all whom one goes to."""
+"""Socket.IO packets on the wire: msgpack, bounded as they are read, packed once for all recipients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMESPACE = "/"
 CONTROL = re.compile(r"[1-6](probe)?")  # packets of Engine.IO itself; those of Socket.IO are binary
 MAX_THINGS = 50_000  # lists, maps and their entries in one message; a focus on everything has a few thousand
 _NO_EVENTS = ("connect", "disconnect")  # what the library calls handlers for: no client may
-RELAYED = "relayed"  # the name under which an event comes to who does not carry it out
+RELAYED = "relayed"  # the name under which an event reaches a process that forwards it
 
 
 class Message(MsgPackPacket):  # type: ignore[misc]
@@ -54,9 +54,9 @@ class Message(MsgPackPacket):  # type: ignore[misc]
 
 
 class Relayed(Message):
-    """A packet for a process that hands events on: an event is looked through here, and read there, from its bytes.
+    """Packet for a process that forwards events: checked here, decoded there, from its bytes.
 
-    Its arguments are these bytes, and the number of its acknowledgement (None: nobody waits for one).
+    Its arguments are these bytes, and the number of its acknowledgement (None: not requested).
     """
 
     def decode(self, encoded_packet: bytes) -> None:
@@ -87,12 +87,12 @@ def is_polled(packet: str) -> bool:
 
 
 def packed_event(event: str, data: Any, number: int | None) -> bytes:
-    """An event; with a number its receivers acknowledge it."""
+    """Return an event; with a number its receivers acknowledge it."""
     found: bytes = Message(EVENT, namespace=NAMESPACE, data=[event, data], id=number).encode()
     return found
 
 
 def packed_ack(ack: Any, number: int) -> bytes:
-    """An acknowledgement."""
+    """Return an acknowledgement."""
     found: bytes = Message(ACK, namespace=NAMESPACE, data=[ack], id=number).encode()
     return found

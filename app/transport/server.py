@@ -1,4 +1,4 @@
-"""The hub thread's server: connections are accepted within their bounds, and let go at the end."""
+"""Server on the hub thread: connections are accepted within their limits, and closed at the end."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Transport:
 
 
 def _descriptors() -> int:
-    """How many files and sockets the process may have, as many as it is allowed to ask for within reason."""
+    """Return how many files and sockets the process may have, as many as it is allowed to ask for within reason."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 8192 if hard == resource.RLIM_INFINITY else min(8192, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

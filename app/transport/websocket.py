@@ -66,7 +66,7 @@ class WebSocket:
         return []
 
     def wait(self) -> str | bytes | None:
-        """The next message; None when the connection has ended."""
+        """Return the next message; None when the connection has ended."""
         try:
             while not self._messages:
                 data = self._input.read1(READ_BYTES)
@@ -133,7 +133,7 @@ class WebSocket:
             raise OSError("closed by the client")
 
     def _whole(self, is_text: bool) -> str | bytes:
-        """The message that is complete now."""
+        """Return the message that is complete now."""
         found, self._message = bytes(self._message), bytearray()
         if not is_text:
             return found

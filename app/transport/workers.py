@@ -107,7 +107,7 @@ def _begin(app: WSGI, environ: Environ, tell: StartResponse) -> tuple[Any, bytes
 
 
 def _late(parts: LateAnswer, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
-    """On the hub thread: an answer that is told by whoever has it, for as long as its client is there."""
+    """Run a late answer on the hub thread, for as long as its client is connected."""
     parts.connection = environ.get(CONNECTION)
     watching = watch(environ, parts.gone)
     try:
@@ -115,7 +115,7 @@ def _late(parts: LateAnswer, environ: Environ, start_response: StartResponse) ->
         yield from parts
     finally:
         if watching is not None:
-            watching.kill()  # now: who reads the next request must be alone on the socket
+            watching.kill()  # now: the reader of the next request must be alone on the socket
         parts.close()
 
 

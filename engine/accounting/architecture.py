@@ -1,7 +1,7 @@
-"""What a model keeps of a sequence, read from its configuration: which layers there are, and the shape of each.
+"""Memory that a model needs per sequence, from its configuration: its layers and their shapes.
 
-The configuration is a config.json as a mapping. Families write the same thing under several names; where a file leaves
-something to its family's defaults, they are filled in first (`engine.setup.unloaded_model`).
+The configuration is a config.json as a mapping. Families use several names for the same field; where a file relies on
+its family's defaults, they are filled in first (`engine.setup.unloaded_model`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LETTERS = {"M": "mamba", "*": "full_attention", "-": "mlp", "E": "moe"}  # of Ne
 
 
 def read_architecture(config: Config, name: str, num_params: int, num_active_params: int | None = None) -> Architecture:
-    """The architecture of a configuration, whose parameters were counted elsewhere.
+    """Return the architecture of a configuration, whose parameters were counted elsewhere.
 
     Raises:
         ImpossibleInput: a field that is needed is missing or no count, or a layer is of a kind that is not known.
@@ -103,7 +103,7 @@ def kv_shapes(config: Config) -> tuple[KvShape, ...]:
 
 
 def layer_kinds(config: Config) -> list[str]:
-    """What each layer is, by transformers' names (`layer_types`).
+    """Return the kind of each layer, by transformers' names (`layer_types`).
 
     Raises:
         ImpossibleInput: the number of layers is missing, or not that of the list.
@@ -125,12 +125,12 @@ def layer_kinds(config: Config) -> list[str]:
 
 
 def _slides(config: Config) -> bool:
-    """Whether all layers have a window: a file without a list of kinds says so by giving one."""
+    """Return whether all layers have a window: a file without a list of kinds says so by giving one."""
     return bool(config.get("sliding_window")) and config.get("use_sliding_window", True) is not False
 
 
 def _attention(config: Config, slides: bool) -> KvShape:
-    """One layer of self-attention. Some families give layers with a window, or those without, shapes of their own."""
+    """Return the shape of a self-attention layer. Some families have separate shapes for layers with a window."""
     chunk = ("attention_chunk_size",)  # it keeps at most one chunk, so that counts as a window
     window = _needed(config, chunk if config.get(chunk[0]) else WINDOW) if slides else 0
     rank, rotated = config.get("kv_lora_rank"), config.get("qk_rope_head_dim")
@@ -187,7 +187,7 @@ def _one(config: Config, name: str, default: int | None = None) -> int:
 
 
 def _count(config: Config, names: Sequence[str], default: int, most: int = MOST) -> int:
-    """The first of these settings that is there; of a list the first."""
+    """Return the first of these settings that is there; of a list the first."""
     for name in names:
         value = config.get(name)
         if isinstance(value, list) and value:

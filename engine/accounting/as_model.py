@@ -1,4 +1,4 @@
-"""What the tokens of a run would take as a model of another size: the presets as the page has them, beside the run."""
+"""Memory of a run's tokens in a model of another size, for each preset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Fit(Struct, frozen=True, kw_only=True):
 
 @functools.cache
 def preset_payload() -> list[dict[str, object]]:
-    """The models whose layers are all alike: what K and V take, the bytes that follow, the weights, and what fits."""
+    """Return the models whose layers are all alike: what K and V take, the bytes that follow, the weights, and what
+    fits.
+    """
     alike = [preset for preset in model_presets() if len(preset.shapes) == 1]
     return [{**_shown(one), "kv_bytes_per_token": one.kv_bytes_per_token, **_beside(one)} for one in alike]
 

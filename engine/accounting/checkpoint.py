@@ -47,7 +47,7 @@ class Form(NamedTuple):
 
 
 class Storage(NamedTuple):
-    """What a configuration says of storage."""
+    """Storage of a checkpoint, by its configuration."""
 
     forms: tuple[Form, ...] = ()
     excepted: NamePatterns = NamePatterns(())
@@ -58,7 +58,7 @@ class Storage(NamedTuple):
     unread: tuple[str, ...] = ()  # fields that change a size and are not understood
 
     def weights(self, num_params: int, of: Iterable[Weight]) -> WeightStore:
-        """The store of a model of so many parameters, of which `of` are the matrices."""
+        """Return the store of a model of so many parameters, of which `of` are the matrices."""
         if not self.forms:
             return WeightStore(each=float(self.plain_bytes))
         count, total, plain = 0, 0.0, 0.0
@@ -75,7 +75,7 @@ class Storage(NamedTuple):
 
 
 def read_storage(config: Config) -> Storage:
-    """What the content of a config.json says of the checkpoint's storage."""
+    """Return the storage of the checkpoint from the content of a config.json."""
     text = config.get("text_config")
     own: Config = text if isinstance(text, Mapping) else {}
     unread: list[str] = []
@@ -95,7 +95,7 @@ def read_storage(config: Config) -> Storage:
 
 
 def state_is_wide(config: Config) -> bool:
-    """Whether recurrent states are kept in float32, by the configuration of a text model."""
+    """Return whether recurrent states are stored in float32, by the configuration of a text model."""
     return _state_dtype(config)[1] == "float32"
 
 
@@ -156,7 +156,7 @@ def _forms(method: str, given: Config) -> Iterable[Form]:
 
 
 def _of_group(group: Config) -> Form:
-    """A group of compressed-tensors, of which the last targets count as classes or names."""
+    """Return a group of compressed-tensors, of which the last targets count as classes or names."""
     weights, targets = _mapping(group["weights"]), list(group.get("targets") or ["Linear"])
     bits, strategy = _bits(weights.get("num_bits")), weights.get("strategy")
     if strategy == "block":
@@ -208,7 +208,9 @@ def _whole(value: object, most: int) -> int:
 
 
 def _cache_bytes(given: Config) -> float | None:
-    """Bytes of a number of the cache, whose scale is one of a tensor; None: the file says nothing; 0: not read."""
+    """Return the bytes of a number of the cache, whose scale is one of a tensor; None: the file says nothing; 0:
+    not read.
+    """
     algorithm = given.get("kv_cache_quant_algo")
     scheme = given.get("kv_cache_scheme")
     if scheme is None and algorithm is not None:

@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("cited.toml")
 
 
 class CitedFact(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One number, or a range; its words are the page's, by its id."""
+    """Cited number, or a range; its words are the page's, by its id."""
 
     id: str
     value: float

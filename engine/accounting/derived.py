@@ -35,7 +35,7 @@ SYMBOL = re.compile(r"[^\W\d²³][^\W²³]*")
 
 
 class Factor(Struct, frozen=True):
-    """One symbol of a formula. `meaning` is the id of its words, `of` the id of the `Derived` that it comes from."""
+    """Symbol of a formula. `meaning` is the id of its words, `of` the id of the `Derived` that it comes from."""
 
     symbol: str
     value: Number
@@ -61,13 +61,14 @@ class Derived(Struct, frozen=True, kw_only=True):
         return Factor(symbol, self.value, meaning or self.id, self.id)
 
     def with_numbers(self) -> str:
-        """The formula with numbers in place of its symbols: `2 · 96 · 96 · 128 · 2`."""
+        """Return the formula with numbers in place of its symbols: `2 · 96 · 96 · 128 · 2`."""
         values = {factor.symbol: factor.value for factor in self.factors}
         return SYMBOL.sub(lambda found: _plain(values[found[0]]) if found[0] in values else found[0], self.formula)
 
 
 def derive(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
-    """The number that `formula` gives with `factors`; whole numbers stay whole, and so do results that are whole.
+    """Return the number that `formula` gives with `factors`; whole numbers stay whole, and so do results that are
+    whole.
 
     Raises:
         ValueError: the formula cannot be read, a symbol has no factor, a factor is not in it or stands twice, or
@@ -82,7 +83,7 @@ def derive(id: str, unit: Unit, formula: str, *factors: Factor) -> Derived:
 
 
 def evaluate(formula: str, values: Mapping[str, Number]) -> Number:
-    """What a formula gives with these values of its symbols.
+    """Evaluate a formula with these values of its symbols.
 
     Raises:
         ValueError: the formula cannot be read, a symbol has no value, or something is divided by zero.

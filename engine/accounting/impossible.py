@@ -26,5 +26,5 @@ def sentences() -> dict[str, dict[str, str]]:
 
 
 def impossible(key: str, **values: str | float) -> ImpossibleInput:
-    """The refusal with that key; `values` for what stands in braces there."""
+    """Return the refusal with that key; `values` for what stands in braces there."""
     return ImpossibleInput(key, {language: text.format(**values) for language, text in sentences()[key].items()})

@@ -1,4 +1,4 @@
-"""What layers keep of a sequence: keys and values, one latent vector, or a state that does not grow."""
+"""Per-sequence cache of layers: keys and values, one latent vector, or a state of constant size."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class KvShape(Struct, frozen=True):
     head_dim: int = 0
     v_head_dim: int = 0
     latent_dim: int = 0
-    window: int = 0  # the newest tokens that are kept; 0: all
+    window: int = 0  # the newest tokens that stay cached; 0: all
     state: int = 0  # numbers of a sequence's state
     role: Literal["", "cross", "index"] = ""  # cross: of the encoder's tokens; index: keys that choose tokens
-    wide_state: int = 0  # of `state`: numbers that are kept in float32
+    wide_state: int = 0  # of `state`: numbers stored in float32
 
     @property
     def kind(self) -> LayerKind:
-        """What its number is called by."""
+        """Kind of the layers, which names their number."""
         if self.role:
             return self.role
         if self.state:
@@ -61,9 +61,9 @@ class Architecture(Struct, frozen=True, kw_only=True):
     shipped: WeightStore = WeightStore()  # how the checkpoint has its weights
     element: float | None = None  # bytes of a number of K and V, where the checkpoint says so
     unread: tuple[str, ...] = ()  # fields of its configuration that change a size and are not understood
-    expanded_dim: int = 0  # under MLA: numbers of a token's keys and values in a layer, if they were kept by heads
+    expanded_dim: int = 0  # under MLA: numbers of a token's keys and values in a layer, if they were stored by heads
 
     @property
     def embedding_params(self) -> int:
-        """Of the input embedding and the output projection: one matrix if tied, else two; 0: not known."""
+        """Parameters of the input embedding and the output projection: one matrix if tied, else two; 0: unknown."""
         return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)

@@ -30,8 +30,8 @@ class Part(NamedTuple):
 def kv_token(
     shape: KvShape, element_bytes: float, scale_bytes: int = 0, tensor_parallel: int = 1, id: str = "kv_token"
 ) -> Derived:
-    """Bytes of one token on one GPU, all layers of that shape; `scale_bytes` stand beside each vector of a quantized
-    cache.
+    """Return the bytes of one token on one GPU, all layers of that shape; `scale_bytes` stand beside each vector of a
+    quantized cache.
 
     Raises:
         ImpossibleInput: the KV heads can be neither divided among the GPUs nor repeated on them.
@@ -57,7 +57,9 @@ def kv_token(
 
 
 def kv_state(shape: KvShape, element_bytes: float, tensor_parallel: int = 1, id: str = "kv_state") -> Derived:
-    """Bytes of one sequence's state on one GPU, all layers of that shape; its heads are divided among the GPUs."""
+    """Return the bytes of one sequence's state on one GPU, all layers of that shape; its heads are divided among
+    the GPUs.
+    """
     numbers = "((n − m) · bytes + m · w)" if shape.wide_state else "n · bytes"
     return derive_with(
         id, "B", f"⌈L · {numbers} / tp⌉", Factor("L", shape.num_layers, "layers"), Factor("n", shape.state, "state"),
@@ -67,7 +69,7 @@ def kv_state(shape: KvShape, element_bytes: float, tensor_parallel: int = 1, id:
 
 
 class Kept:
-    """What one sequence keeps on one GPU, as formulas in T, its tokens."""
+    """Cache bytes of a sequence on one GPU, as formulas in T, its tokens."""
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class Kept:
 
     @property
     def numbers(self) -> list[Derived]:
-        """Of each kind of layer, and of a token in all of them."""
+        """Derivations of each kind of layer, and of a token in all layers."""
         found = [part.number for part in self.parts]
         token = self.token
         return found if token is None or token in found else [*found, token]
@@ -119,7 +121,7 @@ class Kept:
         return any(part.shape.role == "cross" for part in self.parts)
 
     def at(self, id: str, tokens: Factor, encoder: Factor) -> Derived:
-        """Bytes of a sequence of so many tokens, in pieces that fit exactly."""
+        """Return the bytes of a sequence of so many tokens, in pieces that fit exactly."""
         terms = {
             "sliding": "{k} · min({T}, {w})",
             "state": "{k}",
@@ -128,7 +130,7 @@ class Kept:
         return self._sum(id, terms, "{k} · {T}", tokens, encoder)
 
     def pages(self, id: str, tokens: Factor, encoder: Factor, block: Factor) -> Derived:
-        """Bytes of the pages of a sequence of so many tokens."""
+        """Return the bytes of the pages of a sequence of so many tokens."""
         terms = {
             "sliding": "{k} · (⌈{T} / S⌉ − ⌊max({T} − {w}, 0) / S⌋) · S",
             "state": "{k}",
@@ -137,7 +139,9 @@ class Kept:
         return self._sum(id, terms, "{k} · ⌈{T} / S⌉ · S", tokens, encoder, block)
 
     def prefix(self, id: str, tokens: Factor, prefix: Factor, block: Factor) -> Derived:
-        """Bytes of the whole pages of a prefix that others share; a window leaves the oldest, a state is one's own."""
+        """Return the bytes of the whole pages of a prefix that others share; a window leaves the oldest, a state is
+        one's own.
+        """
         terms = {
             "sliding": "{k} · max(⌊p / S⌋ − ⌊max({T} − {w}, 0) / S⌋, 0) · S",
             "state": "",

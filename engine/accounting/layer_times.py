@@ -1,4 +1,4 @@
-"""What layers were measured to take on GPUs that are not here: `layer_times.toml`, and a user's own beside it."""
+"""Measured layer times on GPUs: `layer_times.toml`, and a user's own file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE = Path(__file__).with_name("layer_times.toml")
 
 
 class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One layer on one of `tensor_parallel` GPUs, at each number of tokens of a step; all of it but attention."""
+    """Layer times on one of `tensor_parallel` GPUs, by the number of tokens of a step; without attention."""
 
     gpu: str
     model: str
@@ -22,9 +22,9 @@ class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tokens: list[int]
     milliseconds: list[float]
     all_reduce: list[float] = []  # milliseconds of one, between the GPUs; empty: there is one GPU
-    layers_of: str = ""  # nobody measured this model's: another's stand in, their times multiplied by `scaled`
+    layers_of: str = ""  # this model is not measured: another's times stand in, multiplied by `scaled`
     scaled: float = 1.0
-    source: str = ""  # who measured it; empty: the file's
+    source: str = ""  # of the measurement; empty: the file's
 
     def __post_init__(self) -> None:
         """Refuse times that cannot be drawn a line through.
@@ -44,7 +44,7 @@ class LayerTimes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LayerFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that are shipped, with who measured them."""
+    """Shipped layer times and their source."""
 
     source: str
     licence: str

@@ -8,7 +8,7 @@ BYTES_PER_ELEMENT = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "f
 
 
 def bytes_per_element(dtype: str) -> float:
-    """Bytes of one element of this dtype; int4 packs two into a byte.
+    """Return the bytes of one element of this dtype; int4 packs two into a byte.
 
     Raises:
         ValueError: unknown dtype.
@@ -20,7 +20,7 @@ def bytes_per_element(dtype: str) -> float:
 
 
 def bytes_per_weight(facts: ModelShape) -> float:
-    """Bytes of a weight that a step reads, on average where they are kept in several ways."""
+    """Return the average bytes of a weight that a step reads."""
     return bytes_per_element(facts.dtype) if facts.bytes_per_weight is None else facts.bytes_per_weight
 
 
@@ -34,7 +34,7 @@ def kv_elements_per_token(facts: ModelShape) -> int:
 
 
 def kv_bytes_per_token(facts: ModelShape, element_bytes: float | None = None) -> int:
-    """Bytes of KV cache of one token in all layers; `element_bytes` None = the model's own dtype.
+    """Return the bytes of KV cache of one token in all layers; `element_bytes` None = the model's own dtype.
 
     2 (keys and values) * layers * Hkv * D * bytes per element (Kwon et al., "PagedAttention", arXiv 2309.06180, 3).
     """
@@ -43,7 +43,8 @@ def kv_bytes_per_token(facts: ModelShape, element_bytes: float | None = None) ->
 
 
 def stored_bytes_per_token(facts: ModelShape, kv_cache_dtype: str = "auto") -> int:
-    """Bytes of one token in a cache that stores `kv_cache_dtype`: the formula above, with a vector's scales counted.
+    """Return the bytes of one token in a cache that stores `kv_cache_dtype`: the formula above, with a vector's scales
+    counted.
 
     A vector of D numbers takes D * size bytes in a floating-point dtype, D in fp8 (e4m3), D + 2 in int8 (a float16
     scale), D / 2 + 4 in int4 (a float16 scale and a zero point).
@@ -56,7 +57,7 @@ def stored_bytes_per_token(facts: ModelShape, kv_cache_dtype: str = "auto") -> i
 
 
 def stored_element(dtype: str) -> tuple[float, int]:
-    """Bytes of one number as a cache of this dtype stores it, and of the scales beside each vector.
+    """Return the bytes of one number as a cache of this dtype stores it, and of the scales beside each vector.
 
     Raises:
         ValueError: unknown dtype.
@@ -67,5 +68,5 @@ def stored_element(dtype: str) -> tuple[float, int]:
 
 
 def kv_bytes(facts: ModelShape, num_tokens: int, element_bytes: float | None = None) -> int:
-    """Bytes of KV cache of `num_tokens` tokens, of one sequence or of many together."""
+    """Return the bytes of KV cache of `num_tokens` tokens, of one sequence or of many together."""
     return kv_bytes_per_token(facts, element_bytes) * num_tokens

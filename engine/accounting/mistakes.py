@@ -1,4 +1,4 @@
-"""What is often computed in place of a number, with its own formula, to stand beside the right one."""
+"""Common mistakes in place of a number, each with its own formula, to show beside the right one."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Mistake(Struct, frozen=True):
 
 
 def mistakes(cost: Cost, namesake: Derived | None = None) -> list[Mistake]:
-    """Those that give another number for this model and load. `namesake`: bytes of a token of the model that is taken
-    for this one.
+    """Return those that give another number for this model and load. `namesake`: bytes of a token of the model that
+    is taken for this one.
     """
     found = [_half(cost), _decimal(cost), _hidden_size(cost), _quarter(cost), _heads(cost), _windowless(cost)]
     found += [_active(cost), _bits(cost)]

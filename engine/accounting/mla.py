@@ -1,16 +1,16 @@
 """Operations of multi-head latent attention (MLA; DeepSeek-AI, "DeepSeek-V2", arXiv 2405.04434, 2.1).
 
-Of a token a layer keeps one vector of d numbers for all heads: d − r of them hold keys and values compressed, r a key
-with its position, which all heads share. A head's keys have D numbers, of which r are that shared key, its values Dv.
+A layer caches one vector of d numbers per token for all heads: d − r of them are the compressed keys and values, r a
+key with its position, shared by all heads. A head's keys have D numbers, of which r are that shared key, its values Dv.
 
-    decode     W_UK is absorbed into the query and W_UV into what comes out, so each head compares itself with the kept
-               vector and sums its compressed part: 2 · Hq · (d + (d − r)) operations a query and key, d numbers read a
-               key. Applying the two matrices to a query costs what applying them to one token does, so a token's
+    decode     W_UK is absorbed into the query and W_UV into the output, so each head attends to the cached vector
+               and sums its compressed part: 2 · Hq · (d + (d − r)) operations a query and key, d numbers read a
+               key. Applying the two matrices to a query costs as much as applying them to one token, so a token's
                operations by parameters stay 2 a parameter.
-    prefill    each head's keys and values are made of the kept vector, once a token, and then it is attention of heads:
-               2 · Hq · (D + Dv) a query and key. What earlier steps kept is expanded again for each chunk.
+    prefill    each head's keys and values are expanded from the cached vector, once a token, followed by attention
+               of heads: 2 · Hq · (D + Dv) a query and key. Cached earlier tokens are expanded again for each chunk.
 
-vLLM does both so, by the phase.
+vLLM does the same, by phase.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.accounting.shape import ModelShape
 
 
 def absorbed_flops(facts: ModelShape) -> Derived:
-    """Of one query and one key in a layer, all heads, of decode."""
+    """Return the operations of one query and one key in a layer, all heads, for decode."""
     return derive(
         "key_flops_decode", "FLOP", "2 · Hq · (d + (d − r))", Factor("Hq", facts.num_heads, "query_heads"),
         Factor("d", facts.latent_dim, "latent_dim"), Factor("r", facts.rope_dim, "rope_dim"),
@@ -28,7 +28,7 @@ def absorbed_flops(facts: ModelShape) -> Derived:
 
 
 def expanded_flops(facts: ModelShape) -> Derived:
-    """Of one query and one key in a layer, all heads, of prefill."""
+    """Return the operations of one query and one key in a layer, all heads, for prefill."""
     return derive(
         "key_flops_prefill", "FLOP", "2 · Hq · (D + D_v)", Factor("Hq", facts.num_heads, "query_heads"),
         Factor("D", facts.head_dim, "head_dim"), Factor("D_v", facts.v_head_dim, "v_head_dim"),
@@ -36,6 +36,6 @@ def expanded_flops(facts: ModelShape) -> Derived:
 
 
 def expansion_flops(facts: ModelShape) -> int:
-    """Of making all heads' keys and values of one kept vector in a layer: 2 · (d − r) · Hq · (D − r + Dv)."""
+    """Return the operations to expand one cached vector in a layer: 2 · (d − r) · Hq · (D − r + Dv)."""
     compressed = facts.latent_dim - facts.rope_dim
     return 2 * compressed * facts.num_heads * (facts.head_dim - facts.rope_dim + facts.v_head_dim)

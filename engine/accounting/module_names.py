@@ -47,7 +47,7 @@ class NamePatterns:
             self._names.add(name)
 
     def match(self, name: str) -> bool:
-        """Whether a module of that name, or one that it lies in, is meant."""
+        """Return whether the pattern covers a module of that name, or one that contains it."""
         short = _short(name)
         parts = short.split(".")
         runs = (".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1))
@@ -64,7 +64,7 @@ def _short(name: str) -> str:
 
 
 def _bounded(expression: str) -> list[re.Pattern[str]] | None:
-    """The pieces between `.*`, each with few repetitions; None: too many, nested ones, or no expression."""
+    """Return the pieces between `.*`, each with few repetitions; None: too many, nested ones, or no expression."""
     pieces = expression.split(".*")
     if len(expression) > MAX_LENGTH or any(len(_REPEAT.findall(piece)) > MAX_REPEATS for piece in pieces):
         return None
@@ -77,7 +77,7 @@ def _bounded(expression: str) -> list[re.Pattern[str]] | None:
 
 
 def _found(pieces: list[re.Pattern[str]], name: str) -> bool:
-    """Whether the name begins with the first piece and has the others after it, in their order."""
+    """Return whether the name begins with the first piece and has the others after it, in their order."""
     place = 0
     for index, piece in enumerate(pieces):
         found = piece.search(name, place) if index else piece.match(name)

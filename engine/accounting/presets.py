@@ -37,7 +37,7 @@ COUNTED = (  # what only the work of a step, or its layers one by one, need
 
 
 class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model. Either it has KV heads, or MLA's latent vector (DeepSeek-AI, arXiv 2405.04434, 2.1)."""
+    """Model preset. Either it has KV heads, or MLA's latent vector (DeepSeek-AI, arXiv 2405.04434, 2.1)."""
 
     num_layers: int
     num_params: int
@@ -73,7 +73,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def dtype(self) -> str:
-        """Of the weights, as of K and V."""
+        """Dtype of the weights, and of K and V."""
         return DTYPE
 
     @property
@@ -88,7 +88,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def expanded_dim(self) -> int:
-        """Numbers of a token's keys and values in a layer, if MLA kept them by heads."""
+        """Numbers of a token's keys and values in a layer, if MLA cached them by heads."""
         return self.num_heads * (self.head_dim + self.v_head_dim) if self.latent_dim else 0
 
     @property
@@ -113,7 +113,7 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def architecture(self) -> Architecture:
-        """What its memory follows from."""
+        """Architecture, from which its memory follows."""
         return Architecture(
             name=self.name,
             shapes=self.shapes,
@@ -147,12 +147,12 @@ class ModelPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class GpuPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU, by its data sheet: decimal units, and FLOP/s without sparsity; its memory also as the driver has it."""
+    """GPU preset, by its data sheet: decimal units, FLOP/s without sparsity; memory also as the driver reports it."""
 
     memory_bytes: int
     bytes_per_second: float
     flops_per_second: dict[str, float]  # by the dtype of what is multiplied: float16, and what else it has
-    usable_bytes: int = 0  # what the driver reports; 0: nobody said, and the data sheet's counts
+    usable_bytes: int = 0  # as reported by the driver; 0: unknown, and the data sheet's value is used
     announced: date | None = None
 
     @property
@@ -185,7 +185,7 @@ class GpuPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class LinkPreset(Sourced, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One link, by its standard or data sheet: decimal units."""
+    """Link preset, by its standard or data sheet: decimal units."""
 
     bytes_per_second: float
     both_directions: bool = False  # whether that is the sum of both
@@ -223,7 +223,7 @@ class Presets(NamedTuple):
 
 
 def presets(own: Sequence[Path] = ()) -> Presets:
-    """Those that come with the program, and those of a user's own files, of which the later one counts.
+    """Return those that come with the program, and those of a user's own files, of which the later one counts.
 
     Raises:
         ImpossibleInput: a file cannot be read.
@@ -238,7 +238,7 @@ def presets(own: Sequence[Path] = ()) -> Presets:
 
 
 def read_presets(file: Path) -> PresetFile:
-    """The tables `[[model]]`, `[[gpu]]`, `[[link]]` and `[[layer]]` of a file.
+    """Return the tables `[[model]]`, `[[gpu]]`, `[[link]]` and `[[layer]]` of a file.
 
     Raises:
         ImpossibleInput: it cannot be read, or a table lacks a field or has one too many.
@@ -251,17 +251,17 @@ def read_presets(file: Path) -> PresetFile:
 
 
 def model_presets() -> tuple[ModelPreset, ...]:
-    """The models that come with the program, in the order of the file."""
+    """Return the models that come with the program, in the order of the file."""
     return tuple(_shipped().model)
 
 
 def gpu_presets() -> tuple[GpuPreset, ...]:
-    """The GPUs that come with the program, in the order of the file."""
+    """Return the GPUs that come with the program, in the order of the file."""
     return tuple(_shipped().gpu)
 
 
 def link_presets() -> tuple[LinkPreset, ...]:
-    """The links that come with the program, in the order of the file."""
+    """Return the links that come with the program, in the order of the file."""
     return tuple(_shipped().link)
 
 

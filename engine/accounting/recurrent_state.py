@@ -1,6 +1,6 @@
-"""Numbers that a layer without keys keeps of a sequence: a state, and the newest inputs of its short convolution.
+"""Size of the recurrent state of a layer without keys: the state, and the latest inputs of its short convolution.
 
-Of a convolution of k inputs k are kept, as transformers does; vLLM keeps k − 1.
+A convolution of k inputs stores k, as transformers does; vLLM stores k − 1.
 
     gated delta net   (2 · Hk · Dk + Hv · Dv) · k  +  Hv · Dk · Dv    (Yang et al., arXiv 2412.06464)
     lightning         H · D · D                                       (MiniMax, arXiv 2501.08313)

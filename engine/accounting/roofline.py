@@ -18,7 +18,7 @@ def matmul_flops(n: int) -> int:
 
 
 def copy_traffic(num_bytes: int) -> int:
-    """Bytes moved by copying an array: each is read once and written once (the convention of STREAM)."""
+    """Return the bytes moved by copying an array: each is read once and written once (the convention of STREAM)."""
     return 2 * num_bytes
 
 
@@ -34,10 +34,10 @@ def rate(work: float, seconds: Sequence[float]) -> float:
 
 
 def bytes_moved(work: Work | None) -> int:
-    """Bytes of weights and of K and V that a step reads and writes; 0 where nothing was counted."""
+    """Return the bytes of weights and of K and V that a step reads and writes; 0 where nothing was counted."""
     return work.weight_bytes + work.kv_read_bytes + work.kv_write_bytes if work else 0
 
 
 def least_seconds(work: Work, flops_per_second: float, bytes_per_second: float) -> float:
-    """The least time of a step under two roofs: max(F / P, M / W). Computing and moving overlap at best."""
+    """Return the least time of a step under two roofs: max(F / P, M / W). Computing and moving overlap at best."""
     return max(work.flops / flops_per_second, bytes_moved(work) / bytes_per_second)

@@ -28,7 +28,7 @@ FURTHEST = 1 << 40  # a crossing beyond so many sequences is none that anybody r
 
 
 class Roof(Struct, frozen=True, kw_only=True):
-    """Two rates of one device; `source` says who measured or published them."""
+    """Two peak rates of a device; `source` names the measurement or publication."""
 
     flops_per_second: float
     bytes_per_second: float
@@ -56,7 +56,7 @@ class Roof(Struct, frozen=True, kw_only=True):
 
 
 class StepTime(Struct, frozen=True, kw_only=True):
-    """One step of so many sequences: each computes `tokens`, the last of which sees `context` keys."""
+    """Step of `batch` sequences: each computes `tokens`, the last of which sees `context` keys."""
 
     batch: int
     tokens: int
@@ -104,7 +104,8 @@ class StepTimes:
         self._expert_bytes = expert_params(facts) * (size if expert_element_bytes is None else expert_element_bytes)
 
     def decode(self, batch: int, context: int) -> StepTime:
-        """One token for each of `batch` sequences, each of which sees `context` keys, its own included.
+        """Return the step of one token for each of `batch` sequences, each of which sees `context` keys, its own
+        included.
 
         Raises:
             ValueError: no sequence, or no key.
@@ -124,7 +125,7 @@ class StepTimes:
         return self._step(batch, tokens, tokens, [_entry(0, tokens)] * batch)
 
     def crossing(self, context: int) -> Crossing:
-        """Where decode turns compute-bound as the batch grows.
+        """Return where decode turns compute-bound as the batch grows.
 
         Operations are b · f and bytes w + b · k: weights once, keys and values of each.
 
@@ -153,8 +154,8 @@ class StepTimes:
         )
 
     def _evenly(self, least: int, gain: float, shared: float) -> int | None:
-        """The smallest batch b from `least` on with b · gain > shared + ridge · (bytes of further experts): the more
-        there are, the fewer experts each brings.
+        """Return the smallest batch b from `least` on with b · gain > shared + ridge · (bytes of further experts):
+        the more there are, the fewer experts each brings.
         """
         more = self.roof.ridge.value * self._expert_bytes
 
@@ -178,15 +179,15 @@ class StepTimes:
         return experts_read(self.facts, tokens) - self.facts.num_experts_per_tok
 
     def never_from(self) -> int | None:
-        """The fewest keys from which on no batch of decode is compute-bound; None: none of the model's contexts.
+        """Return the fewest keys from which on no batch of decode is compute-bound; None: none of the model's contexts.
 
         More keys have fewer operations for each byte, so halving finds it.
         """
         return self._first(lambda keys: self.crossing(keys).batch is None)
 
     def prefill_crossing(self, batch: int = 1) -> int | None:
-        """The smallest prompt whose prefill is compute-bound in a step of `batch` of them, where experts are chosen
-        evenly; None: none of the model's.
+        """Return the smallest prompt whose prefill is compute-bound in a step of `batch` of them, where experts are
+        chosen evenly; None: none of the model's.
 
         A longer prompt has more operations for each byte, so halving finds it.
         """
@@ -199,7 +200,9 @@ class StepTimes:
         return self._first(crosses)
 
     def _first(self, holds: Callable[[int], bool]) -> int | None:
-        """The smallest number of the model's positions that it holds for, as for all larger ones; None: for none."""
+        """Return the smallest number of the model's positions that it holds for, as for all larger ones; None: for
+        none.
+        """
         low, high = 0, self.facts.max_position
         if not holds(high):
             return None

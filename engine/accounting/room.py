@@ -40,6 +40,6 @@ def _room(model: Architecture, stored: Stored, load: Load, memory_bytes: int) ->
 
 
 def _stage(model: Architecture, stages: int) -> Architecture:
-    """One of so many equal stages."""
+    """Return one of `stages` equal stages of the model."""
     shapes = tuple(replace(shape, num_layers=-(-shape.num_layers // stages)) for shape in model.shapes)
     return replace(model, shapes=shapes, num_params=-(-model.num_params // stages))

@@ -1,4 +1,4 @@
-"""What the accounting needs to know of a model, whether it runs here or only its published figures are known."""
+"""Model facts for the accounting, for a loaded model or from published figures."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""What a model takes in memory under a load, and how many requests a GPU holds beside its weights.
+"""Memory of a model under a load, and the number of requests that a GPU holds beside its weights.
 
-Each number is a `Derived`; together they are one sum: weights, cache, activations, and a reserve that is assumed.
+Each number is a `Derived`; together they are one sum: weights, cache, activations, and an assumed reserve.
 
-Activations: vLLM runs a step of max_num_batched_tokens before it makes its cache, and what that holds at its peak is
-not given to the cache (`determine_available_memory`). Counted here are the tensors that live at once in the widest
-place of a forward pass: two of the hidden size and three of the MLP's width (its two projections and their product), or
-the hidden states beside the logits of a row for each sequence, once as they are and once in float32 for sampling.
-Workspaces of kernels are not counted: the reserve is for them.
+Activations: vLLM runs a step of max_num_batched_tokens before it allocates its cache, and the step's peak memory is not
+available to the cache (`determine_available_memory`). Counted here are the tensors live at once at the widest point of
+a forward pass: two of the hidden size and three of the MLP's width (its two projections and their product), or the
+hidden states beside the logits of a row for each sequence, once in their dtype and once in float32 for sampling. Kernel
+workspaces are not counted: the reserve covers them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stored(Struct, frozen=True, kw_only=True):
 
 
 class Load(Struct, frozen=True, kw_only=True):
-    """What is asked of a GPU. Counts of tokens are of one request."""
+    """Load on a GPU. Counts of tokens are per request."""
 
     batch: int = 1
     context: int = 2048
@@ -105,8 +105,9 @@ class Cost:
         return [*self.kept.numbers, self.request, self.batch, self.weights, self.share, *activations, self.total]
 
     def on(self, memory_bytes: int) -> list[Derived]:
-        """Bytes that are left for the cache, and requests that they hold: in pages, reserved in one piece of
-        max_model_len, and in pages of which all share a prefix. Nothing but the bytes if the weights do not fit.
+        """Return the bytes that are left for the cache, and requests that they hold: in pages, reserved in one
+        piece of max_model_len, and in pages of which all share a prefix. Nothing but the bytes if the weights do
+        not fit.
         """
         memory, part = Factor("M", memory_bytes, "gpu_memory"), Factor("u", self.load.utilization, "utilization")
         known = (*self._known(), self.reserve)
@@ -136,7 +137,9 @@ class Cost:
         return found
 
     def held(self) -> list[Derived]:
-        """The share of what a request is given that its tokens fill: of one piece of max_model_len, and of pages."""
+        """Return the share of what a request is given that its tokens fill: of one piece of max_model_len, and of
+        pages.
+        """
         own = self.request.as_factor("r")
         piece = self.kept.at("kv_piece", Factor("N", self.load.max_model_len, "max_model_len"), self._encoder)
         pages = self.kept.pages("kv_pages", self._context, self._encoder, self._block)
@@ -146,7 +149,7 @@ class Cost:
         ]
 
     def moved(self) -> list[Derived]:
-        """Bytes of a request's cache on all GPUs, and how many a second that is, when each is moved once."""
+        """Return the bytes of a request's cache on all GPUs, and how many a second that is, when each is moved once."""
         whole = Kept(self.model.shapes, self.stored.element, self.stored.scales)
         one = whole.at("kv_moved", self._context, self._encoder)
         arrivals = Factor("λ", self.load.arrivals, "arrivals")
@@ -154,8 +157,8 @@ class Cost:
         return [one, each, derive("kv_bit_rate", "bit/s", "8 · v", each.as_factor("v"))]
 
     def over(self, bytes_per_second: float, both_directions: bool = False) -> list[Derived]:
-        """Seconds of one request over a link, and the share of the link that the load takes. `both_directions`: the
-        rate is the sum of both, as data sheets give it, of which one direction has half.
+        """Return the seconds of one request over a link, and the share of the link that the load takes.
+        `both_directions`: the rate is the sum of both, as data sheets give it, of which one direction has half.
         """
         one, each, _ = self.moved()
         rate = Factor("v", bytes_per_second, "link_rate_both" if both_directions else "link_rate")

@@ -1,7 +1,7 @@
-"""Where each figure of a preset stands: who says it, when that was published, and when and against what it was checked.
+"""Source of each figure of a preset: publisher, date of publication, and when and against what it was checked.
 
-In a file they are the tables `[[gpu.sources]]`, `[[link.sources]]` and `[[model.sources]]` below their preset. One
-without `figures` is about all that no other one names, so a file with one source needs only that.
+In a file they are the tables `[[gpu.sources]]`, `[[link.sources]]` and `[[model.sources]]` below their preset. A source
+without `figures` covers all figures that no other one names, so a file with one source needs only that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Source(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     says: str
     figures: tuple[str, ...] = ()  # empty: all that no other source names
-    dated: date | None = None  # None: it has no date, or nobody knows it
+    dated: date | None = None  # None: undated or unknown
     checked: date | None = None  # the day on which the figures were compared with `against`; None: they were not
     against: str = ""
 
@@ -47,7 +47,7 @@ class Told(Struct, frozen=True, kw_only=True):
 
 
 class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What has figures, each of which has one source."""
+    """Preset with figures, each of which has one source."""
 
     id: str
     name: str
@@ -57,7 +57,7 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Refuse figures that have no source.
 
         Raises:
-            ValueError: a figure has none, or two; a source names what is no figure, or does not say what it is.
+            ValueError: a figure has no source, or two; a source names an unknown figure, or lacks its address.
         """
         figures, named = self.figures, Counter(name for one in self.sources for name in one.figures or ("",))
         known = {*figures, *(one.partition(".")[0] for one in figures), ""}
@@ -84,12 +84,14 @@ class Sourced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return tuple(found)
 
     def source_of(self, figure: str) -> Source:
-        """Where one of `figures` stands."""
+        """Return where one of `figures` stands."""
         by_name = {name: one for one in self.sources for name in one.figures or ("",)}
         return next(by_name[name] for name in _names(figure) if name in by_name)
 
     def told(self, meanings: Mapping[str, str]) -> list[Told]:
-        """Each source with all of its figures. `meanings`: the figure that a meaning is; of those not given none."""
+        """Return each source with all of its figures. `meanings`: the figure that a meaning is; of those not given
+        none.
+        """
         figures = {one: tuple(name for name in self.figures if self.source_of(name) is one) for one in self.sources}
         return [
             Told(

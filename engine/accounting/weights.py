@@ -25,8 +25,8 @@ KEPT_BYTES = 2  # of a weight that is not quantized beside others that are
 
 
 class WeightStore(Struct, frozen=True, kw_only=True):
-    """`each`: bytes of a weight with its part of the scales; `kept`: weights that take `KEPT_BYTES` in its place;
-    `plain`: bytes of a quantized one without scales, 0: none is quantized.
+    """Storage of weights. `each`: bytes of a weight with its part of the scales; `kept`: unquantized weights, of
+    `KEPT_BYTES` each; `plain`: bytes of a quantized one without scales, 0: none is quantized.
     """
 
     each: float = 2.0
@@ -35,7 +35,7 @@ class WeightStore(Struct, frozen=True, kw_only=True):
 
 
 def served_in(dtype: str, embedding_params: int) -> WeightStore:
-    """A model whose weights are made that when it is opened.
+    """Return a model whose weights are made that when it is opened.
 
     Raises:
         ValueError: unknown dtype.
@@ -46,5 +46,5 @@ def served_in(dtype: str, embedding_params: int) -> WeightStore:
 
 
 def published_in(form: Published, kept: int) -> WeightStore:
-    """A checkpoint that was published so, all but `kept` of its weights."""
+    """Return the storage of a checkpoint published in this form, with `kept` of its weights unquantized."""
     return WeightStore(each=PUBLISHED[form], kept=kept, plain=PLAIN[form])

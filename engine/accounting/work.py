@@ -1,9 +1,9 @@
-"""What a step costs in theory: floating-point operations and bytes moved.
+"""Theoretical cost of a step: floating-point operations and bytes moved.
 
 A multiply and an add are two operations. A matrix of n parameters applied to one token is 2 n operations (Kaplan et
-al., "Scaling Laws", arXiv 2001.08361, table 1); attention of one token over C keys is 2 Hq D C for the scores and
-2 Hq Dv C for the weighted sum, in every layer (MLA: `mla.py`). Normalisation, activations and the softmax are left out:
-they are small beside these.
+al., "Scaling Laws", arXiv 2001.08361, table 1); attention of one token over C keys is 2 Hq D C for the scores and 2 Hq
+Dv C for the weighted sum, in every layer (MLA: `mla.py`). Normalisation, activations and the softmax are left out: they
+are small beside these.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Routing = Literal["even", "same"]  # of tokens to experts: each choice as probab
 
 
 def attended_keys(start: int, num_tokens: int, window: int | None) -> int:
-    """The sum of the keys that the queries at [start, start + num_tokens) see: position p sees min(p + 1, window)."""
+    """Return the sum of the keys that the queries at [start, start + num_tokens) see: position p sees min(p + 1,
+    window).
+    """
     end = start + num_tokens
     if window is None or end <= window:
         return num_tokens * start + num_tokens * (num_tokens + 1) // 2
@@ -68,10 +70,10 @@ def experts_read(facts: ModelShape, num_tokens: int) -> float:
 
 
 def layer_params_read(facts: ModelShape, num_tokens: int, routing: Routing = "even") -> float:
-    """Layer parameters that a step reads: once what every token uses, and of a mixture of experts the chosen ones.
+    """Return the layer parameters that a step reads: shared ones once, and the chosen ones of a mixture of experts.
 
-    `same`: the least, all tokens choose the same ones. `even`: as `experts_read`; where nobody says how many experts
-    there are, the least too.
+    `same`: the minimum, all tokens choose the same ones. `even`: as `experts_read`; the minimum too if the number of
+    experts is unknown.
     """
     least = layer_params(facts)
     one = expert_params(facts)
@@ -111,7 +113,7 @@ class StepWork:
         self._projection = facts.vocab_size * facts.hidden_size
         self._layers_by_window = list(Counter(facts.sliding_windows).items())
         self._span_flops = self._alone_flops = 2 * facts.num_heads * (facts.head_dim + facts.v_head_dim)  # a key
-        self._expansion_flops = 0  # of a token that earlier steps kept
+        self._expansion_flops = 0  # for a cached token of an earlier step
         if facts.latent_dim:
             self._span_flops, self._alone_flops = int(expanded_flops(facts).value), int(absorbed_flops(facts).value)
             self._expansion_flops = expansion_flops(facts)

@@ -1,6 +1,6 @@
-"""A variant in a process of its own, so that the memory of this process is that variant's alone.
+"""Variant in a process of its own, so that the process's memory is that variant's alone.
 
-The process has one model and one way to serve it. It takes cells with their requests over a pipe and gives back
+The process has one model and one way to serve it. It receives cells with their requests over a pipe and returns
 measurements; both ends are this program, so they are pickled.
 """
 
@@ -23,7 +23,7 @@ END_SECONDS = 5.0
 
 
 class Apart:
-    """Processes by model and way to serve it; each begins when it is asked for first."""
+    """Processes by model and way to serve it; each starts on first use."""
 
     def __init__(self) -> None:
         self._running: dict[tuple[Any, ...], tuple[Any, Connection]] = {}
@@ -69,7 +69,7 @@ def _serve(line: Connection, source: str) -> None:
             cell, asks = line.recv()
             try:
                 answer: Measurement | str = _run(models, peers, loaded, source, cell, asks)
-            except Exception as error:  # told where it was asked for, as a peer's
+            except Exception as error:  # reported to the caller, as a peer's
                 answer = " ".join(f"{type(error).__name__}: {error}".split())[:300]
             line.send(answer)
     except EOFError:

@@ -21,8 +21,9 @@ class Clusters:
         self._closing: list[Callable[[], object]] = []
 
     def cluster(self, model: LoadedModel, source: str, config: EngineConfig) -> Cluster:
-        """Started when it is asked for first; idle, unless the run before was cut short. `source`: where its weights
-        are, for processes that read them themselves.
+        """Return the cluster, started on first use; idle, unless the previous run was cancelled.
+
+        `source`: path of its weights, for processes that load them themselves.
 
         Raises:
             ConfigError: settings that cannot work.

@@ -12,7 +12,7 @@ THRESHOLD = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One figure of both records. `change` > 0 is worse: 0.1 = by a tenth."""
+    """Figure of both records. `change` > 0 is worse: 0.1 = by a tenth."""
 
     scenario: str
     at: str
@@ -26,7 +26,7 @@ class Difference:
 
 
 def compare(before: Record, after: Record, threshold: float = THRESHOLD, counts_only: bool = False) -> list[Difference]:
-    """Every figure that both records have and that can be compared.
+    """Return every figure that both records have and that can be compared.
 
     A clock's metric is compared by its ratio to a baseline of the same run, and is worse when the medians differ by
     more than the threshold and the intervals do not touch. A count is compared as it is, and is worse past the
@@ -51,7 +51,7 @@ def compare(before: Record, after: Record, threshold: float = THRESHOLD, counts_
 
 
 def lost_points(before: Record, after: Record) -> list[str]:
-    """Points that had figures and have none any more, and outputs that are not identical any more; a sentence each."""
+    """Return the points that lost their figures, and outputs that are no longer identical; a sentence each."""
     found = []
     for old in before.points:
         new = after.point(old.at, old.variant)
@@ -64,7 +64,7 @@ def lost_points(before: Record, after: Record) -> list[str]:
 
 
 def worsening(before: float, after: float, higher_is_better: bool) -> float:
-    """The share by which a figure became worse; negative = better. From 0 any increase is infinitely so."""
+    """Return the share by which a figure became worse; negative = better. From 0 any increase is infinitely so."""
     if before == after:
         return 0.0
     if higher_is_better:

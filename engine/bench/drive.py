@@ -1,4 +1,4 @@
-"""One run of a workload on the engine: requests come in when they are due, and the time is read as a caller sees it."""
+"""Run of a workload on the engine: requests are submitted when due, and times are those that a caller sees."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ def run_engine(
     on_engine: Callable[[Engine], None] = lambda _: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Measurement:
-    """Serve all requests and say what happened.
+    """Serve all requests and return the measurement.
 
-    The engine's construction is not timed, nor opening its tiers. A token's time is the return of the step that chose
-    it, after log and captures are written, if they are kept. A request's time begins when it arrives, even during a
+    The engine's construction is not timed, nor opening its tiers. A token's time is the return of the step that sampled
+    it, after log and captures are written, if there are any. A request's time begins when it arrives, even during a
     step.
     `on_engine` gets the engine before the first request.
 
     Raises:
-        Cancelled: `cancelled` said so between two steps.
+        Cancelled: `cancelled` returned True between two steps.
         ConfigError, RequestError: the engine refuses the settings or a request.
     """
     keep_log = observer != "none" or log_path is not None
@@ -113,8 +113,8 @@ def _serve(engine: Engine, asks: list[Ask], sampling: SamplingParams, cancelled:
 def due_now(
     asks: list[Ask], waiting: list[int], is_done: Callable[[int], bool], now: float, num_steps: int, idle: bool
 ) -> list[int]:
-    """Which of the waiting requests come in now. An idle engine to which nothing else comes cannot reach `at_step`, so
-    the next one does not wait for it.
+    """Return which of the waiting requests come in now. An idle engine to which nothing else comes cannot reach
+    `at_step`, so the next one does not wait for it.
 
     `is_done`: whether the request of that index has ended.
     """
@@ -127,6 +127,6 @@ def due_now(
 
 
 def spec_of(ask: Ask, said: list[int], sampling: SamplingParams, request_id: str) -> RequestSpec:
-    """What the engine is asked for. `said`: prompt and output of the turn before."""
+    """Return the request for the engine. `said`: prompt and output of the turn before."""
     own = replace(sampling, max_tokens=ask.output_tokens, seed=ask.seed)
     return RequestSpec([*said, *ask.prompt], own, request_id=request_id)

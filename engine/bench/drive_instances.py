@@ -1,4 +1,4 @@
-"""One run of a workload on several instances: as `drive`, with a caller's clock in the process that they talk to."""
+"""Run of a workload on several instances: as `drive`, with the caller's clock in the process that drives them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _runs = itertools.count()
 
 
 class _Answer:
-    """What a request has got so far."""
+    """Answer of a request so far."""
 
     def __init__(self, times: RequestTimes) -> None:
         self.times = times
@@ -148,7 +148,7 @@ def _serve(
 
 
 def _until_the_next(asks: list[Ask], waiting: list[int], run: _Run) -> float:
-    """Seconds that may be waited for something to happen."""
+    """Return the seconds that may be waited for something to happen."""
     now = time.perf_counter() - run.began
     times = [asks[i].at for i in waiting if asks[i].after is None and asks[i].at_step == 0]
     return max(0.0, min([at - now for at in times], default=LONGEST_WAIT))

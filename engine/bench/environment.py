@@ -27,19 +27,19 @@ NO_GPU = Text(
 
 
 def refusal(scenario: Scenario) -> Text | None:
-    """Why a scenario cannot be run on this machine; None: it can."""
+    """Return why a scenario cannot be run on this machine; None: it can."""
     return NO_GPU if scenario.needs_gpu and not torch.cuda.is_available() else None
 
 
 class Sources(NamedTuple):
-    """Of what code a figure is."""
+    """Version of the code behind a figure."""
 
     commit: str | None  # None: this is no repository
     modified: bool | None  # since that commit
 
 
 def sources() -> Sources:
-    """Of this moment."""
+    """Return the current version of the code."""
     commit = _git("rev-parse", "HEAD")
     return Sources(commit, bool(_git("status", "--porcelain", "--", "engine/*.py", "app/*.py")) if commit else None)
 
@@ -47,7 +47,7 @@ def sources() -> Sources:
 def environment(
     device: torch.device, dtype: torch.dtype, *, command: str, seed: int, quiet: bool, busy_cpus: float | None
 ) -> Environment:
-    """The facts of this moment. The first call measures the machine's roofs: a few tenths of a second."""
+    """Return the facts of this moment. The first call measures the machine's roofs: a few tenths of a second."""
     measure_roofs(device, dtype)
     machine = machine_facts(device, dtype)
     code = sources()

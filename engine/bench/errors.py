@@ -1,4 +1,4 @@
-"""What a benchmark refuses; each message is one sentence."""
+"""Errors of a benchmark; each message is one sentence."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ class BenchError(ValueError):
 
 
 class Cancelled(Exception):
-    """The run was asked to stop."""
+    """The run was cancelled."""

@@ -32,7 +32,9 @@ def figures(samples: Samples, baselines: dict[str, Samples], seed: int) -> dict[
 
 
 def same_tokens(ours: list[list[list[int]]], theirs: list[list[list[int]]]) -> bool:
-    """Whether two runs gave the same outputs. Samples of one request and equally many requests count in any order."""
+    """Return whether two runs gave the same outputs. Samples of one request and equally many requests count in any
+    order.
+    """
     if [len(outputs) for outputs in ours] == [len(outputs) for outputs in theirs]:
         return ours == theirs
     return sorted(o for outputs in ours for o in outputs) == sorted(o for outputs in theirs for o in outputs)

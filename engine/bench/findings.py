@@ -11,7 +11,7 @@ from engine.bench.statistics import Estimate
 
 
 def findings(scenario: Scenario, points: list[Point]) -> list[Finding]:
-    """The finding of every headline whose figures exist."""
+    """Return the finding of every headline whose figures exist."""
     found = (_finding(headline, points) for headline in scenario.headlines)
     return [finding for finding in found if finding is not None]
 
@@ -36,8 +36,8 @@ def _finding(headline: Headline, points: list[Point]) -> Finding | None:
 
 
 def saturation(points: list[Point], metric: str, share: float) -> float | None:
-    """The smallest axis value whose median reaches `share` of the largest median; None without numbers, and where that
-    is the end of the axis: what comes after it may be more.
+    """Return the smallest axis value whose median reaches `share` of the largest median; None without numbers, and
+    where that is the end of the axis: what comes after it may be more.
     """
     medians = [(p.at, p.figures[metric].median) for p in points if isinstance(p.at, (int, float))]
     if not medians:
@@ -48,8 +48,9 @@ def saturation(points: list[Point], metric: str, share: float) -> float | None:
 
 
 def off_a_line(points: list[Point], metric: str) -> float | None:
-    """The largest |measured / line − 1| of the straight line over the axis that fits the medians best, each with the
-    same relative weight (least squares); None with fewer than three points, through which there is always one.
+    """Return the largest |measured / line − 1| of the straight line over the axis that fits the medians best, each
+    with the same relative weight (least squares); None with fewer than three points, through which there is always
+    one.
     """
     medians = [(p.at, p.figures[metric].median) for p in points if isinstance(p.at, (int, float))]
     if len(medians) < 3:
@@ -60,7 +61,7 @@ def off_a_line(points: list[Point], metric: str) -> float | None:
 
 
 def _judged(headline: Headline, value: float, estimate: Estimate | None, unit: str) -> Finding:
-    """The bar is compared with the median; `agrees` with the interval."""
+    """Compare the bar with the median; `agrees` with the interval."""
     bar, met = "", None
     if headline.agrees and estimate is not None:
         bar, met = "holds 1", estimate.low <= 1 <= estimate.high

@@ -21,7 +21,7 @@ from engine.trace.records import InstanceRole, Phase
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a metric may need besides the run itself."""
+    """Inputs of a metric besides the run itself."""
 
     slo: SLO | None = None
     reference: Measurement | None = None  # a run of the first baseline at the same point
@@ -43,7 +43,7 @@ def share(part: float, whole: float) -> float | None:
 
 
 def of_work(read: Callable[[EngineWork], float | None]) -> Formula:
-    """A figure of what the engine's records say; None for a peer's run."""
+    """Return a figure of what the engine's records say; None for a peer's run."""
     return lambda m, _: None if m.work is None else read(m.work)
 
 
@@ -89,7 +89,7 @@ def goodput(m: Measurement, context: Context) -> float | None:
 
 
 def slo_attainment(m: Measurement, context: Context) -> float | None:
-    """The share of requests that met their objectives."""
+    """Return the share of requests that met their objectives."""
     met = _num_met(m, context)
     return None if met is None else met / len(m.watched)
 
@@ -99,7 +99,7 @@ def _num_met(m: Measurement, context: Context) -> int | None:
 
 
 def bandwidth_share(m: Measurement, context: Context) -> float | None:
-    """The least time that decoding could take, all bytes at the machine's bandwidth, over the time it took."""
+    """Return the least time that decoding could take, all bytes at the machine's bandwidth, over the time it took."""
     if m.work is None or context.bytes_per_second is None:
         return None
     return share(m.work.decode_bytes / context.bytes_per_second, m.work.decode_seconds)
@@ -123,7 +123,7 @@ def roofline_seconds(phase: Phase) -> Formula:
 
 
 def roofline_share(phase: Phase) -> Formula:
-    """The least time of a step of one phase over the time that it took, both medians: 1 is the bound itself."""
+    """Return the least time of a step of one phase over the time that it took, both medians: 1 is the bound itself."""
 
     def found(m: Measurement, context: Context) -> float | None:
         least = roofline_seconds(phase)(m, context)
@@ -144,22 +144,24 @@ def decode_part(name: str) -> Formula:
 
 
 def own_share(work: EngineWork) -> float | None:
-    """The median share of a decode step outside the forward pass."""
+    """Return the median share of a decode step outside the forward pass."""
     return median(parts.own_share for parts in work.decode_parts) if work.decode_parts else None
 
 
 def external_share(medium: Medium) -> Formula:
-    """The share of the prompts' tokens that a tier gave, at their first admissions."""
+    """Return the share of the prompts' tokens that a tier gave, at their first admissions."""
     return of_work(lambda w: share(w.external_tokens[medium], w.asked_tokens))
 
 
 def over_estimate(what: str, q: float) -> Formula:
-    """A percentile of what steps took over what was expected; `what`: a field of Estimates. None without tiers."""
+    """Return a percentile of what steps took over what was expected; `what`: a field of Estimates. None without
+    tiers.
+    """
     return of_work(lambda w: percentile(getattr(w.estimates, what), q) if w.estimates is not None else None)
 
 
 def idle_share(role: InstanceRole | None = None) -> Formula:
-    """The share of the run that instances of a role, or all, spent in no step; None where there are none."""
+    """Return the share of the run that instances of a role, or all, spent in no step; None where there are none."""
     return lambda m, _: m.instances.idle_share(m.seconds, role) if m.instances is not None else None
 
 
@@ -169,7 +171,7 @@ def rejected(m: Measurement, _: Context) -> float | None:
 
 
 def moved(read: Callable[[InstancesWork], float | None]) -> Formula:
-    """A figure of what moved between instances; None where nothing can."""
+    """Return a figure of what moved between instances; None where nothing can."""
     return lambda m, _: read(m.instances) if m.instances and any(w.role == "decode" for w in m.instances.each) else None
 
 

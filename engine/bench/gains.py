@@ -23,7 +23,9 @@ FEW = 0.09  # below it one says how many times less
 
 
 class Gain(NamedTuple):
-    """`key` and `kind` choose the words, `values` go into them. `good`: None where nobody can say."""
+    """Verdict on a ratio: `key` and `kind` select the words, `values` fill them. `good`: None where neither is
+    better.
+    """
 
     key: str
     kind: Kind
@@ -31,7 +33,7 @@ class Gain(NamedTuple):
     good: bool | None
 
     def text(self, language: str) -> str:
-        """The words of a language."""
+        """Return the words of a language."""
         texts = gain_texts(language)
         values = {name: texts.get(f"gain.fraction.{value}", value) for name, value in self.values.items()}
         for key in (f"gain.{self.kind}.{self.key}", f"gain.{self.key}"):
@@ -43,7 +45,7 @@ class Gain(NamedTuple):
 def gain(
     metric: str, unit: str, better: Better | None, ratio: float, low: float | None = None, high: float | None = None
 ) -> Gain:
-    """What a ratio of a metric says. `low`, `high`: its interval; where that holds 1 no difference was seen."""
+    """Return the verdict on a metric's ratio. `low`, `high`: its interval; if it contains 1, the result is unclear."""
     kind = kind_of(metric, unit)
     if low is not None and high is not None and low < high and low <= 1 <= high:
         return Gain("unclear", kind, {}, None)
@@ -55,7 +57,7 @@ def gain(
 
 
 def kind_of(metric: str, unit: str) -> Kind:
-    """How one speaks of a metric."""
+    """Return how one speaks of a metric."""
     if unit.endswith("/s"):
         return "rate"
     if unit == "s":
@@ -89,7 +91,7 @@ def _said(kind: Kind, ratio: float) -> tuple[str, dict[str, str]]:
 
 
 def _part(ratio: float) -> tuple[str, dict[str, str]]:
-    """A part of the whole: a fraction that has a name, where one is near; else percent."""
+    """Return a part of the whole: a fraction that has a name, where one is near; else percent."""
     name, nearest = min(FRACTIONS.items(), key=lambda item: abs(item[1] - ratio))
     off = abs(ratio / nearest - 1)
     if off <= ABOUT:
@@ -98,7 +100,7 @@ def _part(ratio: float) -> tuple[str, dict[str, str]]:
 
 
 def times(value: float) -> str:
-    """One decimal below ten. Ties go up, as in the page."""
+    """Format a ratio with one decimal below ten. Ties round up, as in the page."""
     return str(math.floor(value + 0.5)) if value >= 9.95 else f"{math.floor(value * 10 + 0.5) / 10:.1f}"
 
 

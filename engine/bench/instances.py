@@ -1,4 +1,4 @@
-"""What each of several instances did during a run, and what moved between them. Imports no torch."""
+"""Work of each instance during a run, and transfers between instances. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.trace.records import InstanceRole, StepRecord
 
 @dataclass(slots=True)
 class InstanceWork:
-    """What one instance did during a run."""
+    """Work of an instance during a run."""
 
     role: InstanceRole
     busy_seconds: float = 0.0  # of its steps
@@ -20,7 +20,7 @@ class InstanceWork:
 
 @dataclass(slots=True)
 class InstancesWork:
-    """What several did, and what moved between them."""
+    """Work of several instances, and transfers between them."""
 
     each: list[InstanceWork]
     moved_bytes: int = 0
@@ -49,6 +49,8 @@ class InstancesWork:
                     pass
 
     def idle_share(self, seconds: float, role: InstanceRole | None = None) -> float | None:
-        """The share of a run of so many seconds that instances (of a role) spent in no step; None: there are none."""
+        """Return the share of a run of so many seconds that instances (of a role) spent in no step; None: there are
+        none.
+        """
         busy = [one.busy_seconds for one in self.each if role in (None, one.role)]
         return 1 - sum(busy) / (len(busy) * seconds) if busy and seconds else None

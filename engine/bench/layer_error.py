@@ -21,18 +21,18 @@ BETWEEN = 256  # steps of decode have at most so many, whole prompts at least
 
 
 class MeasuredLayer(NamedTuple):
-    """One layer; seconds by the tokens of a step, of each as measured and as the roofline bounds it."""
+    """Measured layer: seconds by the tokens of a step, each as measured and as the roofline bounds it."""
 
     name: str
     seconds: dict[int, tuple[float, float]]
 
     def times(self, low: int, high: int) -> list[float]:
-        """The bound, so many times, of steps of `low` to `high` tokens."""
+        """Return the bound, so many times, of steps of `low` to `high` tokens."""
         return [took / least for tokens, (took, least) in self.seconds.items() if low <= tokens <= high]
 
 
 def measured_layers(gpu: GpuPreset, known: Presets) -> list[MeasuredLayer]:
-    """Those that were measured on this card, stand-ins for others left out."""
+    """Return those that were measured on this card, stand-ins for others left out."""
     found = []
     for one in known.layers:
         model = known.models.get(one.model)
@@ -49,7 +49,7 @@ def measured_layers(gpu: GpuPreset, known: Presets) -> list[MeasuredLayer]:
 
 
 def layer_error(layers: Sequence[MeasuredLayer], phase: Phase) -> PredictionError | None:
-    """Of steps as short as decode's or as long as prefill's; None: no layer was measured."""
+    """Return the error for steps as short as decode's or as long as prefill's; None if no layer was measured."""
     low, high = (1, BETWEEN) if phase == "decode" else (BETWEEN, max((max(one.seconds) for one in layers), default=0))
     points = [
         StepPoint(variant=one.name, tokens=tokens, measured=took, low=took, high=took, predicted=least)
@@ -64,8 +64,8 @@ def layer_error(layers: Sequence[MeasuredLayer], phase: Phase) -> PredictionErro
 
 
 def ridge_factors(layers: Sequence[MeasuredLayer]) -> tuple[float, float] | None:
-    """The least and the most that the ridge is moved by: measured layers reach P / c operations and W / m bytes a
-    second, so theirs is P / W · m / c. None: none was measured with few and with many tokens.
+    """Return the least and the most that the ridge is moved by: measured layers reach P / c operations and W / m
+    bytes a second, so theirs is P / W · m / c. None: none was measured with few and with many tokens.
     """
     found = []
     for one in layers:

@@ -29,7 +29,7 @@ from engine.trace.events import (
 )
 from engine.trace.records import StepRecord, Work
 
-Observer = Literal["none", "log", "capture"]  # what of a run is kept while it is measured
+Observer = Literal["none", "log", "capture"]  # what of a run is recorded while it is measured
 
 
 @dataclass(slots=True)
@@ -173,7 +173,7 @@ class EngineWork:
 
 @dataclass(slots=True)
 class Measurement:
-    """One run. `outputs`: the token ids of every request's outputs, in the order of the requests."""
+    """Measurement of a run. `outputs`: the token ids of every request's outputs, in the order of the requests."""
 
     seconds: float  # from the first arrival to the last token
     requests: list[RequestTimes]

@@ -1,7 +1,8 @@
-"""What can be measured: a table of each metric's unit, what is better, where it comes from, and its formula.
+"""Metrics: a table of each one's unit, better direction, source and formula.
 
-`clock`: seconds, or something a second; differs from run to run. `count`: follows from the log's records without a
-clock; the same on every machine, unless requests arrive by the clock. The titles are in `words/`, one file a language.
+`clock`: seconds, or a rate per second; differs from run to run. `count`: follows from the log's records without a
+clock; the same on every machine, unless requests arrive by the clock. The titles are in `words/`, one file per
+language.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Better = Literal["higher", "lower"]
 
 
 class Metric(NamedTuple):
-    """One row of the table."""
+    """Row of the table."""
 
     name: str
     unit: str
@@ -29,7 +30,7 @@ class Metric(NamedTuple):
 
     @property
     def title(self) -> Text:
-        """What it is called."""
+        """Title of the metric."""
         return TITLES[self.name]
 
 

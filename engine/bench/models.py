@@ -38,7 +38,8 @@ class Models:
         self._made: tempfile.TemporaryDirectory[str] | None = None
 
     def engine_model(self, name: str, dtype: str, compiled: bool = False) -> LoadedModel:
-        """The model for this engine; `compiled`: with its forward pass compiled, which takes tens of seconds once.
+        """Return the model for this engine; `compiled`: with its forward pass compiled, which takes tens of seconds
+        once.
 
         Raises:
             ModelError: it cannot be opened.
@@ -58,7 +59,7 @@ class Models:
         return model
 
     def transformers_model(self, name: str, dtype: str) -> Any:
-        """A fresh transformers model with the same weights, on the device that the engine uses by default."""
+        """Return a fresh transformers model with the same weights, on the device that the engine uses by default."""
         device, kind = "cuda" if torch.cuda.is_available() else "cpu", getattr(torch, dtype)
         if name in MADE:
             module = _with_random_weights(*MADE[name], device).to(kind)
@@ -70,7 +71,7 @@ class Models:
         return module.eval().requires_grad_(False).to(device)
 
     def source(self, name: str) -> str:
-        """Where the weights are: a folder, or a hub name."""
+        """Return where the weights are: a folder, or a hub name."""
         if name in MADE:
             if self._made is None:
                 self._made = tempfile.TemporaryDirectory(prefix="kvtheater-bench-")
@@ -106,15 +107,15 @@ def _without_progress_bars() -> Iterator[None]:
 
 
 def _with_random_weights(config: Any, dtype: torch.dtype, device: str = "cpu") -> Any:
-    """A model of seeded random weights, the same at every call; they are drawn on `device`: on a CPU those of a large
-    model take minutes.
+    """Return a model of seeded random weights, the same at every call; they are drawn on `device`: on a CPU those
+    of a large model take minutes.
     """
     with torch.random.fork_rng(), torch.device(device):
         torch.manual_seed(SEED)
         return AutoModelForCausalLM.from_config(copy.deepcopy(config), dtype=dtype)
 
 
-# name -> its shape, and what its weights are kept in
+# name -> its shape, and the dtype of its weights
 MADE: dict[str, tuple[Any, torch.dtype]] = {
     # 8 layers × 256 with grouped heads (8:2); the bundled model's vocabulary
     TINY: (

@@ -21,10 +21,10 @@ from engine.scheduling.sequence import Sequence
 
 @contextmanager
 def outside(sizes: TierSizes, model: LoadedModel, config: EngineConfig) -> Iterator[WatchedConnector | None]:
-    """A connector to an empty store, the disk's in a folder that is deleted again; None: no tier is asked for.
+    """Yield a connector to an empty store, whose disk folder is deleted afterwards; None if no tier is configured.
 
     Raises:
-        BenchError: an engine with these settings has no blocks that could be kept.
+        BenchError: an engine with these settings has no blocks that can be offloaded.
     """
     if sizes == TierSizes():
         yield None

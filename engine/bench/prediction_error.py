@@ -29,7 +29,7 @@ class StepPoint(Struct, frozen=True, kw_only=True):
 
 
 class PredictionError(Struct, frozen=True, kw_only=True):
-    """Of one phase. Times the prediction: the median step, the least and the most over all points."""
+    """Prediction error of a phase: measured over predicted time, as median, minimum and maximum over all points."""
 
     phase: Phase
     points: list[StepPoint]
@@ -66,6 +66,6 @@ def prediction_error(record: Record, phase: Phase, only: str = "") -> Prediction
 
 
 def sequences_of(scenario: Scenario, variant: str) -> int:
-    """How many sequences each step of that variant has."""
+    """Return how many sequences each step of that variant has."""
     settings = next(one.set for one in scenario.variants if one.id == variant)
     return int(settings.get("workload.num_requests", scenario.workload["num_requests"]))  # type: ignore[call-overload]

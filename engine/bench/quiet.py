@@ -34,7 +34,9 @@ def cpu_times() -> CpuTimes | None:
 
 
 def _own_ticks() -> int:
-    """Of this process and its descendants. What has ended counts with whoever waited for it."""
+    """Return the CPU ticks of this process and its descendants. An ended process counts with the parent that
+    reaped it.
+    """
     parents, ticks = dict[int, int](), dict[int, int]()
     for folder in Path("/proc").iterdir():
         if not folder.name.isdecimal():
@@ -50,7 +52,7 @@ def _own_ticks() -> int:
 
 
 def busy_cpus(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
-    """CPUs that other programs kept busy in between, on average: 0 is a quiet machine, 1 is one busy CPU."""
+    """Return the average number of CPUs used by other programs in between: 0 is a quiet machine, 1 is one busy CPU."""
     if before is None or after is None or after.at <= before.at:
         return None
     others = (after.machine - before.machine) - (after.own - before.own)
@@ -58,7 +60,7 @@ def busy_cpus(before: CpuTimes | None, after: CpuTimes | None) -> float | None:
 
 
 def wait_until_quiet(seconds: float, cancelled: Callable[[], bool] = lambda: False) -> bool:
-    """Wait, `seconds` at most, until others use less than QUIET of a CPU. Whether they do (True: cannot be told)."""
+    """Wait up to `seconds` until others use less than QUIET of a CPU; return whether they do (True if unknown)."""
     until = time.perf_counter() + seconds
     while True:
         before = cpu_times()

@@ -24,7 +24,7 @@ MAX_BYTES = 64 << 20
 
 
 class Figure(Struct, frozen=True, kw_only=True):
-    """One metric of one variant at one point of the axis."""
+    """Metric of a variant at a point of the axis."""
 
     median: float
     low: float  # 95 % interval of the median
@@ -34,7 +34,7 @@ class Figure(Struct, frozen=True, kw_only=True):
 
 
 class Point(Struct, frozen=True, kw_only=True):
-    """One variant at one point of the axis."""
+    """Results of a variant at a point of the axis."""
 
     at: Value
     variant: str
@@ -45,7 +45,7 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 class MetricInfo(Struct, frozen=True, kw_only=True):
-    """What a metric is."""
+    """Definition of a metric."""
 
     unit: str
     better: Better | None
@@ -83,7 +83,7 @@ class Environment(Struct, frozen=True, kw_only=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One run of one scenario."""
+    """Run of a scenario."""
 
     format: str = FORMAT
     version: int = VERSION
@@ -149,7 +149,7 @@ def read_record(path: Path) -> Record:
 
 
 def read_records(path: Path) -> list[Record]:
-    """The record in a file, or all records of a folder, by scenario; what else lies in the folder is left alone.
+    """Return the record in a file, or all records of a folder, by scenario; what else lies in the folder is left alone.
 
     Raises:
         BenchError: nothing to read, or a damaged record.

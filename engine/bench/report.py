@@ -37,7 +37,7 @@ _WORDS = {
 
 
 def summary(records: list[Record], language: Language = "en") -> str:
-    """One table: the headlines of all records with their bars."""
+    """Return a table with the headlines of all records and their bars."""
     word = _word(language)
     heads = [word(name) for name in ("scenario", "headlines", "result", "value", "bar")]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -50,7 +50,7 @@ def summary(records: list[Record], language: Language = "en") -> str:
 
 
 def leading(records: list[Record], language: Language = "en") -> str:
-    """A short table: the few headlines that stand for the program."""
+    """Return a short table: the few headlines that stand for the program."""
     word = _word(language)
     lines = [f"| {word('headlines')} | {word('result')} | {word('bar')} |", "|---|---|---|"]
     found: list[tuple[int, Record, Finding]] = []
@@ -67,7 +67,7 @@ def leading(records: list[Record], language: Language = "en") -> str:
 
 
 def _gain(record: Record, finding: Finding, language: Language) -> str:
-    """A ratio in words; "" for what is none."""
+    """Return a ratio in words; "" for what is none."""
     metric = record.metrics.get(finding.metric)
     if finding.unit != "×" or metric is None:
         return ""
@@ -77,7 +77,7 @@ def _gain(record: Record, finding: Finding, language: Language) -> str:
 
 
 def _bar(finding: Finding, language: Language) -> str:
-    """The promise, and whether it was kept; "" for none."""
+    """Return the target and whether it is met; "" without one."""
     if not finding.bar:
         return ""
     sign, _, number_ = finding.bar.partition(" ")
@@ -88,7 +88,7 @@ def _bar(finding: Finding, language: Language) -> str:
 
 
 def details(record: Record, language: Language = "en") -> str:
-    """A section: what one should see, where it ran, and a table for each metric."""
+    """Return a section: what one should see, where it ran, and a table for each metric."""
     word, scenario = _word(language), record.scenario
     lines = [
         f"## {_text(scenario.title, language)}",
@@ -125,7 +125,9 @@ def details(record: Record, language: Language = "en") -> str:
 
 
 def machines(records: list[Record]) -> str:
-    """Where these records were made: one line, or one for each machine and version with the scenarios made there."""
+    """Return where these records were made: one line, or one for each machine and version with the scenarios made
+    there.
+    """
     made: dict[str, list[str]] = {}
     for record in records:
         made.setdefault(machine_line(record), []).append(record.scenario.id)
@@ -141,7 +143,7 @@ def _leads(record: Record) -> bool:
 
 
 def machine_line(record: Record) -> str:
-    """The machine and versions in one line."""
+    """Return the machine and versions in one line."""
     machine = record.environment.machine
     versions = ", ".join(f"{name} {version}" for name, version in machine.versions.items())
     threads = f"{record.environment.num_cpus} CPUs, {machine.num_threads} threads"
@@ -150,7 +152,7 @@ def machine_line(record: Record) -> str:
 
 
 def caveats(records: list[Record], language: Language = "en") -> str:
-    """Which records were made on a busy machine or stopped early; empty if none was."""
+    """Return which records were made on a busy machine or stopped early; empty if none was."""
     word = _word(language)
     noisy = [(r.scenario.id, r.environment.busy_cpus) for r in records if (r.environment.busy_cpus or 0) > QUIET]
     parts = [f"{word('busy')}: " + ", ".join(f"{name} ({busy:.2f})" for name, busy in noisy) + "."] if noisy else []
@@ -160,7 +162,7 @@ def caveats(records: list[Record], language: Language = "en") -> str:
 
 
 def insert(document: str, records: list[Record], language: Language = "en") -> str | None:
-    """The document with the table between its marks written anew, short or long; None if it has no marks."""
+    """Return the document with the table between its marks replaced, short or long; None if it has no marks."""
     for start, end, table in ((START, END, leading), (ALL_START, ALL_END, summary)):
         before, begins, rest = document.partition(start)
         _, ends, after = rest.partition(end)

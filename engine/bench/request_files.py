@@ -26,7 +26,7 @@ from engine.bench.errors import BenchError
 
 
 class Row(Struct, frozen=True):
-    """One request. `chat_id` and `turn` are Bailian's alone."""
+    """Request of the file. `chat_id` and `turn` exist only in Bailian's."""
 
     timestamp: float
     input_length: int

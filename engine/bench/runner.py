@@ -75,17 +75,17 @@ class _Lane:
 
 
 class Runner:
-    """One run of a scenario.
+    """Run of a scenario.
 
     Args:
         scenario: what is run; `rounds` and `seed` are the scenario's unless given.
         on_progress: called before each run, on the calling thread.
-        cancelled: asked between the steps of the engine and between runs.
-        on_engine: gets every engine before its first request, to look at its log, say.
-        keep_logs: engines of observer "none" keep a log too, to be looked at; writing it takes a little time.
+        cancelled: called between the steps of the engine and between runs.
+        on_engine: gets every engine before its first request, for example to read its log.
+        keep_logs: engines of observer "none" write a log too; writing it takes a little time.
         traces: a folder for a .kvtrace of each variant's warm-up run at each point.
-        quiet_seconds: how long to wait at most for a quiet machine.
-        models: those that are open already, and stay so.
+        quiet_seconds: longest wait for a quiet machine.
+        models: models that are already loaded; they stay loaded.
     """
 
     def __init__(
@@ -274,7 +274,7 @@ class Runner:
             lane.identical &= same_tokens(measurement.outputs, reference.outputs)
 
     def _reference(self, lane: _Lane) -> Measurement | None:
-        """The warm-up of the first baseline (or the first variant) that ran at the same point."""
+        """Return the warm-up of the first baseline (or the first variant) that ran at the same point."""
         wanted = [*self._scenario.baselines, *(variant.id for variant in self._scenario.variants)]
         here = {other.cell.variant: other.warm for other in self._lanes if other.cell.point == lane.cell.point}
         return next((warm for name in wanted if (warm := here.get(name)) is not None), None)

@@ -114,6 +114,6 @@ def saturation(record: Record, share: float = 0.9) -> Saturation:
 
 
 def _fewest(rates: list[tuple[int, float]], share: float) -> int:
-    """Of steps of so many tokens, the fewest whose rate is that share of the best."""
+    """Return the fewest tokens of a step whose rate is that share of the best."""
     best = max(rate for _, rate in rates)
     return min(tokens for tokens, rate in rates if rate >= share * best)

@@ -28,11 +28,11 @@ from engine.trace.goodput import SLO
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 Value = int | float | str
-Settings = dict[str, Any]  # dotted path -> what stands there instead
+Settings = dict[str, Any]  # dotted path -> replacement value
 
 
 class Axis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the points of a curve differ in. `sets`: the paths that get the value; or `cases` with settings each."""
+    """Axis of a curve. `sets`: the paths that get the value; or `cases` with settings each."""
 
     name: str
     title: Text
@@ -43,14 +43,14 @@ class Axis(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cases: list[Case] = []
 
     def points(self) -> list[Case]:
-        """Every point of the axis with the settings that it stands for."""
+        """Return every point of the axis with the settings that it stands for."""
         if self.cases:
             return self.cases
         return [Case(value=value, set=dict.fromkeys(self.sets, value)) for value in self.values]
 
 
 class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One point of an axis."""
+    """Point of an axis."""
 
     value: Value
     title: Text | None = None
@@ -58,7 +58,7 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class VariantSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One curve: the engine with these settings, or a peer."""
+    """Curve: the engine with these settings, or a peer."""
 
     id: str
     title: Text
@@ -114,7 +114,7 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One variant at one point: everything that a run needs."""
+    """Variant at a point, with everything that a run needs."""
 
     point: int  # index on the axis
     variant: str
@@ -133,7 +133,7 @@ _ROOTS = ("model", "dtype", "observer", "workload", "engine", "sampling", "tiers
 
 
 def cell_of(scenario: Scenario, point: int, variant: VariantSpec) -> Cell:
-    """The base with the point's settings, then the variant's.
+    """Return the base with the point's settings, then the variant's.
 
     Raises:
         BenchError: a path or a value that does not exist.
@@ -257,7 +257,7 @@ def check(scenario: Scenario) -> None:
 
 
 def find_scenario(name: str) -> Scenario:
-    """The shipped scenario of that id, or the one in a file.
+    """Return the shipped scenario of that id, or the one in a file.
 
     Raises:
         BenchError: neither is there.
@@ -271,7 +271,7 @@ def find_scenario(name: str) -> Scenario:
 
 
 def scenario_ids() -> list[str]:
-    """The shipped scenarios."""
+    """Return the shipped scenarios."""
     return sorted(path.stem for path in SCENARIOS.glob("*.toml"))
 
 

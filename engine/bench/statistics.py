@@ -20,7 +20,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 
 def estimate(samples: Sequence[float], seed: int = 0) -> Estimate:
-    """The median and its percentile bootstrap interval (Efron, 2,000 resamples).
+    """Return the median and its percentile bootstrap interval (Efron, 2,000 resamples).
 
     With five rounds or fewer the interval is the range of the rounds.
     """

@@ -10,7 +10,7 @@ from engine.connector.tiers.settings import parse_size
 
 
 class TierSizes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What each tier may hold, as `--kv-offload-cpu` takes it ("64MiB"); None: there is no such tier."""
+    """Sizes of the tiers, as `--kv-offload-cpu` takes them ("64MiB"); None: there is no such tier."""
 
     cpu: str | None = None
     disk: str | None = None
@@ -29,7 +29,7 @@ class TierSizes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @dataclass(slots=True)
 class Estimates:
-    """What the decisions were made by, against what came: seconds that something took over those that were expected.
+    """Accuracy of the cost estimates behind decisions: actual over expected seconds.
 
     `loads`: of each step that loaded, reading, checking and placing the blocks. `prefills`: of each step that computed
     prompt tokens and nothing else.

@@ -25,7 +25,7 @@ Encode = Callable[[str], list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request. It is submitted as soon as `at`, `at_step` and `after` all allow."""
+    """Request of a workload. It is submitted as soon as `at`, `at_step` and `after` all allow."""
 
     prompt: list[int]  # after another request: only the new tokens; that one's prompt and output come before them
     output_tokens: int
@@ -122,7 +122,7 @@ Workload = Random | SharedPrefix | FewShot | MultiTurn | Tree | LateLong | Texts
 
 
 def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode | None = None) -> list[Ask]:
-    """The requests of a workload. `encode` is the model's tokenizer; only `texts` needs it.
+    """Return the requests of a workload. `encode` is the model's tokenizer; only `texts` needs it.
 
     Raises:
         BenchError: the workload cannot be made for this model.
@@ -162,7 +162,7 @@ def requests_of(workload: Workload, vocab_size: int, seed: int, encode: Encode |
 
 
 class _Draw:
-    """Random tokens, lengths and requests, in the order in which they are asked for."""
+    """Generator of random tokens, lengths and requests; results depend on the order of calls."""
 
     def __init__(self, generator: np.random.Generator, vocab_size: int, seed: int) -> None:
         if vocab_size <= FIRST_ID + 1:
@@ -183,7 +183,7 @@ class _Draw:
         return found
 
     def tokens_of(self, key: int, length: int) -> list[int]:
-        """The same for the same key, whenever they are asked for."""
+        """Return tokens that depend on the key alone, not on the order of calls."""
         generator = np.random.default_rng([self._seed, key])
         return generator.integers(FIRST_ID, self._vocab_size, length).tolist()  # type: ignore[no-any-return]
 
@@ -224,10 +224,10 @@ def _traced(workload: Trace, draw: _Draw) -> list[Ask]:
 
 
 def requests_in(file: RequestFile, workload: Trace, vocab_size: int, seed: int) -> list[Ask]:
-    """The requests of a file of one's own; its first ones if it has fewer than were asked for.
+    """Return the requests of a user's file; its first ones if it has fewer than requested.
 
     Raises:
-        BenchError: no request of it is short enough, or the scale does not divide its hashes.
+        BenchError: none of its requests is short enough, or the scale does not divide its hashes.
     """
     asks = _asks_of(file, workload, _Draw(np.random.default_rng(seed), vocab_size, seed))
     if not asks:

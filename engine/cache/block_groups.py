@@ -27,11 +27,11 @@ from engine.trace.records import BlockGroup
 
 
 class GroupPlan(NamedTuple):
-    """One group of layers and its pool."""
+    """Plan of a group of layers and its pool."""
 
     layers: list[int]
     reaches: frozenset[Reach]  # of its layers
-    retention: Retention | None  # None: everything is kept
+    retention: Retention | None  # None: all keys and values are retained
     num_blocks: int
     first_block: int = 0  # its blocks have the ids [first_block, first_block + num_blocks), in the trace and everywhere
     one_piece: bool = False  # a sequence gets blocks beside each other, by first fit, once (strategy `first_fit`)
@@ -45,7 +45,7 @@ class GroupPlan(NamedTuple):
 
 
 class Demands(NamedTuple):
-    """What the engine may ask of a pool at once."""
+    """Peak demand of the engine on a pool."""
 
     max_num_seqs: int
     max_num_batched_tokens: int
@@ -55,7 +55,7 @@ class States(NamedTuple):
     """A model's states, as far as blocks go."""
 
     num_bytes: int  # of one sequence's, in all layers
-    checkpoint: int  # tokens from one that is kept to the next
+    checkpoint: int  # tokens between two retained states
     num_checkpoints: int  # beside those that run
 
 
@@ -67,7 +67,7 @@ def plan_groups(
     demands: Demands,
     split: bool = True,
 ) -> list[GroupPlan]:
-    """The groups of a model whose layers have these reaches; the group that sees most comes first.
+    """Return the groups of a model whose layers have these reaches; the group that sees most comes first.
 
     `num_blocks` is what a group gets that keeps everything. A group with a window beside it gets no more than all
     sequences together can hold of it at once: their windows, and the tokens of one step. `split` False: all layers
@@ -87,7 +87,9 @@ def plan_groups(
 
 
 def state_group(states: States, first_block: int, demands: Demands) -> GroupPlan:
-    """The group of all layers that keep a state. No step exceeds its blocks, and checkpoints have some beside."""
+    """Return the group of all layers that keep a state. No step exceeds its blocks, and checkpoints have some
+    beside.
+    """
     retention = state_retention(states.checkpoint)
     # of each sequence the state that a step begins from and the last two that it leaves
     most = 3 * demands.max_num_seqs + demands.max_num_batched_tokens // states.checkpoint + 1
@@ -96,12 +98,12 @@ def state_group(states: States, first_block: int, demands: Demands) -> GroupPlan
 
 
 def one_group(num_blocks: int, retention: Retention | None = None) -> list[GroupPlan]:
-    """The plan of a cache without a model: one group that stands for all layers."""
+    """Return the plan of a cache without a model: one group that stands for all layers."""
     return [GroupPlan([], frozenset(), retention, num_blocks)]
 
 
 def trace_groups(plans: Sequence[GroupPlan], kv_bytes_per_token: Sequence[int]) -> list[BlockGroup]:
-    """The groups as the trace's header has them. `kv_bytes_per_token`: of each group's layers together."""
+    """Return the groups as the trace's header has them. `kv_bytes_per_token`: of each group's layers together."""
     return [
         BlockGroup(
             layers=plan.layers,
@@ -118,6 +120,8 @@ def trace_groups(plans: Sequence[GroupPlan], kv_bytes_per_token: Sequence[int]) 
 
 
 def _at_most(retention: Retention, block_size: int, demands: Demands) -> int:
-    """Blocks that no step can exceed: each sequence's window, one block more for where its tokens begin, the tokens."""
+    """Return the number of blocks that no step can exceed: each sequence's window, one block more for where its
+    tokens begin, the tokens.
+    """
     each = retention.most_blocks(1, block_size) + 1
     return demands.max_num_seqs * each - (-demands.max_num_batched_tokens // block_size)

@@ -16,7 +16,7 @@ MOVES: dict[str, tuple[Tier, Tier]] = {
 
 
 class BlockMoves(NamedTuple):
-    """What there is to do in one group of layers: (source, destination) of each move, by block id."""
+    """Pending moves in a group of layers: (source, destination) of each, by block id."""
 
     swap_out: list[tuple[int, int]]
     swap_in: list[tuple[int, int]]
@@ -55,11 +55,11 @@ class PendingMoves:
         self._swaps_in.append((cpu_block_id, block_id))
 
     def given_away(self, block_id: int) -> None:
-        """No sequence holds the block any more: a copy to it is not wanted."""
+        """Cancel a copy to a block that no sequence holds."""
         self._copies.pop(block_id, None)
 
     def take(self) -> BlockMoves:
-        """All of them; from now on there are none."""
+        """Return all of them, and clear them."""
         moves = BlockMoves(self._swaps_out, self._swaps_in, [(src, dst) for dst, src in self._copies.items()])
         self._swaps_out, self._swaps_in = [], []
         self._copies.clear()

@@ -24,7 +24,7 @@ HITS_KEPT = 4  # steps of a block's last hits, as many as vLLM keeps
 
 @dataclass(slots=True)
 class Block:
-    """One physical block. `num_filled` slots, from slot 0, hold computed keys and values."""
+    """Physical block. `num_filled` slots, from slot 0, hold computed keys and values."""
 
     block_id: int
     ref_count: int = 0
@@ -86,11 +86,11 @@ class FreeQueue:
 class BlockPool:
     """Blocks with the ids [first_block, first_block + num_blocks), all free at first, in ascending order.
 
-    Ids are unique among all pools of a run, so a block id says its pool. Asking a pool for another one's block is a
+    Ids are unique among all pools of a run, so a block id identifies its pool. Looking up another pool's block raises
     KeyError.
 
     Several blocks may carry one hash (two sequences computed the same content before either could find the other's).
-    They are kept; the first that was cached answers lookups, the next one takes over when that is evicted.
+    All of them stay cached: the first one answers lookups, and the next takes over when that is evicted.
     """
 
     def __init__(self, num_blocks: int, first_block: int = 0) -> None:
@@ -155,7 +155,7 @@ class BlockPool:
         return block, evicted
 
     def share(self, block: Block) -> bool:
-        """One more owner. A free block is revived in place, content and hash kept; returns whether it was free."""
+        """Add an owner. A free block is revived in place with its content and hash; return whether it was free."""
         revived = block.ref_count == 0
         if revived:
             self.free_queue.remove(block.block_id)
@@ -173,7 +173,9 @@ class BlockPool:
         return self.share(block)
 
     def release(self, block: Block) -> QueueEnd | None:
-        """One owner less. At 0 it is free: hashed to the back, else emptied and to the front. None: still held."""
+        """Remove an owner. At 0 the block is free: at the back if hashed, else emptied and at the front. None: still
+        held.
+        """
         if block.ref_count <= 0:
             text = f"block {block.block_id} is released, but no sequence holds it"
             raise IntegrityError(text, "double_free", block_id=block.block_id)
@@ -197,7 +199,7 @@ class BlockPool:
             block.num_filled = num_filled
 
     def find(self, block_hash: bytes) -> Block | None:
-        """The first cached of the blocks that carry the hash."""
+        """Return the first cached of the blocks that carry the hash."""
         block_id = self.find_id(block_hash)
         return None if block_id is None else self.blocks[block_id]
 
@@ -252,7 +254,7 @@ class BlockPool:
             del self._more_by_hash[block_hash]
 
     def _ids_of(self, block_hash: bytes) -> list[int]:
-        """The blocks that the index has under the hash, the first cached of them first."""
+        """Return the blocks that the index has under the hash, the first cached of them first."""
         first = self._id_by_hash.get(block_hash)
         return [] if first is None else [first, *self._more_by_hash.get(block_hash, ())]
 

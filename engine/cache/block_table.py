@@ -13,7 +13,7 @@ from engine.trace.events import RELEASED
 
 @dataclass(slots=True)
 class BlockTables:
-    """What one sequence holds. All groups cover the same positions; they differ in what they released.
+    """Block tables of a sequence. All groups cover the same positions; they differ in what they have released.
 
         positions   [0 ............ num_computed) [num_computed ... len(block_ids[g]) * block_size)
                      K and V exist                 covered, written by this step or later

@@ -18,7 +18,7 @@ BLOCKS_AT_ONCE = 32  # whose content is gathered on the device before it is copi
 
 
 class BlockTiers:
-    """One group's tensors in each tier, all with the block as their first dimension, in the same order."""
+    """Tensors of a group in each tier, all with the block as their first dimension, in the same order."""
 
     def __init__(
         self,
@@ -60,7 +60,9 @@ class BlockTiers:
         return sum(pool[0].nbytes for pool in self._pools["device"])
 
     def take(self, block_ids: Sequence[int]) -> list[memoryview]:
-        """The content of blocks, `bytes_per_block` bytes each: of every tensor, in order, what it has of the block."""
+        """Return the content of blocks, `bytes_per_block` bytes each: of every tensor, in order, what it has of the
+        block.
+        """
         pieces = [block_ids[i : i + BLOCKS_AT_ONCE] for i in range(0, len(block_ids), BLOCKS_AT_ONCE)]
         return [content for piece in pieces for content in self._take(piece)]
 

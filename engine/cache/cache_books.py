@@ -58,11 +58,13 @@ class CacheBooks:
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
     ) -> Explanation:
-        """Why the lookup that was made just before found no more. Changes nothing."""
+        """Return why the lookup that was made just before found no more. Changes nothing."""
         return self.prefixes.explain(seq_id, token_ids, cache_salt, num_hit_tokens)
 
     def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
-        """Blocks that a sequence of `num_slots` tokens holds at most, in the group with the least room to spare."""
+        """Return the number of blocks that a sequence of `num_slots` tokens holds at most, in the group with the
+        least room to spare.
+        """
         demands = [group.demand_at_most(num_slots, tokens_a_step) for group in self.groups]
         return min(demands, key=lambda demand: demand.available - demand.needed)
 
@@ -74,9 +76,10 @@ class CacheBooks:
         loading: Loading | None = None,
         reserved: int = 0,
     ) -> BlockDemand:
-        """What `allocate` with the same arguments would need: in the first group without room, else in the first one.
+        """Return the demand of `allocate` with the same arguments: of the first group without room, else of the first
+        group.
 
-        Of a sequence that is swapped out, what `swap_in` would. `reserved`: tokens that are to have room, too, though
+        For a swapped-out sequence it is the demand of `swap_in`. `reserved`: tokens that also need room, although
         nothing is allocated for them yet. Changes nothing.
         """
         tables = self._tables.get(seq_id) or BlockTables.empty(len(self.groups))
@@ -94,7 +97,8 @@ class CacheBooks:
         return next((demand for demand in demands if not demand.fits), demands[0])
 
     def has_room(self, seq_id: int, num_tokens: int) -> bool:
-        """Whether the sequence has every block for positions [0, num_tokens), and to itself: decode steps mostly do.
+        """Return whether the sequence has every block for positions [0, num_tokens), and to itself: decode steps mostly
+        do.
 
         Then `allocate` has nothing to do.
         """
@@ -121,16 +125,18 @@ class CacheBooks:
         return zip(self.groups, hits or [()] * len(self.groups), strict=True)
 
     def followed(self, match: PrefixMatch, loading: Loading) -> PrefixMatch:
-        """The match as the beginning of what is loaded after it: without what a query after that does not see."""
+        """Return the match as the beginning of what is loaded after it: without what a query after that does not
+        see.
+        """
         return match._replace(hits=self.prefixes.followed(match.hits, loading.num_tokens))
 
     def block_hashes(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None) -> list[bytes]:
-        """The hashes of the leading blocks that a lookup may find: whole ones, without the last token."""
+        """Return the hashes of the leading blocks that a lookup may find: whole ones, without the last token."""
         chain, num_blocks = self.prefixes.chain(seq_id, cache_salt), (len(token_ids) - 1) // self.block_size
         return [chain.hash_at(logical, token_ids) for logical in range(num_blocks)]
 
     def group_of(self, block_id: int) -> int:
-        """Which group's pool the block is in."""
+        """Return which group's pool the block is in."""
         return next(g.index for g in reversed(self.groups) if block_id >= g.pool.first_block)
 
     def needed_blocks(self, group: int, num_tokens: int) -> list[int]:
@@ -143,7 +149,8 @@ class CacheBooks:
         return swapped.num_computed if swapped else 0
 
     def block_tables(self, seq_id: int) -> list[list[int]]:
-        """The table of each group: block ids in logical order, RELEASED among them. The lists themselves, not copies.
+        """Return the table of each group: block ids in logical order, RELEASED among them. The lists themselves, not
+        copies.
 
         Empty lists for a sequence without blocks.
         """
@@ -151,16 +158,16 @@ class CacheBooks:
         return tables.block_ids if tables else [[] for _ in self.groups]
 
     def num_held(self, seq_id: int) -> int:
-        """Blocks in the sequence's tables."""
+        """Return the number of blocks in the sequence's tables."""
         tables = self._tables.get(seq_id)
         return sum(map(len, tables.block_ids)) - sum(tables.num_released) if tables else 0
 
     def memory(self) -> Memory:
-        """All pools together, from counters: O(groups)."""
+        """Return the figures of all pools together, from counters: O(groups)."""
         return Memory.total([group.memory() for group in self.groups])
 
     def snapshot(self) -> Snapshot:
-        """A copy of everything that the trace's state also knows."""
+        """Return a copy of everything that the trace's state also knows."""
         blocks = self._blocks.values()
         return Snapshot(
             ref_counts=[b.ref_count for b in blocks],

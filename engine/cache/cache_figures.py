@@ -1,4 +1,4 @@
-"""What a cache says of itself: what an allocation would take, and a copy of its books."""
+"""Values that a cache reports: the demand of an allocation, and a snapshot of its state."""
 
 from __future__ import annotations
 

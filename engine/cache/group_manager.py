@@ -39,7 +39,7 @@ from engine.trace.records import Memory
 
 
 class GroupManager:
-    """One group's blocks. Where a method takes `tables`, they are those of sequence `seq_id`."""
+    """Blocks of a group of layers. A method's `tables` are those of sequence `seq_id`."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class GroupManager:
     # room
 
     def demand_at_most(self, num_slots: int, tokens_a_step: int) -> BlockDemand:
-        """The most blocks that a sequence of `num_slots` tokens can hold, out of all blocks of the pool.
+        """Return the most blocks that a sequence of `num_slots` tokens can hold, out of all blocks of the pool.
 
         `tokens_a_step`: the most tokens that one step computes of a sequence.
         """
@@ -92,8 +92,9 @@ class GroupManager:
         incoming: Incoming = NOTHING,
         reserved: int = 0,
     ) -> BlockDemand:
-        """What `take_hits` and `cover` would take from the free queue, were it for `reserved` tokens where these are
-        more; a group that lets blocks go never holds them all, and counts `num_tokens`. Changes nothing.
+        """Return the blocks that `take_hits` and `cover` would take from the free queue, for `reserved` tokens if more.
+
+        A group that releases blocks never holds them all, so it counts `num_tokens`. Changes nothing.
         """
         if self.retention is None:
             num_tokens = max(num_tokens, reserved)
@@ -238,7 +239,7 @@ class GroupManager:
         return dst.block_id
 
     def share_all(self, tables: BlockTables) -> None:
-        """One more sequence, a fork, holds every block of these tables."""
+        """Add a fork as an owner of every block of these tables."""
         for _, block_id in tables.held(self.index):
             self.pool.share(self.pool.blocks[block_id])
         self.tokens_logical += tables.num_tokens(self.index, self.block_size)
@@ -289,7 +290,7 @@ class GroupManager:
             )
 
     def lose(self, block_id: int, seq_id: int | None) -> None:
-        """The block, if it is of this group, has not the content that its hash names. `seq_id`: promised it."""
+        """Drop the hash of the block, if it is of this group: its content is missing. `seq_id`: promised it."""
         block = self.pool.blocks.get(block_id)
         if block is not None and block.block_hash:
             self._evict(block_id, self.pool.uncache(block), seq_id, lost=False)
@@ -384,7 +385,7 @@ class GroupManager:
     # looking at it
 
     def memory(self) -> Memory:
-        """The pool in numbers, from counters: O(1)."""
+        """Return the pool in numbers, from counters: O(1)."""
         return Memory.counted(
             num_blocks=self.num_blocks,
             block_size=self.block_size,

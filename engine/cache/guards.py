@@ -1,5 +1,6 @@
-"""What the guards of the cache's books raise: a sentence for a person, and its rule with numbers for a page in any
-language. The rules are those of docs/reference/trace-format.md.
+"""Errors of the cache's guards: a sentence, and the violated rule with numbers for a page in any language.
+
+The rules are those of docs/reference/trace-format.md.
 """
 
 from __future__ import annotations
@@ -60,6 +61,6 @@ def ensure(condition: bool, otherwise: str, rule: Rule, **numbers: int | None) -
 
 
 def objection_of(error: Exception) -> Objection:
-    """What a guard found wrong; of any other error the sentence alone."""
+    """Return the objection of a guard's error; for any other error, its sentence alone."""
     found = getattr(error, "objection", None)
     return found if isinstance(found, Objection) else Objection(text=str(error))

@@ -17,9 +17,10 @@ class Source(NamedTuple):
 
 
 class Incoming(NamedTuple):
-    """Of one group of layers: the blocks of `logicals`, all within [begin, end), get their content from outside.
+    """External content for a group of layers: the blocks of `logicals`, all within [begin, end), are filled from it.
 
-    The others in that range get no block, because no later query of the sequence sees them: they are RELEASED.
+    The other blocks in that range are not allocated, because no later query of the sequence sees them: they are
+    RELEASED.
     """
 
     reason: AllocateReason  # of the blocks in `logicals`
@@ -33,7 +34,7 @@ class Incoming(NamedTuple):
         return self.end - self.begin - len(self.logicals)
 
     def is_released(self, logical: int) -> bool:
-        """Whether the entry gets no block."""
+        """Return whether the entry gets no block."""
         return self.begin <= logical < self.end and logical not in self.logicals
 
 
@@ -41,7 +42,7 @@ NOTHING = Incoming("admission", 0, 0, frozenset())
 
 
 class Loading(NamedTuple):
-    """What a sequence that is about to be admitted loads: blocks [first, end), in every group those that it needs."""
+    """External blocks that a sequence loads on admission: in every group the needed ones of [first, end)."""
 
     first: int  # logical: the number of blocks that hit
     end: int
@@ -50,7 +51,7 @@ class Loading(NamedTuple):
     is_later: bool = False  # it comes between two steps, after the blocks were allocated: see `receive`
 
     def of(self, group: int) -> Incoming:
-        """The blocks of one group."""
+        """Return the blocks of one group."""
         reason: AllocateReason = "receive" if self.is_later else "load"
         return Incoming(reason, self.first, self.end, frozenset(self.sources[group]))
 
@@ -63,8 +64,9 @@ class Loading(NamedTuple):
         first_token: int,
         end: int,
     ) -> Loading:
-        """What another instance's block tables have of the positions [first_token, end), whole blocks. `needed`: of
-        each group the logical blocks of [0, end) that a query after them sees.
+        """Return the loading of [first_token, end), whole blocks, from another instance's block tables.
+
+        `needed`: for each group the logical blocks of [0, end) that a later query sees.
         """
         first = first_token // block_size
         sources: list[dict[int, Source]] = []

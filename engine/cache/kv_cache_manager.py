@@ -88,7 +88,7 @@ class KVCacheManager(CacheBooks):
         return True
 
     def receive(self, seq_id: int, loading: Loading) -> None:
-        """What `allocate` made room for, later, is there: the caller has put it into the blocks."""
+        """Mark the blocks that `allocate` reserved as filled: the caller has written the received content."""
         tables = self._held(seq_id)
         for group in self.groups:
             group.receive(seq_id, tables, loading.sources[group.index], loading.num_tokens)
@@ -150,7 +150,9 @@ class KVCacheManager(CacheBooks):
         return relying
 
     def take_moves(self) -> list[BlockMoves]:
-        """What the KV store has to do before this step's forward pass, for each group of layers; handed over once."""
+        """Return the pending moves of the KV store before this step's forward pass, by group of layers, and
+        clear them.
+        """
         return [group.moves.take() for group in self.groups]
 
     def swap_out(self, seq_id: int) -> int | None:

@@ -1,4 +1,4 @@
-"""How the vectors of one layer lie in memory: as they are, or in fewer bits with a scale for each token and head.
+"""Memory layout of a layer's vectors: unquantized, or in fewer bits with a scale for each token and head.
 
 A plane holds one kind of vector (keys or values) of one layer, [num_blocks, block_size, Hkv, W]:
 
@@ -213,7 +213,7 @@ def make_plane(
     device: torch.device,
     new_pool: NewPool = zeros,
 ) -> KVPlane:
-    """The plane of that kind: one of `QUANTIZED`, or a floating-point dtype."""
+    """Return the plane of that kind: one of `QUANTIZED`, or a floating-point dtype."""
     if isinstance(kind, torch.dtype):
         return PlainPlane(shape, kind, compute_dtype, device, new_pool)
     if kind in ("fp8", "fp8_e4m3"):

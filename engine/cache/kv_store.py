@@ -24,7 +24,7 @@ from engine.cache.kv_plane import KVPlane, NewPool, make_plane, zeros
 
 
 class LayerShape(NamedTuple):
-    """What one layer keeps of one token."""
+    """Shape of a token's keys and values in a layer."""
 
     num_kv_heads: int  # Hkv
     head_dim: int  # D, of a key
@@ -75,12 +75,12 @@ class KVStore:
         return make_plane(self.kind, shape, self.compute_dtype, self.device, new_pool)
 
     def pools(self, layers: Sequence[int]) -> list[Tensor]:
-        """Every tensor of these layers, block first: what moving whole blocks goes over."""
+        """Return every tensor of these layers, block first: what moving whole blocks goes over."""
         planes = [plane for layer in layers for plane in (self.keys[layer], self.values[layer])]
         return [pool for plane in planes for pool in plane.pools if pool.numel()]
 
     def release(self) -> None:
-        """Free the memory of every tensor, whoever still refers to them; nothing can be read any more."""
+        """Free the memory of every tensor, even if references to them remain; nothing can be read afterwards."""
         for pool in self.pools(range(self.num_layers)):
             if pool.untyped_storage().resizable():
                 pool.untyped_storage().resize_(0)
@@ -90,7 +90,7 @@ class KVStore:
         return self.num_blocks[layer] * self.block_size
 
     def bytes_per_token_of(self, layers: Sequence[int]) -> int:
-        """Bytes one token takes in these layers together."""
+        """Return the bytes of a token in these layers together."""
         return sum(self.keys[layer].bytes_per_slot + self.values[layer].bytes_per_slot for layer in layers)
 
     @property
@@ -99,7 +99,7 @@ class KVStore:
 
     @property
     def bytes_per_token(self) -> int:
-        """Bytes one token takes in all layers together."""
+        """Bytes of a token in all layers together."""
         return self.bytes_per_token_of(range(self.num_layers))
 
     @property
@@ -121,5 +121,5 @@ class KVStore:
         return self.keys[layer].read(slots), self.values[layer].read(slots)
 
     def view(self, layer: int, first_slot: int, num_slots: int) -> tuple[Tensor, Tensor]:
-        """The same for slots that follow each other; without a copy where the numbers lie as they are."""
+        """Return the same for slots that follow each other; without a copy where the numbers lie as they are."""
         return self.keys[layer].view(first_slot, num_slots), self.values[layer].view(first_slot, num_slots)

@@ -20,7 +20,7 @@ HASH_BYTES = 16
 
 
 class PrefixMatch(NamedTuple):
-    """What the prefix cache has of a sequence. Valid until the next allocation or release."""
+    """Prefix-cache match of a sequence. Valid until the next allocation or release."""
 
     hits: list[list[int]]  # of each group of layers: block ids in logical order, RELEASED for those that no query of
     # the sequence will look at. All groups have as many. Empty, without a list for each group, when nothing hits
@@ -34,7 +34,7 @@ class PrefixMatch(NamedTuple):
 
 
 def hash_block(parent_hash: bytes | None, token_ids: Sequence[int], cache_salt: str | None = None) -> bytes:
-    """The name (HASH_BYTES bytes) of a full block's content.
+    """Return the name (HASH_BYTES bytes) of a full block's content.
 
     The first block of a sequence has no parent and takes the salt in; every later one inherits it from its parent.
     The encoding is unambiguous: a tag for root or child, lengths before what varies, 8 bytes a token.

@@ -38,7 +38,7 @@ class PrefixIndex:
         self._block_size = block_size
 
     def lookup(self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, skip: bool) -> PrefixMatch:
-        """The longest prefix that every group has (`longest_match`).
+        """Return the longest prefix that every group has (`longest_match`).
 
         `skip`: nothing may hit, because the logits of every token are wanted.
         """
@@ -79,7 +79,7 @@ class PrefixIndex:
     def explain(
         self, seq_id: int, token_ids: Sequence[int], cache_salt: str | None, num_hit_tokens: int
     ) -> Explanation:
-        """Why the lookup that was made just before found no more. The first group that lost content says so."""
+        """Return why the lookup that was made just before found no more. The first group that lost content says so."""
         if not self.enabled:
             return Explanation()
         logical, lost = num_hit_tokens // self._block_size, None
@@ -106,7 +106,7 @@ class PrefixIndex:
         return len(hits[0]) * self._block_size if hits else 0
 
     def _missing(self, shelf: Shelf, chain: HashChain, token_ids: Sequence[int], logical: int) -> LostBlock | None:
-        """Where the block was that this group lacked for a hit of blocks [0, logical]."""
+        """Return where the block was that this group lacked for a hit of blocks [0, logical]."""
         for needed in self._needed(shelf.retention, (logical + 1) * self._block_size):
             block_hash = chain.hash_at(needed, token_ids)
             if shelf.pool.find(block_hash) is None:
@@ -133,7 +133,7 @@ class PrefixIndex:
         return (logical for logical in range(-(-num_tokens // size)) if logical not in gone)
 
     def chain(self, seq_id: int, cache_salt: str | None) -> HashChain:
-        """The sequence's hashes. Raises ValueError when it came with another salt before."""
+        """Return the sequence's hashes. Raises ValueError when it came with another salt before."""
         chain = self.chains.get(seq_id)
         if chain is None:
             chain = self.chains[seq_id] = HashChain(self._block_size, cache_salt)

@@ -1,6 +1,6 @@
-"""The longest beginning of a sequence whose blocks are there in every group of layers.
+"""Longest prefix of a sequence whose blocks are cached in every group of layers.
 
-One answer for whoever asks: the prefix cache of an engine asks its pools, a router what the log says of them.
+Shared by the engine's prefix cache, which searches its pools, and a router, which searches the log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Held(NamedTuple):
 def longest_match(
     groups: Sequence[Held], chain: HashChain, token_ids: Sequence[int], block_size: int
 ) -> list[list[int]]:
-    """Block ids of each group in logical order, RELEASED for those that no query after them sees; all have as many.
+    """Return the block ids of each group in logical order, RELEASED for those that no query after them sees; all have
+    as many.
 
     Whole blocks, at most len(token_ids) - 1 tokens: the last token must run through the model to get logits. Under a
     window only those blocks count that the next query sees: what was before them may be gone, and is not taken if it is
@@ -41,7 +42,7 @@ def longest_match(
 
 
 def _hits(group: Held, chain: HashChain, token_ids: Sequence[int], num_blocks: int, block_size: int) -> list[int]:
-    """What one group has of the first `num_blocks` blocks."""
+    """Return a group's cached blocks among the first `num_blocks`."""
     hits: list[int] = []
     for logical in range(num_blocks):
         block_id = group.find(chain.hash_at(logical, token_ids))

@@ -36,7 +36,7 @@ class Explanation(NamedTuple):
     lost: LostBlock | None = None
 
     def of(self, found: Lookup) -> Lookup:
-        """What the lookup found, with this reason."""
+        """Return the lookup with this reason."""
         return replace(
             found,
             reason=self.reason,
@@ -73,7 +73,7 @@ class EvictedBlocks:
             self._lost.popitem(last=False)
 
     def find(self, block_hash: bytes) -> LostBlock | None:
-        """Where that content was; None: it was never evicted, or too long ago."""
+        """Return where that content was; None: it was never evicted, or too long ago."""
         return self._lost.get(block_hash)
 
 
@@ -105,7 +105,7 @@ class PrefixMemory:
         all_hit: bool,
         lost: LostBlock | None,
     ) -> Explanation:
-        """Why `num_hit` tokens hit and no more.
+        """Return why `num_hit` tokens hit and no more.
 
         `all_hit`: every block that may hit did. `lost`: where the content of the first block that did not was.
         """
@@ -138,7 +138,7 @@ class PrefixMemory:
 
     @staticmethod
     def _closest(token_ids: Sequence[int], candidates: Sequence[RecentSequence]) -> tuple[RecentSequence | None, int]:
-        """The one with the longest common beginning, the latest of equals; None when none shares a token."""
+        """Return the one with the longest common beginning, the latest of equals; None when none shares a token."""
         best, longest = None, 0
         for candidate in reversed(candidates):
             # a candidate can only beat the best so far if it agrees in the next position
@@ -152,7 +152,7 @@ class PrefixMemory:
 
 
 def common_prefix(a: Sequence[Any], b: Sequence[Any]) -> int:
-    """Number of leading elements that are equal. Bisects over slices, which compare at C speed."""
+    """Return the number of leading elements that are equal. Bisects over slices, which compare at C speed."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""Which keys a query can see, and so which blocks no query will ask for again.
+"""Reach of queries: the keys that a query can see, and the blocks that no later query needs.
 
     position   0 ... sinks           p - window + 1 ... p
                [ seen ]  [ hidden ]  [      seen        ]   query at p
@@ -22,11 +22,11 @@ class Reach(NamedTuple):
     sinks: int = 0
 
     def first_key(self, query: int) -> int:
-        """The smallest position that the query, and so any later one, may see."""
+        """Return the smallest position that the query, and so any later one, may see."""
         return 0 if self.window is None or self.sinks else max(0, query - self.window + 1)
 
     def hides_between(self, query: int) -> bool:
-        """Whether there are hidden keys between the sinks and the window."""
+        """Return whether there are hidden keys between the sinks and the window."""
         return self.window is not None and self.sinks > 0 and query - self.window + 1 > self.sinks
 
     @property
@@ -43,7 +43,7 @@ class WindowPolicy(NamedTuple):
     pattern: int | None = None  # every pattern-th layer is left as it is, as Gemma 3 builds its own; None: no layer is
 
     def reach(self, layer: int, sliding_window: int | None) -> Reach:
-        """What a layer's queries see: the policy's keys, or the layer's own window where that is no wider."""
+        """Return the reach of a layer's queries: the policy's keys, or the layer's own window if it is no wider."""
         left_alone = self.pattern is not None and (layer + 1) % self.pattern == 0
         if left_alone or (sliding_window is not None and sliding_window <= self.window):
             return Reach(sliding_window)
@@ -51,7 +51,7 @@ class WindowPolicy(NamedTuple):
 
 
 def reaches_of(sliding_windows: Iterable[int | None], policy: WindowPolicy | None = None) -> list[Reach]:
-    """What the queries of each layer see, given the layers' own windows."""
+    """Return the reach of each layer's queries, given the layers' own windows."""
     if policy is None:
         return [Reach(window) for window in sliding_windows]
     return [policy.reach(layer, window) for layer, window in enumerate(sliding_windows)]
@@ -70,13 +70,15 @@ class Retention(NamedTuple):
     checkpoint: int = 0  # tokens, a multiple of block_size
 
     def leaves(self, logical: int, num_tokens: int, block_size: int) -> bool:
-        """Whether a step that computes up to `num_tokens` tokens leaves something in logical block `logical`."""
+        """Return whether a step that computes up to `num_tokens` tokens leaves something in logical block `logical`."""
         if not self.checkpoint or (logical + 1) * block_size % self.checkpoint == 0:
             return True
         return logical >= num_tokens // block_size - 1
 
     def num_left(self, first: int, num_tokens: int, block_size: int) -> int:
-        """Blocks from logical block `first` on in which a step up to `num_tokens` tokens leaves something."""
+        """Return the number of blocks from logical block `first` on in which a step up to `num_tokens` tokens
+        leaves something.
+        """
         end = -(-num_tokens // block_size)
         if not self.checkpoint:
             return max(end - first, 0)
@@ -85,11 +87,11 @@ class Retention(NamedTuple):
         return regular + sum(self.leaves(logical, num_tokens, block_size) for logical in range(tail, end))
 
     def first(self, block_size: int) -> int:
-        """The first logical block that may ever be released: the first without a sink."""
+        """Return the first logical block that may ever be released: the first without a sink."""
         return -(-self.sinks // block_size)
 
     def end(self, num_computed: int, block_size: int) -> int:
-        """Where releasing ends: logical blocks from `first` up to here are out of every later query's sight.
+        """Return where releasing ends: logical blocks from `first` up to here are out of every later query's sight.
 
         The next query is at position num_computed and sees positions from num_computed - window + 1 on. The block of
         the last computed position stays (under a window of one token it could go), so that a table ends in a block.
@@ -97,7 +99,8 @@ class Retention(NamedTuple):
         return max(0, num_computed - max(self.window, 2) + 1) // block_size
 
     def most_blocks(self, tokens_a_step: int, block_size: int) -> int:
-        """The most blocks that a sequence of any length holds when a step computes `tokens_a_step` of its tokens.
+        """Return the most blocks that a sequence of any length holds when a step computes `tokens_a_step` of its
+        tokens.
 
         Sinks, and a span of window - 1 + tokens_a_step positions that may begin anywhere in a block.
         """
@@ -112,7 +115,7 @@ def state_retention(checkpoint: int) -> Retention:
 
 
 def retention_of(reaches: Sequence[Reach], policy: WindowPolicy | None = None) -> Retention | None:
-    """What must be kept for layers with these reaches. None: everything, because some layer sees all keys."""
+    """Return the retention that layers with these reaches need; None if some layer sees all keys."""
     windows = [reach.window for reach in reaches if reach.window is not None]
     if not reaches or len(windows) < len(reaches):
         return None

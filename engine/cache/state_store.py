@@ -47,7 +47,9 @@ class StateStore:
         return sum(tensor[0].nbytes for tensor in self.tensors)
 
     def pools(self, layers: Sequence[int] = ()) -> list[Tensor]:
-        """Every tensor, block first: what moving whole blocks goes over. `layers`: as of `KVStore`, without effect."""
+        """Return every tensor, block first: what moving whole blocks goes over. `layers`: as of `KVStore`, without
+        effect.
+        """
         return self.tensors
 
     def release(self) -> None:

@@ -11,7 +11,7 @@ from engine.cache.incoming import NOTHING, Incoming
 
 @dataclass(slots=True)
 class SwappedTable:
-    """What one sequence keeps in the CPU store: the computed blocks that it had, in logical order."""
+    """Swapped-out computed blocks of a sequence in the CPU store, in logical order."""
 
     cpu_block_ids: list[int]
     num_computed: int  # positions [0, num_computed) are in them, but for those of released blocks
@@ -41,20 +41,22 @@ class SwapSpace:
         return self.num_blocks - len(self._free)
 
     def put(self, seq_id: int, logicals: list[int], num_computed: int) -> list[int]:
-        """A CPU block for each logical one. Raises IndexError when there are not enough: ask `num_free` first."""
+        """Return a CPU block for each logical one. Raises IndexError when there are not enough: ask `num_free`
+        first.
+        """
         ensure(seq_id not in self.tables, f"sequence {seq_id} is swapped out already", "swapped_twice", seq_id=seq_id)
         cpu_block_ids = [self._free.popleft() for _ in logicals]
         self.tables[seq_id] = SwappedTable(cpu_block_ids, num_computed, logicals)
         return cpu_block_ids
 
     def take(self, seq_id: int) -> SwappedTable:
-        """The sequence's blocks, free from now on. Raises KeyError when it is not swapped out."""
+        """Return the sequence's blocks, free from now on. Raises KeyError when it is not swapped out."""
         table = self.tables.pop(seq_id)
         self._free.extend(table.cpu_block_ids)
         return table
 
     def incoming(self, seq_id: int) -> Incoming:
-        """The logical blocks that wait here, and between them those that the sequence had released."""
+        """Return the logical blocks that wait here, and between them those that the sequence had released."""
         table = self.tables.get(seq_id)
         return Incoming("swap_in", 0, table.logicals[-1] + 1, frozenset(table.logicals)) if table else NOTHING
 

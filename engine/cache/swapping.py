@@ -9,7 +9,7 @@ from engine.trace.events import Drop, SwapIn, SwapOut
 
 
 def can_swap_out(group: GroupManager, tables: BlockTables) -> bool:
-    """Whether the CPU store has room for what is computed."""
+    """Return whether the CPU store has room for what is computed."""
     return len(_computed(group, tables)) <= group.swap_space.num_free
 
 

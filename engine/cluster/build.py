@@ -25,7 +25,7 @@ from engine.trace.limits import MAX_BLOCKS, MAX_GROUPS
 
 
 class Seat(NamedTuple):
-    """What one instance is to be, before there is one."""
+    """Description of an instance before it is built."""
 
     name: str
     role: Role
@@ -67,7 +67,8 @@ def local_cluster(
     make_connector: type[TransferConnector] = TransferConnector,
     make_instance: type[LocalInstance] = LocalInstance,
 ) -> Cluster:
-    """Every instance an engine of the caller's thread: the same inputs give the same log, apart from clocks.
+    """Return a cluster whose instances are engines of the caller's thread: the same inputs give the same log, apart
+    from clocks.
 
     `make_connector`: what a mistake is put into on purpose (`engine.lab.faults`); `make_instance`: for tests.
 
@@ -87,7 +88,7 @@ def local_cluster(
             name,
             throttled(link(senders), config),
             layout,
-            # who waits for a slow link holds up nobody
+            # a thread that waits for a slow link delays no other
             pulls=None if config.link_mb_per_second is None else ThreadPoolExecutor(1, f"pull-{name}"),
             lease=lease,
             policy=config.kv_load_failure_policy,
@@ -111,6 +112,6 @@ def local_cluster(
 
 
 def throttled(link: Link, config: EngineConfig) -> Link:
-    """The link, as slow as the settings want it."""
+    """Return the link, as slow as the settings want it."""
     rate = config.link_mb_per_second
     return link if rate is None else ThrottledLink(link, rate * 1e6)

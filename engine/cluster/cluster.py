@@ -1,12 +1,12 @@
-"""Requests on several instances of one model, and the log of all of them.
+"""Cluster: requests on several instances of one model, and their common log.
 
-    submit ── route ──► prefill instance: its prompt, one token, hold ── offer ──► decode instance: pull, go on
+    submit ── route ──► prefill instance: its prompt, one token, hold ── offer ──► decode instance: pull, decode
                   └───► mixed instance: all of it
 
-Where there are mixed instances and no others a request stays where it was routed to. One thread calls a cluster; its
-instances may be processes that compute beside each other (`instance.py`). An instance that ends takes its sequences
-with it and is started anew, empty: a prompt that was computed there is computed again elsewhere, a request that had
-tokens is over, because a second answer would not be the first one.
+With only mixed instances a request stays where it was routed. One thread calls a cluster; its instances may be
+processes that compute in parallel (`instance.py`). An instance that ends takes its sequences with it and is restarted
+empty: a prompt computed there is recomputed elsewhere; a request that already had tokens is aborted, because a second
+answer would differ from the first one.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ from engine.trace.log import TraceWriter
 from engine.trace.records import StepRecord
 
 LONGEST_WAIT = 0.05  # seconds that a step waits for an instance to say something
-AHEAD = 2  # turns of a process that goes on: one is computed, and the next one waits for nobody
+AHEAD = 2  # turns of a running process: one is computed, and the next one is queued
 
 StartAnew = Callable[[int, int], Instance]
 
 
 class Cluster:
-    """Instances of one model behind one face.
+    """Instances of one model behind one interface.
 
     Args:
-        model: what the instances serve; tokenizes, and computes again what somebody asks about.
+        model: what the instances serve; tokenizes, and recomputes attention on request.
         config: of all of them, as resolved.
-        instances: in the order in which the log has them.
-        router: where requests go.
-        start_anew: makes the instance of that index again after it has ended, whose sequences begin with that id;
-            None, or where it raises InstanceGoneError: it stays away, and others do what it did.
-        closed: called when it is.
-        began: when the log did, by `time.perf_counter`, as the instances' places have it.
+        instances: in the order of the log.
+        router: chooses the instance of a request.
+        start_anew: restarts the instance of that index after it has ended; its sequences begin with that id.
+            None, or where it raises InstanceGoneError: the instance is not restarted; its requests are rescheduled
+            elsewhere.
+        closed: called on close.
+        began: start of the log, by `time.perf_counter`, as the instances' places have it.
     """
 
     def __init__(
@@ -102,7 +103,7 @@ class Cluster:
         return sum(load.running for load in loads), sent + sum(load.waiting + load.receiving for load in loads)
 
     def prefill_pending(self) -> bool:
-        """Whether some request's prompt is not computed yet, or has not come to where it goes on."""
+        """Return whether some prompt is not yet computed, or not yet at its decode instance."""
         return any(flight.part == "prefill" or not flight.has_output for flight in self._flights.values())
 
     # What comes in
@@ -116,7 +117,7 @@ class Cluster:
         self._check(self._all_whole(specs))
 
     def _check(self, specs: Sequence[RequestSpec]) -> None:
-        """Of specs with ids: an instance would give ids that it counts for itself, which another may have given."""
+        """Check specs with ids: an instance assigns ids from its own counter, which another may have assigned."""
         taken = set(self._flights)
         for spec in specs:
             if spec.request_id in taken:
@@ -131,10 +132,11 @@ class Cluster:
                     one.check(moving)
 
     def submit(self, specs: Sequence[RequestSpec]) -> list[Submitted]:
-        """All or none. An instance in the midst of a step is waited for; what others have to say meanwhile is heard.
+        """Submit all requests or none. Waits for an instance in the middle of a step, and processes others' messages
+        meanwhile.
 
         Raises:
-            RequestError, ConfigError, RejectedError: why not.
+            RequestError, ConfigError, RejectedError: a request is refused.
             InstanceGoneError: an instance ended before it took its request.
         """
         flights = self._send_new(specs)
@@ -205,17 +207,16 @@ class Cluster:
     # What is done
 
     def step(self, wait: float = LONGEST_WAIT, goes_on: bool = False) -> StepRecord | None:
-        """Have instances go on; the last record that came of it. None: nothing did within `wait` seconds.
+        """Run the instances; return the last new record, or None without one within `wait` seconds.
 
-        Instances of this thread take turns; those that are processes compute at the same time, and whichever has
-        something to say first is heard. `goes_on`: further steps follow, until `rest`, so that a process need not wait
-        for them.
+        Instances of this thread take turns; those that are processes compute at the same time, and the first message is
+        processed first. `goes_on`: further steps follow, until `rest`, so that a process need not wait for them.
 
         Raises:
             Exception: a forward pass failed; the batch's requests are aborted, the instance and the log stay sound.
         """
         self._last = None
-        self._take_all()  # what ended meanwhile is begun anew
+        self._take_all()  # instances that ended meanwhile are restarted
         beside = [one for one in self.instances if one.waits_on is not None]
         for one in beside:
             self._begin_turns(one, AHEAD if goes_on else 1)
@@ -251,10 +252,10 @@ class Cluster:
     def recompute_attention(
         self, seq_id: int, layer: int | None, heads: Sequence[int] | None, num_tokens: int | None
     ) -> Recomputed:
-        """As `Engine.recompute_attention`, of a sequence of any instance.
+        """Recompute attention as `Engine.recompute_attention`, for a sequence of any instance.
 
         Raises:
-            RecomputeError: no such sequence, fewer tokens than asked for, or more than can be computed at once.
+            RecomputeError: no such sequence, fewer tokens than requested, or more than can be computed at once.
         """
         if self.config.private:
             raise RecomputeError("this run is private: what its sequences computed is not shown")
@@ -301,16 +302,16 @@ class Cluster:
 
     def _send(self, flight: Flight, remote: RemoteBlocks | None = None) -> None:
         spec, one = flight.asked, self.instances[flight.instance]
-        if remote is not None and remote.engine_id == one.name:  # who would go on with it is away
+        if remote is not None and remote.engine_id == one.name:  # its decode instance is gone
             remote = None
         if remote is not None:
             spec = spec._replace(transfer=remote.transfer, kv_role="kv_consumer")
             self._log.expect(remote.transfer, flight.instance)
-        with contextlib.suppress(InstanceGoneError):  # it is told when what that one said before was taken
+        with contextlib.suppress(InstanceGoneError):  # reported after its earlier messages are processed
             one.send([Ask(spec, remote)])
 
     def _go_on(self, flight: Flight, remote: RemoteBlocks | None) -> None:
-        """Its prompt is computed, or nobody is there who would: the rest of it."""
+        """Send the request to its decode instance: its prompt is computed, or no prefill instance is left."""
         self.dispatch.go_on(flight)
         self._send(flight, remote)
 
@@ -364,7 +365,7 @@ class Cluster:
             self._send(flight)
 
     def _begin_turns(self, one: Instance, count: int) -> None:
-        """Of a process, which does them beside others."""
+        """Begin turns of a process, which runs them in parallel with others."""
         if self._has_work(one):
             with contextlib.suppress(InstanceGoneError):
                 for _ in range(one.num_turns, count):

@@ -12,7 +12,7 @@ from engine.trace.disagg_ids import plain_id
 from engine.trace.events import Finish, Fork, Submit
 from engine.trace.records import InstanceRole, StepRecord
 
-MAX_RETRIES = 1  # of a prompt whose instance ended; then who goes on with it computes it
+MAX_RETRIES = 1  # of a prompt whose instance ended; then its decode instance computes it
 
 
 class Reached(Protocol):
@@ -43,10 +43,10 @@ class Dispatch:
         self._num_transfers = 0
 
     def add(self, flights: Iterable[Flight]) -> None:
-        """Choose where each goes first; all or none.
+        """Route each request; all or none.
 
         Raises:
-            RejectedError: nobody would give a first token in time.
+            RejectedError: no instance is expected to give a first token in time.
         """
         added = list[Flight]()
         try:
@@ -60,10 +60,10 @@ class Dispatch:
             raise
 
     def begin(self, flight: Flight, is_accepted: bool = False) -> None:
-        """Choose who computes its prompt: where nothing else is done, or else where it goes on.
+        """Route the prompt: to a prefill instance, or else to where it decodes.
 
         Raises:
-            RejectedError: nobody would in time, and it was not let in before.
+            RejectedError: no instance is expected to meet the objective, and the request was not accepted before.
         """
         self._num_transfers += 1
         there = {one.role == "prefill" for one in self._instances if one.is_ready}
@@ -73,12 +73,12 @@ class Dispatch:
         self._route(flight, is_accepted)
 
     def go_on(self, flight: Flight) -> None:
-        """Choose who goes on with it: its prompt is computed, or nobody is there who would."""
+        """Route the decode: its prompt is computed, or no prefill instance is left."""
         flight.part = "whole"
         self._route(flight, is_accepted=True)
 
     def waits_for(self, transfer: str) -> Flight | None:
-        """The request whose keys and values move under that name."""
+        """Return the request whose keys and values move under that name."""
         return next((flight for flight in self.flights.values() if flight.transfer == transfer), None)
 
     def note(self, index: int, record: StepRecord) -> None:
@@ -111,11 +111,11 @@ class Dispatch:
             self.flights.pop(flight.request_id, None)
 
     def given_up(self, index: int) -> list[int]:
-        """The sequences there whose requests are over if the instance ends."""
+        """Return the sequences there whose requests are over if the instance ends."""
         return [seq_id for seq_id, one in self._of_sequence.items() if one.instance == index and one.cannot_begin_again]
 
     def gone(self, index: int) -> list[Flight]:
-        """An instance has ended: what was there. A request that had begun to answer is over."""
+        """Handle the end of an instance; return its requests. A request that had begun to answer is over."""
         self.router.gone(self._instances[index].name)
         lost = [flight for flight in self.flights.values() if flight.instance == index]
         self._of_sequence = {i: flight for i, flight in self._of_sequence.items() if flight not in lost}
@@ -125,7 +125,7 @@ class Dispatch:
         return [flight for flight in lost if flight not in over]
 
     def again(self, flight: Flight) -> None:
-        """Choose anew for a request whose instance has ended."""
+        """Reroute a request whose instance has ended."""
         flight.num_unfinished, flight.retries = 0, flight.retries + 1
         if flight.retries > MAX_RETRIES:
             self.go_on(flight)
@@ -148,7 +148,7 @@ class Dispatch:
         flight.has_output = flight.is_taken = False
 
     def candidates(self, indices: Sequence[int]) -> list[Candidate]:
-        """Those instances, as a router is told of them."""
+        """Return those instances as candidates for the router."""
         queued, sent = dict.fromkeys(indices, 0), dict.fromkeys(indices, 0)
         for flight in self.flights.values():
             if flight.instance in queued and not flight.has_output:

@@ -14,7 +14,7 @@ from engine.engine import Engine
 
 
 class Exchange(Protocol):
-    """One engine's. Not thread-safe."""
+    """Exchange of an engine. Not thread-safe."""
 
     @property
     def link(self) -> Link:
@@ -28,7 +28,7 @@ class Exchange(Protocol):
         """From now on others may read them."""
 
     def close(self) -> None:
-        """From now on nobody may."""
+        """End all reads."""
 
 
 class SharedMemoryExchange:

@@ -1,4 +1,4 @@
-"""A request on its way through a cluster: first on the instance that computes its prompt, then where it goes on."""
+"""Request in flight through a cluster: first on its prefill instance, then on its decode instance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Submitted(NamedTuple):
 
 
 class Flight:
-    """One request. `spec`: with an id, token ids for its prompt and a seed."""
+    """Request in flight. `spec`: with an id, token ids for its prompt and a seed."""
 
     def __init__(self, spec: RequestSpec) -> None:
         assert spec.request_id is not None
@@ -36,7 +36,7 @@ class Flight:
 
     @property
     def token_ids(self) -> list[int]:
-        """Of its prompt."""
+        """Token ids of its prompt."""
         assert not isinstance(self.spec.prompt, str)
         return self.spec.prompt
 
@@ -51,7 +51,7 @@ class Flight:
 
     @property
     def asked(self) -> RequestSpec:
-        """What the instance is asked for now."""
+        """Request as its current instance gets it."""
         return self.prefill_of(self.spec, self.transfer) if self.part == "prefill" else self.spec
 
     @property
@@ -61,12 +61,14 @@ class Flight:
 
     @staticmethod
     def prefill_of(spec: RequestSpec, transfer: str | None) -> RequestSpec:
-        """The same prompt and one token, as a router of vLLM asks for it; where it goes on, that is sampled anew."""
+        """Return the same prompt with one token, as vLLM's router sends it; the decode instance samples it again."""
         one = SamplingParams(max_tokens=1, ignore_eos=True)
         request_id = None if spec.request_id is None else spec.request_id + PREFILL
         return spec._replace(sampling=one, request_id=request_id, transfer=transfer, kv_role="kv_producer")
 
 
 def may_move(spec: RequestSpec) -> bool:
-    """Whether its prompt can be computed elsewhere: prompt log probabilities are of the pass that computes it."""
+    """Return whether its prompt can be computed elsewhere: prompt log probabilities are of the pass that computes
+    it.
+    """
     return spec.sampling.prompt_logprobs is None and len(spec.prompt) > 1

@@ -1,4 +1,4 @@
-"""What comes to an instance in a process of its own, whatever it is doing: messages, and transfers that are over."""
+"""Inbox of an instance in a process of its own: messages and finished transfers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOOK = 1.0  # seconds after which it is looked whether the parent still lives
 
 
 class Bell:
-    """Rings when something has happened that whoever waits wants to see. May be used from any thread."""
+    """Wakeup for a waiting thread. May be used from any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -48,8 +48,8 @@ class Inbox:
         threading.Thread(target=self._receive, name="inbox", daemon=True).start()
 
     def next(self) -> ToInstance:
-        """The next message, waited for. Turns come last: they are asked for ahead, and what is said meanwhile is for
-        the next one.
+        """Wait for the next message. Turns come last: they are requested ahead, and messages received meanwhile apply
+        to the next one.
         """
         while True:
             changes = self.bell.num_changes

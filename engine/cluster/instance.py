@@ -1,4 +1,4 @@
-"""What a cluster asks of one instance, whether it is of this thread, a process of its own, or on another machine."""
+"""Interface of an instance for its cluster: in this thread, in a process of its own, or on another machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Role = Literal["prefill", "decode", "mixed"]
 
 
 class InstanceGoneError(RuntimeError):
-    """The instance has ended, and nobody asked it to; the message says how, in one sentence."""
+    """The instance ended unexpectedly; the message says how, in one sentence."""
 
 
 class Ask(NamedTuple):
@@ -35,7 +35,7 @@ class Produced(NamedTuple):
 
 
 class Instance(Protocol):
-    """One engine and its pool. Called on one thread; what it produces is taken in the order in which it happened.
+    """Engine and its pool. Called on one thread; its output is taken in the order of its events.
 
     Every method but `close` and `take` may raise InstanceGoneError.
     """
@@ -60,7 +60,7 @@ class Instance(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has its weights, so that nobody waits who asks it something."""
+        """Whether its weights are loaded, so that a call does not wait for them."""
 
     @property
     def load(self) -> Load: ...
@@ -86,8 +86,9 @@ class Instance(Protocol):
         """Which arrays its steps record from now on."""
 
     def begin_turn(self) -> None:
-        """Take note of transfers that are over, then take a step if there is one to take. An instance that is a process
-        does it beside the caller, one turn after the other; what else it is asked meanwhile comes before the next one.
+        """Process finished transfers, then run a step if there is work. An instance in a process does it in parallel
+        with
+        the caller, one turn after the other; other requests to it meanwhile come before the next turn.
         """
 
     @property
@@ -96,18 +97,18 @@ class Instance(Protocol):
 
     @property
     def waits_on(self) -> int | None:
-        """A file descriptor that becomes readable when it has something to say; None: it never has anything to say but
-        when it was asked.
-        """
+        """File descriptor that becomes readable when it has output; None: it has output only after a call."""
 
     def take(self) -> list[Produced]:
-        """What it has produced since it was asked last."""
+        """Return the output since the last call."""
 
     def take_error(self) -> str | None:
-        """Once, when a step failed and nothing was raised: how. Its requests are aborted, and the instance goes on."""
+        """Return the error of a failed step that raised nothing, once. Its requests are aborted, and the instance
+        continues.
+        """
 
     def take_gone(self) -> str | None:
-        """Once, when it has ended without being asked to: how. What it produced before is taken first."""
+        """Return how it ended unexpectedly, once. Its earlier output is taken first."""
 
     def kill(self) -> None:
         """End it at once, with what is in its pool, whatever it was doing."""

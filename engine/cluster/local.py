@@ -1,4 +1,4 @@
-"""An instance of this thread: what it does is done when it was asked for it, so that a run is the same each time."""
+"""Instance in this thread: calls are synchronous, so a run is reproducible."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What a cluster and an instance in another process say to each other.
+"""Messages between a cluster and an instance in another process.
 
 cluster                          instance
 Begin              ────────►
                    ◄────────     Ready, or Failed
 Check Submit Abort ────────►
 Observe            ◄────────     Wrote for each record that this makes, then Answer
-Turn               ────────►     several may wait: they are begun when nothing else is asked
-                   ◄────────     Wrote for each record, as soon as it is there, then TurnOver
-End                ────────►     it ends; also when the connection does
+Turn               ────────►     several may wait: they begin when no other message is pending
+                   ◄────────     Wrote for each record, as soon as it exists, then TurnOver
+End                ────────►     the instance ends; also when the connection does
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ErrorKind = Literal["RequestError", "ConfigError", "ModelError", "other"]
 
 
 class Begin(Struct, tag=True, kw_only=True):
-    """What the instance is."""
+    """Description of the instance."""
 
     name: str
     role: Role
@@ -111,7 +111,7 @@ class Answer(Struct, tag=True, kw_only=True):
 class TurnOver(Struct, tag=True, kw_only=True):
     load: Load
     wrote: Wrote | None = None  # of the step; with it in one message, for this is what there is most of
-    error: str = ""  # a step failed: how; its requests are aborted, and the instance goes on
+    error: str = ""  # a failed step: its requests are aborted, and the instance continues
 
 
 class Ended(Struct, tag=True):

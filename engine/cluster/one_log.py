@@ -1,8 +1,8 @@
-"""Records of several instances, made into one log: what each counts for itself is counted over all.
+"""Merge of several instances' records into one log: local numbering becomes common numbering.
 
-Each instance is heard in order, and one may be heard long after another. Of a transfer the log has `hold`, then
-`arrive`, then `send`, because each follows from the one before it: a record that is heard too early waits, and whatever
-its instance says after it, its end too.
+Each instance's records arrive in order, but one instance may lag far behind another. The log has `hold`, then `arrive`,
+then `send` of a transfer, because each follows from the one before it: a record that arrives too early waits, and so do
+all later records of its instance, its end too.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class OneLog:
         self._empty = [_empty(one) for one in instances]
         self._memory = list(self._empty)  # of each after its last record
         self._places: list[list[int]] = [[] for _ in instances]  # of each: where its records stand in the log
-        self._early = [deque[tuple[StepRecord, Capture | None]]() for _ in instances]  # heard, and not in the log
+        self._early = [deque[tuple[StepRecord, Capture | None]]() for _ in instances]  # received, not yet in the log
         self._num_steps = 0
         self._held: set[str] = set()
-        self._arrived: set[str] = set()  # and not sent yet; also if its receiver ended before it could say so
+        self._arrived: set[str] = set()  # and not sent yet; also if its receiver ended before its record
         self._receivers: dict[str, int] = {}  # the instance that awaits it
 
     def take(self, instance: int, record: StepRecord, capture: Capture | None) -> list[StepRecord]:
@@ -52,11 +52,11 @@ class OneLog:
         return self._append_what_may()
 
     def expect(self, transfer: str, receiver: int) -> None:
-        """Note that the instance `receiver` is asked to fetch a transfer."""
+        """Note that the instance `receiver` will fetch a transfer."""
         self._receivers[transfer] = receiver
 
     def lost(self, instance: int, detail: str, at: float, given_up: Sequence[int]) -> list[StepRecord]:
-        """The instance has ended; what it wrote was taken before. `given_up`: sequences that nobody begins again."""
+        """Record the end of an instance, after its output. `given_up`: sequences that are not restarted elsewhere."""
         record = StepRecord(
             index=0,
             kind="lost",
@@ -79,7 +79,7 @@ class OneLog:
         return found
 
     def _waits(self, ops: Sequence[Op]) -> bool:
-        """Whether another instance has yet to say what these operations follow from."""
+        """Return whether another instance has yet to say what these operations follow from."""
         for op in ops:
             if isinstance(op, Send) and op.num_bytes and op.transfer not in self._arrived:
                 return True
@@ -120,9 +120,9 @@ class OneLog:
             case Expire():
                 self._arrived.discard(op.transfer)
             case Lost():
-                self._places[instance].clear()  # one that is started anew counts its records from 0
+                self._places[instance].clear()  # a restarted instance counts its records from 0
                 silent = [transfer for transfer, receiver in self._receivers.items() if receiver == instance]
-                self._arrived.update(silent)  # its last words may not have been heard
+                self._arrived.update(silent)  # its last messages may be lost
                 for transfer in silent:
                     del self._receivers[transfer]
             case _:
@@ -149,7 +149,7 @@ def _empty(instance: Logged) -> Memory:
 
 
 def _placed(op: Op, places: Sequence[int]) -> Op:
-    """The operation with the record that it names as the common log counts them."""
+    """Return the operation with the record that it names as the common log counts them."""
     if isinstance(op, Lookup) and op.evicted_in is not None:
         return replace(op, evicted_in=places[op.evicted_in])
     return op

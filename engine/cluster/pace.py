@@ -12,7 +12,7 @@ RECENT_STEPS = 32  # of each kind; what lies further back was another load
 
 
 class Pace:
-    """One instance's. Everything is a clock reading or follows from one."""
+    """Throughput of an instance. Everything is a clock reading or follows from one."""
 
     def __init__(self) -> None:
         self.clear()

@@ -1,7 +1,7 @@
-"""What an instance's pool holds, as its log says it: a router asks this, and never the instance.
+"""Content of an instance's pool by its log: the router reads this, and never calls the instance.
 
 Dynamo's indexer and llm-d's do the same with vLLM's KV events: `cache` is BlockStored, `evict` is BlockRemoved. Those
-keep a tree of prefixes; a hash here covers everything before it, so a table of hashes answers alike.
+have a tree of prefixes; a hash here covers everything before it, so a table of hashes gives the same answers.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from engine.trace.records import BlockGroup
 
 
 class PoolView:
-    """Of one instance: how many blocks are held, and where which content is. After what its log says so far, it finds
-    what the instance itself would.
-    """
+    """Pool view of an instance: the number of held blocks, and the blocks of each content, as of its log so far."""
 
     def __init__(self, block_groups: Sequence[BlockGroup], block_size: int) -> None:
         """`block_groups`: of the instance, as the common log has them."""
@@ -64,7 +62,9 @@ class PoolView:
             ids.clear()
 
     def match(self, token_ids: Sequence[int], chain: HashChain) -> list[list[int]]:
-        """Block ids of each group, as the instance's own lookup gives them. `chain`: hashes of `token_ids`."""
+        """Return the block ids of each group, as the instance's own lookup gives them. `chain`: hashes of
+        `token_ids`.
+        """
         return longest_match(self._held, chain, token_ids, self._block_size)
 
     def num_hit_tokens(self, token_ids: Sequence[int], chain: HashChain) -> int:

@@ -39,7 +39,7 @@ from engine.trace.codec import TraceFormatError, decode
 from engine.trace.records import BlockGroup, Capture, Header, StepRecord
 
 START_SECONDS = 600.0  # a large model is read from a slow disk
-ANSWER_SECONDS = 120.0  # at most a step: who says nothing for longer, though a word of it is due, hangs
+ANSWER_SECONDS = 120.0  # longest step: a process that owes a message for longer hangs
 
 
 class ProcessInstance(Instance):
@@ -53,9 +53,9 @@ class ProcessInstance(Instance):
         others: Callable[[], Iterable[ProcessInstance]] = lambda: (),
         check: Callable[[Sequence[RequestSpec]], object] | None = None,
     ) -> None:
-        """`workers`: where its process comes from, and where it goes when it is closed; `others`: who go on while this
-        one is asked in the midst of a step; `check`: says at once what the instance would say to requests, None: it is
-        asked.
+        """Start the process. `workers`: the pool of its process; `others`: instances that continue while this one is
+        called
+        in the middle of a step; `check`: predicts the instance's verdict on requests, None: it is queried.
 
         Raises:
             ValueError: it cannot be called so.
@@ -74,7 +74,7 @@ class ProcessInstance(Instance):
         self._answer: Answer | None = None
         self._is_waited_for = deque[bool]()  # of each answer that is still to come
         self._worker = workers.take()
-        with contextlib.suppress(InstanceGoneError):  # that it has ended is told as of any other
+        with contextlib.suppress(InstanceGoneError):  # its end is reported as that of any other
             self._send(begin)
 
     @property
@@ -103,12 +103,12 @@ class ProcessInstance(Instance):
 
     @property
     def header(self) -> Header:
-        """Of a log of this instance alone."""
+        """Header of a log of this instance alone."""
         return decode(self.wait_until_ready().header, Header)
 
     @property
     def layout(self) -> bytes:
-        """What the numbers of its blocks mean: instances with another one exchange none."""
+        """Digest of its block layout: instances with different layouts exchange no blocks."""
         return self.wait_until_ready().layout
 
     @property
@@ -124,7 +124,7 @@ class ProcessInstance(Instance):
         return self._how is not None
 
     def wait_until_ready(self) -> Ready:
-        """What it says of itself when its weights are read.
+        """Return its description once its weights are loaded.
 
         Raises:
             ModelError, ConfigError: there can be no such instance.
@@ -162,7 +162,7 @@ class ProcessInstance(Instance):
         return self._ask(Abort(request_id)).found
 
     def observe(self, capture: CaptureRequest | None) -> None:
-        self._send(Observe(capture))  # what it is asked next it does after that
+        self._send(Observe(capture))  # later calls come after that
 
     def begin_turn(self) -> None:
         self.wait_until_ready()
@@ -247,7 +247,7 @@ class ProcessInstance(Instance):
         while True:
             if self._listen():
                 return
-            if self.has_ended:  # it may be what was heard
+            if self.has_ended:  # the message may be its end
                 self._raise_gone()
             beside = {one.fileno(): one for one in self._others() if one is not self and one.num_turns}
             ready = wait_for_any([self.fileno(), *beside], until - time.monotonic())
@@ -260,7 +260,7 @@ class ProcessInstance(Instance):
                         one.begin_turn()
 
     def _listen(self) -> bool:
-        """Take note of what it has said; whether it has said anything."""
+        """Read its messages; return whether there were any."""
         if self.has_ended:
             return False
         try:
@@ -292,7 +292,7 @@ class ProcessInstance(Instance):
             case Wrote():
                 self._note_written(message)
             case Ended():
-                pass  # it was asked to, and is not listened to any more
+                pass  # it was closed, and its messages are ignored
             case TurnOver():
                 self._load, self._num_turns = message.load, self._num_turns - 1
                 if message.wrote is not None:

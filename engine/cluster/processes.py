@@ -30,7 +30,7 @@ def threads_of_each(num_instances: int) -> int:
 
 
 class Processes:
-    """Starts them; one that has gone is started anew by the same call. `close` ends all and removes the folder."""
+    """Starter of processes; an ended one is restarted by the same call. `close` ends all and removes the folder."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Processes:
         """
         self._workers = workers
         self._lease, self._policy, self._rate = lease, policy, bytes_per_second
-        self.folder = tempfile.mkdtemp(prefix="kvtheater-")  # nobody else's: 0700
+        self.folder = tempfile.mkdtemp(prefix="kvtheater-")  # private: 0700
         self._started: list[ProcessInstance] = []
 
     def start(

@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 
 
 def environment() -> dict[str, Any]:
-    """What a process of Ray's needs to import this package."""
+    """Return the environment in which a Ray process can import this package."""
     own = child_environment(HF_HUB_DISABLE_PROGRESS_BARS="1")
     names = ("PYTHONPATH", "PYTHONSAFEPATH", "HF_HUB_DISABLE_PROGRESS_BARS")
     return {"env_vars": {name: own[name] for name in names}}

@@ -74,7 +74,7 @@ class Body:
         self._said = list[ToCluster]()
 
     def say(self, data: bytes, actors: dict[str, Any], clock: Clock) -> list[bytes]:
-        """Do what the message asks for; what is to be said of it. `clock`: of who asks."""
+        """Process the message and return the replies. `clock`: the caller's."""
         message = _to_instance.decode(data)
         self._actors.update(actors)
         if isinstance(message, Begin):
@@ -115,7 +115,7 @@ class Body:
         return os.getpid()
 
     def stay(self) -> None:
-        """Never returns: who waits for it hears when the actor ends."""
+        """Block forever: a waiting caller notices the actor's end."""
         threading.Event().wait()
 
 
@@ -174,7 +174,7 @@ class RayPeer:
         self._bell.close()
 
     def _heard(self, is_some: bool = False) -> list[ToCluster]:
-        """What calls that are over have said, in the order in which they were made."""
+        """Return the messages of finished calls, in call order."""
         self._bell.heard()
         heard = list[ToCluster]()
         while self._asked and self._asked[0].done():

@@ -59,20 +59,20 @@ class Candidate(NamedTuple):
 
 
 class Considered(NamedTuple):
-    """What speaks for and against a candidate."""
+    """Routing figures of a candidate."""
 
     name: str
     num_hit_tokens: int
     num_tokens_to_compute: int  # of this prompt; 0 on an instance that receives them
     queued_tokens: int
     cost: float  # the smallest is chosen; its unit is the policy's
-    place_seconds: float  # until it could run, there or where it would go on; 0: at once, or nobody knows
+    place_seconds: float  # until it could run, there or at its decode instance; 0: at once, or unknown
     estimated_seconds: float | None  # to the first token; None: nothing is measured yet, or another instance says it
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who takes it, and why."""
+    """Routing decision and its reasons."""
 
     index: int  # of the candidate
     policy: RoutingPolicy
@@ -84,7 +84,7 @@ class Choice:
 
 
 class Served(Protocol):
-    """What a router must know of an instance; `engine.cluster.instance.Instance` is one."""
+    """Instance facts for the router; `engine.cluster.instance.Instance` provides them."""
 
     @property
     def name(self) -> str: ...
@@ -97,7 +97,7 @@ class Served(Protocol):
 
 
 class _Known:
-    """What the router has of an instance: what it was told first, and what its records said since."""
+    """Router's state of an instance: its description, and what its records added."""
 
     def __init__(self, instance: Served) -> None:
         self.role, self.config = instance.role, instance.config
@@ -112,7 +112,7 @@ class _Known:
 
 
 class Router:
-    """Chooses by what the common log says: nothing is asked of the instances. Equal inputs give equal choices."""
+    """Router by the common log alone: instances are not queried. Equal inputs give equal choices."""
 
     def __init__(
         self,
@@ -122,8 +122,9 @@ class Router:
         ttft_slo: float | None = None,
         overlap_weight: float = 1.0,
     ) -> None:
-        """`ttft_slo`: seconds; None: nobody is refused. `overlap_weight`: what a block to compute counts, beside one
-        to hold; 0 leaves hits out, but for the blocks that they save.
+        """Set up the router. `ttft_slo`: seconds; None: no request is rejected. `overlap_weight`: weight of a block to
+        compute
+        against one to hold; 0 ignores hits, except for the blocks that they save.
         """
         self.policy: RoutingPolicy = policy
         self.ttft_slo = ttft_slo
@@ -150,8 +151,8 @@ class Router:
         decoders: Sequence[Candidate] = (),
         is_accepted: bool = False,
     ) -> Choice:
-        """Who takes a prompt. `decoders`: those of which one will go on with it, where that is another instance.
-        `is_accepted`: it was let in before, and is not refused any more.
+        """Choose the instance for a prompt. `decoders`: candidates for its decode, where that is another instance.
+        `is_accepted`: it was accepted before, and is not rejected any more.
 
         Raises:
             RejectedError: `ttft_slo` cannot be met, by what is known.
@@ -207,8 +208,9 @@ class Router:
         return self._overlap_weight * prefill_blocks + decode_blocks
 
     def _in_time(self, candidates: Sequence[Candidate], considered: Sequence[Considered]) -> list[int]:
-        """Those that may meet the objective. One that has nothing to do may, whatever it took before: else a speed that
-        was measured once in a bad moment would refuse everybody for ever. Raises RejectedError when that is none.
+        """Return those that may meet the objective. One that has nothing to do may, whatever it took before: else a
+        speed that was measured once in a bad moment would refuse everybody for ever. Raises RejectedError when that
+        is none.
         """
         slo, found = self.ttft_slo, list[int]()
         for index, (candidate, one) in enumerate(zip(candidates, considered, strict=True)):

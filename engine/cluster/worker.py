@@ -1,8 +1,8 @@
-"""The process of one instance: an engine whose pool lies in shared memory, asked by a cluster over a socket.
+"""Process of one instance: an engine with its pool in shared memory, called by a cluster over a socket.
 
     python -m engine.cluster.worker FD
 
-FD: the number of a Unix socket that it inherits (`messages.py`). It ends when the cluster says so or is gone.
+FD: the number of a Unix socket that it inherits (`messages.py`). It ends on request or when the cluster is gone.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _sentence(error: Exception) -> str:
 
 
 def _leave(begin: Begin | None) -> None:
-    """Nobody is left who would tidy up, and whoever is still being read for is not waited for."""
+    """Clean up for a cluster that is gone, without waiting for a load in progress."""
     if begin is not None:
         with contextlib.suppress(OSError):
             socket_of(Path(begin.folder), begin.name).unlink(missing_ok=True)
@@ -221,7 +221,7 @@ def begun(begin: Begin, model: Model, bell: Bell, exchange: Exchange, say: Say) 
 
 
 def serve(begin: Begin, model: Model, inbox: Inbox, peer: Peer[ToInstance]) -> None:
-    """Be that instance until it is told to end.
+    """Serve as that instance until it is ended.
 
     Raises:
         PeerGoneError: the cluster is gone.

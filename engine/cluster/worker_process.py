@@ -16,7 +16,7 @@ from engine.config import ConfigError
 from engine.connector.peer import Peer
 from engine.system.host import child_environment
 
-END_SECONDS = 5.0  # in which a process that is told to end does so by itself
+END_SECONDS = 5.0  # in which a process ends by itself after the request
 MAX_SPARE = 4
 
 
@@ -31,7 +31,7 @@ class Line(Protocol):
 
 
 class AnyWorker(Protocol):
-    """What may be an instance: `WorkerProcess`, or `ray_worker.RayWorker`."""
+    """Worker of an instance: `WorkerProcess`, or `ray_worker.RayWorker`."""
 
     @property
     def peer(self) -> Line: ...
@@ -41,7 +41,7 @@ class AnyWorker(Protocol):
     def is_alive(self) -> bool: ...
     def kill(self) -> None: ...
     def wait(self, seconds: float = END_SECONDS) -> str:
-        """How it has ended, by itself or after so many seconds; one sentence."""
+        """Return how it has ended, by itself or after so many seconds; one sentence."""
 
     def close(self) -> None:
         """End it. Idempotent."""
@@ -74,7 +74,7 @@ class WorkerProcess:
         self._process.kill()
 
     def wait(self, seconds: float = END_SECONDS) -> str:
-        """How it has ended, by itself or after so many seconds; one sentence."""
+        """Return how it has ended, by itself or after so many seconds; one sentence."""
         try:
             status = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -84,7 +84,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End it. Idempotent."""
-        self.peer.close()  # it hears that nobody is there
+        self.peer.close()  # the process sees the connection end
         self.wait()
         self.peer.release()
 
@@ -110,15 +110,15 @@ class Workers:
         self._is_closed = False
 
     def warm(self, count: int) -> None:
-        """Have so many begin, so that nobody waits for that later."""
+        """Start so many in advance, so that later calls need not wait."""
         for _ in range(count):
             self.give_back(self._start())
 
     def take(self) -> AnyWorker:
-        """One that waits, or a new one, which reads its weights first.
+        """Return a spare worker, or a new one, which loads its weights first.
 
         Raises:
-            AllInUseError: there are as many as there may be.
+            AllInUseError: the maximum is running.
         """
         with self._lock:
             self._taken = [worker for worker in self._taken if worker.is_alive]
@@ -139,7 +139,7 @@ class Workers:
             return found
 
     def give_back(self, worker: AnyWorker) -> None:
-        """It waits for what it is to be next."""
+        """Return a worker to the pool."""
         with self._lock:
             self._taken = [one for one in self._taken if one is not worker]
             if not self._is_closed and len(self._spare) < MAX_SPARE:

@@ -1,1 +1,1 @@
-"""Keys and values outside an engine's pool: kept in cheaper memory (`tiers`, `offloading`)."""
+"""KV cache outside an engine's pool, in cheaper memory (`tiers`, `offloading`)."""

@@ -32,7 +32,7 @@ from engine.trace.records import TierFigures
 
 
 class Books(Protocol):
-    """What a connector reads of the cache's books."""
+    """Cache state that a connector reads."""
 
     @property
     def block_size(self) -> int: ...
@@ -45,7 +45,7 @@ class Books(Protocol):
 
 
 class KVConnectorMetadata(NamedTuple):
-    """What one step has to do; lists of (group, block id, ...)."""
+    """Transfers of a step; lists of (group, block id, ...)."""
 
     loads: list[tuple[int, int, bytes]]  # and the content
     saves: list[tuple[int, int, bytes]]  # and the block's hash
@@ -60,7 +60,7 @@ class Sent(NamedTuple):
 
 
 class Received(NamedTuple):
-    """What came for a sequence that waited, or why nothing did."""
+    """Result of a transfer for a waiting sequence: its content, or the error."""
 
     seq_id: int
     contents: list[tuple[int, int, bytes]]  # group, block id, content
@@ -78,7 +78,7 @@ class Finished(NamedTuple):
     """Transfers that are over."""
 
     sent: list[Sent]
-    expired: list[int]  # sequences whose blocks nobody asked for
+    expired: list[int]  # sequences whose blocks were not fetched
     received: list[Received]
 
 
@@ -110,12 +110,12 @@ class KVConnector:
         return None
 
     def transfer_failed(self, request: Request) -> None:
-        """The request does not wait for its transfer any more: what is still on its way is not wanted."""
+        """Cancel the request's transfer: content that still arrives is dropped."""
 
     # around the forward pass
 
     def build_connector_meta(self, ops: Sequence[Op]) -> KVConnectorMetadata:
-        """What the step has to do. `ops`: what scheduling it did."""
+        """Return the transfers of the step. `ops`: operations of its scheduling."""
         return KVConnectorMetadata([], [])
 
     def start_load_kv(self, meta: KVConnectorMetadata) -> None:
@@ -125,17 +125,17 @@ class KVConnector:
         """Take copies of what is to be saved; the blocks may be overwritten when this returns."""
 
     def get_finished(self) -> Finished:
-        """Transfers that are over since it was asked last."""
+        """Return the transfers that ended since the last call."""
         return Finished([], [], [])
 
     def placed(self, received: Received) -> None:
-        """It was put into its blocks, or was not wanted any more, and the log says so."""
+        """Confirm that the content was placed or dropped, after the log's record of it."""
 
     def note_prefill(self, num_tokens: int, seconds: float) -> None:
         """A forward pass computed so many prompt tokens and nothing else."""
 
     def figures(self) -> list[TierFigures]:
-        """What lies outside the pool now, the fastest tier first."""
+        """Return the usage of each tier, the fastest first."""
         return []
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Rings for who waits for files, besides whatever else they wait for."""
+"""Wakeups for a thread that waits for files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 class Doorbell:
-    """A file that can be read from the moment it was rung. One thread waits and hears; any may ring."""
+    """File descriptor that becomes readable when rung. One thread waits; any thread may ring."""
 
     def __init__(self) -> None:
         self._hears, self._rings = socket.socketpair()
@@ -18,11 +18,11 @@ class Doorbell:
         return self._hears.fileno()
 
     def ring(self) -> None:
-        with contextlib.suppress(OSError):  # full, which rings as well, or nobody listens any more
+        with contextlib.suppress(OSError):  # full, which wakes the reader as well, or the reader is closed
             self._rings.send(b"!")
 
     def heard(self) -> None:
-        """Whoever rang so far was heard."""
+        """Clear the wakeups so far."""
         with contextlib.suppress(BlockingIOError):
             while self._hears.recv(4096):
                 pass

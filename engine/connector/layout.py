@@ -1,4 +1,4 @@
-"""What the numbers in an engine's blocks mean, for a store that blocks of other engines lie in too."""
+"""Layout digest of an engine's blocks, for a store that other engines share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _digests: weakref.WeakKeyDictionary[Any, bytes] = weakref.WeakKeyDictionary()  #
 def layout_of(
     model: LoadedModel, config: EngineConfig, plans: Sequence[GroupPlan], bytes_per_block: Sequence[int]
 ) -> bytes:
-    """The layout digest of an engine. `config`: as resolved; `bytes_per_block`: of each group.
+    """Return the layout digest of an engine. `config`: as resolved; `bytes_per_block`: of each group.
 
     The first time for a model its weights are read once, about a second for each GiB.
     """
@@ -60,7 +60,7 @@ def _weights(module: Any) -> bytes:
 
 
 def _tensors(module: Any) -> Iterator[NamedBytes]:
-    """Every parameter and buffer as it lies in memory, also those that a checkpoint does not have."""
+    """Yield every parameter and buffer as it lies in memory, also those that a checkpoint does not have."""
     own = (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
     for name, tensor in chain(*own):
         data = tensor.detach().reshape(-1).contiguous().view(torch.uint8).cpu().numpy()

@@ -1,7 +1,7 @@
-"""What keys and values move over between instances: one reads blocks that another one holds for it.
+"""Links that move keys and values between instances: one reads blocks that another one holds for it.
 
-The instance that decodes pulls, as NIXL does it in vLLM; the one that computed the prompt does nothing but hold still.
-Blocks are the sender's until the receiver has said that it has them.
+The decode instance pulls, as NIXL does in vLLM; the prefill instance only holds the blocks. Blocks belong to the sender
+until the receiver has confirmed them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TransferError(RuntimeError):
 
 
 class RemoteBlocks(NamedTuple):
-    """What an instance holds for another one: the answer to a prompt's prefill."""
+    """Blocks that an instance holds for another one: the result of a prompt's prefill."""
 
     engine_id: str  # whose they are
     transfer: str
@@ -39,7 +39,7 @@ class RemoteBlocks(NamedTuple):
 
 
 def text_of(token_ids: Sequence[int], cache_salt: str | None) -> bytes:
-    """A name for leading tokens and their salt: the keys and values of one text are no other's."""
+    """Return a name for leading tokens and their salt: the keys and values of one text are no other's."""
     salt = b"" if cache_salt is None else b"\x01" + cache_salt.encode()
     body = struct.pack(f"<Q{len(token_ids)}q", len(token_ids), *token_ids)
     return blake2b(body + salt, digest_size=16, person=b"kvt-transfer").digest()
@@ -49,7 +49,7 @@ class Sender(Protocol):
     """The side that holds blocks, as a link reaches it."""
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The content of blocks (group, block id) of that transfer.
+        """Return the content of blocks (group, block id) of that transfer.
 
         Raises:
             TransferError: unknown, consumed, expired, stale or out_of_range.
@@ -59,7 +59,7 @@ class Sender(Protocol):
         """The receiver still wants them: the lease begins again."""
 
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
-        """The receiver has what it wanted, and the sender may let go."""
+        """Confirm that the receiver has the wanted blocks; the sender may free them."""
 
 
 class Link(Protocol):
@@ -70,7 +70,7 @@ class Link(Protocol):
         """As the trace has it."""
 
     def to(self, engine_id: str) -> Sender:
-        """The sender.
+        """Return the sender.
 
         Raises:
             TransferError: `gone`.

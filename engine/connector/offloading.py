@@ -1,9 +1,9 @@
-"""Tiers under the pool: full blocks are kept in CPU memory and on disk, and come back where that is faster than
-computing them again. vLLM has this as its OffloadingConnector.
+"""Tiers under the pool: full blocks are stored in CPU memory and on disk, and loaded where that is faster than
+recomputing them. Equivalent to vLLM's OffloadingConnector.
 
-Each block that gets its hash in a step is copied out after the step's forward pass, unless the store has it. A sequence
-that is about to be admitted asks for the blocks after those that hit in the pool. What the store has is read and
-verified while scheduling, so a block that counts as loaded is at hand: a damaged one is a miss, and nothing else.
+Each block that gets its hash in a step is copied out after the step's forward pass, unless the store has it. For a
+sequence about to be admitted, the connector looks up the blocks after the pool's hits. Blocks found are read and
+verified while scheduling, so a block that counts as loaded is available: a damaged one is only a miss.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SLOWER: dict[Medium, int] = {"cpu": 0, "disk": 1}
 
 
 class Found(NamedTuple):
-    """What the store has for one waiting sequence."""
+    """Lookup result of a waiting sequence in the store."""
 
-    num_computed_tokens: int  # it was asked for what follows these
+    num_computed_tokens: int  # the lookup starts after these
     loading: Loading | None  # None: nothing is loaded
     payloads: list[dict[int, bytes]]  # of each group: by logical block
     operation: LookupExternal | None
@@ -44,8 +44,9 @@ NOTHING = Found(0, None, [], None)
 
 
 def may_offload(config: EngineConfig) -> bool:
-    """Whether such an engine has blocks with a hash, they are what they should be, and nobody may learn from what is
-    found outside the pool what was asked elsewhere.
+    """Return whether such an engine may offload blocks.
+
+    Its blocks need a hash and correct content, and external hits must not reveal other clients' prompts.
     """
     return config.strategy == "paged" and config.enable_prefix_caching and config.fault is None and not config.private
 
@@ -71,7 +72,7 @@ class OffloadingConnector(KVConnector):
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> tuple[int | None, bool]:
         found = self._found.get(request.seq_id)
         if found is None or found.num_computed_tokens != num_computed_tokens:
-            self._found.clear()  # of one that was asked for before and waits: its blocks would stay in memory
+            self._found.clear()  # of an earlier lookup whose sequence still waits: its blocks would stay in memory
             found = self._found[request.seq_id] = self._find(request, num_computed_tokens)
         loading = found.loading
         return (loading.end - loading.first) * self._books.block_size if loading else 0, False
@@ -110,7 +111,7 @@ class OffloadingConnector(KVConnector):
     def wait_for_save(self, meta: KVConnectorMetadata) -> None:
         try:
             self._save(meta)
-        except (RuntimeError, MemoryError):  # a block that is not kept costs a prefill, a step that fails a request
+        except (RuntimeError, MemoryError):  # an unstored block costs a prefill, a failed step a request
             logger.exception("full blocks could not be copied out of the pool")
 
     def _save(self, meta: KVConnectorMetadata) -> None:
@@ -192,7 +193,9 @@ class Search:
         self._read: dict[tuple[int, int], bytes] = {}
 
     def longest(self, end: int) -> int:
-        """The largest number of leading blocks up to `end` for which the store has all that is needed; else `first`."""
+        """Return the largest number of leading blocks up to `end` for which the store has all that is needed; else
+        `first`.
+        """
         while end > self._first:
             missing = [logical for group, logical in self._needed(end) if self._medium(group, logical) is None]
             if not missing:
@@ -206,7 +209,7 @@ class Search:
         return [(group, logical, medium) for group, logical, medium in found if medium is not None]
 
     def media(self, end: int) -> list[Medium]:
-        """Of each logical block that is needed the slowest tier that it comes from, in order."""
+        """Return the slowest tier of each needed logical block, in order."""
         slowest: dict[int, Medium] = {}
         for _, logical, medium in self.blocks(end):
             slowest[logical] = max(slowest.get(logical, medium), medium, key=SLOWER.__getitem__)
@@ -225,14 +228,14 @@ class Search:
         return None
 
     def sources(self, end: int) -> list[dict[int, Source]]:
-        """Of each group: where its blocks come from."""
+        """Return the sources of the blocks, by group."""
         sources: list[dict[int, Source]] = [{} for _ in range(self._num_groups)]
         for group, logical, medium in self.blocks(end):
             sources[group][logical] = Source(self._hashes[logical], medium)
         return sources
 
     def payloads(self, end: int) -> list[dict[int, bytes]]:
-        """Of each group: what was read."""
+        """Return the content read, by group."""
         payloads: list[dict[int, bytes]] = [{} for _ in range(self._num_groups)]
         for group, logical, _ in self.blocks(end):
             payloads[group][logical] = self._read[group, logical]

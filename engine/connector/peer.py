@@ -24,17 +24,17 @@ from engine.system.host import receive_flags
 
 HEAD = struct.Struct("<I")
 LONGEST = 1 << 30  # bytes of a message
-PIECE = 1 << 18  # bytes that are asked of the socket at once
+PIECE = 1 << 18  # bytes per read from the socket
 T = TypeVar("T")
 
 
 class PeerGoneError(ConnectionError):
-    """The other side has ended, or says what nobody understands."""
+    """The peer has ended, or sends invalid messages."""
 
 
 def wait_for_any(files: Iterable[int], seconds: float | None) -> list[int]:
-    """Those file descriptors that can be read, or are at their end, waited for; none: nothing within that time. They
-    may have any number: a server has more than the 1024 that `select` knows.
+    """Return those file descriptors that can be read, or are at their end, waited for; none: nothing within that
+    time. They may have any number: a server has more than the 1024 that `select` knows.
     """
     poll = select.poll()
     for file in files:
@@ -43,7 +43,7 @@ def wait_for_any(files: Iterable[int], seconds: float | None) -> list[int]:
 
 
 class Peer(Generic[T]):
-    """One end of a connection over which messages of type T come. One thread receives; any may send."""
+    """End of a connection that receives messages of type T. One thread receives; any thread may send."""
 
     def __init__(self, sock: socket.socket, kinds: Any) -> None:
         """`kinds`: the type T, for msgspec."""
@@ -57,10 +57,10 @@ class Peer(Generic[T]):
         return self._socket.fileno()
 
     def send(self, message: Any, timeout: float | None = None, file: int | None = None) -> None:
-        """`file`: a file descriptor that goes with it.
+        """Send a message. `file`: a file descriptor that goes with it.
 
         Raises:
-            PeerGoneError: there is nobody, or they did not take it within `timeout` seconds.
+            PeerGoneError: the peer is gone, or did not take it within `timeout` seconds.
         """
         body = msgspec.msgpack.encode(message)
         data = memoryview(HEAD.pack(len(body)) + body)
@@ -78,10 +78,10 @@ class Peer(Generic[T]):
                 raise PeerGoneError(str(error)) from error
 
     def receive(self, timeout: float | None = None) -> T:
-        """The next message, waited for.
+        """Wait for the next message and return it.
 
         Raises:
-            PeerGoneError: none comes any more.
+            PeerGoneError: the peer is gone.
             TimeoutError: none has come within `timeout` seconds.
         """
         until = None if timeout is None else time.monotonic() + timeout
@@ -96,10 +96,10 @@ class Peer(Generic[T]):
         return self._messages.popleft()
 
     def receive_all(self) -> list[T]:
-        """Every message that is there, without waiting.
+        """Return every pending message, without waiting.
 
         Raises:
-            PeerGoneError: there is none, and none comes any more.
+            PeerGoneError: there is none, and the peer is gone.
         """
         try:
             while self._read():
@@ -112,16 +112,16 @@ class Peer(Generic[T]):
         return messages
 
     def take_file(self) -> int | None:
-        """The first file descriptor that came with a message so far; the caller closes it."""
+        """Return the first file descriptor that came with a message so far; the caller closes it."""
         return self._files.pop(0) if self._files else None
 
     def close(self) -> None:
-        """Also from another thread: who waits for a message hears that none comes. Idempotent."""
-        with contextlib.suppress(OSError):  # it was closed, or nobody is there
+        """Close the connection, from any thread: a waiting receiver is woken. Idempotent."""
+        with contextlib.suppress(OSError):  # already closed, or the peer is gone
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def release(self) -> None:
-        """Give back what the system keeps for it; no other thread may be using it."""
+        """Release its system resources; no other thread may be using it."""
         self.close()
         self._socket.close()
         while self._files:

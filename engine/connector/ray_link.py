@@ -1,6 +1,6 @@
-"""A link between Ray actors: the sender puts blocks into Ray's object store, which carries them to other machines.
+"""Link between Ray actors: the sender puts blocks into Ray's object store, which carries them to other machines.
 
-Two-sided: a thread of the sender copies the blocks while nothing is let go, so what arrives is what was held.
+Two-sided: a thread of the sender copies the blocks while nothing is freed, so the received content is the held content.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ GROUP = "blocks"  # of an actor's threads: those that answer while its engine co
 
 
 class Shipment(NamedTuple):
-    """What a sender answers; with a reason, there is nothing in it."""
+    """Reply of a sender; empty if it has a reason."""
 
     data: np.ndarray[Any, np.dtype[np.uint8]]  # the blocks, one after the other
     sizes: list[int]  # of each, bytes
@@ -29,7 +29,7 @@ class Shipment(NamedTuple):
 
 
 def ship(sender: Sender | None, transfer: str, wanted: Sequence[tuple[int, int]]) -> Shipment:
-    """On the sender's side; None: there is none any more. Nothing wanted: the lease begins again."""
+    """Ship the blocks, on the sender's side; None: there is no sender. With nothing wanted the lease is renewed."""
     try:
         if sender is None:
             raise TransferError("gone", "it has ended")
@@ -82,6 +82,6 @@ class RaySender:
         self.read(transfer, [])
 
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
-        """Without an answer: nobody waits for a sender that stands still."""
+        """Confirm without waiting for a reply: a stalled sender blocks no receiver."""
         with contextlib.suppress(ray.exceptions.RayError):
             self._actor.received.options(concurrency_group=GROUP).remote(transfer, list(wanted), num_bytes)

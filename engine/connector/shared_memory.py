@@ -1,18 +1,18 @@
-"""A link between processes of one machine: blocks are read from the sender's memory, words go over a Unix socket.
+"""Link between processes of one machine: blocks are read from the sender's memory, messages use a Unix socket.
 
     receiver                                              sender
     connects                             ────────►        a thread for each connection
-    ◄── Registered: where its blocks lie, and a file descriptor of the memory
-    Claim(transfer, blocks)              ────────►        they are held, and their lease begins again
+    ◄── Registered: the layout of its blocks, and a file descriptor of the memory
+    Claim(transfer, blocks)              ────────►        they are held, and their lease is renewed
     ◄── Said
-    copies them; the sender's threads have no part in it
-    Claim(transfer)                      ────────►        they still are: what was copied is what was wanted
+    copies them; the sender's threads are not involved
+    Claim(transfer)                      ────────►        they are still held: the copy is valid
     ◄── Said
     ...
-    Received(transfer, blocks, bytes)    ────────►        may let go; no answer
+    Received(transfer, blocks, bytes)    ────────►        may free them; no reply
 
-What ends between the two claims makes the copy worthless (`stale`). A sender that ends takes its connection along, so
-one that was started anew under the same name is never taken for it.
+A hold that ends between the two claims invalidates the copy (`stale`). A sender's connection ends with it, so a
+restarted sender of the same name is never mistaken for it.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class Said(Struct, tag=True):
 
 
 class Holder(Protocol):
-    """Who holds the blocks (`TransferConnector`). Called on any thread; both may raise TransferError."""
+    """Holder of the blocks (`TransferConnector`). Called on any thread; both methods may raise TransferError."""
 
     def claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None: ...
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None: ...
 
 
 def socket_of(folder: Path, engine_id: str) -> Path:
-    """Where the engine of that name listens.
+    """Return where the engine of that name listens.
 
     Raises:
         ValueError: it cannot be called so.
@@ -100,7 +100,7 @@ class BlockServer:
         threading.Thread(target=self._accept, name="blocks", daemon=True).start()
 
     def close(self) -> None:
-        """Nobody connects any more, and who is connected hears that it has ended."""
+        """Stop accepting connections and close the existing ones."""
         self._path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -141,7 +141,7 @@ class BlockServer:
 
     def _answer(self, peer: Peer[Claim | Received], message: Claim | Received) -> None:
         if isinstance(message, Received):
-            with contextlib.suppress(TransferError):  # it has let go by itself
+            with contextlib.suppress(TransferError):  # it has already been freed
                 self._holder.received(message.transfer, message.wanted, message.num_bytes)
             return
         said = Said()
@@ -205,7 +205,7 @@ class RemoteSender:
         self._claim(transfer, [])
 
     def received(self, transfer: str, wanted: Sequence[tuple[int, int]], num_bytes: int) -> None:
-        """Without an answer: nobody waits for a sender that stands still."""
+        """Confirm without waiting for a reply: a stalled sender blocks no receiver."""
         self._send(Received(transfer, list(wanted), num_bytes))
 
     def _claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None:
@@ -247,7 +247,7 @@ class RemoteSender:
             raise self._ended("gone", str(error)) from error
 
     def _ended(self, reason: TransferFault, detail: str) -> TransferError:
-        """What it might still say is nobody's answer any more."""
+        """Close the connection and return the error; later replies are ignored."""
         self.is_gone = True
         self._peer.close()
         return TransferError(reason, f"instance {self._engine_id}: {detail}")

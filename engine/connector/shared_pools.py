@@ -1,7 +1,7 @@
-"""A pool's tensors in memory that other processes may read: one file without a name, mapped by who has been given it.
+"""Pool tensors in memory that other processes can read: an unnamed file, mapped through its descriptor.
 
-The owner says where in the file each block of each tensor lies (`Region`), as a NIXL agent registers its memory, and
-takes no part when somebody reads: what was read counts only once the owner has said that it still held it.
+The owner publishes the position of each tensor's blocks in the file (`Region`), as a NIXL agent registers its memory,
+and is not involved in reads: a read counts only after the owner has confirmed that it still held the blocks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LINE = 4096  # bytes to which a tensor's beginning is aligned
 
 
 class Row(NamedTuple):
-    """One tensor: block `i` of its group lies at `offset + (i - first_block) * bytes_per_block`."""
+    """Tensor: block `i` of its group lies at `offset + (i - first_block) * bytes_per_block`."""
 
     offset: int
     bytes_per_block: int
@@ -59,7 +59,7 @@ class SharedPools:
         return self._area[begin : begin + size].view(dtype).reshape(shape)  # the file is of zeros
 
     def regions(self, kv_caches: Sequence[BlockTiers]) -> list[Region]:
-        """Where the blocks of each group of layers lie, of tensors that are from here."""
+        """Return where the blocks of each group of layers lie, of tensors that are from here."""
         start = self._area.data_ptr()
         return [
             Region(
@@ -71,23 +71,23 @@ class SharedPools:
         ]
 
     def open(self) -> int:
-        """A new file descriptor of the memory, which reads and does not write; the caller closes it."""
+        """Return a new file descriptor of the memory, which reads and does not write; the caller closes it."""
         return os.dup(self._readable)
 
     def close(self) -> None:
-        """The tensors stay as long as somebody has them."""
+        """Close the file; tensors remain valid while they are referenced."""
         os.close(self._file)
         os.close(self._readable)
 
 
 class MappedPools:
-    """Another process's pools, as they are at any moment: who reads asks afterwards whether it was the right one."""
+    """Another process's pools, mapped live: a reader validates its copy afterwards."""
 
     def __init__(self, file: int, regions: Sequence[Region]) -> None:
-        """`file`: as `SharedPools.open` gave it; not needed any more afterwards.
+        """Map the memory. `file`: from `SharedPools.open`; not needed afterwards.
 
         Raises:
-            OSError, ValueError: it is no such memory, or what was said of it does not fit it.
+            OSError, ValueError: it is no such memory, or its description does not fit it.
         """
         rows = [(row, region.num_blocks) for region in regions for row in region.rows]
         if not rows or min(min(row.offset, row.bytes_per_block, num_blocks) for row, num_blocks in rows) < 0:

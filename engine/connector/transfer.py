@@ -1,14 +1,14 @@
-"""Prefill and decode on two instances: the keys and values of a prompt move from the one to the other.
+"""Prefill and decode on two instances: the keys and values of a prompt move from one to the other.
 
-    router            the prompt, do_remote_decode     the same prompt, do_remote_prefill, what the producer answered
+    router            the prompt, do_remote_decode     the same prompt, do_remote_prefill, the producer's reply
                             |                                   |
     instance          [producer: prefill, hold] ◄── read ── [consumer: await, receive, decode]
                                                  ── received ►  free
 
-The names are vLLM's (`KVTransferConfig`, `kv_transfer_params`). One connector can be both sides. What the consumer's
-prefix cache has is not asked for; what it awaits has its blocks before anything is asked for, so a consumer without
-room leaves the blocks where they are. Whatever goes wrong ends in the reason of a `transfer_failed`: the consumer
-computes the prompt itself (kv_load_failure_policy `recompute`) or refuses the request (`fail`).
+The names are vLLM's (`KVTransferConfig`, `kv_transfer_params`). One connector can be both sides. Blocks that hit in the
+consumer's prefix cache are not transferred. A sequence has its blocks allocated before the transfer begins, so a
+consumer without room leaves the blocks at the producer. Every failure becomes the reason of a `transfer_failed`: the
+consumer computes the prompt itself (kv_load_failure_policy `recompute`) or refuses the request (`fail`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Held(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """What a sequence that waits is to get."""
+    """Transfer for a waiting sequence."""
 
     seq_id: int
     remote: RemoteBlocks
@@ -52,7 +52,7 @@ class Pull(NamedTuple):
 
 
 class Now:
-    """Does at once what it is given: for engines of one thread."""
+    """Executor that runs a task at once: for engines of one thread."""
 
     def submit(self, do: Callable[..., Received], *arguments: object) -> Future[Received]:
         future: Future[Received] = Future()
@@ -64,7 +64,9 @@ class Now:
 
 
 class TransferConnector(KVConnector):
-    """One instance's side, or both. `read`, `renew` and `received` may be called from any thread."""
+    """Connector of an instance as sender, receiver or both. `read`, `renew` and `received` may be called on any
+    thread.
+    """
 
     def __init__(
         self,
@@ -78,27 +80,29 @@ class TransferConnector(KVConnector):
         clock: Callable[[], float] = time.perf_counter,
         told: Callable[[], object] = lambda: None,
     ) -> None:
-        """`layout`: what the numbers of a block mean, given the tensors; `pulls`: where transfers wait for the link,
-        shut down with the connector, None: the engine's thread; `lease`: seconds that blocks are held without a sign of
-        whom they are for; `told`: called on any thread when `get_finished` has something to say before a lease ends.
+        """Set up the connector.
+
+        `layout`: digest of the block layout, given the tensors; `pulls`: executor of transfers over the link, shut down
+        with the connector, None: the engine's thread; `lease`: seconds that blocks are held without renewal by the
+        receiver; `told`: called on any thread when `get_finished` has a result before a lease ends.
         """
         self.engine_id = engine_id
         self.policy: FailurePolicy = policy
         self._link, self._layout_of, self._pulls = link, layout, pulls or Now()
         self._lease, self._clock, self._told = lease, clock, told
         self._lock = threading.RLock()
-        # as the one who sends
+        # as the sender
         self._held: dict[str, Held] = {}  # by transfer
         self._until: dict[str, float] = {}
         self._over: dict[str, bool] = {}  # transfers that are over; whether they were received
         self._sent: deque[Sent] = deque()
         self._offers: dict[str, RemoteBlocks] = {}
-        # as the one who receives
-        self._remotes: dict[str, RemoteBlocks] = {}  # by transfer: what was said of those still to be asked for
+        # as the receiver
+        self._remotes: dict[str, RemoteBlocks] = {}  # by transfer: announced, not yet requested
         self._matched: dict[int, tuple[int, Loading | None]] = {}  # by sequence
         self._pulled: dict[int, Future[Received]] = {}
         self._since: dict[int, float] = {}  # when it was begun
-        self._asked: dict[int, Pull] = {}  # by sequence: whose sender waits to hear that it may let go
+        self._asked: dict[int, Pull] = {}  # by sequence: the sender still waits for the confirmation
 
     def register_kv_caches(self, books: Books, kv_caches: Sequence[BlockTiers], emit: Callable[[Op], None]) -> None:
         self._books, self._kv_caches = books, list(kv_caches)
@@ -126,7 +130,7 @@ class TransferConnector(KVConnector):
         return self._lease
 
     def take_offer(self, transfer: str) -> RemoteBlocks | None:
-        """What the router is to tell the other side of a request that is finished and held; once."""
+        """Return the offer for the receiver of a finished and held request; once."""
         return self._offers.pop(transfer, None)
 
     def claim(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> None:
@@ -139,7 +143,7 @@ class TransferConnector(KVConnector):
             self._until[transfer] = self._clock() + self._lease
 
     def read(self, transfer: str, wanted: Sequence[tuple[int, int]]) -> list[bytes]:
-        with self._lock:  # nothing is let go while it is read
+        with self._lock:  # nothing is freed while it is read
             self.claim(transfer, wanted)
             contents: dict[tuple[int, int], bytes] = {}
             for group, cache in enumerate(self._kv_caches):
@@ -223,7 +227,7 @@ class TransferConnector(KVConnector):
         for seq_id, future in list(self._pulled.items()):
             if future.done():
                 received.append(future.result())
-            elif self._clock() - self._since[seq_id] > self._lease:  # by now the sender has let go
+            elif self._clock() - self._since[seq_id] > self._lease:  # by now the sender's lease has expired
                 error = TransferError("late", f"nothing came within {self._lease:g} s")
                 now = time.perf_counter()
                 received.append(Received(seq_id, [], error, self._link.name, now, now))
@@ -245,9 +249,9 @@ class TransferConnector(KVConnector):
         self._pulls.shutdown(wait=False, cancel_futures=True)
 
     def _nothing_wanted(self, remote: RemoteBlocks) -> None:
-        """All of it is here already: the sender may let go, and nothing moves."""
+        """Confirm a transfer of which all blocks are cached here: the sender may free them, and nothing moves."""
         self._remotes.pop(remote.transfer)
-        with contextlib.suppress(TransferError):  # it may have let go by itself
+        with contextlib.suppress(TransferError):  # the lease may already have expired
             self._link.to(remote.engine_id).received(remote.transfer, [], 0)
 
     def _loading(self, remote: RemoteBlocks, first_token: int, end: int) -> Loading:
@@ -281,16 +285,16 @@ class TransferConnector(KVConnector):
         self._tell(received.seq_id, received.error, received.num_bytes)
 
     def _tell(self, seq_id: int, error: TransferError | None, num_bytes: int) -> None:
-        """Tell the sender that it may let go; who failed to send knows, or its lease ends it."""
+        """Confirm to the sender; after a failure of the sender its lease frees the blocks."""
         pull = self._asked.pop(seq_id, None)
         if pull is None or error is not None:
             return
-        with contextlib.suppress(TransferError):  # it has let go by itself: what came was read before
+        with contextlib.suppress(TransferError):  # it has already been freed: the content was read before
             sender = self._link.to(pull.remote.engine_id)
             sender.received(pull.remote.transfer, pull.wanted if num_bytes else [], num_bytes)
 
     def _forget(self, request: Request) -> None:
-        """The sequence is over: what was on its way for it is not wanted any more."""
+        """Cancel the transfer of a finished sequence."""
         seq_id = request.seq_id
         self._matched.pop(seq_id, None)
         self._since.pop(seq_id, None)

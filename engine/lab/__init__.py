@@ -1,4 +1,4 @@
-"""What is done to an engine from outside: run again from its log, changed, put in error on purpose, or watched.
+"""Outside operations on an engine: rerun from its log, changed, with injected faults, or monitored.
 
 This room reaches into the engine. The engine does not know it.
 """

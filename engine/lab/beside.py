@@ -25,7 +25,7 @@ from engine.system.host import child_environment
 SAME = ("max_num_seqs", "max_num_batched_tokens", "enable_prefix_caching", "enable_chunked_prefill",
         "scheduler_reserve_full_isl", "scheduling_policy", "seed")  # fmt: skip
 ONLY = {"strategy": "paged", "preemption_mode": "recompute", "kv_cache_dtype": "auto"}
-CPU_CACHE_GIB = "1"  # that vLLM takes on a CPU where nobody says otherwise
+CPU_CACHE_GIB = "1"  # vLLM's own default on a CPU
 
 
 class BesideError(ValueError):
@@ -33,7 +33,7 @@ class BesideError(ValueError):
 
 
 class BesideRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One request. Text is tokenized once, so that both get the same tokens."""
+    """Request for both engines. Text is tokenized once, so that both get the same tokens."""
 
     prompt: str | list[int]
     max_tokens: int = 64
@@ -44,7 +44,7 @@ class BesideRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Answer(Struct, frozen=True):
-    """What came of vLLM's run."""
+    """Result of vLLM's run."""
 
     vllm: str
     seconds: float
@@ -53,7 +53,7 @@ class Answer(Struct, frozen=True):
 
 
 def requests_in(path: Path) -> list[BesideRequest]:
-    """The requests of a file of JSON lines, in the order in which they come.
+    """Return the requests of a file of JSON lines, in the order in which they come.
 
     Raises:
         BesideError: a line is none.
@@ -73,7 +73,7 @@ def requests_in(path: Path) -> list[BesideRequest]:
 
 
 def settled(config: EngineConfig, model: LoadedModel) -> EngineConfig:
-    """The settings that both can have, each stated. Raises BesideError: vLLM has none like them."""
+    """Return the settings that both can have, each stated. Raises BesideError: vLLM has none like them."""
     for name, value in ONLY.items():
         if getattr(config, name) != value:
             raise BesideError(f"vLLM has no {name} {getattr(config, name)}: leave it at {value}")
@@ -150,7 +150,7 @@ def theirs(
 
 
 def name_of(number: int, one: BesideRequest) -> str:
-    """What it is called in both traces."""
+    """Return its name in both traces."""
     return one.request_id or f"request-{number}"
 
 
@@ -172,7 +172,7 @@ def _folder(model: LoadedModel) -> str:
 
 
 def _last_line(text: str) -> str:
-    """What an error comes to: the last line that says something."""
+    """Return the last line of an error that has content."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     wrong = [line for line in lines if "Error" in line]
     return (wrong or lines or ["it said nothing"])[-1][:300]

@@ -17,7 +17,7 @@ class TokenChange(Struct, frozen=True, kw_only=True):
 
 
 class RequestChange(Struct, frozen=True, kw_only=True):
-    """One more request."""
+    """Additional request."""
 
     prompt: str | list[int]
     sampling: SamplingParams = SamplingParams()
@@ -33,7 +33,7 @@ class AbortChange(Struct, frozen=True, kw_only=True):
 
 
 class SamplingChange(Struct, frozen=True, kw_only=True):
-    """An unfinished request goes on with other sampling parameters; `sampling` has those that change."""
+    """New sampling parameters of an unfinished request; `sampling` has those that change."""
 
     request_id: str
     sampling: dict[str, Any]

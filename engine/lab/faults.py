@@ -1,13 +1,14 @@
-"""The fault museum: mistakes that real engines have shipped, each put into a running engine on purpose.
+"""Fault museum: bugs that real engines have shipped, each injected into a running engine on purpose.
 
 A fault replaces methods of the parts of one engine object (KV store, cache managers, scheduler, model runner), or the
-connector between several; it reaches into their private fields to do so. The engine's own code holds no fault. It reads
-`EngineConfig.fault` at two places: such a run never uses the compiled forward pass, and it takes no chosen tokens
-(`Engine.choose`).
+connector between several; it reaches into their private fields to do so. The engine's own code contains no fault. It
+reads `EngineConfig.fault` in two places: such a run never uses the compiled forward pass, and it accepts no chosen
+tokens (`Engine.choose`).
 
-A healthy engine raises when a guard or the integrity check finds its books in disorder. A faulty one writes the finding
-into the log (`StepRecord.integrity`) and goes on, so that the damage can be watched. To see what a fault does, compare
-with a healthy run of the same requests and settings under `enforce_eager`: the first difference is the fault's.
+A healthy engine raises when a guard or the integrity check finds an inconsistent state. A faulty one records the
+finding in the log (`StepRecord.integrity`) and continues, so that the damage can be watched. To see the effect of a
+fault, compare with a healthy run of the same requests and settings under `enforce_eager`: the first difference is the
+fault's.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def make_engine(
     connector: KVConnector | None = None,
     keep_log: bool = True,
 ) -> Engine:
-    """An engine with the fault that `config.fault` names, a healthy one for None. Arguments and errors: `Engine`'s."""
+    """Return an engine with the fault that `config.fault` names, a healthy one for None. Arguments and errors:
+    `Engine`'s.
+    """
     kind = Engine if config.fault is None else FaultyEngine
     return kind(model, config, log_path=log_path, capture=capture, connector=connector, keep_log=keep_log)
 
@@ -108,7 +111,7 @@ def no_copy_at_shared_write(engine: Engine, report: Report) -> None:
 
 
 def stale_hash_after_reallocation(engine: Engine, report: Report) -> None:
-    """A block that is allocated anew stays in the index under its old hash, so old prompts find new content."""
+    """Leave a reallocated block in the index under its old hash, so old prompts find new content."""
     prefixes = engine._cache.prefixes
     check_hits = prefixes.check_hits
     for group in engine._cache.groups:
@@ -124,7 +127,7 @@ def stale_hash_after_reallocation(engine: Engine, report: Report) -> None:
 
 
 def _never_forgetting(pool: BlockPool) -> Callable[[], tuple[Block, Eviction | None]]:
-    """The pool's `allocate`, after which the index still has the block under the hash that it lost."""
+    """Return the pool's `allocate`, after which the index still has the block under the hash that it lost."""
     allocate = pool.allocate
 
     def allocate_and_forget_nothing() -> tuple[Block, Eviction | None]:
@@ -173,17 +176,17 @@ def rope_restarted_at_chunk(engine: Engine, report: Report) -> None:
 
 
 class LetsGoTooEarly(TransferConnector):
-    """What it holds for another instance it gives up in its next turn; and it reads out whatever lies there then."""
+    """Connector that frees held blocks in its next turn, and then returns whatever is in them."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "lease": 0.0})
 
     def read(self, transfer: str, wanted: Items[tuple[int, int]]) -> list[bytes]:
-        """The content of these blocks, whose they may be."""
+        """Return the content of these blocks, whose they may be."""
         return [bytes(self._kv_caches[group].take([block_id])[0]) for group, block_id in wanted]
 
     def received(self, transfer: str, wanted: Items[tuple[int, int]], num_bytes: int) -> None:
-        """Nobody who would let go is left."""
+        """No-op: the blocks are already freed."""
 
 
 OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": LetsGoTooEarly}

@@ -244,7 +244,7 @@ class _Players:
         return request_id, self._members[request_id].index(seq_id)
 
     def aborted(self, record: StepRecord) -> str:
-        """The request that an abort ended."""
+        """Return the request that an abort ended."""
         return next(self._request_ids[op.seq_id] for op in record.ops if isinstance(op, Finish))
 
 
@@ -350,7 +350,7 @@ def _specs(record: StepRecord) -> list[RequestSpec]:
 
 
 def _failure(record: StepRecord) -> str:
-    """Why a step of the engine failed, whose batch this record ends; empty: none did."""
+    """Return why a step of the engine failed, whose batch this record ends; empty: none did."""
     details = (op.detail for op in record.ops if isinstance(op, Finish))
     return next((detail for detail in details if detail.startswith("the step failed")), "")
 

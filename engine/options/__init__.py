@@ -1,4 +1,4 @@
-"""One table of options: what is said about a setting once, for the command line, the page, the checks and the help.
+"""Table of options: each setting described once, for the command line, the page, the checks and the help.
 
 engine/config.py       the fields, each with an `Option`: range, strategies, the page's control
 options/words/*.json   label and help of each, one file a language

@@ -73,7 +73,7 @@ def did_you_mean(meant: list[str]) -> str:
 
 
 def out_of_range(settings: Struct) -> str | None:
-    """What is wrong with the first value that its option does not admit, one sentence; None: all are in range."""
+    """Return the error of the first value outside its option's range, one sentence; None: all are in range."""
     for name, row in table_of(type(settings)).items():
         value = getattr(settings, name)
         if value is None:
@@ -98,13 +98,13 @@ def _shown(value: Any) -> str:
 
 
 def _too_large(value: Any) -> int | None:
-    """The first whole number of a value, or in it, that no log takes; None: there is none."""
+    """Return the first whole number of a value, or in it, that no log takes; None: there is none."""
     inner = value if isinstance(value, (list, dict)) else [value]
     return next((one for one in inner if isinstance(one, int) and abs(one) > MAX_WHOLE), None)
 
 
 def over_served_max(settings: Struct) -> str | None:
-    """The first value that is more than a server takes, one sentence; None: there is none."""
+    """Return the first value that is more than a server takes, one sentence; None: there is none."""
     for name, row in table_of(type(settings)).items():
         value, most = getattr(settings, name), row.option.served_max
         if most is not None and value is not None and value > most:

@@ -1,4 +1,4 @@
-"""What a field of a settings struct says about itself beyond its type: `name: Annotated[int, Option(...)] = 16`."""
+"""Metadata of a settings field beyond its type: `name: Annotated[int, Option(...)] = 16`."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class Option(Struct, frozen=True, kw_only=True):
     strategies: tuple[str, ...] | None = None  # under which it can be chosen; None: under all
     derived_under: tuple[str, ...] = ()  # strategies whose resolved configuration has another value than the chosen one
     beside: str | None = None  # it means something only where that other option is not None
-    may_change: bool = False  # whether it may change while a run (an engine) or a request (its sampling) goes on
+    may_change: bool = False  # whether it may change while a run (an engine) or a request (its sampling) is active
     flag: bool = True  # whether commands have a flag for it
     control: Control | None = None  # None: the page does not offer it
 
     def range_text(self) -> str:
-        """What a value must be, in words that follow "must be"; empty without bounds."""
+        """Return the range in words that follow "must be"; empty without bounds."""
         if self.allowed:
             return self.allowed
         low = f"over {self.gt:.17g}" if self.gt is not None else None
@@ -54,7 +54,7 @@ class Option(Struct, frozen=True, kw_only=True):
         return " and ".join(part for part in (low, high) if part)
 
     def admits(self, value: Any) -> bool:
-        """Whether a value that is not None is in range. A number that is not one (NaN) is in no range."""
+        """Return whether a value that is not None is in range. A number that is not one (NaN) is in no range."""
         if self.most is not None and len(value) > self.most:
             return False
         if self.longest is not None and any(len(one) > self.longest for one in value):

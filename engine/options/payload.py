@@ -37,12 +37,12 @@ class OptionsPayload(Struct, frozen=True, kw_only=True):
 
 
 def tables_of(**settings: type[Struct]) -> dict[str, list[OptionFacts]]:
-    """The rows of some settings structs, each under its keyword."""
+    """Return the rows of some settings structs, each under its keyword."""
     return {name: [_facts(row) for row in table_of(kind).values()] for name, kind in settings.items()}
 
 
 def options_payload(tables: dict[str, list[OptionFacts]]) -> OptionsPayload:
-    """The tables with their words."""
+    """Return the tables with their words."""
     return OptionsPayload(tables=tables, words={language: words_in(language) for language in languages()})
 
 

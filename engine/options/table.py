@@ -16,7 +16,7 @@ _KINDS: dict[Any, Kind] = {bool: "switch", int: "integer", float: "number", str:
 
 
 class OptionRow(Struct, frozen=True, kw_only=True):
-    """One option. `items`: the types of a list's entries, or of a map's keys and values."""
+    """Row of an option. `items`: the types of a list's entries, or of a map's keys and values."""
 
     name: str
     kind: Kind
@@ -32,7 +32,8 @@ Table = dict[str, OptionRow]
 
 @functools.cache
 def table_of(settings: type[Struct]) -> Table:
-    """The rows of a settings struct by name, in its order. Every field has a default and is annotated with an Option.
+    """Return the rows of a settings struct by name, in its order. Every field has a default and is annotated with an
+    Option.
 
     Raises:
         TypeError: one is not.

@@ -12,7 +12,7 @@ TOO_DEEP = "it is nested too deeply; tables and lists have a few levels"
 
 
 def toml_tables(text: str) -> dict[str, Any]:
-    """The tables of a text.
+    """Return the tables of a text.
 
     Raises:
         tomllib.TOMLDecodeError: it is no TOML, or nested too deeply.
@@ -24,7 +24,7 @@ def toml_tables(text: str) -> dict[str, Any]:
 
 
 def decode_toml(content: bytes, type: type[T]) -> T:
-    """The content of a file, as a type.
+    """Return the content of a file, as a type.
 
     Raises:
         msgspec.DecodeError: it is no TOML, nested too deeply, or not of that type.

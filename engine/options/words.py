@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class OptionWords(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What one option is called and what it does."""
+    """Name and description of an option."""
 
     label: str  # beside a control
     help: str  # one sentence or phrase, without a full stop at its end
@@ -27,14 +27,14 @@ Words = dict[str, OptionWords]
 
 @functools.cache
 def languages() -> tuple[str, ...]:
-    """The languages that there are words in, English first."""
+    """Return the languages that there are words in, English first."""
     names = (file.name.removesuffix(".json") for file in _folder().iterdir() if file.name.endswith(".json"))
     return tuple(sorted(names, key=lambda name: (name != "en", name)))
 
 
 @functools.cache
 def words_in(language: str) -> Words:
-    """The words of every option by its name, in English what the language lacks of one."""
+    """Return the words of every option by its name, in English what the language lacks of one."""
     file = _folder().joinpath(f"{language}.json")
     own = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     english = json.loads(_folder().joinpath("en.json").read_text(encoding="utf-8"))
@@ -42,8 +42,8 @@ def words_in(language: str) -> Words:
 
 
 def option_texts(language: str) -> dict[str, str]:
-    """The words of every option under flat keys: `option.<name>` is the label, `.help`, `.none`, `.number`, `.<value>`
-    and `.<value>.help` after it are the others.
+    """Return the words of every option under flat keys: `option.<name>` is the label, `.help`, `.none`, `.number`,
+    `.<value>` and `.<value>.help` after it are the others.
     """
     texts: dict[str, str] = {}
     for name, words in words_in(language).items():

@@ -27,19 +27,19 @@ class Offer(NamedTuple):
 
 @dataclass(slots=True)
 class Beam:
-    """One running sequence of a search."""
+    """Running sequence of a beam search."""
 
     cumulative: float = 0.0  # log probability of its output tokens, as the search adds it up
-    offers: Sequence[Offer] = ()  # its most probable next tokens, best first; empty until it is asked
+    offers: Sequence[Offer] = ()  # its most probable next tokens, best first; empty until they are computed
 
 
 class Choice(NamedTuple):
-    """A beam goes on with a token."""
+    """Continuation of a beam by a token."""
 
     place: int  # of the beam among those that made offers
     offer: Offer
     cumulative: float  # with the token
-    score: float | None  # of a sequence that ends with it; None: it goes on
+    score: float | None  # of a sequence that ends with it; None: it continues
 
 
 class BeamSearch:
@@ -57,9 +57,9 @@ class BeamSearch:
         self._best_finished: list[float] = []  # scores, best first, at most `width`
 
     def choose(self, beams: Sequence[Beam]) -> list[Choice]:
-        """What becomes of the beams, all of which made their offers; one that is not chosen is dropped.
+        """Choose the continuations of the beams, all of which have offers; a beam that is not chosen is dropped.
 
-        Best first. Afterwards either the search is `done`, or each choice that goes on is a beam to be asked again.
+        Best first. Afterwards either the search is `done`, or each continuing choice is a beam that needs new offers.
         """
         self._num_tokens += 1
         pairs = [

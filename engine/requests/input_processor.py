@@ -1,4 +1,4 @@
-"""Checks of what is asked of the engine: a request that can never be served does not reach the scheduler."""
+"""Validation of requests: one that can never be served does not reach the scheduler."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class InputProcessor:
         ids_in_use: set[str],
         stride: int = 1,
     ) -> list[Request]:
-        """A request for each spec, with sequence ids that ascend by `stride`; all are good or none is made.
+        """Return a request for each spec, with sequence ids that ascend by `stride`; all are good or none is made.
 
         `num_before`: requests accepted before; seeds that are not given depend on it, not on how those were forked.
 
@@ -54,10 +54,10 @@ class InputProcessor:
         return requests
 
     def adjusted_max_tokens(self, request: Request, sampling: SamplingParams) -> int:
-        """How many tokens an unfinished request may generate when it goes on with other parameters.
+        """Return the new max_tokens of an unfinished request under other parameters.
 
         Raises:
-            RequestError: they would have made it another kind of request, or it has as many tokens already.
+            RequestError: the parameters need another kind of request, or it has as many tokens already.
             ConfigError: parameters out of range.
         """
         sampling.checked()
@@ -108,7 +108,7 @@ class InputProcessor:
         return Request(sequence, sampling, self._model.tokenizer, seed)
 
     def _check_sampling(self, sampling: SamplingParams) -> None:
-        """What of the sampling parameters depends on the model and the configuration."""
+        """Check the sampling parameters that depend on the model and the configuration."""
         limit, vocab_size = self._config.max_num_seqs, self._model.facts.vocab_size
         if sampling.num_sequences > limit:
             raise RequestError(f"{sampling.num_sequences} sequences run for this request; max_num_seqs is {limit}", "n")
@@ -139,7 +139,7 @@ class InputProcessor:
         return list(prompt)
 
     def _max_tokens(self, num_prompt_tokens: int, sampling: SamplingParams) -> int:
-        """How many tokens may be generated, when that many are sure to fit the model and the pool."""
+        """Return how many tokens may be generated, when that many are sure to fit the model and the pool."""
         length, blocks, size, asked = (
             self.max_model_len, self._num_blocks, self._config.block_size, sampling.max_tokens,
         )  # fmt: skip
@@ -165,7 +165,9 @@ class InputProcessor:
         return room if asked is None else asked
 
     def _max_tokens_in_pool(self, num_prompt_tokens: int, places: int) -> int:
-        """The largest max_tokens that every group of layers has room for, with `places` such sequences at once."""
+        """Return the largest max_tokens that every group of layers has room for, with `places` such sequences at
+        once.
+        """
         step, size, fit = self._config.tokens_a_step, self._config.block_size, self.max_model_len
         for group in self._groups:
             blocks = group.num_blocks // places

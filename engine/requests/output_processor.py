@@ -61,7 +61,9 @@ class OutputProcessor:
             self._searches[request.request_id] = request
 
     def wants_all_logits(self, seq_id: int, start: int) -> bool:
-        """Whether the logits of every token from `start` on are wanted: the prompt's log probabilities are not done."""
+        """Return whether the logits of every token from `start` on are wanted: the prompt's log probabilities are
+        not done.
+        """
         request = self.request_of(self.live[seq_id])
         return request.num_prompt_logprobs > 0 and start < request.num_prompt_tokens - 1
 
@@ -69,11 +71,11 @@ class OutputProcessor:
         return self.sampler.copies.up(np.array(rows, np.int64))
 
     def request_of(self, completion: SequenceOutput) -> Request:
-        """The unfinished request that a sequence belongs to."""
+        """Return the unfinished request that a sequence belongs to."""
         return self.requests[completion.sequence.request_id]
 
     def take(self, slices: Sequence[SequenceSlice], logits: Tensor) -> tuple[list[Output], list[PromptLogprob]]:
-        """What follows from a step's logits, as the runner returns them for these slices."""
+        """Process a step's logits, as the runner returns them for these slices."""
         self.detokenize_seconds = 0.0
         prompts: list[PromptLogprob] = []
         if any([piece.all_logits for piece in slices]):
@@ -162,14 +164,14 @@ class OutputProcessor:
         [completion.alternatives] = self.sampler.score(logits, [offers[0][0]], self._num_alternatives(completion))
 
     def _search(self, request: Request) -> list[Output]:
-        """One step of a beam search, once every beam has made its offers and has its blocks."""
+        """Advance a beam search, once every beam has its offers and its blocks."""
         search, running = request.beams, request.unfinished
         assert search is not None
         if not all(c.beam and c.beam.offers and c.sequence.is_computed for c in running):
             return []
         choices = search.choose([c.beam for c in running if c.beam])
         tops = [c.alternatives for c in running]
-        # 1) forks, while every sequence is what its offers follow from; a choice that goes on keeps the sequence first
+        # 1) forks, while every sequence still matches its offers; a continuing choice takes the sequence itself first
         claims: dict[int, Choice] = {}
         for choice in sorted(choices, key=lambda c: c.score is not None):
             claims.setdefault(choice.place, choice)
@@ -209,7 +211,7 @@ class OutputProcessor:
         """Score prompt tokens. logits [T, V]: row i, of position piece.start + i, scores the token after it."""
         sequence = self.live[piece.seq_id].sequence
         request = self.requests[sequence.request_id]
-        # after a preemption the first positions come again
+        # after a preemption the first positions are recomputed
         first = sequence.num_prompt_tokens - request.num_prompt_logprobs  # the next token to be scored
         last = min(piece.start + logits.shape[0], sequence.num_prompt_tokens - 1)
         if last < first:
@@ -231,10 +233,10 @@ class OutputProcessor:
         ]
 
     def _num_alternatives(self, completion: SequenceOutput) -> int:
-        """How many are recorded with each token of a sequence."""
+        """Return how many are recorded with each token of a sequence."""
         return max(self._num_logprobs, completion.sampling.logprobs or 0)
 
     def _candidates(self, sampled: Sampled, count: int) -> list[Candidate]:
-        """The first `count` of those that were found; another sequence of the batch may have asked for more."""
+        """Return the first `count` candidates; another sequence of the batch may need more."""
         top_ids = sampled.top_ids[:count]
         return list(map(Candidate, top_ids, map(self.token_bytes, top_ids), sampled.top_logprobs))

@@ -1,4 +1,4 @@
-"""A request as the engine sees it: what was asked, and the sequences that answer it."""
+"""Request in the engine: its parameters, and the sequences that answer it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from engine.trace.events import FinishReason
 
 
 class Request:
-    """One prompt and what comes of it. Most requests have one sequence; samples and beams are forked from the first.
+    """Prompt and its outputs. Most requests have one sequence; samples and beams are forked from the first.
 
-    `completions` has every sequence there ever was, the first one first. `outputs` are those that were asked for.
+    `completions` has every sequence there ever was, the first one first. `outputs` are the requested ones.
     """
 
     def __init__(self, sequence: Sequence, sampling: SamplingParams, tokenizer: Tokenizer | None, seed: int) -> None:
@@ -69,18 +69,18 @@ class Request:
         return [c for c in self.completions if c.finish_reason is None]
 
     def fork(self, parent: SequenceOutput, sequence: Sequence, seed: int) -> SequenceOutput:
-        """Another sequence that goes on from where `parent` is."""
+        """Fork another sequence from the state of `parent`."""
         child = parent.fork(sequence, seed)
         self.completions.append(child)
         self.num_unfinished += 1
         return child
 
     def next_seed(self) -> int:
-        """The seed of the sample that will be forked next."""
+        """Return the seed of the sample that will be forked next."""
         return sample_seed(self.seed, len(self.completions))
 
     def adjust(self, sampling: SamplingParams, max_tokens: int) -> None:
-        """What is still to be sampled, is sampled with these parameters. Another seed begins the draws anew."""
+        """Sample the remaining tokens with these parameters. Another seed restarts the random draws."""
         reseeded = sampling.seed is not None and sampling.seed != self.sampling.seed
         self.sampling = sampling
         if reseeded:
@@ -91,7 +91,7 @@ class Request:
                 completion.adjust(sampling, max_tokens, sample_seed(self.seed, index) if reseeded else None)
 
     def finish(self, completion: SequenceOutput, reason: FinishReason) -> bool:
-        """A sequence is done. Returns whether all are; then `outputs` is settled."""
+        """Finish a sequence. Returns whether all are done; then `outputs` is settled."""
         completion.finish_reason = reason
         self.num_unfinished -= 1
         if self.num_unfinished:
@@ -101,7 +101,7 @@ class Request:
         return True
 
     def ranked(self) -> list[SequenceOutput]:
-        """The sequences that ended on their own, best score first, ties by age."""
+        """Return the sequences that ended on their own, best score first, ties by age."""
         ended = [c for c in self.completions if c.finish_reason in ("stop", "length")]
         for completion in ended:
             if completion.score is None:

@@ -1,4 +1,4 @@
-"""One sequence's output: its text as it grows, when to stop, and what its draws are seeded with."""
+"""Output of a sequence: its growing text, stop conditions, and seed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Stop(NamedTuple):
 
 
 class SequenceOutput:
-    """One sequence of a request. `finish_reason` is None until it is done."""
+    """Output of a sequence of a request. `finish_reason` is None until it is done."""
 
     def __init__(self, sequence: Sequence, sampling: SamplingParams, tokenizer: Tokenizer | None, seed: int) -> None:
         self.sequence = sequence
@@ -31,7 +31,7 @@ class SequenceOutput:
         self.generator = make_generator(seed)
         self.text = ""
         self.cumulative_logprob = 0.0  # raw distribution
-        self.score: float | None = None  # what it is ranked by, once it has ended among several
+        self.score: float | None = None  # its ranking, once it has ended among several
         self.finish_reason: FinishReason | None = None
         self.chosen: dict[int, int] = {}  # position -> token that was settled from outside
         self.beam: Beam | None = None  # of a request with beam search: what the search knows of this sequence
@@ -57,7 +57,7 @@ class SequenceOutput:
         return self._end_ids
 
     def row(self) -> SamplingRow:
-        """What its next token is chosen with."""
+        """Return the sampling row of its next token."""
         min_tokens = self.sampling.min_tokens
         return self._row_before_min_tokens if min_tokens and self.num_output_tokens < min_tokens else self._row
 
@@ -69,7 +69,7 @@ class SequenceOutput:
         self._adopt(sampling)
 
     def fork(self, sequence: Sequence, seed: int) -> SequenceOutput:
-        """The same past under another sequence, with draws of its own from here on."""
+        """Return a copy for another sequence: the same past, with draws of its own from here on."""
         child = SequenceOutput(sequence, self.sampling, self._tokenizer, seed)
         child.text, child.cumulative_logprob = self.text, self.cumulative_logprob
         child._detokenizer = copy.deepcopy(self._detokenizer)
@@ -110,7 +110,7 @@ class SequenceOutput:
         return shown, stop
 
     def _adopt(self, sampling: SamplingParams) -> None:
-        """What follows from the parameters, made once and not for every token."""
+        """Derive state from the parameters once, not for every token."""
         self.sampling = sampling
         self._stops = StopStrings(sampling.stop)
         self._has_searched = False

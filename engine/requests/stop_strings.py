@@ -17,7 +17,7 @@ class StopStrings:
         self._matched = [0] * len(strings)  # characters at the end of the text that are the beginning of each
 
     def copy(self) -> StopStrings:
-        """The same state, for a text that goes on otherwise."""
+        """Return the same state, for a fork of the text."""
         found = StopStrings(())
         found._strings, found._matched = self._strings, list(self._matched)
         return found
@@ -49,7 +49,7 @@ class StopStrings:
 
 
 def _borders(string: str) -> list[int]:
-    """Of each beginning of `string`: the length of its longest end, short of all, that is its beginning too."""
+    """Return for each prefix of `string` the length of its longest proper suffix that is also a prefix."""
     found, matched = [0] * len(string), 0
     for at in range(1, len(string)):
         while matched and string[matched] != string[at]:

@@ -1,4 +1,4 @@
-"""What the scheduler needs of a KV cache manager; `engine.cache.kv_cache_manager` is one."""
+"""Interface of a KV cache manager for the scheduler; `engine.cache.kv_cache_manager` is one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Why(Protocol):
     """Why hits end where they do."""
 
     def of(self, found: Lookup) -> Lookup:
-        """What the lookup found, with this reason."""
+        """Return the lookup with this reason."""
 
 
 class Demand(Protocol):

@@ -12,7 +12,9 @@ def slots_required(num_prompt_tokens: int, max_tokens: int) -> int:
 
 
 def max_tokens_that_fit(num_prompt_tokens: int, num_blocks: int, block_size: int) -> int:
-    """The largest max_tokens with which the sequence still fits a pool that it has to itself; under 1: none does."""
+    """Return the largest max_tokens with which the sequence still fits a pool that it has to itself; under 1: none
+    does.
+    """
     return num_blocks * block_size - num_prompt_tokens + 1
 
 

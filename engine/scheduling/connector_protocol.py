@@ -1,4 +1,4 @@
-"""What the scheduler asks of a connector, by vLLM's names; `engine.connector` has them."""
+"""Interface of a connector for the scheduler, by vLLM's names; `engine.connector` has them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ class Connector(Protocol):
     """Knows of keys and values outside the pool. None of these methods changes a block."""
 
     def get_num_new_matched_tokens(self, request: Sequence, num_computed_tokens: int) -> tuple[int | None, bool]:
-        """How many tokens after the first `num_computed_tokens` it has, whole blocks, and whether they come later than
-        this step (then the request waits for them). None: it does not know yet; ask again at the next step.
+        """Return how many tokens after the first `num_computed_tokens` it has, whole blocks, and whether they come
+        later than this step (then the request waits for them). None: it does not know yet; ask again at the next
+        step.
         """
 
     def matched(self, request: Sequence) -> tuple[Any, LookupExternal | None]:
-        """Of the last answer for this request: what the cache's `allocate` takes as `loading` (None: nothing is
-        loaded), and what the trace says of it (None: nothing was asked).
+        """Return from the last lookup of this request the `loading` of the cache's `allocate` (None: nothing is
+        loaded), and its trace operation (None: no lookup).
         """
 
     def update_state_after_alloc(
@@ -28,13 +29,11 @@ class Connector(Protocol):
         """The request has its blocks: its tables, of each group, with those of the external tokens among them."""
 
     def request_finished(self, request: Sequence, block_tables: list[list[int]], reason: FinishReason) -> float | None:
-        """The request is about to give up its blocks. For how many seconds it must keep them at most; None: it need
-        not.
-        """
+        """Return the seconds for which a finished request's blocks must be held at most; None: they need not be."""
 
 
 class External(NamedTuple):
-    """What of a waiting sequence is outside the pool, after the blocks that hit."""
+    """External content of a waiting sequence, after the blocks that hit."""
 
     match: Match  # of the pool, as the beginning of all that is there
     num_tokens: int  # that will be loaded
@@ -49,7 +48,7 @@ class External(NamedTuple):
 
 
 def ask_outside(connector: Connector | None, cache: Cache, sequence: Sequence, match: Match) -> External:
-    """Ask the connector, where there is one, what it has of the sequence after `match`."""
+    """Look up the sequence's content after `match` in the connector, if there is one."""
     if connector is None or match.verdict == "skipped":
         return External(match, 0, None, None)
     count, is_later = connector.get_num_new_matched_tokens(sequence, match.num_tokens)

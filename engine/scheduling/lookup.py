@@ -8,12 +8,12 @@ from engine.trace.events import Lookup
 
 
 def look_up(cache: Cache, sequence: Sequence) -> Match:
-    """The sequence's cached leading blocks. Changes nothing."""
+    """Return the sequence's cached leading blocks. Changes nothing."""
     return cache.lookup(sequence.seq_id, sequence.token_ids, sequence.cache_salt, sequence.skip_reading_prefix_cache)
 
 
 def verdict(cache: Cache, sequence: Sequence, match: Match) -> Lookup:
-    """The operation for the trace: what the lookup found, and why it found no more."""
+    """Return the operation for the trace: what the lookup found, and why it found no more."""
     found = Lookup(
         seq_id=sequence.seq_id,
         verdict=match.verdict,

@@ -35,7 +35,9 @@ class Preemption:
         self._emit = emit
 
     def victim(self) -> Sequence:
-        """The next victim: the worst rank under the priority policy, else the most recently admitted sequence."""
+        """Return the next victim: the worst rank under the priority policy, else the most recently admitted
+        sequence.
+        """
         if self._reason == "worst_priority":
             return max(self._running, key=lambda s: s.rank)
         return self._running[-1]

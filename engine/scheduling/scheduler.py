@@ -204,7 +204,7 @@ class Scheduler:
             if end > sequence.most_computed_tokens:
                 sequence.most_computed_tokens, self._progress.num_idle = end, 0
         if not self._recompute_all:
-            # whom a prompt's blocks are for computes its last token again, which sees one token further back
+            # the receiver of a prompt's blocks recomputes its last token, which sees one token further back
             kept = [
                 s for s, _, _ in batch if s.kv_role == "kv_producer" and s.num_computed_tokens == s.num_prompt_tokens
             ]
@@ -234,7 +234,7 @@ class Scheduler:
         reason: ForkReason = "sample",
         seed: int | None = None,
     ) -> Sequence:
-        """A new running sequence with the parent's tokens and blocks, between `commit` and `append_token`.
+        """Return a new running sequence with the parent's tokens and blocks, between `commit` and `append_token`.
 
         `reason` and `seed` only go into the trace.
         """
@@ -312,7 +312,7 @@ class Scheduler:
                 step.add(sequence, num_tokens)
 
     def _num_schedulable(self, num_missing: int, step: Step) -> int:
-        """How many of a sequence's missing tokens this step may take: all, some, or none (0)."""
+        """Return how many of a sequence's missing tokens this step may take: all, some, or none (0)."""
         if num_missing <= step.budget:
             return num_missing
         if self._splits:
@@ -510,7 +510,7 @@ class Scheduler:
         return False
 
     def _demand_of(self, sequence: Sequence) -> Demand:
-        """Blocks for the largest piece of a waiting sequence that one step could take."""
+        """Return the blocks for the largest piece of a waiting sequence that one step could take."""
         num_swapped, hits, loading = self._cache.num_swapped_tokens(sequence.seq_id), (), None
         start = num_swapped
         if sequence.seq_id in self.transfers.arrived:

@@ -17,9 +17,9 @@ class ScheduledSequence(NamedTuple):
 
 
 def phase_of(sequence: Sequence, start: int, num_tokens: int) -> Phase:
-    """What computing positions [start, start + num_tokens) of a sequence is.
+    """Return the phase of computing positions [start, start + num_tokens) of a sequence.
 
-    A decode step computes the one token that was sampled last; everything else catches up with known tokens.
+    A decode step computes the one token that was sampled last; everything else computes known tokens.
     """
     return "decode" if num_tokens == 1 and start >= sequence.num_prompt_tokens else "prefill"
 

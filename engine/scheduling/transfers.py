@@ -29,7 +29,7 @@ class Came(NamedTuple):
 
 
 class Awaited(NamedTuple):
-    """What a sequence waits for, or has received."""
+    """Transfer that a sequence waits for, or has received."""
 
     sequence: Sequence
     transfer: str
@@ -79,7 +79,7 @@ class Transfers:
         )
 
     def fail(self, seq_id: int, reason: TransferFault, detail: str = "") -> Sequence:
-        """What was awaited does not come, or has come and is given up: the sequence waits again, without blocks."""
+        """Fail a transfer, before or after its arrival: the sequence waits again, without blocks."""
         self.num_changes += 1
         awaited = self.receiving.pop(seq_id, None)
         if awaited is None:
@@ -100,7 +100,9 @@ class Transfers:
         return sequence
 
     def awaited(self, seq_id: int) -> bool:
-        """Whether the sequence holds blocks that come, or came, from another instance and has not been admitted."""
+        """Return whether the sequence holds blocks that come, or came, from another instance and has not been
+        admitted.
+        """
         return seq_id in self.receiving or seq_id in self.arrived
 
     def hold(self, sequence: Sequence, transfer: str, lease: float) -> None:
@@ -119,7 +121,7 @@ class Transfers:
         self._cache.forget(seq_id)
 
     def expire(self, seq_id: int) -> None:
-        """Nobody wants a held sequence any more."""
+        """Release a held sequence whose lease has expired."""
         self.num_changes += 1
         _, transfer = self.holding.pop(seq_id)
         self._emit(Expire(seq_id=seq_id, transfer=transfer))

@@ -30,7 +30,7 @@ class WaitingQueue:
         return self._sequences[0]
 
     def behind(self, sequence: Sequence) -> list[Sequence]:
-        """The sequences that are admitted after this one, which need not wait itself."""
+        """Return the sequences that are admitted after this one, which need not wait itself."""
         return self._sequences[bisect_right(self._sequences, self._key(sequence), key=self._key) :]
 
     def push(self, sequence: Sequence) -> int:

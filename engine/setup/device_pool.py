@@ -15,7 +15,7 @@ from engine.trace.limits import MAX_BLOCKS
 
 
 def with_pool(config: EngineConfig, model: LoadedModel) -> EngineConfig:
-    """The settings with `num_blocks` filled in, where it is open and the device has memory of its own.
+    """Return the settings with `num_blocks` filled in, where it is open and the device has memory of its own.
 
     Weights and whatever else lies on the device are there already; the peak of a step of `max_num_batched_tokens`
     tokens is measured by running one. Elsewhere the settings stay as they are: the pool then follows from the model

@@ -13,7 +13,7 @@ from engine.trace.records import FINISHED_KEPT, BlockGroup, Header, TokenizerFac
 
 
 def header_of(model: LoadedModel, config: EngineConfig, block_groups: Sequence[BlockGroup]) -> Header:
-    """Of a run of one engine. `config`: as resolved; `block_groups`: all of its groups of layers."""
+    """Return the header of a run of one engine. `config`: as resolved; `block_groups`: all of its groups of layers."""
     return Header(
         generator=f"kvtheater {__version__}",
         created=datetime.now(UTC).isoformat(timespec="seconds"),

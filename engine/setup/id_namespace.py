@@ -9,10 +9,10 @@ from engine.cache.block_groups import GroupPlan
 
 
 class IdNamespace(NamedTuple):
-    """What the ids of an engine begin with, so that no two engines of one log have one in common.
+    """First ids of an engine, so that no two engines of one log share an id.
 
-    Blocks run on over the engines as they do over the groups of layers of one; so do blocks of the CPU store. Sequences
-    are dealt out: of n engines each takes every n-th id.
+    Blocks are numbered across the engines as across the groups of layers of one; so are blocks of the CPU store.
+    Sequence ids are interleaved: of n engines each takes every n-th id.
     """
 
     first_block: int = 0

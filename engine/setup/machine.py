@@ -37,7 +37,8 @@ def machine_facts(device: torch.device, dtype: torch.dtype | None = None) -> Mac
 
 
 def measure_roofs(device: torch.device, dtype: torch.dtype) -> Roofs:
-    """The rates that this machine reaches in `dtype`, measured once a process and device; a few tenths of a second.
+    """Return the rates that this machine reaches in `dtype`, measured once a process and device; a few tenths of a
+    second.
 
     FLOP/s: the product of two square matrices, as large as takes 5 ms at least. Bytes/s: a copy of 64 MiB (256 MiB on
     a GPU), counted as read once and written once. Each is the median of 5 runs after one that is not counted. What
@@ -75,7 +76,7 @@ def _measure(device: torch.device, dtype: torch.dtype) -> Roofs:
 
 
 def _timed(work: Callable[[], object], device: torch.device) -> list[float]:
-    """Seconds of each of RUNS runs, after one that warms up."""
+    """Return the seconds of each of RUNS runs, after one that warms up."""
 
     def wait() -> None:
         if device.type == "cuda":

@@ -1,5 +1,5 @@
-"""How large a pool of blocks is when nobody says: large enough for the model's context, small enough to be drawn; on a
-GPU what a share of its memory leaves (engine/setup/device_pool.py).
+"""Default size of a pool: large enough for the model's context, small enough to be drawn; on a GPU the rest of a
+share of its memory (engine/setup/device_pool.py).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ def slots_that_fit(facts: ModelFacts, kv_cache_dtype: str = "auto") -> int:
 
 
 def default_num_blocks(block_size: int, max_model_len: int, most_slots: int | None = None) -> int:
-    """Blocks that hold a sequence of `max_model_len` tokens, but at least 64 and at most 256; then no more than
-    `most_slots` slots (None: any number), but at least 16 blocks.
+    """Return the number of blocks that hold a sequence of `max_model_len` tokens, but at least 64 and at most 256;
+    then no more than `most_slots` slots (None: any number), but at least 16 blocks.
     """
     blocks = min(max(-(-max_model_len // block_size), USUAL), DRAWN)
     return blocks if most_slots is None else max(min(blocks, most_slots // block_size), FEWEST)
 
 
 def num_blocks_that_fit(free: int, total: int, utilization: float, peak: int, bytes_per_block: int) -> int:
-    """Blocks for which a device has room: `utilization` of its `total` bytes, without what is taken already and what a
-    step takes at its peak. Never less than 0.
+    """Return the number of blocks for which a device has room: `utilization` of its `total` bytes, without what is
+    taken already and what a step takes at its peak. Never less than 0.
     """
     return max(0, int(utilization * total) - (total - free) - peak) // bytes_per_block

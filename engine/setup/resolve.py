@@ -98,7 +98,7 @@ def resolve(
 
 
 def _with_checkpoints(config: EngineConfig) -> EngineConfig:
-    """The settings with `mamba_block_size` filled in.
+    """Return the settings with `mamba_block_size` filled in.
 
     Raises:
         ConfigError: something that does not go with states.
@@ -163,7 +163,7 @@ def _max_model_len(config: EngineConfig, reaches: Sequence[Reach], max_position:
 
 
 def _holds_any_length(config: EngineConfig, reaches: Sequence[Reach]) -> bool:
-    """Whether the pool has room for what any sequence holds at once, however long it is."""
+    """Return whether the pool has room for what any sequence holds at once, however long it is."""
     step, size = config.tokens_a_step, config.block_size
     return step is not None and all(
         group.retention is not None and group.retention.most_blocks(step, size) <= group.num_blocks
@@ -198,7 +198,7 @@ def _groups(config: EngineConfig, reaches: Sequence[Reach]) -> list[GroupPlan]:
 
 
 def _swap_space(config: EngineConfig, groups: Sequence[GroupPlan]) -> int:
-    # under the last two nobody is preempted; tensors of one sequence are dropped
+    # the last two never preempt; tensors of one sequence are dropped
     if config.preemption_mode == "recompute" or config.by_sequence or config.strategy in ("none", "first_fit"):
         return 0
     swap_space = _num_blocks(config) if config.swap_space is None else config.swap_space

@@ -50,7 +50,7 @@ WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # some of the
 
 
 def architecture_of(name_or_path: str) -> Architecture:
-    """The architecture of a config.json, of a folder that has one, of a GGUF file, or of a hub name; no weight is read.
+    """Return the architecture of a config.json, of a folder that has one, of a GGUF file, or of a hub name; no weight is read.
 
     Raises:
         ImpossibleInput: there is none, or it is of no model that is understood.
@@ -84,7 +84,7 @@ def _of_gguf(name: str) -> Architecture:
 
 
 def architecture_from(text: bytes, name: str, quantized: bytes = b"") -> Architecture:
-    """The architecture of the content of a config.json. `quantized`: of a file beside it that says how its weights are.
+    """Return the architecture of the content of a config.json. `quantized`: of a file beside it that says how its weights are.
 
     Raises:
         ImpossibleInput: it is too large, no JSON, or of no model that is understood.
@@ -104,7 +104,7 @@ def architecture_from(text: bytes, name: str, quantized: bytes = b"") -> Archite
 
 
 def described(given: Mapping[str, Any], name: str) -> Architecture:
-    """The architecture of a configuration, with its family's defaults where it says nothing.
+    """Return the architecture of a configuration, with its family's defaults where it says nothing.
 
     Raises:
         ImpossibleInput: transformers does not know the family, or cannot make its model.
@@ -128,7 +128,9 @@ def described(given: Mapping[str, Any], name: str) -> Architecture:
 
 
 def _with_known_family(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The configuration, with the family whose layout its `architectures` name where `model_type` is not known."""
+    """Return the configuration, with the family whose layout its `architectures` name where `model_type` is not
+    known.
+    """
     found, family = dict(given), given.get("model_type")
     classes = given.get("architectures")
     if isinstance(family, str) and family not in transformers.CONFIG_MAPPING and isinstance(classes, list):
@@ -168,7 +170,7 @@ def _known(given: Mapping[str, Any]) -> Any:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """The settings without those that name code, files or other models to fetch.
+    """Return the settings without those that name code, files or other models to fetch.
 
     Counts are bounded here, before a family's code makes lists and modules of so many, in each part of a model.
     """
@@ -195,14 +197,14 @@ def _check_counts(name: str, value: Any) -> None:
 
 
 def _more(text: Any) -> dict[str, Any]:
-    """What some families compute instead of keeping it among their settings."""
+    """Return fields that some families compute instead of listing them in their settings."""
     kinds = getattr(text, "layer_types", None) or getattr(text, "layers_block_type", None)
     found: dict[str, Any] = {"model_type": text.model_type}
     return found if kinds is None else {**found, "layer_types": list(kinds)}
 
 
 def _without_content(config: Any) -> Any:
-    """A model with shapes and no numbers."""
+    """Return a model with shapes and no numbers."""
     logging.set_verbosity_error()
     for kind in WITH_ENCODER if config.is_encoder_decoder else DECODERS:
         if type(config) in kind._model_mapping:

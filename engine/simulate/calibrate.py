@@ -40,12 +40,12 @@ class Calibration(NamedTuple):
 
     @property
     def median_error(self) -> float:
-        """Of |measured / fitted - 1|."""
+        """Median of |measured / fitted - 1|."""
         return float(np.median(np.abs(np.array(self.ratios) - 1)))
 
 
 def timed_steps(records: Iterable[StepRecord]) -> list[Timed]:
-    """The steps of a run of one engine that began as soon as what was before them was over."""
+    """Return the steps of a run of one engine that began as soon as what was before them was over."""
     found = list[Timed]()
     unfinished = 0
     before: float | None = None  # when the record before ended, if there was work then
@@ -98,7 +98,7 @@ def _shape(batch: Sequence[BatchEntry], after_idle: bool) -> StepShape:
 
 
 def _hats(num_tokens: int, knots: Sequence[int]) -> list[float]:
-    """The weight of each knot in a straight line between the two beside `num_tokens`."""
+    """Return the weight of each knot in a straight line between the two beside `num_tokens`."""
     weights = [0.0] * len(knots)
     for index in range(len(knots) - 1):
         low, high = knots[index], knots[index + 1]

@@ -1,4 +1,4 @@
-"""What a step takes, where nothing computes it: seconds by what is in its batch."""
+"""Cost models of a simulated step: seconds by the shape of its batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.scheduling.step import ScheduledSequence
 
 
 class StepShape(NamedTuple):
-    """What of a batch its time depends on."""
+    """Features of a batch that determine its time."""
 
     num_tokens: int  # computed
     num_seqs: int
@@ -23,7 +23,7 @@ class StepShape(NamedTuple):
 
 
 def shape_of(scheduled: Sequence[ScheduledSequence], after_idle: bool = False) -> StepShape:
-    """Of a step, of layers that see all keys."""
+    """Return the shape of a step whose layers see all keys."""
     num_tokens = num_keys = num_pairs = 0
     for _, start, count in scheduled:
         num_tokens += count
@@ -80,7 +80,7 @@ class Linear(NamedTuple):
         )
 
     def of_tokens(self, num_tokens: int) -> float:
-        """The part that depends on their number alone."""
+        """Return the part that depends on their number alone."""
         knots, values = self.token_knots, self.token_seconds
         if len(knots) == 1:
             return values[0]
@@ -95,7 +95,7 @@ def knots_up_to(most: int) -> list[int]:
 
 
 class Jittered:
-    """A cost as it varies: each step takes what `cost` says, times one of `ratios`, drawn anew."""
+    """Cost with jitter: each step takes the seconds of `cost` times a random one of `ratios`."""
 
     def __init__(self, cost: StepCost, ratios: Sequence[float], seed: int = 0) -> None:
         self._cost, self._ratios = cost, list(ratios)

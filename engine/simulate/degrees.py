@@ -33,7 +33,7 @@ class Degree(Struct, frozen=True, kw_only=True):
 
 
 def decode_over_degrees(step_seconds: float, batch: int, degrees: list[int], speedup_of_two: float) -> list[Degree]:
-    """What each number of GPUs gives, from the step of `batch` sequences on one.
+    """Return the decode rates for each number of GPUs, from the step time of `batch` sequences on one.
 
     Raises:
         ValueError: no time, no batch, no GPU, or a speed-up outside of 1 < K ≤ 2.

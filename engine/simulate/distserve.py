@@ -62,7 +62,7 @@ class Panel(Struct, frozen=True, kw_only=True):
 
 
 class Compared(Struct, frozen=True, kw_only=True):
-    """One number. `printed`: the paper's; None: it has none, but says which way it goes."""
+    """Figure computed here beside the paper's. `printed`: the paper's number; None: the paper only shows a trend."""
 
     id: str
     printed: float | None
@@ -70,7 +70,7 @@ class Compared(Struct, frozen=True, kw_only=True):
 
 
 class PaperFigure(Struct, frozen=True, kw_only=True):
-    """One of the four."""
+    """Figure of the paper, reproduced."""
 
     number: int
     panels: list[Panel]
@@ -94,7 +94,7 @@ class _Wanted(NamedTuple):
 
 @functools.cache
 def paper() -> Paper:
-    """The four figures; some seconds of one core, once."""
+    """Return the four figures; some seconds of one core, once."""
     small, large = card_of(SMALL, GPU), card_of(LARGE, GPU)
     return Paper(
         figures=[_figure_1(small), _figure_3(small), _figure_4(large), _figure_5(small)],
@@ -152,7 +152,7 @@ def _figure_1(card: Card) -> PaperFigure:
 
 
 def both_at(card: Card, rate: float, num_requests: int = REQUESTS) -> tuple[float, float]:
-    """The 90th percentiles of TTFT and TPOT on one GPU that prefills whole prompts and decodes, simulated."""
+    """Return the 90th percentiles of TTFT and TPOT on one GPU that prefills whole prompts and decodes, simulated."""
     config = EngineConfig(
         block_size=BLOCK_SIZE,
         num_blocks=card.room_tokens(max_num_batched_tokens=STEP_TOKENS) // BLOCK_SIZE,
@@ -181,7 +181,7 @@ def _p90(values: Iterable[float]) -> float:
 
 
 def _reaches(points: list[tuple[float, float]], bound: float) -> float:
-    """Where a rising curve meets its bound, straight between two points; its end where it stays below."""
+    """Return where a rising curve meets its bound, straight between two points; its end where it stays below."""
     for (x0, y0), (x1, y1) in pairwise(points):
         if y1 > bound:
             return x0 + (x1 - x0) * max(0.0, bound - y0) / (y1 - y0)

@@ -1,4 +1,4 @@
-"""Tokens where nothing samples any: the same for the same request and position, whoever computes it, and when."""
+"""Sampled tokens without a model: a function of request and position only."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Protocol
 
 
 class Tokens(Protocol):
-    """What is sampled."""
+    """Source of sampled tokens."""
 
     def at(self, request_id: str, position: int) -> int:
-        """The token id at that position."""
+        """Return the token id at that position."""
 
 
 class DrawnTokens:
-    """Of a run. No two requests go on alike, but by chance."""
+    """Pseudorandom tokens of a run. Two requests get the same continuation only by chance."""
 
     def __init__(self, vocab_size: int, seed: int) -> None:
         self._vocab_size, self._seed = vocab_size, seed

@@ -43,7 +43,7 @@ Records = Callable[[StepRecord], None]
 
 
 class SimulatedInstance:
-    """One scheduler and its pool.
+    """Scheduler of a simulated instance, with its pool.
 
     Args:
         facts: of the model that is not there.
@@ -159,7 +159,7 @@ class SimulatedInstance:
         return self._cost.seconds(shape_of(self._scheduled, after_idle))
 
     def end_step(self, at: float, took: float = 0.0) -> list[Running]:
-        """What follows from the step, at its end. `took`: seconds, for the record. Those that got a token."""
+        """End the step and return the sequences that got a token. `took`: its seconds, for the record."""
         scheduler, scheduled = self.scheduler, self._scheduled
         scheduler.commit(scheduled)
         got, outputs = list[Running](), list[Output]()
@@ -184,7 +184,7 @@ class SimulatedInstance:
         return got
 
     def arrive(self, seq_id: int, came: Came, at: float) -> None:
-        """What a sequence waited for is in its blocks."""
+        """Complete a transfer: the content that a sequence waits for is in its blocks."""
         self.scheduler.transfers.arrive(seq_id, came)
         self._append("transfer", at)
 

@@ -1,4 +1,4 @@
-"""One way to make an instance of GPUs, and what it serves of a demand (DistServe, arXiv 2401.09670 v3, 4).
+"""Instance configurations of GPUs and the demand they serve (DistServe, arXiv 2401.09670 v3, 4).
 
 An instance is `tensor_parallel` × `stages` GPUs of one kind, each split within a node. Its goodput is the rate at which
 `share` of the requests meet their objective, all of one length; the first token is prefill's, as in the paper:
@@ -43,8 +43,8 @@ class Demand(Struct, frozen=True, kw_only=True):
 
 
 class Nodes(Struct, frozen=True, kw_only=True):
-    """What there is: nodes of `gpus` each. `network`: bytes a second that a node sends to others, and that it takes in
-    from them at the same time.
+    """Available nodes with `gpus` each. `network`: bytes per second that a node sends, and receives at the same
+    time.
     """
 
     number: int
@@ -53,7 +53,7 @@ class Nodes(Struct, frozen=True, kw_only=True):
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """One way to make an instance, and how many replicas the demand takes. Rates are requests a second."""
+    """Instance configuration and the number of replicas that the demand needs. Rates are requests per second."""
 
     kind: Kind
     gpu: str
@@ -67,12 +67,12 @@ class Option(Struct, frozen=True, kw_only=True):
 
     @property
     def gpus(self) -> int:
-        """Of one instance."""
+        """GPUs of an instance."""
         return self.tensor_parallel * self.stages
 
     @property
     def all_gpus(self) -> int:
-        """Of all replicas."""
+        """GPUs of all replicas."""
         return self.gpus * self.replicas
 
     @property
@@ -86,7 +86,7 @@ class Option(Struct, frozen=True, kw_only=True):
 
 
 class Able(NamedTuple):
-    """What one instance does, as in `Option`; nothing, if it misses an objective."""
+    """Capacity of an instance, as in `Option`; zero if it misses an objective."""
 
     goodput: float = 0.0
     seconds: float = 0.0
@@ -99,17 +99,17 @@ class PlacementError(ImpossibleInput):
 
 
 def refused(key: str, **values: str | float) -> PlacementError:
-    """Why nothing serves it, in the words of `impossible.json`."""
+    """Return why nothing serves it, in the words of `impossible.json`."""
     found = impossible(key, **values)
     return PlacementError(key, {"en": str(found), **found.said})
 
 
 def options(kind: Kind, card: Card, nodes: Nodes, demand: Demand) -> list[Option]:
-    """All instances of this kind that serve anything of the demand.
+    """Return all instance configurations of this kind that serve any of the demand.
 
     Raises:
-        ValueError: the demand or the nodes cannot be.
-        PlacementError: nobody measured this model's layers on this card.
+        ValueError: the demand or the nodes are impossible.
+        PlacementError: there are no layer times of this model on this card.
     """
     _check(nodes, demand)
     if not card.degrees:
@@ -160,7 +160,7 @@ def _decode(card: Card, tp: int, stages: int, demand: Demand) -> Able:
 
 
 def _mixed(card: Card, tp: int, stages: int, demand: Demand) -> Able:
-    """The best over sizes of a chunk. All steps are taken to carry one, so they are as long as they get."""
+    """Return the best over sizes of a chunk. All steps are taken to carry one, so they are as long as they get."""
     cost, most = card.cost(tp), _most(card, tp, stages, demand)
     best = Able()
     for chunk in CHUNKS:
@@ -185,7 +185,9 @@ def _most(card: Card, tp: int, stages: int, demand: Demand) -> int:
 
 
 def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
-    """Seconds of a step of sequences halfway through their answers, beside a chunk in the middle of its prompt."""
+    """Return the seconds of a step of sequences halfway through their answers, beside a chunk in the middle of its
+    prompt.
+    """
     context = demand.prompt_tokens + demand.output_tokens // 2
     half = demand.prompt_tokens // 2
     pairs = attended_keys(half, chunk, None) if chunk else 0
@@ -194,7 +196,7 @@ def step_seconds(cost: Linear, batch: int, demand: Demand, chunk: int) -> float:
 
 
 def _largest(seconds: object, most: int, within: float) -> int:
-    """The largest batch up to `most` whose step is within; 0: none is."""
+    """Return the largest batch up to `most` whose step is within; 0: none is."""
     assert callable(seconds)
     if most < 1 or seconds(1) > within:
         return 0
@@ -211,7 +213,7 @@ def decode_rate(most: int, seconds: float, demand: Demand) -> float:
 
 
 def under_way(most: int, demand: Demand) -> float:
-    """The largest mean of a Poisson variable that is at most `most` with the probability `share`."""
+    """Return the largest mean of a Poisson variable that is at most `most` with the probability `share`."""
     from scipy.special import pdtri  # every server imports this module, and few ask
 
     return float(pdtri(most, demand.share))

@@ -41,14 +41,14 @@ class Card(NamedTuple):
 
     @property
     def source(self) -> str:
-        """Who measured them."""
+        """Source of the layer times."""
         return "; ".join(dict.fromkeys(one.source for one in self._measured.values() if one.source))
 
     def cost(self, tensor_parallel: int = 1) -> Linear:
-        """What a step takes there.
+        """Return the cost model of a step.
 
         Raises:
-            ValueError: nobody measured that.
+            ValueError: there are no layer times for it.
         """
         measured = self._measured
         if tensor_parallel in measured:
@@ -68,7 +68,7 @@ class Card(NamedTuple):
 
 
 def card_of(model: str, gpu: str, known: Presets | None = None) -> Card:
-    """The card of these ids.
+    """Return the card of these ids.
 
     Raises:
         KeyError: there is no such model, or no such GPU.

@@ -34,7 +34,7 @@ class Layout(Struct, frozen=True):
 
     @property
     def busiest(self) -> float:
-        """The share of all keys and values that the busiest node sends, or takes in; 0: none leave a node.
+        """Share of all keys and values that the busiest node sends or receives; 0: none leave a node.
 
         Each GPU that decodes takes an equal part of what each GPU that prefills has: a node with the part p of those
         that prefill and d of those that decode sends p · (1 − d) and takes in d · (1 − p).
@@ -56,7 +56,7 @@ def nodes_needed(instances: Sequence[Instances], gpus_of_node: int) -> int:
 
 
 def filled(instances: Sequence[Instances], gpus_of_node: int) -> Layout:
-    """One node after another; a split that does not fit into what is left of any begins a new one."""
+    """Fill one node after another; a split that does not fit into the rest of any node starts a new one."""
     nodes: list[list[Kind]] = []
     whose: list[str] = []
     places: dict[Kind, list[int]] = {one.kind: [] for one in instances}
@@ -77,7 +77,9 @@ def filled(instances: Sequence[Instances], gpus_of_node: int) -> Layout:
 
 
 def side_by_side(instances: Sequence[Instances], groups: int) -> Layout:
-    """Each group has as many nodes as stages: in a node lie the same stage of all its replicas."""
+    """Return the layout in which each group has as many nodes as stages: a node has the same stage of all its
+    replicas.
+    """
     stages = instances[0].stages
     nodes: list[list[Kind]] = [[] for _ in range(groups * stages)]
     places: dict[Kind, list[int]] = {one.kind: [] for one in instances}

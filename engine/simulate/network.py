@@ -12,7 +12,9 @@ from engine.simulate.transfer import Pull
 
 
 class Network:
-    """Each node sends one thing at a time, and takes in one at a time; what stays in a node is there at once."""
+    """Links between nodes: each sends one transfer at a time and receives one at a time; local transfers are
+    instant.
+    """
 
     def __init__(self, env: simpy.Environment, link: LinkSpeed | None, nodes: Sequence[int]) -> None:
         """`link`: None = whatever moves is there at once; `nodes`: in which node each instance is."""

@@ -1,4 +1,4 @@
-"""What goes into a simulated run, and what comes of it."""
+"""Inputs and results of a simulated run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Wanted(Protocol):
 
 
 class LinkSpeed(NamedTuple):
-    """Between nodes; each sends one thing at a time, and takes in one at a time."""
+    """Link speed between nodes; each sends one transfer at a time, and receives one at a time."""
 
     bytes_per_second: float
     latency: float = 0.0  # seconds, of each transfer
@@ -31,7 +31,7 @@ class LinkSpeed(NamedTuple):
 
 @dataclass(slots=True)
 class Served(TokenTimes):
-    """What became of a request. Times are seconds after the start; a refused request has no tokens."""
+    """Outcome of a request. Times are seconds after the start; a rejected request has no tokens."""
 
     prefilled: float | None = None  # when its prompt was computed by an instance that left the rest to another
     token_ids: list[int] = field(default_factory=list)

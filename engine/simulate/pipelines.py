@@ -12,8 +12,9 @@ from engine.trace.records import InstanceRole
 def pipelines(
     env: simpy.Environment, roles: Sequence[InstanceRole], stages: Mapping[InstanceRole, int]
 ) -> list[list[simpy.Resource]]:
-    """Of each instance, the same for those of one pipeline; empty: it is alone, and never waits. `stages`: as
-    `Simulation` takes them.
+    """Return the pipeline resources of each instance, shared within a pipeline; empty for an instance without one.
+
+    `stages`: as `Simulation` takes them.
 
     Raises:
         ValueError: the instances of a role are no whole number of pipelines.

@@ -25,7 +25,7 @@ BLOCK_SIZE = 16
 
 
 class Tried(Struct, frozen=True, kw_only=True):
-    """What came of it. Shares are of all requests.
+    """Result of a simulated placement. Shares are of all requests.
 
     DistServe has a request's first token from prefill, so its TTFT ends when the prompt is computed. Here, as in vLLM,
     the first token comes from the instance that decodes, after the keys and values have moved: `streamed`.
@@ -68,8 +68,9 @@ def tried(
 def simulated(
     cards: Sequence[Card], placement: Placement, demand: Demand, nodes: Nodes, num_requests: int, seed: int
 ) -> Outcome:
-    """The run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they decode, and
-    each kind has the blocks that its own GPUs hold. One of several stages is as many instances of one pipeline.
+    """Return the run. Instances for prefill compute one whole prompt a step, mixed ones a chunk beside what they
+    decode, and each kind has the blocks that its own GPUs hold. One of several stages is as many instances of one
+    pipeline.
     """
     of_gpu, model = {card.gpu.id: card for card in cards}, cards[0].model
     options: dict[Kind, Option] = {option.kind: option for option in placement.options}
@@ -113,7 +114,7 @@ def simulated(
 
 
 def _settings(card: Card, option: Option, demand: Demand) -> EngineConfig:
-    """Of one instance. One that decodes computes a prompt again where it had to preempt it."""
+    """Return the settings of an instance. A decode instance recomputes a prompt that it had to preempt."""
     whole = demand.prompt_tokens
     return EngineConfig(
         block_size=BLOCK_SIZE,
@@ -127,7 +128,7 @@ def _settings(card: Card, option: Option, demand: Demand) -> EngineConfig:
 
 
 def facts_of(model: ModelPreset) -> ModelFacts:
-    """What a log says of a model of which only the figures are known."""
+    """Return the model facts of a log for a model of which only the figures are known."""
     return ModelFacts(
         name=model.name,
         architecture="",

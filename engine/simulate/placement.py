@@ -20,13 +20,13 @@ from engine.simulate.layout import Kind, Layout, filled, nodes_needed, side_by_s
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """What serves the demand."""
+    """Instances that serve the demand."""
 
     options: list[Option]  # prefill and decode, or one that is mixed
     gpus: int
     goodput_per_gpu: float  # the demand over all GPUs
     network_share: (
-        float  # of what the busiest node sends, or takes in: keys and values that move between nodes; 0: none
+        float  # of the busiest node's sent or received bytes: keys and values that move between nodes; 0: none
     )
     transfer_seconds: float  # of one prompt's keys and values over the network; 0: none leave a node
     layout: Layout
@@ -101,7 +101,7 @@ _SIDES: tuple[Kind, Kind] = ("prefill", "decode")
 
 
 def _beside(first: int, after: int, gpus: int) -> Iterator[tuple[int, int]]:
-    """How many of each a node can hold, at least one of both."""
+    """Yield how many of each a node can hold, at least one of both."""
     for a in range(1, gpus // first + 1):
         for b in range(1, (gpus - a * first) // after + 1):
             yield a, b
@@ -114,7 +114,7 @@ def _fewest(found: list[Option], kind: Kind) -> Option:
 
 
 def _size(pair: Sequence[Option]) -> tuple[float, ...]:
-    """The fewest GPUs first; of as many, what each side serves with one of them."""
+    """Return the fewest GPUs first; of as many, what each side serves with one of them."""
     return (sum(one.all_gpus for one in pair), *(-one.goodput_per_gpu for one in pair))
 
 

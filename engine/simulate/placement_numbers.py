@@ -22,7 +22,7 @@ def placement_numbers(found: Placement, model: ModelPreset, nodes: Nodes, demand
 
 
 def _of_one(one: Option, demand: Demand) -> list[Derived]:
-    """What an instance serves, by its step."""
+    """Return the capacity of an instance, derived from its step."""
     stages, step = Factor("s", one.stages, f"stages_{one.kind}"), Factor("T", one.seconds, "step_seconds")
     if one.kind == "prefill":
         prompt, limit = Factor("D", one.seconds, "prompt_seconds"), Factor("L", demand.ttft, "ttft")

@@ -32,7 +32,7 @@ SYMBOLS: dict[Arrangement, str] = {"one": "RD", "inter": "RDn", "intra": "RDK"}
 
 
 class Prefill(Struct, frozen=True, kw_only=True):
-    """What is arranged: `service` is D in seconds, `speedup` K of `gpus` n."""
+    """Prefill arrangement: `service` is D in seconds, `speedup` K of `gpus` n."""
 
     service: float
     gpus: int = 2
@@ -53,11 +53,11 @@ class Prefill(Struct, frozen=True, kw_only=True):
         return self
 
     def under_way(self, arrangement: Arrangement) -> float:
-        """Seconds from the beginning of a request's prefill to its first token."""
+        """Return the seconds from the beginning of a request's prefill to its first token."""
         return self.service / self.speedup if arrangement == "intra" else self.service
 
     def slot(self, arrangement: Arrangement) -> float:
-        """Seconds from the beginning of one request's prefill until the next can begin."""
+        """Return the seconds from the beginning of one request's prefill until the next can begin."""
         return {"one": self.service, "inter": self.service / self.gpus, "intra": self.service / self.speedup}[
             arrangement
         ]
@@ -67,12 +67,12 @@ class Prefill(Struct, frozen=True, kw_only=True):
         return {"one": 1.0, "inter": float(self.gpus), "intra": self.speedup}[arrangement]
 
     def num_gpus(self, arrangement: Arrangement) -> int:
-        """How many it takes."""
+        """Return how many it takes."""
         return 1 if arrangement == "one" else self.gpus
 
 
 def mean_ttft(prefill: Prefill, arrangement: Arrangement, rate: float) -> Derived:
-    """Seconds to the first token, on average, at `rate` requests a second.
+    """Return the seconds to the first token, on average, at `rate` requests a second.
 
     Raises:
         ValueError: the queue would grow without end, or the prefill cannot be.
@@ -88,7 +88,7 @@ MEANINGS = {"D": "service_time", "R": "arrival_rate", "n": "gpus", "K": "speedup
 
 
 def share_within(prefill: Prefill, arrangement: Arrangement, rate: float, ttft: float) -> float:
-    """The share of requests whose first token is there within `ttft` seconds: P(wait ≤ TTFT − time under way).
+    """Return the share of requests whose first token is there within `ttft` seconds: P(wait ≤ TTFT − time under way).
 
     Raises:
         ValueError: as `mean_ttft`.

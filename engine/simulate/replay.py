@@ -26,7 +26,7 @@ from engine.trace.records import Header, ModelFacts, RecordKind
 
 
 class Replay:
-    """One replay, made once. `num_blocks` None: as many as the log's pool has.
+    """Replay of a log; for one use. `num_blocks` None: the size of the log's pool.
 
     Raises:
         ReplayError: settings that cannot be read here, or a pool that cannot be.
@@ -45,7 +45,7 @@ class Replay:
         self._next_seq_id = self._num_records = self._num_steps = 0
 
     def records(self) -> Iterator[Decided]:
-        """What is decided, record by record."""
+        """Yield the decisions, record by record."""
         skipped = 0  # steps of the log in which nothing is left to do here
         for arrival in self._inputs.arrivals:
             while self._live and self._num_steps + skipped < arrival.step:

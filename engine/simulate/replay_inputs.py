@@ -1,7 +1,7 @@
-"""What came in from outside in a run, and what its sequences said: all that its scheduler and cache decided from.
+"""Inputs of a run: its arrivals and its sequences' tokens, from which scheduler and cache decided everything.
 
-A log says when a request came (after how many steps), what it asked for, and which tokens it got. Nothing else of it is
-kept here, so that of a log of gigabytes what is in memory are its tokens.
+A log says when a request arrived (after how many steps), its parameters, and its tokens. Nothing else is loaded, so a
+log of gigabytes needs memory for its tokens only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ReplayError(ValueError):
 
 
 class Share(Struct, frozen=True, gc=False):
-    """What is read of a `BatchEntry`: positions [start, context_len) of a sequence were computed."""
+    """Part of a `BatchEntry` that is read: positions [start, context_len) of a sequence were computed."""
 
     seq_id: Int
     start: Int
@@ -37,7 +37,7 @@ class Share(Struct, frozen=True, gc=False):
 
 
 class Decided(Struct, frozen=True, gc=False):
-    """What is read of a record, or made by a replay."""
+    """Part of a record that is read from a log or produced by a replay."""
 
     index: Int
     kind: RecordKind
@@ -57,7 +57,7 @@ class Told:
 
 @dataclass(slots=True, eq=False)
 class Asked:
-    """A request as it came. `told`: its sequences, in the order in which they were forked."""
+    """A submitted request. `told`: its sequences, in the order in which they were forked."""
 
     request_id: str
     prompt: array[int]
@@ -79,7 +79,7 @@ class Arrival(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """Of the first `num_records` records of a log."""
+    """Inputs of the first `num_records` records of a log."""
 
     arrivals: list[Arrival]
     num_records: int
@@ -88,7 +88,7 @@ class Inputs(NamedTuple):
 
 
 def decided(log: TraceReader, count: int) -> Iterator[Decided]:
-    """The first `count` records, without what no decision depends on.
+    """Yield the first `count` records, without what no decision depends on.
 
     Raises:
         TraceFormatError: a damaged record.

@@ -1,13 +1,13 @@
-"""A run that is reckoned and not made: requests, instances, links and a clock, by SimPy.
+"""Discrete-event simulation of a run: requests, instances, links and a clock, by SimPy.
 
     arrivals ─► dispatch ─► inbox of an instance ─► its steps ─► tokens
                    ▲                                   │ a prompt is computed
-                   └────── offer ◄─────────────────────┘   link ─► the instance that goes on with it
+                   └────── offer ◄─────────────────────┘   link ─► the instance that decodes
 
-Scheduling, caching, routing and the log are the engine's own. What is not there is the model: a step takes what a
-`StepCost` says. Instances compute beside each other, each on a machine of its own; or several are the batches under way
-in one pipeline, each with a scheduler and a part of the blocks (as vLLM's virtual engines were), and a step passes its
-stages one after another, of which each holds one step at a time.
+Scheduling, caching, routing and the log are the engine's own; only the model is missing: a `StepCost` gives the time of
+a step. Instances run in parallel, each on its own machine. Alternatively several instances are the batches in flight of
+one pipeline, each with its own scheduler and a part of the blocks (as vLLM's virtual engines were); a step passes
+through the stages in order, and each stage holds one step at a time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Events = Generator[simpy.Event, object, None]
 
 
 class Simulation:
-    """One run, made once.
+    """Simulated run; for one use.
 
     Args:
         facts: of the model.
@@ -160,7 +160,7 @@ class Simulation:
             self._ask(index, wanted[index], [], wanted[index].at)
 
     def _turn(self, index: int, one: Wanted) -> Events:
-        """A request that goes on from another's answer."""
+        """Submit a request that continues another's answer."""
         assert one.after is not None
         yield self._done[one.after]
         if one.at > self._env.now:
@@ -197,7 +197,7 @@ class Simulation:
             idle.succeed()
 
     def _serve(self, index: int) -> Events:
-        """An instance: between two steps it takes in what has come, and where there is nothing to do it waits."""
+        """Run an instance: it accepts arrivals between steps and waits while it is idle."""
         env, one = self._env, self.instances[index]
         was_idle = True
         while True:

@@ -1,7 +1,7 @@
-"""Keys and values that move between instances of a simulated cluster: which blocks, and nothing in them.
+"""Transfers of keys and values between simulated instances: block ids without content.
 
-`engine.connector.transfer` does the same with content. Here every transfer arrives and no lease ends: what is asked of
-a simulation is how long things take.
+`engine.connector.transfer` does the same with content. Here every transfer succeeds and no lease expires, because a
+simulation answers only how long things take.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LEASE = 3600.0  # seconds, as the log has it
 
 
 class Offered(NamedTuple):
-    """What an instance holds for another."""
+    """Blocks that an instance holds for another."""
 
     instance: int
     seq_id: int
@@ -28,7 +28,7 @@ class Offered(NamedTuple):
 
 
 class Pull(NamedTuple):
-    """What a waiting sequence wants of it."""
+    """Transfer that a waiting sequence requests."""
 
     seq_id: int
     offered: Offered
@@ -37,14 +37,14 @@ class Pull(NamedTuple):
 
 
 class SimulatedConnector:
-    """One instance's. `pull`: begins a transfer; whoever runs the clock says when it is over."""
+    """Connector of an instance. `pull` begins a transfer; the simulation's clock ends it."""
 
     def __init__(self, instance: int, pull: Callable[[Pull], None], let_go: Callable[[Pull], None]) -> None:
         """`let_go`: nothing of what is offered is wanted."""
         self._instance, self._pull, self._let_go = instance, pull, let_go
         self._expected: dict[str, Offered] = {}
         self._matched: dict[int, Loading | None] = {}
-        self.offers: list[Offered] = []  # since somebody took them
+        self.offers: list[Offered] = []  # since they were last collected
 
     def register(self, cache: KVCacheManager, bytes_per_token: Sequence[int]) -> None:
         """The pool, and the bytes of a token in each of its groups."""

@@ -17,7 +17,7 @@ SEARCH = 40  # halvings of what a rate can be: to a trillionth of it
 
 
 def mean_wait(rate: float, service: float) -> float:
-    """Seconds in the queue, on average: R · S² / (2 · (1 − R · S)).
+    """Return the seconds in the queue, on average: R · S² / (2 · (1 − R · S)).
 
     Raises:
         ValueError: the queue would grow without end.
@@ -49,7 +49,7 @@ def share_within(rate: float, service: float, seconds: float) -> float:
 
 
 def within(rate: float, service: float, share: float) -> float:
-    """Seconds that `share` of the requests wait at most: the inverse of `share_within`.
+    """Return the seconds that `share` of the requests wait at most: the inverse of `share_within`.
 
     Raises:
         ValueError: the queue would grow without end, or no share between 0 and 1.

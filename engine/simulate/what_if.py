@@ -1,9 +1,9 @@
-"""What another pool would have saved: a log's own figures beside those of replays of it.
+"""Effect of another pool size: a log's own figures beside those of replays of it.
 
-    python -m engine.simulate.what_if LOG --times 2      says how far it is, then what it found, a line of JSON each
+    python -m engine.simulate.what_if LOG --times 2      reports progress, then the result, one line of JSON each
 
-The replay with the log's own pool says how far the answer can be trusted: where it decides what the log decided, every
-difference of the other replay is the pool's.
+The replay with the log's own pool shows how far the answer can be trusted: where it decides as the log did, every
+difference of the other replay is due to the pool.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ from engine.trace.events import (
 )
 from engine.trace.log import TraceReader
 
-NICE = 10  # of the program: who looks at what is there comes first
+NICE = 10  # of the program: interactive work has priority
 TOLD = 1.0  # seconds between two lines
 ASKED = ("hit", "miss", "too_short")  # verdicts of a lookup that was made
 NO_DECISION = (Rank, Choose, Adjust, LookupExternal, Store)  # what a model says, what comes in, what lies outside
 
 
 class Figures(Struct, kw_only=True):
-    """What a run's scheduler and cache did. Steps are the clock of all three runs."""
+    """Figures of a run's scheduler and cache. Steps are the clock of all three runs."""
 
     num_blocks: int
     steps: int = 0
     computed_tokens: int = 0
     recomputed_tokens: int = 0  # of these, of positions that the same sequence had computed before
-    asked_tokens: int = 0  # of which the prefix cache was asked at first admissions
+    asked_tokens: int = 0  # tokens queried in the prefix cache at first admissions
     hit_tokens: int = 0
     preemptions: int = 0
     evictions: int = 0
     evicted_again: int = 0  # blocks that were computed after their content had been evicted
-    steps_without_room: int = 0  # in which the first who waited was not admitted for want of blocks
+    steps_without_room: int = 0  # steps in which the first waiting sequence was not admitted for lack of blocks
     first_tokens: int = 0  # requests that got one
-    ttft_steps_p50: float | None = None  # steps from the submission to the first token; None: nobody got one
+    ttft_steps_p50: float | None = None  # steps from the submission to the first token; None: no sequence has one
     ttft_steps_p99: float | None = None
     finished: int = 0  # sequences
     refused: int = 0  # requests that could never run in such a pool
@@ -140,7 +140,7 @@ class Counting:
                 pass
 
     def figures(self, refused: int = 0) -> Figures:
-        """Of all that was read."""
+        """Return the figures of everything read so far."""
         found = msgspec.structs.replace(self._found, first_tokens=len(self._ttft), refused=refused)
         if self._ttft:
             found.ttft_steps_p50, found.ttft_steps_p99 = np.percentile(self._ttft, [50, 99]).round(2).tolist()
@@ -153,12 +153,12 @@ def what_if(
     on_progress: Callable[[float], None] = lambda share: None,
     num_records: int | None = None,
 ) -> WhatIf:
-    """Replay a log with `times` as many blocks: its first `num_records` records (None: as far as it is now).
+    """Replay a log with `times` as many blocks: its first `num_records` records (None: its current length).
 
-    `on_progress` hears which share is done, 0..1.
+    `on_progress` receives the finished share, 0..1.
 
     Raises:
-        ReplayError: it does not say enough, or no such pool can be.
+        ReplayError: the log lacks information, or the pool is impossible.
         TraceFormatError: a damaged record.
     """
     count = len(log) if num_records is None else min(num_records, len(log))
@@ -180,7 +180,7 @@ def what_if(
 def _same(
     log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Callable[[float], None]
 ) -> tuple[int | None, Figures]:
-    """The replay with the log's own pool, and where it first decides otherwise."""
+    """Return the replay with the log's own pool, and where it first decides otherwise."""
     replay, counting = Replay(log.header, inputs), Counting(num_blocks)
     logged: Iterator[Decided] | None = decided(log, inputs.num_records)
     differs_in, index = None, 0
@@ -205,7 +205,7 @@ def _replayed(log: TraceReader, inputs: Inputs, num_blocks: int, on_progress: Ca
 
 
 def is_same(logged: Decided, found: Decided) -> bool:
-    """Whether scheduler and cache decided the same in two records."""
+    """Return whether scheduler and cache decided the same in two records."""
     if logged.kind != found.kind or logged.step != found.step or logged.batch != found.batch:
         return False
     ours = iter(found.ops)

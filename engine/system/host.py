@@ -42,8 +42,8 @@ def processor_name() -> str:
 def child_environment(**more: str) -> dict[str, str]:
     """Return the environment of a Python process that runs a module of this package: `[python, "-m", module]`.
 
-    It imports this package, wherever that lies, and nothing from its working directory: that may be a folder of
-    somebody else's files, such as a downloaded model.
+    It imports this package, wherever that lies, and nothing from its working directory: that may be a folder of foreign
+    files, such as a downloaded model.
     """
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -76,7 +76,7 @@ class TokenTimes:
 
 @dataclass(slots=True)
 class Preempted:
-    """One preemption."""
+    """Preemption of a request's sequence."""
 
     at: float
     reason: str
@@ -110,7 +110,7 @@ class RequestRow:
 
     @property
     def n(self) -> int:
-        """Number of outputs asked for."""
+        """Number of outputs requested."""
         n = self.sampling.get("n")
         return n if isinstance(n, int) else 1
 
@@ -265,7 +265,7 @@ class Account:
         request = row.request
         if self.parts.is_shared:
             self.parts.read(op, self._record.instance)
-            if row.is_producer:  # the instance that goes on with the request samples this token anew
+            if row.is_producer:  # the decoding instance samples this token again
                 request.prefilled = now
                 return row
         if row.last_token is None:

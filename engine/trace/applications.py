@@ -1,4 +1,4 @@
-"""What applications ask of a service, with its source (`applications.toml`)."""
+"""Latency objectives of common applications, with their sources (`applications.toml`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FILE = Path(__file__).with_suffix(".toml")
 
 
 class Application(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One line of the table. Seconds."""
+    """Row of the table. Times are in seconds."""
 
     id: str
     model: str

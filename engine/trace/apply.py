@@ -84,5 +84,5 @@ def _check_entry(state: State, index: int, entry: BatchEntry) -> None:
 
 
 def _missing(key: int | tuple[int, int]) -> str:
-    """What was looked up and is not there: a sequence, or the output that belongs to a sampled token."""
+    """Return the error text for a missing key: a sequence id, or (sequence id, output index) of a sampled token."""
     return f"there is no sequence {key}" if isinstance(key, int) else f"sequence {key[0]} has no output {key[1]}"

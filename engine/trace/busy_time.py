@@ -1,4 +1,4 @@
-"""Engine time of several instances: seconds in which at least one computed, or moved blocks to another.
+"""Engine time of several instances: seconds in which at least one computed or transferred blocks to another.
 
 Time between steps in which nothing was done (a reader who steps by hand, a paused run) belongs to no figure. On one
 instance steps do not overlap, and engine time is the sum of their seconds. `static/js/core/busy_time.js` mirrors this.

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One contradiction."""
+    """Contradiction found in a log."""
 
     offset: int  # byte at which the frame starts
     record: int | None  # index
@@ -50,7 +50,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class Counts(Struct, kw_only=True):
-    """What a file was found to have."""
+    """Totals of what a checked file contains."""
 
     num_bytes: int = 0
     num_records: int = 0
@@ -233,7 +233,7 @@ class _Check:
             yield _at(self._record_offset, message, self._record.index)
 
     def _whole_state(self, at_end: bool = False) -> Iterator[Finding]:
-        """The state as a whole, a finding once.
+        """Yield the state as a whole, a finding once.
 
         After every record while it is small; a large one when the records since are long enough to be worth it.
         """

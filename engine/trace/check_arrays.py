@@ -1,4 +1,4 @@
-"""What must be true of a capture's arrays: shapes by header and batch, rows that are probabilities."""
+"""Checks of a capture's arrays: shapes against header and batch, weight rows that are probabilities."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROW_SUM_SLACK = {"float16": 2e-2, "float32": 1e-3}  # a row of many rounded weig
 
 
 def wrong_in_capture(capture: Capture, record: StepRecord, header: Header) -> Iterator[str]:
-    """Each contradiction, in words."""
+    """Yield each contradiction, in words."""
     if capture.dtype not in ROW_SUM_SLACK:
         yield f"dtype is {capture.dtype!r}; known are {' and '.join(ROW_SUM_SLACK)}"
         return

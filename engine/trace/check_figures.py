@@ -1,4 +1,4 @@
-"""The memory figures of a state, kept up record by record: counting a large pool anew after each would take hours."""
+"""Memory figures of a state, updated record by record: a recount of a large pool after each record takes hours."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGES_TABLES = Allocate | Share | Free | Release | Fork
 
 
 class _Counted(NamedTuple):
-    """What a block counts."""
+    """A block's contribution to the figures."""
 
     held: bool = False
     cached: bool = False
@@ -67,7 +67,7 @@ class FiguresBook:
             self._recount_sequence(seq_id, seq_id in changed)
 
     def figures(self) -> Memory:
-        """The figures after the last record."""
+        """Return the figures after the last record."""
         state, num_groups = self._state, len(self._state.block_groups)
         return Memory.total(
             [
@@ -88,7 +88,7 @@ class FiguresBook:
         )
 
     def _of_instance(self, instance: int) -> set[int]:
-        """The instance's sequences, all of whose blocks are gone; its pool is counted anew."""
+        """Return the instance's sequences after all its blocks are gone, and recount its pool."""
         state = self._state
         for group in (state.block_groups[index] for index in state.own_groups[instance]):
             for block_id in range(group.first_block, group.first_block + group.num_blocks):
@@ -99,7 +99,7 @@ class FiguresBook:
         return {seq_id for seq_id in self._logical if state.sequences[seq_id].instance == instance}
 
     def _blocks_of(self, op: Op) -> Iterable[int]:
-        """Blocks whose owners or content the operation may have changed, by the tables after the record.
+        """Return the blocks whose owners or content the operation may have changed, by the tables after the record.
 
         A block that has left a table since is named by the operation that took it out.
         """

@@ -1,4 +1,4 @@
-"""What operations name beside what they change: sequences, blocks and tokens that must be there."""
+"""Checks of operands: sequences, blocks and tokens that an operation names must exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Wrong = tuple[int | None, str]  # which operation, what
 
 
 def wrong_in_ops(record: StepRecord, state: State, header: Header) -> Iterator[Wrong]:
-    """Each name of something that is not there. `state`: after the record."""
+    """Yield each name of something that is not there. `state`: after the record."""
     for position, op in enumerate(record.ops):
         for message in _wrong(op, record.index, state, header):
             yield position, f"{op.__struct_config__.tag}: {message}"

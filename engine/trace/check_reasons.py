@@ -1,4 +1,4 @@
-"""Whether an `allocate` or `free` that says its reason stands beside the operation that the reason names."""
+"""Checks that the reason of an `allocate` or `free` matches an adjacent operation."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from engine.trace.records import StepRecord
 
 
 def wrong_in_reasons(record: StepRecord) -> Iterator[tuple[int, str]]:
-    """Each reason that the record contradicts: the operation's place, what is wrong. No reason is never wrong."""
+    """Yield each reason that the record contradicts: the operation's place, what is wrong. No reason is never wrong."""
     yield from _before(record.ops)
     yield from _behind(record.ops)
 
 
 def _before(ops: list[Op]) -> Iterator[tuple[int, str]]:
-    """What must stand before: the admission of the sequence that gets its first blocks, why one gives up held ones."""
+    """Check reasons that need an earlier operation: the admission before first blocks, the cause of a free."""
     resumed: dict[int, bool] = {}  # by sequence, of its admission in this record
     let_go: dict[int, FreeReason] = {}  # by sequence: what has become of the blocks that it held for another instance
     for place, op in enumerate(ops):
@@ -48,7 +48,7 @@ def _before(ops: list[Op]) -> Iterator[tuple[int, str]]:
 
 
 def _behind(ops: list[Op]) -> Iterator[tuple[int, str]]:
-    """What must follow: what fills the block from elsewhere, the operation that ends the holding of blocks."""
+    """Check operations that need a later one: what fills an allocated block, what ends the holding of blocks."""
     filled: set[int] = set()  # blocks that a swap_in fills further on
     loaded: set[int] = set()  # blocks that a load fills further on
     awaiting: set[int] = set()  # sequences that wait for another instance further on

@@ -1,4 +1,4 @@
-"""What must be true of one record, beside what its operations do."""
+"""Checks of a single record beyond the effects of its operations."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LOGPROB_SLACK = 1e-3  # a logarithm of a probability rounded up past 1
 def wrong_in_record(
     record: StepRecord, before: StepRecord | None, last_at: float, state: State | None, header: Header
 ) -> Iterator[Wrong]:
-    """Each contradiction within the record, or to the one before it. `state`: after the record; None = unknown;
-    `last_at`: of the last record of the same instance.
+    """Yield each contradiction within the record, or to the one before it. `state`: after the record; None =
+    unknown; `last_at`: of the last record of the same instance.
     """
     yield from _order(record, before, last_at)
     yield from _batch(record, state)
@@ -53,7 +53,7 @@ def _order(record: StepRecord, before: StepRecord | None, last_at: float) -> Ite
 
 
 def _batch(record: StepRecord, state: State | None) -> Iterator[Wrong]:
-    """Each entry was written by one operation, and has its sequence's tokens."""
+    """Check that each entry was written by one operation, and has its sequence's tokens."""
     writes = {(op.seq_id, op.start): (i, op) for i, op in enumerate(record.ops) if isinstance(op, Write)}
     for entry in record.batch:
         who = f"batch: sequence {entry.seq_id} at {entry.start}"

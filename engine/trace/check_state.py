@@ -1,4 +1,4 @@
-"""What must be true of a state as a whole, whatever the operations were."""
+"""Invariants of a whole state, whatever operations led to it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from engine.trace.state import State, held_blocks
 
 
 def wrong_in_state(state: State, is_observed: bool = False) -> Iterator[str]:
-    """Each contradiction within the state, in words. `is_observed`: of a watched server, which may say less."""
+    """Yield each contradiction within the state, in words. `is_observed`: of a watched server, which may say less."""
     yield from _owners(state)
     yield from _queues(state)
     yield from _contents(state, is_observed)
 
 
 def num_things(state: State) -> int:
-    """What looking through the state takes, in things to look at; comparing tokens is quicker than the rest."""
+    """Return the cost of checking the state, in items to visit; comparing 16 tokens counts as one item."""
     tables = sum(len(table) + 1 for sequence in state.sequences.values() for table in sequence.block_tables)
     tokens = sum(sequence.num_computed_tokens * len(sequence.block_tables) for sequence in state.sequences.values())
     return len(state.blocks) + len(state.sequences) + tables + tokens // 16
 
 
 def _owners(state: State) -> Iterator[str]:
-    """A block's ref_count is the number of table entries that name it; the free queue has the others, each once."""
+    """Check that a ref_count counts the table entries of its block, and that all other blocks are free, each once."""
     entries = Counter(b for s in state.sequences.values() for b in held_blocks(s))
     queued = Counter(b for queue in state.free_queues for b in queue)
     for block in state.blocks:
@@ -41,7 +41,7 @@ def _owners(state: State) -> Iterator[str]:
 
 
 def _queues(state: State) -> Iterator[str]:
-    """Every sequence stands in the list that its status says, once."""
+    """Check that every sequence is in the list of its status, once."""
     places = {
         "waiting": state.waiting,
         "preempted": state.waiting,

@@ -1,4 +1,4 @@
-"""What the two sides of a transfer say of it: nothing is received that was not held, nor freed before it was received.
+"""Checks of both sides of a transfer: only held blocks are received, and none is freed before it is received.
 
 One log has both sides; what a receiver says stands after what its sender holds, and before what it answers. A receiver
 that ended may have received what it did not say. The lease is held against the clock that all instances share.
@@ -35,7 +35,7 @@ class _Held(NamedTuple):
     seq_id: int
     blocks: frozenset[int]
     earliest: float  # the lease began as the sequence ended, while tokens were taken, and the record's clock is later
-    until: float  # at the latest, if nobody asked meanwhile, by the clock of the log
+    until: float  # deadline if no one renews the lease meanwhile, by the clock of the log
     lease: float  # seconds
 
 
@@ -58,14 +58,14 @@ class TransferBook:
         self._last_at: dict[int, float] = {}  # by instance
 
     def wrong_in(self, record: StepRecord) -> Iterator[Wrong]:
-        """Each contradiction between this record and what the other instances said before."""
+        """Yield each contradiction between this record and what the other instances said before."""
         self._last_at[record.instance] = record.timing.at
         for place, op in enumerate(record.ops):
             for message in self._wrong(op, record):
                 yield place, f"{op.__struct_config__.tag}: {message}"
 
     def kept_for_ever(self) -> Iterator[str]:
-        """At the end of the log: what was held for more than a lease longer than it may be, and nobody received."""
+        """Yield transfers never received that the log still holds more than one lease past their deadline."""
         for transfer, held in self._held.items():
             if transfer not in self._got and self._last_at[held.instance] > held.until + held.lease:
                 yield f"the lease of transfer {transfer} ended at {held.until:.6f} s, and its blocks are still held"

@@ -45,7 +45,7 @@ class TraceFormatError(ValueError):
 
 
 class Frame(NamedTuple):
-    """Where a frame's payload lies in its file."""
+    """Position of a frame's payload in its file."""
 
     kind: FrameKind
     offset: int  # of the payload, bytes from the start of the file
@@ -70,7 +70,7 @@ def prepare(kind: Any) -> None:
 
 
 def encode(value: Any) -> bytes:
-    """One header, record, capture or state as msgpack."""
+    """Encode a header, record, capture or state as msgpack."""
     return _encoder.encode(value)
 
 
@@ -93,13 +93,13 @@ def decode(payload: bytes | bytearray, kind: type[T]) -> T:
 
 
 def frame(kind: FrameKind, payload: bytes) -> bytes:
-    """The payload with its frame in front."""
+    """Return the payload with its frame in front."""
     return frame_at(kind, [payload], 0)[0] + payload
 
 
 def frame_at(kind: FrameKind, pieces: Sequence[bytes | bytearray], offset: int) -> tuple[bytes, Frame]:
-    """The head of the frame that a payload gets at byte `offset` of a file, and where it lies then. `pieces`: of the
-    payload, one behind the other.
+    """Return the head of the frame that a payload gets at byte `offset` of a file, and where it lies then.
+    `pieces`: of the payload, one behind the other.
     """
     length = sum(map(len, pieces))
     if length > _longest(kind):

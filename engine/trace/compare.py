@@ -137,7 +137,7 @@ def compare(a: TraceReader, b: TraceReader) -> Comparison:
 
 
 def _is_told(header: Header) -> bool:
-    """Whether the log is of another engine than ours."""
+    """Return whether the log is of another engine than ours."""
     return header.observed is not None or header.watched is not None
 
 
@@ -153,7 +153,9 @@ def _unsaid(header: Header) -> list[str]:
 
 
 def _model(header: Header, counts_only: bool) -> Any:
-    """What must be the same for a run to be of the same model; another engine names and measures it otherwise."""
+    """Return the model facts that two runs of the same model share; another engine names and measures models
+    differently.
+    """
     model = header.model
     if not counts_only:
         return model

@@ -1,4 +1,4 @@
-"""A file that was made of a log and lies somewhere else: which log it is of, and that it is as it was written.
+"""File derived from a log: a stamp of its log, and a checksum of itself.
 
 8 bytes of magic, the CRC-32 of the rest, and a struct as msgpack
 """
@@ -32,7 +32,7 @@ class Stamp(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, log: TraceReader, num_records: int) -> Stamp:
-        """Of the first `num_records` of a log."""
+        """Return the stamp of the first `num_records` of a log."""
         header = log.header_frame.checksum
         if not num_records:
             return cls(header_checksum=header, last_offset=-1, last_checksum=0)
@@ -49,7 +49,9 @@ def write_made(path: Path, magic: bytes, value: Struct) -> None:
 
 
 def read_made(path: Path, magic: bytes, kind: type[T], name: str) -> T:
-    """Raises DerivedFileError: there is none, or it is damaged. `name`: what it is, in the sentence."""
+    """Read a derived file. Raises DerivedFileError: there is none, or it is damaged. `name`: its name in the
+    sentence.
+    """
     try:
         found = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""A request of which one instance computes the prompt and another one goes on: two submissions, of one request."""
+"""Ids of a disaggregated request: one instance runs prefill, another decodes, so it is submitted twice."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ PREFILL = "/prefill"  # ends the request id of the first
 
 
 def plain_id(request_id: str) -> str:
-    """The request that a submission is of."""
+    """Return the request that a submission is of."""
     return request_id.removesuffix(PREFILL)

@@ -22,13 +22,14 @@ _NO_LAYERS = _value("layers") + _value([])
 
 
 def pieces(num_heads: int) -> list[bytes]:
-    """What stands before a layer's number without and with `out`; before its q, k and v; before the list of rows;
-    before a row's sequence, query, first key and weights, each of all `num_heads` heads; and before `out`.
+    """Return the encoded bytes between the arrays of a capture.
+    In order: before a layer's number without and with `out`; before its q, k and v; before the list of rows; before a
+    row's sequence, query, first key and weights, each of all `num_heads` heads; and before `out`.
     """
     layer, *arrays, rows, out = LayerCapture.__struct_fields__
     seq_id, query_start, key_start, heads, weights = AttentionRows.__struct_fields__
     names = (layer, *arrays, rows)
-    # `out` is left out where it is not kept
+    # `out` is omitted where it is not captured
     without, with_out = (_value(dict.fromkeys(n))[:1] + _value(layer) for n in (names, (*names, out)))
     row = _value(dict.fromkeys(AttentionRows.__struct_fields__))[:1]
     before_weights = _value(heads) + _value(list(range(num_heads))) + _value(weights)
@@ -45,7 +46,7 @@ class EncodedLayers(codec.Encoded, Sequence[LayerCapture]):
         self._length = length
 
     def decoded(self) -> list[LayerCapture]:
-        """All of them."""
+        """Return all of them."""
         return codec.decode(self.encoded, list[LayerCapture])
 
     def __len__(self) -> int:
@@ -63,6 +64,6 @@ class EncodedLayers(codec.Encoded, Sequence[LayerCapture]):
 
 
 def around(capture: Capture, layers: EncodedLayers) -> list[bytes | bytearray]:
-    """A capture's bytes in pieces: its layers, which are not copied, and what comes before and after them."""
+    """Return a capture's bytes in pieces: its layers, which are not copied, and what comes before and after them."""
     before, after = codec.encode(replace(capture, layers=[])).split(_NO_LAYERS, 1)
     return [before + _NO_LAYERS[:-1], layers.encoded, after]

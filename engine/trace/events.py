@@ -83,7 +83,7 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
     priority: Int = 0
     cache_salt: str | None = None
     sampling: dict[str, Setting] = {}
-    client: str | None = None  # who sent it, where several share an engine
+    client: str | None = None  # the sender, where several share an engine
     waited: Seconds = (
         0.0  # seconds since it came to the server: read, tokenized, among its client's requests; a clock reading
     )
@@ -92,15 +92,15 @@ class Submit(_Op, frozen=True, kw_only=True, tag="submit"):
 
 
 class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
-    """The prefix cache was asked for a sequence's leading blocks.
+    """Prefix-cache lookup of a sequence's leading blocks.
 
-    `hit`: num_hit_tokens > 0. `miss`: full blocks were asked for and the first is not cached. `too_short`: the prompt
+    `hit`: num_hit_tokens > 0. `miss`: full blocks were looked up and the first is not cached. `too_short`: the prompt
     has no full block besides its last token (of n tokens at most n-1 can hit). `disabled`: prefix caching is off.
-    `skipped`: prompt log probabilities were asked for, so every prompt token must be computed.
+    `skipped`: prompt log probabilities are requested, so every prompt token must be computed.
 
-    `reason` says why the hits end where they do; None = everything that may hit did (or nothing was asked). B is the
+    `reason` says why the hits end where they do; None = everything that may hit did (or there was no lookup). B is the
     block size, h the number of blocks that hit, s = num_shared_tokens; `closest` is the earlier sequence of the same
-    salt with the longest common beginning, among the most recently admitted ones (PrefixMemory says how many).
+    salt with the longest common prefix, among the most recently admitted ones (PrefixMemory says how many).
 
     `evicted`           the next block was cached: `lost_block_id` held it until record `evicted_in`, when sequence
                         `evicted_for` took that block
@@ -108,7 +108,7 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
     `differs`           the first token that differs from the closest's is at position s
     `earlier_ended`     the closest has no token at position s: its last block was never full
     `other_salt`        the closest holds the next block's tokens, under another salt
-    `no_state`          keys of the first s tokens are cached, but beyond what hit no state of the layers that keep one
+    `no_state`          keys of the first s tokens are cached, but no recurrent state after the hits
     `not_computed`      the closest has these tokens, but had not computed them
     `nothing_shared`    no remembered sequence begins with the same token
     `forgotten`         the sequence that had the next block is no longer remembered
@@ -128,18 +128,19 @@ class Lookup(_Op, frozen=True, kw_only=True, tag="lookup"):
 
 
 class LookupExternal(_Op, frozen=True, kw_only=True, tag="lookup_external"):
-    """The store outside the pool was asked for the blocks that follow those that hit (a connector, as vLLM names it).
+    """Lookup in the external store for the blocks after the prefix-cache hits (a connector, as vLLM names it).
 
-    `load`: what it has is loaded, because that takes less time than computing it. `compute`: it is there, and computing
-    it is faster. `miss`: it has nothing that would help. The two times are estimates from what loading and prefill took
-    on this machine so far, and clock readings as such; None: not measured yet, and then what is there is loaded.
+    `load`: the blocks found are loaded, because that takes less time than computing them. `compute`: they are found,
+    and computing them is faster. `miss`: nothing useful is found. The two times are estimates from the loads and
+    prefills on this machine so far, and clock readings as such; None: not measured yet, in which case the blocks found
+    are loaded.
 
-    `media[i]` says where block i after the hits lies: of a block with content in several groups of layers the slowest.
+    `media[i]` is the tier of block i after the hits: the slowest, if several groups of layers have content.
     """
 
     seq_id: Int
     verdict: ExternalVerdict
-    num_tokens: Int  # asked for: after the hits, whole blocks, without the last token
+    num_tokens: Int  # queried: after the hits, whole blocks, without the last token
     num_found_tokens: Int  # of these, there
     media: list[Medium] = []  # of each block found
     num_bytes: Int = 0  # that loading them moves
@@ -191,10 +192,10 @@ class Reserve(BlockOp, frozen=True, kw_only=True, tag="reserve"):
 
 
 class Requeue(_Op, frozen=True, kw_only=True, tag="requeue"):
-    """Blocks that are free come to the head of the free queue, in this order.
+    """Free blocks move to the head of the free queue, in this order.
 
-    Another engine's: it gives back several blocks without a hash together, the last of a table at the head. Ours go
-    one by one, each to the head.
+    Recorded for another engine only: it frees several blocks without a hash together, the last of a table at the head.
+    This engine frees blocks one at a time, each to the head.
     """
 
     block_ids: list[Int]
@@ -397,7 +398,7 @@ class Await(_Op, frozen=True, kw_only=True, tag="await"):
 
 
 class Receive(BlockOp, frozen=True, kw_only=True, tag="receive"):
-    """A block's content has come from another instance, where it lies in `from_block_id`; `arrive` follows.
+    """A block's content arrived from block `from_block_id` of another instance; `arrive` follows.
 
     The last block may be filled in part.
     """
@@ -429,22 +430,22 @@ class Arrive(_Op, frozen=True, kw_only=True, tag="arrive"):
 
 
 class TransferFailed(_Op, frozen=True, kw_only=True, tag="transfer_failed"):
-    """receiving -> waiting: nothing has come, or it is of no use. The `free` operations of its blocks come before.
+    """receiving -> waiting: the transfer failed or is unusable. The `free` operations of its blocks come before.
 
     It computes its tokens itself, unless its `finish` follows (kv_load_failure_policy `fail`).
 
     `unknown`       the sender knows no such transfer
-    `consumed`      it was received once already
-    `expired`       its lease was over
+    `consumed`      it was already received once
+    `expired`       its lease has expired
     `stale`         the blocks had other content by the time they were read
     `out_of_range`  the sender has no such blocks
-    `other_layout`  the sender's numbers mean something else: another model, dtype or block size
+    `other_layout`  another model, dtype or block size at the sender
     `other_text`    they are keys and values of other tokens, or of another salt
     `lost`          the link failed
-    `late`          the link took longer than was waited for
+    `late`          the link took longer than the timeout
     `gone`          the sender ended
-    `no_room`       they had come, and were given up: no sequence could go on, for want of blocks (it waited already)
-    `step_failed`   what they were to follow was not computed: the step that had promised it failed
+    `no_room`       they arrived and were freed: no sequence could continue, for lack of blocks (it waited already)
+    `step_failed`   the tokens before them were not computed: the step that had promised them failed
     """
 
     seq_id: Int
@@ -460,7 +461,7 @@ class Hold(_Op, frozen=True, kw_only=True, tag="hold"):
     seq_id: Int
     transfer: str
     num_tokens: Int  # computed
-    lease: float  # seconds after which they are given up, unless who asks says that it still wants them
+    lease: float  # seconds until the blocks are freed, unless the receiver renews the lease
 
 
 class Send(_Op, frozen=True, kw_only=True, tag="send"):
@@ -473,23 +474,23 @@ class Send(_Op, frozen=True, kw_only=True, tag="send"):
 
 
 class Expire(_Op, frozen=True, kw_only=True, tag="expire"):
-    """Nobody asked for the blocks of a finished sequence while its lease lasted. Their `free` operations follow."""
+    """The lease of a finished sequence's blocks expired before their transfer. Their `free` operations follow."""
 
     seq_id: Int
     transfer: str
 
 
 class Lost(_Op, frozen=True, kw_only=True, tag="lost"):
-    """The record's instance ended without being asked to, and its pool with it.
+    """The record's instance ended unexpectedly, and its pool with it.
 
-    Its unfinished sequences are finished (`abort`), held ones are held no more, every block and every block of the CPU
-    store is empty and free, in ascending order. What comes of that instance afterwards is of one that was started anew.
+    Its unfinished sequences finish (`abort`), its held sequences are released, and every block of the pool and of the
+    CPU store is empty and free, in ascending order. Later records of that instance belong to a restarted one.
     """
 
     shown: ClassVar[str] = "instance lost"
 
     detail: str = ""  # how, one sentence
-    given_up: list[Int] = []  # of these sequences those whose request nobody begins again, tokens or not
+    given_up: list[Int] = []  # of these, the sequences whose request is not restarted elsewhere, with or without tokens
 
 
 class Preempt(_Op, frozen=True, kw_only=True, tag="preempt"):
@@ -581,9 +582,9 @@ class Rank(_Op, frozen=True, kw_only=True, tag="rank"):
 
 
 class Stored(_Op, frozen=True, kw_only=True, tag="stored"):
-    """Of a server that is watched from outside: it said that this content is cached now.
+    """A monitored server reported that this content is cached.
 
-    Its physical block is unknown. The content stands at a place of this log: in the pool, or among what is outside it.
+    Its physical block is unknown. The content has a place in this log: in the pool, or outside it.
     """
 
     place: Int  # in the instance's pool, where a block id would be: it is empty, or has this content (`again`)
@@ -604,7 +605,7 @@ class Stored(_Op, frozen=True, kw_only=True, tag="stored"):
 
 
 class Removed(_Op, frozen=True, kw_only=True, tag="removed"):
-    """Of a server that is watched from outside: it said that this content is not cached any more, or one copy of it."""
+    """A monitored server reported that this content, or one copy of it, is no longer cached."""
 
     place: Int  # where it stood
     outside: bool = False
@@ -616,12 +617,12 @@ class Removed(_Op, frozen=True, kw_only=True, tag="removed"):
 
 
 class KnownSince(_Op, frozen=True, kw_only=True, tag="known_since"):
-    """Of a server that is watched from outside: from here on is known what it says, and of before nothing.
+    """Point from which a monitored server's reports are known; nothing before it is.
 
-    Every place of the instance is empty. `attached`: the watch begins. `restarted`: its numbers began anew, so did its
-    cache. `gap`: it said something that did not come and could not be asked for any more. `cleared`: it emptied
-    its GPUs' cache; whether it kept what it had elsewhere it did not say. `continued`: the log before this one had
-    become long; what it knew is told in the records that follow.
+    Every place of the instance is empty. `attached`: monitoring begins. `restarted`: the message numbers restarted, so
+    the cache is empty. `gap`: messages were lost and can no longer be replayed. `cleared`: the server emptied its GPU
+    cache; it does not report whether content elsewhere remains. `continued`: the previous log grew too long; the
+    records that follow repeat its state.
     """
 
     epoch: Int  # of this instance, from 0; a restart begins the next

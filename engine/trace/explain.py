@@ -1,4 +1,4 @@
-"""What an engineer asks of a run: where the memory went, which steps were slow, what happened to a request and why.
+"""Analysis of a run: where the memory goes, which steps are slow, what happens to a request and why.
 
 Pure: a log in, findings out. The log already has every reason (`lookup`, `defer`, `preempt` and their companions say
 theirs); this module puts together what stands in several records: how long a sequence waited, what its return cost.
@@ -47,7 +47,7 @@ SLOW = 2  # a step is slow when it took more than so many times the median of th
 
 
 class Holder(Struct, frozen=True, kw_only=True):
-    """What one sequence holds of the pool."""
+    """Pool usage of a sequence."""
 
     seq_id: int
     request_id: str
@@ -65,7 +65,7 @@ class Fullest(Struct, frozen=True, kw_only=True):
 
 
 class SlowStep(Struct, frozen=True, kw_only=True):
-    """One of the steps that took longest."""
+    """Step among the slowest of the run."""
 
     record: int
     step: int
@@ -117,7 +117,7 @@ class Moment(Struct, frozen=True, kw_only=True):
 
 
 class Story(Struct, kw_only=True):
-    """One sequence from its submission to its end."""
+    """Timeline of a sequence from its submission to its end."""
 
     seq_id: int
     request_id: str
@@ -171,7 +171,7 @@ def overview(log: TraceReader) -> Overview:
 
 
 def goodput_of(found: Overview, slo: SLO) -> Goodput:
-    """What of the run met its objectives; a beam that others beat (`dropped`) is no output of its request."""
+    """Return the goodput under `slo`; a `dropped` beam does not count as an output of its request."""
     outputs = [
         Output(
             request_id=named.request_id,
@@ -186,7 +186,7 @@ def goodput_of(found: Overview, slo: SLO) -> Goodput:
 
 
 def stories(log: TraceReader) -> list[Story]:
-    """Every sequence's story, in the order in which they came.
+    """Return every sequence's story, in the order in which they came.
 
     Raises:
         TraceFormatError: a damaged record.
@@ -243,7 +243,7 @@ class _Stories:
         self._waits_from: dict[int, int] = {}  # by sequence that waits: its instance's steps when it began
 
     def all(self) -> list[Story]:
-        """The stories as far as they were read."""
+        """Return the stories as far as they were read."""
         for story in self._stories.values():
             if story.waiting:
                 self._count(story, story.waiting)

@@ -1,4 +1,4 @@
-"""What one run did and took: sequence by sequence, in total, step by step. Pure: records in, numbers out.
+"""Figures of a run: per sequence, in total and per step. Pure: records in, numbers out.
 
 Seconds are the engine's (`engine.trace.busy_time`): pauses between steps do not count.
 """
@@ -56,7 +56,7 @@ class Token(Struct, frozen=True, kw_only=True):
 
 
 class SequenceFigures(Struct, kw_only=True):
-    """What one sequence did and took in one run; of a request that went over several instances, all its parts."""
+    """Figures of a sequence in a run; for a request that spans several instances, of all its parts."""
 
     seq_id: int  # of the last part
     parts: list[int]  # sequences
@@ -86,7 +86,7 @@ class SequenceFigures(Struct, kw_only=True):
 
 
 class Totals(Struct, kw_only=True):
-    """What one run did and took."""
+    """Totals of a run."""
 
     num_records: int = 0
     num_steps: int = 0
@@ -95,7 +95,7 @@ class Totals(Struct, kw_only=True):
     unfinished: int = 0  # sequences
     output_tokens: int = 0
     computed_tokens: int = 0
-    asked_tokens: int = 0  # of which the prefix cache was asked at first admissions
+    asked_tokens: int = 0  # tokens queried in the prefix cache at first admissions
     hit_tokens: int = 0
     preemptions: int = 0
     evictions: int = 0
@@ -121,14 +121,14 @@ class Point(Struct, frozen=True, kw_only=True):
 
 
 class RunFigures(Struct, kw_only=True):
-    """One run."""
+    """Figures of a run."""
 
     totals: Totals
     series: list[Point]
 
 
 def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> int:
-    """The most that sequences held at once in a record that ends with `held`, where block i counts `size(i)`.
+    """Return the most that sequences held at once in a record that ends with `held`, where block i counts `size(i)`.
 
     Its operations are taken back one by one: a sequence that ends gives its blocks back in the record of its last step,
     so the figures after it miss them.
@@ -144,7 +144,7 @@ def held_at_most(record: StepRecord, held: int, size: Callable[[int], int]) -> i
 
 
 class RunReading:
-    """One log, read record by record from its first. Raises TraceStateError for a header that no run can have."""
+    """Reader of a log, record by record from its first. Raises TraceStateError for an impossible header."""
 
     def __init__(self, header: Header) -> None:
         self._members: dict[tuple[str, int], list[SequenceRow]] = {}
@@ -192,7 +192,7 @@ class RunReading:
         )
 
     def figures(self) -> RunFigures:
-        """What the run took."""
+        """Return the figures of the run."""
         self._totals.operations = dict(sorted(self._operations.items()))
         self._totals.seconds = self._clock.total
         rows = [row for members in self._members.values() for row in members]

@@ -33,7 +33,7 @@ class RecordFrames:
         return (self[index] for index in range(len(self)))
 
     def first(self, count: int) -> RecordFrames:
-        """Those of the first `count` records, as a copy."""
+        """Return those of the first `count` records, as a copy."""
         found = RecordFrames()
         found._offsets, found._lengths = self._offsets[:count], self._lengths[:count]
         found._checksums = self._checksums[:count]
@@ -74,7 +74,7 @@ class FileFrames(NamedTuple):
     damage: str | None
 
     def copy(self) -> FileFrames:
-        """Of its own: a reader may add to its frames."""
+        """Return a copy to which a reader may add frames."""
         return FileFrames(self.records.first(len(self.records)), dict(self.captures), dict(self.keyframes), self.damage)
 
 
@@ -88,7 +88,7 @@ class Remembered:
         self._found: OrderedDict[tuple[int, ...], FileFrames] = OrderedDict()
 
     def get(self, file: os.stat_result) -> FileFrames | None:
-        """Those of a file."""
+        """Return those of a file."""
         with self._lock:
             found = self._found.get(_stamp(file))
             return found.copy() if found else None

@@ -1,4 +1,4 @@
-"""The order of free queues, kept beside them: a block in the middle is found without walking the queue.
+"""Order of the free queues, as an index beside them: a block in the middle is found without walking the queue.
 
 Any block that is free and still hashed may be taken out again. Walking a queue of 2^18 blocks for each such block would
 make a small file cost a minute.

@@ -1,4 +1,4 @@
-"""What a header must be before anything is made of it: pools that a reader can hold, lists of the model's length."""
+"""Validation of a header before anything is built from it: pool sizes within limits, per-layer lists of full length."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Geometry(NamedTuple):
 
     @property
     def num_blocks(self) -> int:
-        """Of all pools."""
+        """Number of blocks of all pools."""
         return sum(group.num_blocks for group in self.groups)
 
 
 def geometry(header: Header) -> Geometry:
-    """The pools that the header describes.
+    """Return the pools that the header describes.
 
     Raises:
         TraceStateError: it describes none, or larger ones than a reader takes, or a model that cannot be.
@@ -56,7 +56,7 @@ def geometry(header: Header) -> Geometry:
 
 
 def _wrong_in_model(header: Header) -> Iterator[str]:
-    """Each number over its limit, each list that has not an entry for each layer or head."""
+    """Yield each number over its limit, each list that has not an entry for each layer or head."""
     model = header.model
     limits = {
         "num_layers": MAX_LAYERS, "num_heads": MAX_HEADS, "num_kv_heads": MAX_HEADS, "head_dim": MAX_DIMENSIONS,
@@ -85,7 +85,7 @@ def _wrong_in_model(header: Header) -> Iterator[str]:
 
 
 def _groups(header: Header) -> list[BlockGroup]:
-    """The header's groups of layers; a log without any has one of all layers."""
+    """Return the header's groups of layers; a log without any has one of all layers."""
     num_blocks = _setting(header, "num_blocks", 1, MAX_ALL_BLOCKS if header.block_groups else MAX_BLOCKS)
     groups, num_layers = header.block_groups, header.model.num_layers
     if not groups:
@@ -124,7 +124,7 @@ def _setting(header: Header, name: str, least: int, most: int) -> int:
 
 
 def group_index(groups: list[BlockGroup], block_id: int) -> int:
-    """Which group of layers the block belongs to. TraceStateError: the pools have no such block."""
+    """Return which group of layers the block belongs to. TraceStateError: the pools have no such block."""
     for index, group in enumerate(groups):
         if block_id < group.first_block + group.num_blocks:
             return index

@@ -19,7 +19,7 @@ class SLO(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tpot: float
 
     def is_met(self, ttft: float | None, tpot: float | None) -> bool:
-        """Whether a request met it; one token alone has no TPOT to miss."""
+        """Return whether a request met it; one token alone has no TPOT to miss."""
         return ttft is not None and ttft <= self.ttft and (tpot is None or tpot <= self.tpot)
 
 
@@ -28,7 +28,7 @@ APPLICATIONS = {row.name: SLO(ttft=row.ttft, tpot=row.tpot) for row in TABLE if 
 
 
 class Output(Struct, frozen=True, kw_only=True):
-    """What goodput asks of one sequence. Seconds of the engine."""
+    """Outcome of a sequence as goodput needs it. Times are in seconds of the engine."""
 
     request_id: str
     is_finished: bool  # by itself or by length; not aborted
@@ -37,7 +37,7 @@ class Output(Struct, frozen=True, kw_only=True):
 
 
 class Goodput(Struct, frozen=True, kw_only=True):
-    """Of one run."""
+    """Goodput of a run."""
 
     slo: SLO
     ended: int  # requests all of whose sequences have finished
@@ -61,7 +61,7 @@ def goodput(outputs: Iterable[Output], seconds: float, slo: SLO) -> Goodput:
 
 
 def slo_of(text: str) -> SLO:
-    """An application's name, or both objectives in milliseconds: `ttft:250,tpot:100`.
+    """Return an application's name, or both objectives in milliseconds: `ttft:250,tpot:100`.
 
     Raises:
         ValueError: neither; one sentence.

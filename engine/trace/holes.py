@@ -21,7 +21,8 @@ class Hole(NamedTuple):
 
 
 def holes_of(ref_counts: Iterable[int], first_block: int = 0) -> list[Hole]:
-    """The holes of a pool, by place. `ref_counts`: of all its blocks in order, the first of which is `first_block`.
+    """Return the holes of a pool, by place. `ref_counts`: of all its blocks in order, the first of which is
+    `first_block`.
 
     Neighbours are one hole: a piece that is given back merges with what is free beside it. O(blocks).
     """
@@ -41,5 +42,7 @@ def holes_of(ref_counts: Iterable[int], first_block: int = 0) -> list[Hole]:
 
 
 def first_fit(holes: Iterable[Hole], num_blocks: int) -> Hole | None:
-    """The first hole with so many blocks; None: no hole is large enough (Knuth, TAOCP vol. 1, 2.5, "first-fit")."""
+    """Return the first hole with so many blocks; None: no hole is large enough (Knuth, TAOCP vol. 1, 2.5,
+    "first-fit").
+    """
     return next((hole for hole in holes if hole.num_blocks >= num_blocks), None)

@@ -1,4 +1,4 @@
-"""What a state has of each of several instances: whose a sequence, a block and a place in a queue are."""
+"""Views of a state by instance: the owner of a sequence, a block and a place in a queue."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from engine.trace.tables import block_of, expect, group_of
 
 
 def own_tables(state: State, sequence: Sequence) -> list[list[int]]:
-    """The sequence's block tables in its instance's groups of layers; it has no blocks in others."""
+    """Return the sequence's block tables in its instance's groups of layers; it has no blocks in others."""
     if len(state.own_groups) == 1:
         return sequence.block_tables
     return [sequence.block_tables[group] for group in state.own_groups[sequence.instance]]
 
 
 def places_of(state: State, queue: Items[int], instance: int) -> Items[int]:
-    """Where in a queue the instance's sequences stand."""
+    """Return where in a queue the instance's sequences stand."""
     if len(state.own_groups) == 1:
         return range(len(queue))
     return [place for place, seq_id in enumerate(queue) if state.sequences[seq_id].instance == instance]

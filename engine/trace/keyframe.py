@@ -1,4 +1,4 @@
-"""States kept in a log, so that finding one does not mean folding everything before it."""
+"""Keyframes of a log: stored states, so that reaching one does not mean folding every record before it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.trace.state import Sequence, State
 
 
 def read_keyframe(payload: bytes, pools: Geometry, index: int) -> State:
-    """The state in the keyframe after record `index` of a log with these pools.
+    """Return the state in the keyframe after record `index` of a log with these pools.
 
     Logs from before there were groups name one table a sequence and one free queue: they are those of the only group.
 
@@ -45,7 +45,7 @@ def _decoded(payload: bytes, groups: list[BlockGroup]) -> State:
 
 
 def _wrong_in_shape(state: State, pools: Geometry, index: int) -> Iterator[str]:
-    """What would make a reader look for something that is not there. Whether it is the state, `check` finds out."""
+    """Yield shape errors that make a reader index out of range. `check` decides whether the state is correct."""
     if state.index != index:
         yield f"it says that it is the one after record {state.index}"
     if state.block_size != pools.block_size or state.block_groups != pools.groups:

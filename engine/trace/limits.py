@@ -33,7 +33,7 @@ class TooMuchError(ValueError):
 
 
 class Budget:
-    """What one pass over a log may copy: forks' tokens and tables, content of blocks."""
+    """Copy budget of one pass over a log: forks' tokens and tables, content of blocks."""
 
     def __init__(self) -> None:
         self._left = FREE_UNITS

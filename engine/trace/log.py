@@ -59,7 +59,7 @@ class TraceReader:
             raise
 
     def __len__(self) -> int:
-        """Number of records."""
+        """Return the number of records."""
         return len(self._records)
 
     def __enter__(self) -> Self:
@@ -85,7 +85,7 @@ class TraceReader:
         return self._header_frame
 
     def record_frame(self, index: int) -> Frame:
-        """Where record `index` lies. Raises IndexError: there is none."""
+        """Return where record `index` lies. Raises IndexError: there is none."""
         return self._records[index]
 
     def record_bytes(self, index: int) -> bytes:
@@ -107,17 +107,18 @@ class TraceReader:
         return self._records[index].length
 
     def capture_bytes(self, index: int) -> bytes | None:
-        """The arrays of record `index`, encoded; None when it has none."""
+        """Return the arrays of record `index`, encoded; None when it has none."""
         found = self._captures.get(index)
         return self._read(found) if found else None
 
     def capture(self, index: int) -> Capture | None:
-        """The arrays of record `index`; None when it has none."""
+        """Return the arrays of record `index`; None when it has none."""
         payload = self.capture_bytes(index)
         return codec.decode(payload, Capture) if payload else None
 
     def state_at(self, index: int) -> State:
-        """The state after record `index` (-1: before the first): the nearest keyframe, then the records after it.
+        """Return the state after record `index` (-1: before the first): the nearest keyframe, then the records after
+        it.
 
         Raises:
             TraceFormatError: a damaged record or keyframe.
@@ -143,7 +144,7 @@ class TraceReader:
 
     @property
     def num_captures(self) -> int:
-        """Records whose arrays are kept."""
+        """Number of records that have a capture."""
         return len(self._captures)
 
     @property
@@ -167,7 +168,7 @@ class TraceReader:
         return max(found.offset + found.length for found in (self._records[count - 1], *last) if found)
 
     def file_chunks(self, num_bytes: int, first: int = 0, chunk_size: int = 1 << 18) -> Iterator[bytes]:
-        """The bytes [first, num_bytes) of the file, piece by piece."""
+        """Yield the bytes [first, num_bytes) of the file, piece by piece."""
         for start in range(first, num_bytes, chunk_size):
             yield os.pread(self._file.fileno(), min(chunk_size, num_bytes - start), start)
 
@@ -271,7 +272,7 @@ class TraceWriter(TraceReader):
         self._last_keyframe: Frame | None = None
         self._arrays = bytearray()  # of the last capture: the next one is as large, and new memory takes longer
         self._lock = threading.Lock()
-        self._ended: OSError | None = None  # why nothing can be written any more
+        self._ended: OSError | None = None  # why the log can no longer be written
         self._write(codec.MAGIC)
         [self._header_frame] = self._append(("header", [codec.encode(header)]))
         self._whole = self._end
@@ -287,7 +288,7 @@ class TraceWriter(TraceReader):
         return len(self._state.waiting)
 
     def state_now(self) -> State:
-        """A copy of the state after the last record."""
+        """Return a copy of the state after the last record."""
         with self._lock:
             return copy_state(self._state)
 

@@ -1,4 +1,4 @@
-"""What operations of a watched server mean for a state: contents at places, because their physical blocks are unknown.
+"""Effects of a monitored server's operations on a state: contents at places, since physical blocks are unknown.
 
 `static/js/core/state_observed.js` mirrors this file.
 """

@@ -480,7 +480,7 @@ def _possible(sequence: Sequence, num_computed: int) -> None:
 
 
 def _content(state: State, op: SwapOut | SwapIn, step: Folded) -> list[int]:
-    """What the block holds that goes to the CPU store, or is overwritten from there."""
+    """Return the content of the block that moves to the CPU store or is overwritten from there."""
     entry_of(state, op.seq_id, op.block_id, op.logical)
     content = block_of(state, op.block_id).token_ids
     step.budget.spend(UNITS_PER_SLOT * len(content))

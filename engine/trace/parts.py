@@ -1,8 +1,8 @@
-"""Requests whose parts are sequences of several instances: computed on one, gone on with at another.
+"""Requests whose parts are sequences of several instances: prefill on one, decode on another.
 
-A request is one, however many instances had it: it begins with its first `submit`, and its tokens are those of the part
-that goes on. What computes its prompt for another instance (`kv_producer`) samples a token that nobody is given. A part
-that was lost with its instance before it had tokens is followed by another one. `static/js/core/parts.js` mirrors this.
+A request stays one request on however many instances: it begins with its first `submit`, and its tokens are those of
+the decoding part. The prefill part (`kv_producer`) samples a token that is discarded. A part that is lost with its
+instance before it has tokens is followed by another one. `static/js/core/parts.js` mirrors this.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class RequestParts:
         self.is_shared = is_shared
         self._open: dict[str, _Open] = {}
         self._of: dict[int, _Open] = {}  # by sequence that is not over
-        self._producers: set[int] = set()  # sequences that are not over, with which another instance goes on
-        self.left_open: set[int] = set()  # of those that the last `lost` ended: whose request may be gone on with
+        self._producers: set[int] = set()  # unfinished sequences that continue on another instance
+        self.left_open: set[int] = set()  # of those that the last `lost` ended: their request may continue elsewhere
         self._instances: dict[int, int] = {}  # of sequences that are not over
 
     def request_id(self, op: Submit) -> str:
-        """Of the request that a submission stands for."""
+        """Return the id of the request that a submission belongs to."""
         if self.is_shared and op.kv_role == "kv_producer":
             return plain_id(op.request_id)
         return op.request_id

@@ -1,4 +1,4 @@
-"""What a trace is made of: one header, then records; a record may have a capture (arrays) beside it."""
+"""Structs of a trace: one header, then records; a record may have a capture (arrays)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class HeadPattern(Struct, frozen=True, kw_only=True):
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):
-    """What the trace, the accounting and the page need to know of a model. Sizes are counts, not bytes."""
+    """Facts of a model that the trace, the accounting and the page need. Sizes are counts, not bytes."""
 
     name: str
     architecture: str  # Hugging Face class name
@@ -87,7 +87,7 @@ class TokenizerFacts(Struct, frozen=True, kw_only=True):
 
 
 class Roofs(Struct, frozen=True, kw_only=True):
-    """What a machine reached when it was measured: the roofs of a roofline, and how they came about."""
+    """Measured peak rates of a machine (the roofs of a roofline), and how they were measured."""
 
     dtype: str  # of the matrices, the model's
     num_threads: Int
@@ -127,10 +127,10 @@ class BlockGroup(Struct, frozen=True, kw_only=True):
 
 
 class InstanceFacts(Struct, frozen=True, kw_only=True):
-    """One of several engines of a run, each with a pool and a scheduler of its own; all serve the same model."""
+    """Engine among several of a run, with its own pool and scheduler; all serve the same model."""
 
     name: str
-    role: InstanceRole  # it computes prompts, goes on with them, or both
+    role: InstanceRole  # prefill, decode, or both
     num_threads: Int = 0  # that it computes with; 0: not said
 
 
@@ -142,11 +142,11 @@ class Simulated(Struct, frozen=True, kw_only=True):
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """A server that was watched from outside: what it says is known, and what it does not say is unknown."""
+    """Monitored server: its reports are known, and unreported values are unknown."""
 
     source: str  # which server, and which version of it where it says so
     events: list[str] = []  # where each instance's events came from
-    # What nobody said. Fields that would say it have a value because they must, and it means nothing: see "observed" in
+    # Unreported values. Fields that need a value have a meaningless one: see "observed" in
     # docs/reference/trace-format.md
     unknown: list[Unknown]
 
@@ -155,7 +155,7 @@ class Watched(Struct, frozen=True, kw_only=True):
     """A run of another engine, written down inside its process: what it decided is known, as of a run of ours."""
 
     source: str  # which engine, and its version
-    # What it does not say there. Fields that would say it have a value because they must, and it means nothing
+    # Unreported values. Fields that need a value have a meaningless one
     unknown: list[NotWatched]
     first_block_id: Int = 0  # its own number of what is block 0 here
 
@@ -186,7 +186,7 @@ class Header(Struct, frozen=True, kw_only=True):
 
 
 class BatchEntry(Struct, frozen=True, gc=False, kw_only=True):
-    """One sequence's share of a step: the tokens computed for it, in packed order."""
+    """A sequence's share of a step: the tokens computed for it, in packed order."""
 
     seq_id: Int
     phase: Phase
@@ -216,9 +216,9 @@ class Output(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class PromptLogprob(Struct, frozen=True, gc=False, kw_only=True):
-    """How probable a prompt token was, given those before it; recorded in the step that computed the position before.
+    """Log probability of a prompt token given those before it; recorded in the step that computed the position before.
 
-    Each position from 1 on occurs once in a trace, in order, if the request asked for `prompt_logprobs`.
+    Each position from 1 on occurs once in a trace, in order, if the request has `prompt_logprobs`.
     """
 
     seq_id: Int
@@ -276,7 +276,9 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
         swap_blocks: int = 0,
         swap_blocks_held: int = 0,
     ) -> Memory:
-        """The figures that follow from the counts. `state_bytes` > 0: of blocks with states, which hold no tokens."""
+        """Return the figures that follow from the counts. `state_bytes` > 0: of blocks with states, which hold no
+        tokens.
+        """
         bytes_per_block = state_bytes or block_size * kv_bytes_per_token
         return cls(
             num_blocks=num_blocks,
@@ -296,7 +298,7 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
 
     @classmethod
     def total(cls, parts: Sequence[Memory]) -> Memory:
-        """The sums over several groups of layers; their blocks are of one size in tokens."""
+        """Return the sums over several groups of layers; their blocks are of one size in tokens."""
         if len(parts) == 1:
             return parts[0]
         sums = {name: sum(getattr(part, name) for part in parts) for name in cls.__struct_fields__}
@@ -319,13 +321,13 @@ class Memory(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class TierFigures(Struct, frozen=True, gc=False, kw_only=True):
-    """What a tier outside the pool holds after the record. Several runs may share it, so no log says it all."""
+    """Usage of a tier outside the pool after the record. Several runs may share it, so no single log has all of it."""
 
     medium: Medium
     num_blocks: Int
     num_bytes: Int
     max_bytes: Int
-    num_dropped: Int = 0  # blocks that could not be kept or read, since the store was opened
+    num_dropped: Int = 0  # blocks that could not be stored or read, since the store was opened
     last_drop: str = ""  # why the last of them
 
 
@@ -340,7 +342,7 @@ class Work(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CacheTensors(Struct, frozen=True, gc=False, kw_only=True):
-    """What a step did to the tensors of K and V, counted on them: where their numbers lay before and lie after it."""
+    """Effect of a step on the K and V tensors, measured on them: where their storage lies before and after it."""
 
     copied_bytes: Int  # K and V of earlier tokens that were copied to another place
     num_copied: Int  # tensors whose numbers lie elsewhere now
@@ -348,11 +350,11 @@ class CacheTensors(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Seen(Struct, frozen=True, gc=False, kw_only=True):
-    """What a record of a watched server was made of: one message of its events, or one look at its metrics."""
+    """Source of a monitored server's record: one event message, or one metrics reading."""
 
     sequence: Int | None = None  # the message's number; None: no message
     published: Seconds | None = None  # the server's clock, seconds since 1970
-    replayed: bool = False  # it had not come by itself, and was asked for
+    replayed: bool = False  # fetched by a replay request rather than received live
     num_unmatched: Int = 0  # contents said to be removed of which nothing was known
     num_unread: Int = 0  # events of kinds that this program does not know
     metrics: dict[str, float] = {}  # by the server's names, as it said them; empty: no look at metrics
@@ -371,13 +373,13 @@ class Objection(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
-    """One entry of the log. `submit`, `abort` and `adjust` came in from outside, `step` is one pass of the engine, and
-    `transfer` what came from other instances or went there between two of them; `lost` says that one has ended.
-    `observed`: a server that is watched from outside said something.
+    """Entry of the log. `submit`, `abort` and `adjust` come from outside, `step` is one pass of the engine, `transfer`
+    is a transfer from or to other instances, `lost` is the end of an instance. `observed`: a report of a monitored
+    server.
 
-    Of several instances each record is about one. Those of one instance stand in the order in which they happened, and
-    all clock readings are of one clock; what is received stands before what its sender says of it. Otherwise records
-    stand in the order in which they were taken in.
+    With several instances each record is about one. The records of an instance are in the order of its events, and all
+    clock readings are of one clock; a receipt comes before its sender's record of it. Otherwise records are in the
+    order of their arrival.
     """
 
     index: Int  # position in the log, from 0
@@ -391,7 +393,7 @@ class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
     timing: Timing
     memory: Memory
     work: Work | None = None
-    cache_tensors: CacheTensors | None = None  # None: nobody counted (`count_copies`)
+    cache_tensors: CacheTensors | None = None  # None: not counted (`count_copies`)
     tiers: list[TierFigures] = []  # outside the pool, the fastest first
     seen: Seen | None = None  # of a record of kind `observed`
     has_capture: bool = False
@@ -400,7 +402,7 @@ class StepRecord(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def objections(self) -> list[Objection]:
-        """What is in `integrity`, whichever form the log has it in."""
+        """Objections in `integrity`, in either form that a log may have."""
         if isinstance(self.integrity, str):
             return [Objection(text=text) for text in self.integrity.split("; ") if text]
         return self.integrity
@@ -424,7 +426,7 @@ class LayerCapture(Struct, frozen=True, kw_only=True, omit_defaults=True):
     k: np.ndarray[Any, Any]  # [T, Hkv, D]
     v: np.ndarray[Any, Any]  # [T, Hkv, Dv]
     rows: list[AttentionRows]
-    # [T, Hq, Dv], what attention gave: of each query head the sum of weight · v, before heads are mixed; None: not kept
+    # [T, Hq, Dv], attention output: per query head the sum of weight · v, before heads are mixed; None: not captured
     out: np.ndarray[Any, Any] | None = None
 
 

@@ -1,7 +1,7 @@
-"""Records without what was said: counts, blocks and times stay; texts, token ids and what they could be found from go.
+"""Redaction of records: counts, blocks and times remain; texts, token ids and whatever reveals them are removed.
 
-A block's hash is made of its token ids, so who has a guess could try it: each stands for another value here, equal
-where the hashes are equal, under a secret that nobody keeps.
+A block's hash is computed from its token ids, so a guess could be verified against it. Each hash is therefore replaced
+by another value, equal where the hashes are equal, under a secret that is not stored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Redaction:
         self._secret = secrets.token_bytes(32)
 
     def __call__(self, record: StepRecord) -> StepRecord:
-        """The record as it may be kept. Its capture goes altogether: keys and values say what the tokens were."""
+        """Return the redacted record. Its capture is removed: keys and values reveal the tokens."""
         return replace(
             record,
             batch=[_entry(entry) for entry in record.batch],

@@ -1,4 +1,4 @@
-"""The beginning of a log, as far as it may be seen: what comes after it is for nobody who reads this."""
+"""Prefix of a log that a reader may see; later records are not accessible."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ class ShownLog(TraceReader):
         return self._num_bytes
 
     def close(self) -> None:
-        """The whole log is closed by whoever has it."""
+        """No-op: the owner of the whole log closes it."""

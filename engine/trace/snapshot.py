@@ -25,7 +25,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
 
 def snapshot_of(state: State) -> Snapshot:
-    """The snapshot that follows from a replayed state."""
+    """Return the snapshot that follows from a replayed state."""
     return Snapshot(
         block_tables={i: [list(t) for t in s.block_tables] for i, s in state.sequences.items() if any(s.block_tables)},
         num_computed_tokens={i: s.num_computed_tokens for i, s in state.sequences.items() if s.status != "finished"},

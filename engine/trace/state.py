@@ -20,7 +20,7 @@ RECENT_LOOKUPS = 100  # lookups that the hit rate is taken over
 
 
 class Block(Struct, kw_only=True):
-    """One physical block. `token_ids`: what its filled slots hold, slot 0 first; free without a hash = empty."""
+    """Physical block. `token_ids`: content of its filled slots, slot 0 first; free without a hash = empty."""
 
     block_id: Int
     ref_count: Int = 0
@@ -34,7 +34,7 @@ class Block(Struct, kw_only=True):
 
 
 class CpuBlock(Struct, kw_only=True):
-    """One block of the CPU store; `token_ids`: what it keeps for a swapped-out sequence."""
+    """Block of the CPU store; `token_ids`: its content for a swapped-out sequence."""
 
     cpu_block_id: Int
     seq_id: Int | None = None  # None = free
@@ -43,7 +43,7 @@ class CpuBlock(Struct, kw_only=True):
 
 
 class OutsideBlock(Struct, kw_only=True):
-    """One content outside the pool of a watched server; empty where `block_hash` is None."""
+    """Content outside the pool of a monitored server; empty where `block_hash` is None."""
 
     place: Int
     instance: Int = 0
@@ -53,7 +53,7 @@ class OutsideBlock(Struct, kw_only=True):
 
 
 class Sequence(Struct, kw_only=True):
-    """One sequence of a request."""
+    """Sequence of a request."""
 
     seq_id: Int
     request_id: str
@@ -73,7 +73,7 @@ class Sequence(Struct, kw_only=True):
     cumulative_logprob: float = 0.0  # of its output tokens, raw distribution; a fork begins with its parent's
     cpu_block_table: list[Int] = []  # while it is swapped out
     rank: Int | None = None  # among the sequences of its request, 0 = best; once the request is done
-    score: float | None = None  # what it was ranked by
+    score: float | None = None  # its ranking
     transfer: str | None = None  # the name under which its keys and values move between instances
     instance: Int = 0  # where it is
     chosen: list[list[Int]] = []  # [position, token id] of tokens to come that were settled from outside
@@ -91,7 +91,7 @@ class State(Struct, kw_only=True, dict=True):
     waiting: list[Int] = []  # seq ids, head (admitted next) first; preempted ones included
     running: list[Int] = []  # seq ids in order of admission
     receiving: list[Int] = []  # seq ids that wait for blocks of another instance, in the order in which they began
-    holding: list[Int] = []  # seq ids, finished, whose blocks are kept for another instance
+    holding: list[Int] = []  # ids of finished sequences whose blocks are held for another instance
     finished: list[Int] = []  # seq ids in order of finishing, without those forgotten
     finished_kept: Int | None = None  # so many of them at most when a record begins, and those holding; None = all
     num_forgotten: Int = 0  # finished before these, and no longer among the sequences
@@ -102,7 +102,7 @@ class State(Struct, kw_only=True, dict=True):
 
     @cached_property
     def own_groups(self) -> list[range]:
-        """Of each instance its groups of layers; no part of the state's value."""
+        """Layer groups of each instance; not part of the state's value."""
         instances = [group.instance for group in self.block_groups]
         firsts = [instances.index(i) for i in range(instances[-1] + 1)]
         return [range(first, first + instances.count(i)) for i, first in enumerate(firsts)]
@@ -125,7 +125,7 @@ def initial_state(header: Header) -> State:
 def empty_state(
     block_size: int, groups: list[BlockGroup], swap_space: int = 0, finished_kept: int | None = None
 ) -> State:
-    """Every block free; each group has `swap_space` blocks in the CPU store."""
+    """Return every block free; each group has `swap_space` blocks in the CPU store."""
     return State(
         block_size=block_size,
         block_groups=groups,
@@ -137,7 +137,7 @@ def empty_state(
 
 
 def copy_state(state: State) -> State:
-    """An independent copy: `apply` on one leaves the other alone."""
+    """Return an independent copy: `apply` on one leaves the other alone."""
     return State(
         index=state.index,
         step=state.step,
@@ -160,7 +160,7 @@ def copy_state(state: State) -> State:
 
 
 def memory_figures(state: State) -> Memory:
-    """The pool in numbers: blocks and slots are counted, bytes are slots times the group's bytes per token."""
+    """Return the pool in numbers: blocks and slots are counted, bytes are slots times the group's bytes per token."""
     return Memory.total([_group_memory(state, index) for index in range(len(state.block_groups))])
 
 
@@ -198,21 +198,21 @@ def _tokens_in_table(sequence: Sequence, group: int, block_size: int) -> int:
 
 
 def recent_hit_rate(state: State) -> float | None:
-    """Tokens that hit over tokens asked for, in the recent lookups of first admissions; None: there was no lookup yet.
+    """Return tokens hit over tokens queried in the recent lookups of first admissions; None without a lookup.
 
-    As vLLM counts it: every token of a prompt is asked for, though the last one can never hit.
+    As vLLM counts it: every token of a prompt is queried, though the last one can never hit.
     """
     asked = sum(num_tokens for num_tokens, _ in state.recent_lookups)
     return sum(num_hit for _, num_hit in state.recent_lookups) / asked if asked else None
 
 
 def held_blocks(sequence: Sequence) -> list[int]:
-    """The blocks in its tables, group after group, in logical order."""
+    """Return the blocks in its tables, group after group, in logical order."""
     return [block_id for table in sequence.block_tables for block_id in table if block_id != RELEASED]
 
 
 def copy_sequence(sequence: Sequence) -> Sequence:
-    """An independent copy."""
+    """Return an independent copy."""
     return replace(
         sequence,
         token_ids=list(sequence.token_ids),

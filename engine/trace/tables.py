@@ -16,30 +16,30 @@ def expect(condition: bool, otherwise: str) -> None:
 
 
 def group_of(state: State, block_id: int) -> int:
-    """The block's group of layers."""
+    """Return the block's group of layers."""
     return group_index(state.block_groups, block_id)
 
 
 def is_of_states(state: State, group: int) -> bool:
-    """Whether the group's blocks hold states: a step leaves them in few of the blocks that it computes."""
+    """Return whether the group's blocks hold states: a step leaves them in few of the blocks that it computes."""
     return state.block_groups[group].state_bytes > 0
 
 
 def block_of(state: State, block_id: int) -> Block:
     """Raises ValueError: no pool has it."""
-    if not 0 <= block_id < len(state.blocks):  # words only when they are needed: this is asked for every write
+    if not 0 <= block_id < len(state.blocks):  # words only when they are needed: this runs for every write
         raise ValueError(f"there is no block {block_id}" if block_id != RELEASED else "that block is released")
     return state.blocks[block_id]
 
 
 def table_of(state: State, seq_id: int, block_id: int) -> list[int]:
-    """The sequence's table in the block's group."""
+    """Return the sequence's table in the block's group."""
     block_of(state, block_id)
     return state.sequences[seq_id].block_tables[group_of(state, block_id)]
 
 
 def entry_of(state: State, seq_id: int, block_id: int, logical: int) -> list[int]:
-    """The table in which the block stands at `logical`. Raises ValueError: it does not."""
+    """Return the table in which the block stands at `logical`. Raises ValueError: it does not."""
     table = table_of(state, seq_id, block_id)
     expect(0 <= logical < len(table) and table[logical] == block_id, f"block {block_id} is not at {logical}")
     return table
@@ -48,7 +48,7 @@ def entry_of(state: State, seq_id: int, block_id: int, logical: int) -> list[int
 def set_table(
     sequence: Sequence, group: int, logical: int, block_id: int, may_skip: bool, budget: Budget
 ) -> int | None:
-    """Append to a group's table, or replace an entry. Return the block that was replaced, None without any.
+    """Append to a group's table, or replace an entry. Return the replaced block, or None.
 
     `may_skip`: what is between its end and `logical` is RELEASED. A hit under a window begins at what its queries see;
     a sequence that comes back from the CPU store gets blocks for what is kept there.
@@ -68,7 +68,7 @@ def set_table(
 
 
 def let_go(state: State, block_id: int, to: QueueEnd | None) -> None:
-    """One owner less; without any the block enters its free queue at `to`, and keeps its content if it has a hash."""
+    """Remove an owner; an unowned block enters its free queue at `to`, and retains its content if it has a hash."""
     block = block_of(state, block_id)
     block.ref_count -= 1
     if (to is None) != (block.ref_count > 0):
@@ -93,7 +93,7 @@ def requeue(state: State, block_ids: list[int], budget: Budget) -> None:
 
 
 def _holes(state: State, group: int, budget: Budget) -> list[Hole]:
-    """The holes of a group's pool, by place."""
+    """Return the holes of a group's pool, by place."""
     first, count = state.block_groups[group].first_block, state.block_groups[group].num_blocks
     budget.spend(count)
     return holes_of((block.ref_count for block in state.blocks[first : first + count]), first)

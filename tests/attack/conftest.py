@@ -1,4 +1,4 @@
-"""What the attacks need: the server of the server's tests, with real clients."""
+"""Shared fixtures of the attacks: the server of the server's tests, with real clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server over a fake model in a process of its own, whose memory and threads can be told from the attacker's."""
+"""Server over a fake model in a process of its own, so that its memory and threads can be measured."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class AttackedServer:
         return self._status("Threads")
 
     def close(self) -> str:
-        """What it wrote to its terminal."""
+        """Stop the server and return its terminal output."""
         try:
             _, err = self._process.communicate("", timeout=20)
         finally:

@@ -1,4 +1,4 @@
-"""What a request of the API may make the server hold, and for how long: bounded, refused at the door, given back."""
+"""Memory that an API request may hold on the server is bounded, refused early, and freed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def resident() -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", HUGE)
 def test_a_huge_field_is_refused_and_nothing_of_it_stays(api: Api, kind: str) -> None:
-    """Somebody else is answered meanwhile; afterwards the memory is the system's again."""
+    """Another client is answered meanwhile; afterwards the memory is returned to the system."""
     body = {"model": "bundled", "prompt": "Once", "max_tokens": 4} | HUGE[kind]
     usual = {"model": "bundled", "prompt": "Once", "max_tokens": 4}
     url = f"{api.url}/v1/completions"

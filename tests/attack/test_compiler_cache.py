@@ -1,4 +1,4 @@
-"""What lies where compiled code is kept is run: so nobody else may have put it there."""
+"""Cached compiled code is executed, so only files that others cannot write are used."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_folders_that_the_user_chose_are_left(cache_home: Path, monkeypatch: pyt
 
 
 def test_code_for_other_instructions_lies_elsewhere(cache_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A home on several machines, or torch told to do without AVX-512: what one compiled is not loaded by another."""
+    """With a home on several machines, or torch limited below AVX-512, one machine's code is not loaded by another."""
     from engine.model.compiler_cache import use_own_cache
 
     found = []

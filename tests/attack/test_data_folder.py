@@ -1,4 +1,4 @@
-"""What can befall the data folder under a running server: it says so, goes on, and heals when the cause is gone."""
+"""Faults of the data folder under a running server are reported, survived, and healed once the cause is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames, messages and payloads without end, and without content: nobody else waits for their sender."""
+"""Endless or empty frames, messages and payloads delay only their sender."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANDSHAKE = (
 )
 TEXT, BINARY, PING, PONG, FIN = 1, 2, 9, 10, 128
 SECONDS = 2.5  # of attack
-PATIENCE = 2.0  # seconds that somebody else may wait for an answer
+PATIENCE = 2.0  # seconds that another client may wait for an answer
 
 
 def frame(opcode: int, payload: bytes = b"", final: bool = True) -> bytes:
@@ -86,7 +86,7 @@ def pipelined(port: int, request: bytes, until: float) -> None:
 
 
 def waits(url: str, until: float) -> list[float]:
-    """Seconds that somebody else waits for each answer meanwhile."""
+    """Return the seconds that another client waits for each answer meanwhile."""
     found = []
     while time.monotonic() < until:
         began = time.monotonic()
@@ -133,7 +133,7 @@ PAYLOADS = {
 
 
 def attacked(server: AttackedServer, floods: Sequence[Callable[[float], object]]) -> list[object]:
-    """Have them all run for a while: somebody else waits for nothing. Returns what they came to."""
+    """Run all floods for a while; another client waits for nothing. Returns the floods' results."""
     until, memory = time.monotonic() + SECONDS, server.memory
     with ThreadPoolExecutor(len(floods)) as pool:
         guests = [pool.submit(one, until) for one in floods]
@@ -148,7 +148,7 @@ def attacked(server: AttackedServer, floods: Sequence[Callable[[float], object]]
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*FLOODS, ALL_AT_ONCE])
 def test_nobody_waits_for_who_sends_frames_without_end(server: AttackedServer, kind: str) -> None:
-    """Each socket that is ended comes again at once. Too many frames end the connection, whatever is in them."""
+    """Each closed socket is reopened at once. Too many frames end the connection, whatever is in them."""
     kinds = list(FLOODS) if kind == ALL_AT_ONCE else [kind]
     ended = attacked(server, [partial(flood, server.port, *FLOODS[one]) for one in kinds])
     assert all(ended) or kind in (*SLOWED, ALL_AT_ONCE)

@@ -1,4 +1,4 @@
-"""The temporary folder is full: whoever asks is told so in one sentence with the way out, and the server goes on."""
+"""With a full temporary folder clients get one sentence with the remedy, and the server continues."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_log_an_engine_and_an_export_without_room(server: Process, errors: Pat
     answer = requests.get(f"{server.url}/api/recordings/{shipped}/export/csv")
     assert answer.status_code == 422 and advises(answer.json()["error"]["message"])
     assert advises(viewer.refused("reset", theater=theater)["message"])
-    Path(f"/proc/{server.process.pid}/root{tmp_path}/tmp/ballast").unlink()  # somebody makes room
+    Path(f"/proc/{server.process.pid}/root{tmp_path}/tmp/ballast").unlink()  # frees room
     assert viewer.do("reset", theater=theater)["epoch"] == 1
     viewer.do("submit", theater=theater, prompts=[{"text": "abc"}])
     assert viewer.do("step", theater=theater)["performed"] == 1

@@ -1,4 +1,4 @@
-"""What was compiled before is loaded and run: so only if it is ours, whole, and made for exactly this."""
+"""Cached compiled code is loaded only if it is this user's, complete, and built for exactly this machine."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def no_json(entry: Kept) -> None:
 
 
 def of_another_key(entry: Kept) -> None:
-    """Somebody copied the entry of another version to this one's place."""
+    """Copy the entry of another version to this one's place."""
     text = (entry.folder / "entry.json").read_text(encoding="utf-8")
     (entry.folder / "entry.json").write_text(text.replace("torch 1", "torch 0"))
 

@@ -1,4 +1,4 @@
-"""What a page of another site can make a browser ask of this server: a look at the page, and nothing else."""
+"""Pages of other sites can make a browser visit a page of this server, and nothing else."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from tests.server.classes import OWNER, TOKEN, Member
 MIB = 1024 * 1024
 SOCKETS, ROUNDS, AT_ONCE = 16, 6, 16
 MAX_DURING = 900  # MiB: 16 guests have 5 to 12 MiB each unread, the frames on their way, and what malloc holds
-MAX_AFTER = 384  # MiB: of several that free at once malloc gives back late
+MAX_AFTER = 384  # MiB: malloc returns memory late after several frees at once
 
 
 class Watched:
@@ -86,7 +86,7 @@ def answers(guest: websocket.WebSocket, count: int) -> list[dict[str, Any]]:
 
 
 def test_reads_count_as_unread_before_they_are_answered() -> None:
-    """Of 16 that come at once: 4 MiB each may be answered, 4 MiB of a guest may wait; an owner's all go through."""
+    """Sixteen concurrent reads: of a guest's, two fit into its 4 MiB each; an owner's all go through."""
     limits = Limits()
     intake, ledger = Intake(limits), Ledger(limits)
     guest, owner = Client(Outbox(ledger), set()), Client(Outbox(ledger))

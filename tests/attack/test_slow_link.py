@@ -1,4 +1,4 @@
-"""A run on a link of nearly no speed: it goes on without what does not come, and nobody waits for it to end."""
+"""A run on a nearly stalled link continues without the missing transfers, and its end waits for none."""
 
 from __future__ import annotations
 

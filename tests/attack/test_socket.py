@@ -1,4 +1,4 @@
-"""What one guest sends, asks or leaves unread: bounded, and nobody else notices."""
+"""A guest's messages, requests and unread answers are bounded, and other clients notice nothing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def attacked(tmp_path: Path) -> Iterator[Callable[..., AttackedServer]]:
 
 
 def is_well(server: AttackedServer) -> None:
-    """Somebody else is served: files, endpoints and events."""
+    """Check that another client is served: files, endpoints and events."""
     assert requests.get(f"{server.url}/api/health", timeout=10).json()["ok"]
     other = Client(server.url)
     assert other.do("tokenize", text="a")["token_ids"] == [97]
@@ -92,7 +92,7 @@ def test_fragments_end_at_the_bound_of_a_message(attacked: Callable[..., Attacke
 
 
 def test_compression_is_declined_and_not_undone(attacked: Callable[..., AttackedServer]) -> None:
-    """A compressed frame, which nobody agreed to, is 64 KiB of 64 MiB of zeros: a breach of the protocol."""
+    """A compressed frame, which was not negotiated (64 KiB for 64 MiB of zeros), is a breach of the protocol."""
     server = attacked()
     is_well(server)
     before = server.memory
@@ -130,7 +130,7 @@ def test_a_message_of_a_million_empty_lists_is_not_unpacked(attacked: Callable[.
 
 
 def test_sessions_that_poll_make_room_for_others(attacked: Callable[..., AttackedServer]) -> None:
-    """Of 40 sessions that were begun and left, 10 are kept: the oldest is unknown, the newest is not."""
+    """With 40 abandoned sessions, 10 remain: the oldest is unknown, the newest is not."""
     server = attacked(sessions=10)
     address = f"{server.url}/socket.io/?EIO=4&transport=polling"
     sids = [json.loads(requests.get(address, timeout=10).text[1:])["sid"] for _ in range(40)]
@@ -211,7 +211,7 @@ def test_events_without_end_make_no_threads(attacked: Callable[..., AttackedServ
 
 
 def test_heads_that_never_end_hold_nobody_up(attacked: Callable[..., AttackedServer]) -> None:
-    """Of 60 connections with half a head, 20 may wait: the 40 oldest are closed, the others after 2 seconds."""
+    """With 60 connections with half a head, 20 may wait: the 40 oldest are closed, the others after 2 seconds."""
     server = attacked(waiting_heads=20, head_seconds=2.0)
     is_well(server)
     threads = server.threads
@@ -308,7 +308,7 @@ def test_text_that_is_no_packet_ends_the_connection_without_a_stack_trace(
 
 
 def test_a_payload_that_is_none_is_refused_without_a_stack_trace(attacked: Callable[..., AttackedServer]) -> None:
-    """By polling, from a session that has been told its id."""
+    """By polling, from a session that has received its id."""
     server = attacked()
     address = f"{server.url}/socket.io/?EIO=4&transport=polling"
     sid = json.loads(requests.get(address, timeout=10).text[1:])["sid"]

@@ -1,4 +1,4 @@
-"""A trace whose every text is a terminal's command: no command line prints one of them, whatever it is asked."""
+"""No command prints the terminal escape codes in a trace's texts."""
 
 from __future__ import annotations
 

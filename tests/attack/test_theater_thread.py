@@ -1,4 +1,4 @@
-"""What would end a theater's thread: whoever asks is answered, and the place that it had comes back."""
+"""Errors that would end a session's thread are reported to the client, and its place is freed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_theater_whose_thread_fails_is_closed_with_the_reason_and_gives_its_pl
         told = client.closed.pop()
         assert told["theater"] == theater and "timestamp too large" in told["reason"]
         assert client.refused("step", theater=theater)["code"] == "unknown_theater"
-    wait_for(lambda: gc.collect() >= 0 and not server.model.engines)  # nobody holds one: their pools are free
+    wait_for(lambda: gc.collect() >= 0 and not server.model.engines)  # no reference is left: their pools are free
 
 
 def test_a_thread_that_fails_before_it_is_on_stage_leaves_nothing_there(make_server, monkeypatch):

@@ -1,4 +1,4 @@
-"""What guests may leave on the server's disk, and what a hostile file may say of itself in every list."""
+"""Guests' uploads are bounded on the server's disk, and hostile files are bounded in every list."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_so_many_are_kept_and_no_more(make_server: Callable[..., Server], tmp_pa
 
 
 def test_so_many_bytes_are_kept_and_no_more(make_server: Callable[..., Server], tmp_path: Path, trace: bytes) -> None:
-    """Room for two and a half: two are kept, and the half is still free for a recording that fits."""
+    """There is room for two and a half: two are stored, and the half is still free for a recording that fits."""
     server = make_server(data_dir=tmp_path, max_library_bytes=len(trace) * 5 // 2)
     assert [upload(server, trace).status_code for _ in range(4)] == [201, 201, 422, 422]
     message = upload(server, trace).json()["error"]["message"]

@@ -15,7 +15,7 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
 
 def violations(page: Page, within: str = "html") -> list[str]:
-    """What axe calls serious or critical in the element that the selector `within` names, one line for each element."""
+    """Return axe's serious and critical violations within the selector `within`, one line per element."""
     found: list[dict[str, Any]] = page.evaluate(
         """async ([tags, within]) => {
           const options = {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']};

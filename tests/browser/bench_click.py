@@ -28,7 +28,7 @@ from tests.browser.conftest import CHROMIUM
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "engine" / "bench" / "results" / "click_to_paint.json"
 
-# Told by an observer: who looks only once a frame hears of it a frame late.
+# Reported by an observer: polling once a frame sees it a frame late.
 CLICK = """() => new Promise((resolve) => {
   const root = document.documentElement;
   const before = Number(root.dataset.painted);
@@ -91,9 +91,10 @@ def main() -> None:
 
 
 def clicks(url: str, steps: int, screenshot: Path | None = None) -> tuple[list[float], list[float]]:
-    """Milliseconds of each click, and until the server's answer to it, after a prefill and three clicks to warm up.
+    """Return the milliseconds of each click, and until the server's answer to it, after a prefill and three warm-up
+    clicks.
 
-    `screenshot`: where the page is kept as it looks in the end.
+    `screenshot`: path of a picture of the final page.
     """
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])

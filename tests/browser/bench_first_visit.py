@@ -1,8 +1,8 @@
-"""A first visit by the clock: `python -m tests.browser.bench_first_visit`.
+"""Benchmark of a first visit: `python -m tests.browser.bench_first_visit`.
 
-Starts a server, then: how soon something is painted and how soon somebody can act; frames a second while the opening
-moves; and the whole path of a newcomer: the opening to its end, a word, and the link of that fork opened on a phone.
-The same first two on a site of plain files over a slow phone's connection, with a processor four times slower.
+Starts a server, then measures: time to first paint and time to interactive; frames a second while the opening moves;
+and the whole path of a newcomer: the opening to its end, a word, and the link of that fork opened on a phone. The same
+first two on a site of plain files over a slow phone's connection, with a processor four times slower.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ WATCH_ARRIVAL = """() => {
   }).observe(document, { attributes: true, childList: true, subtree: true });
 }"""
 
-# Walks with the arrow keys: the next press when the record asked for is drawn and has been at rest for three frames.
+# Walks with the arrow keys: the next press comes when the requested record is drawn and at rest for three frames.
 WALK = """([count, back]) => new Promise((resolve) => {
   const shown = document.documentElement.dataset;
   const press = { key: back ? 'ArrowLeft' : 'ArrowRight', bubbles: true, cancelable: true };
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def open_page(browser: Browser, address: str) -> Page:
-    """The page at 1280x800, as somebody sees it who has been here before."""
+    """Open the page at 1280x800 as a returning visitor."""
     page = browser.new_context(viewport={"width": 1280, "height": 800}, bypass_csp=True).new_page()
     page.add_init_script("for (const one of ['tour', 'opening']) localStorage.setItem(`kvtheater.${one}`, 'seen')")
     page.add_init_script(f"({WATCH_ARRIVAL})()")

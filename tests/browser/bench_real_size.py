@@ -1,4 +1,4 @@
-"""What a model of real size costs to watch: its steps with and without captures, the page's painting, and its memory.
+"""Benchmark of a model of real size: steps with and without captures, the page's painting, and its memory.
 
     python -m tests.browser.bench_real_size [--steps N] [--clicks N] [--keep]
 

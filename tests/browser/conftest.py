@@ -84,7 +84,7 @@ def open_page(lent: Lent, live_server: str) -> Iterator[Callable[..., Page]]:
         options.setdefault("reduced_motion", "no-preference" if motion else "reduce")
         address = path if path.startswith("http") else live_server + path
         page = lent.page(address, size, {"locale": locale, **options})
-        if not (tour or opening):  # as for somebody who has been here before
+        if not (tour or opening):  # as for a returning visitor
             page.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")
         if not opening:
             page.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")

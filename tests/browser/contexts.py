@@ -1,8 +1,8 @@
-"""Browser contexts that are lent to one test after another, as empty as new ones.
+"""Browser contexts that tests reuse one after another, as empty as new ones.
 
-A third of a visit's processor time is a new process for the page. In a context that is kept, a page that lies open on
-the same host keeps the process (`--process-per-site`); what a visitor leaves (storage, cookies, cached files, routes)
-is taken away when the context comes back.
+A third of a visit's processor time is a new process for the page. In a reused context, a page that is open on the same
+host preserves the process (`--process-per-site`); a visitor's leftovers (storage, cookies, cached files, routes) are
+removed when the context is returned.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Contexts:
                 self._take_back(kept)
 
     def take(self, size: ViewportSize, options: dict[str, Any]) -> _Kept:
-        """One with these options, the last that came back first, or a new one."""
+        """Return a context with these options: the most recently returned one, or a new one."""
         wanted = repr(sorted(options.items()))
         for kept in reversed(self._free):
             if kept.options == wanted:
@@ -66,7 +66,7 @@ class Contexts:
             self._free.pop(0).context.close()
 
     def _clean(self, kept: _Kept) -> None:
-        """Everything that a page could tell from a new context, and what it was told to do with requests."""
+        """Remove everything by which a page could distinguish it from a new context, and request handlers."""
         for page in kept.context.pages:
             if page is not kept.keeper:
                 kept.hosts.add(_host(page.url))

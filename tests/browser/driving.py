@@ -1,4 +1,4 @@
-"""What a visitor does and waits for, in words that all browser tests use."""
+"""Actions and waits of a visitor that all browser tests share."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ def test_it_goes_on_saying_so_when_the_log_is_too_long_for_the_page(
         expect(page.locator("#region-large")).not_to_contain_text("being read for the first time")
         page.locator("#attached-prompt").fill("0 1 2 3 4 5 6 7 8")
         expect(page.locator(".attached-answer")).to_contain_text("of 9 tokens")
-        publisher.silent = True  # what is lost now cannot be asked for
+        publisher.silent = True  # lost messages cannot be replayed
         publisher.withheld.add(4)
         publisher.publish(message())
         publisher.publish(message(stored([b"d" * 8], [1, 2, 3, 4], 4)))

@@ -314,7 +314,7 @@ def test_the_panel_uses_the_room_it_has(open_page: OpenPage, width: int, height:
 def test_pictures_of_a_run_do_not_stay_for_another_of_the_same_second(
     open_page: OpenPage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor for one that is shorter than the number of the row that was told of."""
+    """The same holds for a run that is shorter than the number of the announced row."""
     monkeypatch.setattr("engine.setup.header.datetime", Mock(now=Mock(return_value=datetime(2026, 1, 1, tzinfo=UTC))))
     page = open_page("/?detail=attention")
     for next_one, num_prompt_tokens in (("healthy", 12), ("short", 2)):

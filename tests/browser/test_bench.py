@@ -84,7 +84,7 @@ def highest_tick(page: Page) -> list[float]:
 
 
 def test_the_page_begins_with_the_headlines_and_leads_to_a_scenario_and_back(open_bench: OpenBench) -> None:
-    """They are said as people say them, and only bars that exist are told."""
+    """Headlines are in plain words, and only existing bars are mentioned."""
     page = open_bench()
     expect(page.locator(".bench-headlines tbody tr").first).to_be_visible()
     assert page.evaluate("typeof Plotly") == "undefined"  # it comes with the first chart

@@ -45,7 +45,7 @@ def wall(open_page: OpenPage) -> Page:
 
 @pytest.fixture
 def follow(open_page: OpenPage, wall: Page) -> Follow:
-    """Opens the page of one more follower, on a phone unless told otherwise."""
+    """Open the page of one more follower, on a phone by default."""
 
     def opened(**options: Any) -> Page:
         return open_page(wall.evaluate(JOIN), until="#class-bar", **{**PHONE, **options})
@@ -115,14 +115,14 @@ def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Fol
     page.locator("#btn-first").click()
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "true")
     step(wall)
-    shows(page, -1)  # on one's own, the class goes on without one
+    shows(page, -1)  # alone, the class continues without the follower
     page.click("#class-back")
     shows(page, 4)
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "false")
     desk = open_desk(wall)
     page.locator("#btn-first").click()
     expect(page.locator("#class-bar")).to_have_attribute("data-roaming", "true")
-    desk.click("#class-hold")  # who has wandered off is fetched
+    desk.click("#class-hold")  # a follower who has left the view is brought back
     shows(page, 4)
     expect(page.locator("#class-wander")).to_have_count(0)
     page.locator("#btn-first").click()
@@ -165,7 +165,7 @@ def test_one_may_wander_have_a_run_of_ones_own_and_drive(wall: Page, follow: Fol
 
 @pytest.fixture
 def come_in(open_page: OpenPage, wall: Page) -> Follow:
-    """Opens the page of somebody who has never been here, by the address of the QR code or with the code typed."""
+    """Open the page of a newcomer, by the address of the QR code or with the code typed."""
 
     def opened(typed: bool = False, **options: Any) -> Page:
         way = wall.evaluate(JOIN)
@@ -264,7 +264,7 @@ COVERED = """() => [...document.querySelectorAll('#app button, #app a, #app inpu
 def test_the_class_stands_beside_the_page_and_covers_nothing_of_it(
     open_page: OpenPage, distance: str, size: dict[str, Any]
 ) -> None:
-    """The bar of who presents and of who attends, and what comes in beside: each has room of its own."""
+    """The bar of presenter and followers, and the side content, each have space of their own."""
     wall = teach(open_page)
     resized(wall, size["width"], size["height"])
     wall.evaluate("import('/static/js/control/actions.js').then(({ step }) => step())")
@@ -341,7 +341,7 @@ def open_desk(wall: Page) -> Page:
 
 
 def press(desk: Page, follower: Page, what: str) -> None:
-    """What the presenter does about the one who sits at the page `follower`."""
+    """Press a presenter's button for the follower of the page `follower`."""
     person = desk.locator(".class-person", has_text=follower.locator(".class-me-name").inner_text())
     person.locator(f"[data-do={what}]").click()
 
@@ -379,8 +379,8 @@ def test_two_votes_a_number_and_a_slot_and_what_everybody_said(wall: Page, follo
 
 @pytest.mark.parametrize("kind", ["choice", "lesson"])
 def test_a_second_vote_is_a_vote_of_its_own_for_everybody(wall: Page, come_in: Follow, kind: str) -> None:
-    """Who follows, on a phone or a laptop, and who has wandered off: all are asked again, and a tap on the same answer
-    counts as any other; what one did not answer the second time is not said to be answered.
+    """Every follower, on a phone or a laptop or away from the view, is asked again; the same answer counts again, and a
+    question not answered the second time is not shown as answered.
     """
     phone, laptop, away, idle = come_in(), come_in(width=1366, height=768, has_touch=False), come_in(), come_in()
     away.evaluate(ROAM)
@@ -430,8 +430,9 @@ def test_a_second_vote_is_a_vote_of_its_own_for_everybody(wall: Page, come_in: F
 
 
 def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: Page, come_in: Follow) -> None:
-    """From the desk: the lesson is chosen and its question asked, its counts are seen before the class sees them. A
-    third of the phones reload between the votes, half keep their answer, one has wandered off, one does not answer.
+    """From the desk a lesson is chosen and its question asked; its counts are visible there before the class sees them.
+    A
+    third of the phones reload between the votes, half repeat their answer, one has left the view, one does not answer.
     """
     phones = [come_in(typed=n % 2 == 1) for n in range(8)]
     phones[7].evaluate(ROAM)
@@ -442,7 +443,7 @@ def test_a_class_of_eight_goes_through_a_lesson_and_every_count_is_right(wall: P
     expect(wall.locator(".question")).to_have_count(1)
     desk.click("#class-ask-lesson")
     expect(wall.locator("#class-wall")).to_be_visible()
-    assert is_on_top(wall, "#class-wall") and not is_on_top(wall, ".question")  # the question stands there once
+    assert is_on_top(wall, "#class-wall") and not is_on_top(wall, ".question")  # the question is shown there once
     figure = wall.locator(".learn-figure").bounding_box()
     asked = wall.locator("#class-wall").bounding_box()
     assert figure and asked and asked["x"] + asked["width"] <= figure["x"] + 1
@@ -514,7 +515,7 @@ def says_nothing_of_a_change_that_cannot_be_made(page: Page) -> None:
 
 
 def test_reloads_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follow: Follow) -> None:
-    """Of either side, in the middle of a question; the server is asked again as after a changed network."""
+    """Either side may reload in the middle of a question; the server is queried again, as after a changed network."""
     phone = follow()
     ask(wall)
     phone.click(".class-option >> nth=1")
@@ -530,7 +531,7 @@ def test_reloads_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follo
     wall.click("#class-to-talk")
     wall.click("#class-to-again")
     expect(phone.locator(".class-option")).not_to_have_count(0)
-    phone.reload()  # one has not answered in this round, and is not told that one has
+    phone.reload()  # a seat that has not answered in this round is not shown as having answered
     expect(phone.locator(".class-option")).not_to_have_count(0)
     expect(phone.locator("[aria-pressed=true].class-option, .class-unsure[data-given=true]")).to_have_count(0)
     phone.click(".class-option >> nth=1")
@@ -546,7 +547,7 @@ def test_reloads_and_a_locked_phone_keep_seat_answer_and_place(wall: Page, follo
 
 
 def test_a_class_begins_at_the_address_of_serve_class_until_the_server_does_not_know_it(open_page: OpenPage) -> None:
-    """A server that was started anew: the words are for who presents, not for who looks for a seat."""
+    """After a server's restart the explanation is shown to the presenter, not to a follower looking for a seat."""
     page = open_page("/?teach=1")
     expect(page.locator("#class-open")).to_be_visible()
     page.click("#class-open")
@@ -585,7 +586,7 @@ def test_the_lesson_on_the_wall_is_asked_and_the_log_decides(wall: Page, follow:
 
 
 def test_from_the_desk_one_sees_who_is_lost_takes_along_what_came_of_it_and_ends_it(wall: Page, follow: Follow) -> None:
-    """What comes of a class is kept only when asked; who is sent away, and who is there at its end, is told."""
+    """Results of a class are stored only on request; removed members, and those present at its end, are notified."""
     phone = follow()
     phone.click("#class-lost")
     expect(phone.locator("#class-lost")).to_have_attribute("aria-pressed", "true")

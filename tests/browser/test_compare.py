@@ -19,7 +19,7 @@ OpenPage = Callable[..., Page]
 
 
 def compared(page: Page) -> dict[str, Any]:
-    """What the server says of the two runs in the address."""
+    """Return the server's comparison of the two runs in the address."""
     found = in_address(page)
     answer: dict[str, Any] = page.evaluate(
         "([a, b]) => fetch(`/api/compare?a=${a}&b=${b}`).then((r) => r.json())", [found["run_a"], found["run_b"]]
@@ -101,7 +101,7 @@ def test_taking_another_candidate_shows_both_futures(open_page: OpenPage) -> Non
     now = in_address(page)
     assert now["theater"] == now["run_b"] != now["run_a"]
     expect(page.locator("#compare-b option:checked")).to_contain_text("on stage")
-    # there the choice is a record of its own, and the step after it says who chose
+    # there the choice is a record of its own, and the step after it names its source
     page.locator('.compare-way[data-side="b"]').last.click()
     expect(page.locator("html")).to_have_attribute("data-view-index", "4")
     expect(page.locator("#sentence")).to_contain_text("You chose “")
@@ -165,7 +165,7 @@ def test_every_change_of_the_form_makes_a_fork(open_page: OpenPage) -> None:
 
 
 def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) -> None:
-    """The focus goes on at what came of a press, and through the tokens of both lanes."""
+    """The focus moves to the result of a press, and through the tokens of both lanes."""
     page = open_page("/?max_tokens=8&ignore_eos=1", width=1280, height=800)
     perform(page, 2)
     focused = "document.activeElement.id || document.activeElement.className"
@@ -183,7 +183,7 @@ def test_a_fork_is_made_and_left_with_the_keyboard_alone(open_page: OpenPage) ->
     )
     assert len(rows) == 6 and max(rows) - min(rows) < 10, rows  # one line of tools
 
-    # the answer comes anew with each record: both runs have their last tokens
+    # the answer is refreshed with each record: both runs have their last tokens
     page.wait_for_function("document.querySelector('.runs-place:last-child').querySelectorAll('button').length === 2")
     page.keyboard.press("ArrowRight")
     page.keyboard.press("End")

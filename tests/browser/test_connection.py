@@ -1,4 +1,4 @@
-"""What is said when the connection, the run or an array is not there, and how it heals."""
+"""A missing connection, run or array is announced, and heals."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_viewer_far_behind_says_how_far_and_a_language_that_does_not_come_leav
 
 
 def test_a_reset_by_someone_else_is_told_and_who_left_for_a_recording_is_not_disturbed(open_page: OpenPage) -> None:
-    """One's own is not told."""
+    """A page's own reset is not announced to it."""
     page = open_page()
     wait_until(page, "location.search.includes('theater=')")
     other = open_page("/" + page.url[page.url.index("?") :])
@@ -105,7 +105,7 @@ def test_a_reset_by_someone_else_is_told_and_who_left_for_a_recording_is_not_dis
 
 
 def test_a_link_to_a_run_that_is_gone_offers_another(open_page: OpenPage) -> None:
-    """What is told covers neither the text nor the transport, is put away and comes back when it is asked for."""
+    """The notice covers neither the text nor the transport, can be dismissed, and returns on request."""
     page = open_page("/?theater=nobody&block_size=8&step=3", connection="gone")
     expect(page.locator("#notice")).to_contain_text("no longer on the server")
     for width, height in ((1280, 720), (1920, 1080), (768, 1024), (390, 844)):
@@ -177,7 +177,7 @@ class Mortal:
         self.process.wait(120)  # what is to end ends, also on a busy machine
 
     def stop(self) -> None:
-        """As who stops it properly: it says so to its viewers."""
+        """Stop the server properly, with a notice to its viewers."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)  # what is to end ends, also on a busy machine
 

@@ -52,7 +52,7 @@ def test_a_panels_late_words_are_there_in_every_language_that_the_page_turns_to(
     expect(panel).to_contain_text("Mistakes")
     page.click("#btn-language")
     expect(panel).to_contain_text("引擎都犯过")
-    page.click("#detail-library")  # its words come in Chinese, and are asked for in English when the page turns back
+    page.click("#detail-library")  # its words arrive in Chinese, and are fetched in English when the page switches back
     expect(panel).not_to_contain_text("引擎都犯过")
     page.click("#btn-language")
     expect(page.locator("#detail-library")).to_have_text("Recordings")

@@ -1,4 +1,4 @@
-"""What can be taken out of the page: pictures that show what the screen shows, a zip of them, a page of paper."""
+"""The page exports pictures that match the screen, a zip of them, and a printed page."""
 
 from __future__ import annotations
 

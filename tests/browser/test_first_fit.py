@@ -1,4 +1,4 @@
-"""One piece for each sequence: a request waits though enough blocks are free, and the page says so in those numbers."""
+"""With one piece per sequence, a request waits although enough blocks are free, and the page shows the numbers."""
 
 from __future__ import annotations
 

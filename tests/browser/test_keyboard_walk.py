@@ -1,4 +1,4 @@
-"""The first visit by keyboard alone: whatever is pressed, the focus stays with who pressed it."""
+"""On a first visit by keyboard alone, the focus stays where a key was pressed."""
 
 from __future__ import annotations
 

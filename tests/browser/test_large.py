@@ -1,4 +1,4 @@
-"""A recording that is too long to be read: what is shown of it is asked for, and is what the log says."""
+"""A recording that is too long to load whole is read in pieces, which match the log."""
 
 from __future__ import annotations
 
@@ -290,7 +290,7 @@ def test_who_comes_late_to_a_long_live_run_sees_it_in_windows(open_page, monkeyp
         expect(page.locator("#large-record")).to_have_value("13", timeout=30_000)
         expect(page.locator("#region-large progress")).to_have_count(0)  # all is read, though more may come
         page.locator("#large-engine").click()
-        page.locator("#btn-drive").click()  # it is somebody else's run
+        page.locator("#btn-drive").click()  # the run belongs to another client
         page.locator("#large-engine").click()
         expect(page.locator("#large-engine")).to_contain_text("Pause")
         client.do("pause", theater=theater)

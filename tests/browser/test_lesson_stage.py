@@ -1,4 +1,4 @@
-"""What a lesson has on the stage: at every point of every lesson the run that it has come to, and no other."""
+"""At every point of every lesson the stage shows the lesson's current run, and no other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LESSONS = [re.findall(r'^id = "(.+)"$', path.read_text(), re.MULTILINE)[0] for p
 MOST = 60  # barriers of a lesson, and what stands between them
 
 # What is shown is the lesson's own run as far as its last action came, with the settings that it was begun with; or,
-# while its last action was a race and nothing else is looked at, a lane of that race. Who drives it is who shows it.
+# while its last action was a race and nothing else is looked at, a lane of that race. The driver also presents.
 AGREES = """Promise.all(['state/store', 'state/run', 'state/lessons', 'control/player', 'state/settings'].map((name) =>
   import(`/static/js/${name}.js`))).then(([store, { own }, { lessonRace, opened }, { player }, { settings }]) => {
   const done = opened.value.items.filter(({ kind, moment }) => kind === 'do' && moment);
@@ -61,7 +61,7 @@ def test_the_stage_has_the_run_that_the_lesson_has_come_to(open_page: OpenPage, 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (1280, 800)])
 def test_a_prompt_that_has_just_come_is_seen_from_its_first_token(open_page: OpenPage, width: int, height: int) -> None:
-    """No token is hidden where a part of the strip is empty: what is asked about is in sight."""
+    """No token is hidden where a part of the strip is empty: the subject of the question is visible."""
     page = open_page("/?distance=learn&lesson=not-yet", until="#lesson-go", width=width, height=height)
     page.click("#lesson-go")
     expect(page.locator(".question")).to_have_count(1)

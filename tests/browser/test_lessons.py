@@ -1,4 +1,4 @@
-"""Lessons in the page: read, predicted, answered, shown; gone on with after a reload; in both languages."""
+"""Lessons in the page: read, predicted, answered, shown; resumed after a reload; in both languages."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_a_lesson_from_its_list_and_one_is_back_where_one_was(open_page: OpenPag
 
 
 def test_a_prediction_is_made_on_the_stage_and_in_the_end_the_run_is_the_learners(open_page: OpenPage) -> None:
-    """Until then the transport only looks, and a remote's key goes on; what was predicted stays beside the outcome."""
+    """Until then the transport is read-only, and a remote's key advances; the prediction stays beside the outcome."""
     page = open_two(open_page)
     expect(page.locator("#btn-step")).to_be_hidden()
     give(page, "1")
@@ -379,8 +379,9 @@ def unsurely_to(page: Page, place: str) -> None:
 
 
 def test_a_knob_a_sandbox_and_for_who_has_time_the_allocators_work(open_page: OpenPage) -> None:
-    """What comes after the sandbox is on a run of its own. There each sequence needs a block in these steps: one is
-    dragged, one tapped, the others are taken by keys.
+    """After the sandbox comes a run of its own. In these steps each sequence needs a block: one is dragged, one tapped,
+    the
+    others are taken by keys.
     """
     page = open_lesson(open_page, "/?distance=learn&lesson=pages")
     knob = page.locator(".lesson-knob")
@@ -466,7 +467,7 @@ def test_a_lesson_that_comes_late_does_not_take_the_place_of_the_one_that_is_wan
     expect(page.locator("#lesson-title")).to_have_text("Queries are asked once")
     page.evaluate(two.replace("'asked-once'", "null"))
     expect(page.locator("#path-sharing")).to_be_visible()
-    page.wait_for_timeout(1500)  # what came too late would stand there by now
+    page.wait_for_timeout(1500)  # a late message would be visible by now
     expect(page.locator("#path-sharing")).to_be_visible()
     assert page.evaluate("import('/static/js/state/lessons.js').then(({ opened }) => opened.value)") is None
 

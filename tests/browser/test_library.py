@@ -90,7 +90,7 @@ def test_a_run_is_recorded_named_tagged_looked_at_and_deleted(open_page: OpenPag
     step(page)
     page.click("#btn-record-stop")
     expect(page.locator("#record-now")).to_have_count(0)
-    step(page)  # the run goes on, the recording does not
+    step(page)  # the run continues, the recording does not
     own = page.locator(".library-row").first
     expect(own).to_contain_text("3 records")
     own.locator(".tool").click()
@@ -151,7 +151,7 @@ def test_from_a_dropped_file_one_comes_back_to_the_live_run(open_page: OpenPage)
     prefill(page)
     live = theater_of(page)
     drop(page, GOLDEN.read_bytes(), "dropped.kvtrace")
-    expect(page).to_have_url(re.compile("recording=rec-"))  # it is kept
+    expect(page).to_have_url(re.compile("recording=rec-"))  # it is saved
     page.click("#btn-to-live")
     expect(page.locator("#connection")).to_have_class(re.compile("live"))
     shows(page, 1)
@@ -179,7 +179,7 @@ def test_a_recording_that_contradicts_itself_is_shown_as_far_as_it_goes(open_pag
     expect(page.locator("#connection")).to_have_class(re.compile("replay"))
     expect(page.locator("#toasts")).to_contain_text("The recording contradicts itself (record 5,")
     page.wait_for_function("document.documentElement.dataset.numRecords === '5'")
-    page.wait_for_timeout(700)  # a page that asked again and again would say so again and again
+    page.wait_for_timeout(700)  # a page that retried would show it again
     assert page.locator("#toasts").inner_text().count("contradicts itself") == 1
     assert page.evaluate("document.documentElement.dataset.numRecords") == "5"
 
@@ -235,7 +235,7 @@ def replay_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_without_a_model_a_recording_is_on_stage_at_once(browser: Browser, replay_server: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
-    context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")  # as for somebody who has been here
+    context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")  # as for a returning visitor
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
@@ -253,7 +253,7 @@ def test_without_a_model_a_recording_is_on_stage_at_once(browser: Browser, repla
 
 def test_without_a_model_nothing_offers_to_start_again(browser: Browser, replay_server: str) -> None:
     context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US")
-    context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")  # as for somebody who has been here
+    context.add_init_script("localStorage.setItem('kvtheater.tour', 'done')")  # as for a returning visitor
     page = context.new_page()
     page.goto(f"{replay_server}/?theater=abcdefghijkl")  # a live run's link
     expect(page.locator("#notice")).to_contain_text("no model to start one with", timeout=20_000)

@@ -139,7 +139,7 @@ def slow() -> Iterator[ToldServer]:
 
 
 def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, slow: ToldServer) -> None:
-    """By a link, and by choice beside the run that goes on; one that cannot be had leaves the run as it is."""
+    """By a link, and by choice beside the running run; a model that cannot be loaded leaves the run unchanged."""
     page = open_page(f"{slow.url}/?model=second", until="#model-way")
     expect(page.locator("#model-way")).to_contain_text("second is getting ready:")
     slow.say("ready")
@@ -161,7 +161,7 @@ def test_a_model_that_takes_long_is_told_while_it_is_read(open_page: OpenPage, s
 
 
 def test_the_memory_figures_lead_to_what_lies_on_the_device(open_page: OpenPage) -> None:
-    """Each part is the server's own figure, and they are asked for again while somebody looks."""
+    """Each part is the server's own figure, and they are refreshed while the panel is open."""
     page = open_page("/")
     prefill(page, "Who has seen the wind?")
     page.click("#btn-device")

@@ -125,7 +125,7 @@ def test_open_on_the_stage_follows_the_faulty_run_under_a_badge(open_page: OpenP
     theater = theater_of(page)
     viewers = f"""fetch('/api/theaters').then((r) => r.json()).then(({{theaters}}) =>
       ['{own}', '{theater}'].map((id) => theaters.find((t) => t.theater === id).status.viewers))"""
-    comes_to(page, viewers, [0, 1])  # what nobody follows any more can make room
+    comes_to(page, viewers, [0, 1])  # a session without viewers can make room
 
     replay = open_page(f"/?recording=/api/theaters/{theater}/trace&detail=museum", connection="replay")
     expect(replay.locator("#fault-badge")).to_have_attribute("data-fault", "missing_causal_mask")

@@ -31,7 +31,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def open_file(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Open a file offline. At the end nothing may have been asked for beside it, and the console must be empty."""
+    """Open a file offline. At the end there may be no other request, and the console must be empty."""
     contexts = []
     problems: list[str] = []
 
@@ -75,7 +75,7 @@ def test_it_opens_steps_back_and_a_link_to_a_step_works(demo: Path, open_file: C
     painted(page, 40)
     expect(invitation).to_have_count(0)
     expect(page.locator("#position")).to_contain_text("41 of 41")
-    page.keyboard.press("e")  # the sentences for who knows the words
+    page.keyboard.press("e")  # the sentences for experts
     page.click("#btn-back")
     painted(page, 39)
     page.keyboard.press("ArrowLeft")
@@ -98,7 +98,7 @@ def test_a_weight_on_stage_has_its_provenance(demo: Path, open_file: Callable[..
     assert kinds[:6] == ["query", "weight", "key", "slot", "block", "table"]
     page.locator('#region-provenance [data-kind="decision"] .way', has_text="record 3").first.click()
     painted(page, 2)
-    page.keyboard.press("Escape")  # lets go of the key
+    page.keyboard.press("Escape")  # releases the key
     page.keyboard.press("Escape")
     expect(page.locator("#region-provenance")).to_have_count(0)
 

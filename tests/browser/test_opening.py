@@ -116,7 +116,7 @@ def test_skipped_it_leads_to_the_first_look_and_does_not_come_again(open_page: O
 
 
 def test_a_word_that_is_clicked_is_a_run_of_ones_own(open_page: OpenPage) -> None:
-    """The second word of the fan is forced in a live run, which goes on step by step; its link shows it to others."""
+    """The second word of the fan is forced in a live run, which continues step by step; its link shows it to others."""
     page = open_page(opening=True)
     to_the_fan(page)
     word = page.locator(".opening-fan li:nth-child(2) b").inner_text()

@@ -1,4 +1,4 @@
-"""What a visitor does on the page, in a real browser over the real server and the bundled model."""
+"""A visitor's actions work in a real browser over the real server and the bundled model."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_going_back_shows_what_was_and_live_comes_back(open_page: OpenPage) -> N
 
 
 def test_who_comes_by_a_shared_link_is_asked_before_driving_the_owners_run(open_page: OpenPage) -> None:
-    """In each view: a run of one's own leaves the other where it is, and who takes it drives it from then on."""
+    """In each view a run of one's own leaves the other in place, and taking it over makes the visitor its driver."""
     owner = open_page()
     prefill(owner)
     step(owner)
@@ -200,7 +200,7 @@ def test_both_languages_and_the_choice_is_remembered(open_page: OpenPage) -> Non
     expect(page.locator("#btn-prefill")).to_have_text("预填充")
     page.click("#btn-language")
     expect(page.locator("#btn-prefill")).to_have_text("Prefill")
-    address(page)  # with it the choice is kept
+    address(page)  # the choice is stored with it
     page.goto(page.url.split("?")[0])
     expect(page.locator("#btn-prefill")).to_have_text("Prefill")
 

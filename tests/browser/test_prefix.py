@@ -1,4 +1,4 @@
-"""The prefix cache on the page: a tree that keys walk, blocks that are held from it, and who would hit."""
+"""The prefix cache on the page: a tree for the keyboard, its held blocks, and hits of a written prompt."""
 
 from __future__ import annotations
 

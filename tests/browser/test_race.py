@@ -59,7 +59,7 @@ def test_the_figures_are_those_of_the_servers_records(open_page: OpenPage) -> No
     """Two pages race at once, with chance: each in its own theaters, and the same for all three strategies."""
     other, page = (open_page("/?detail=race&max_tokens=12&ignore_eos=1&temperature=1.2&seed=11") for _ in range(2))
     page.fill("#prompt", "空山新雨后，天气晚来秋。")
-    expect(page.locator("#sentence")).to_contain_text("the prompt: 12 tokens")  # asked again after a rest of typing
+    expect(page.locator("#sentence")).to_contain_text("the prompt: 12 tokens")  # updated after a pause in typing
     other.select_option("#speed", "0")
     other.click("#btn-run")
     run_to_the_end(page)

@@ -77,7 +77,7 @@ def server(recorded: Path) -> Iterator[str]:
 
 @pytest.fixture
 def open_at(browser: Browser) -> Iterator[OpenAt]:
-    """At the end nobody else may have been asked, and the console must be empty."""
+    """At the end there may be no request to another host, and the console must be empty."""
     contexts, problems = [], list[str]()
 
     def opened(address: str, more: str = "", **options: object) -> Page:

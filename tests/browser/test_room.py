@@ -1,4 +1,4 @@
-"""Presenting to a room: stage, pool and sentence alone, in proportion to the screen; a remote goes on by scenes."""
+"""Presenting to a room: stage, pool and sentence alone, in proportion to the screen; a remote advances by scenes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What it costs, on the page /scale: a model of one's own, what is often said, refusals in the page's language."""
+"""The page /scale computes costs of a user's model, shows common claims, and refuses in the page's language."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ PANELS = ("scheduler", "prefix", "requests", "time")
 
 
 def test_a_simulated_cluster_has_its_badge_pools_lanes_and_every_record(open_page: OpenPage, tmp_path: Path) -> None:
-    """One instance prefills, one decodes, over a link: every panel shows every tenth record, back from the last."""
+    """Every panel shows every tenth record of a prefill and a decode instance over a link, back from the last."""
     file = tmp_path / "run.kvtrace"
     asked = [
         "simulate",

@@ -18,7 +18,7 @@ from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
 from tests.browser.settling import comes_to, settled
 
-MAX_FIRST = 5_000_000  # bytes, before somebody can do something
+MAX_FIRST = 5_000_000  # bytes, before a visitor can act
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -43,7 +43,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def visit(browser: Browser, address: str) -> Iterator[Page]:
-    """A first visit. At the end nothing may have failed or broken the policy, and nobody else was asked."""
+    """Visit for the first time. At the end nothing may have failed or broken the policy, and no other host was
+    contacted.
+    """
     context = browser.new_context(viewport={"width": 1280, "height": 800}, locale="en-US", reduced_motion="reduce")
     problems: list[str] = []
     page = context.new_page()

@@ -1,4 +1,4 @@
-"""What the page says when something is missing: scripts, sockets. Each says what to do, or does it."""
+"""When scripts or sockets are missing, the page says what to do, or does it."""
 
 from __future__ import annotations
 

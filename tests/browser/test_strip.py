@@ -141,7 +141,7 @@ def test_a_column_shows_the_captured_numbers(open_page: OpenPage) -> None:
         assert len(shown) == len(vector)
         for text, value in zip(shown, vector, strict=True):
             assert abs(float(text.replace("−", "-")) - value) <= 0.005 + 1e-9
-    # a query of an earlier step is not kept, and the column says why
+    # a query of an earlier step is not stored, and the column says why
     page.keyboard.press("ArrowLeft")
     expect(tip).to_contain_text("only the step that computed this query used it")
 

@@ -148,7 +148,7 @@ def test_the_card_is_whole_on_every_screen_and_leaves_the_buttons_free(
 
 
 def test_it_is_lesson_nought_and_kept_as_one(open_page: OpenPage) -> None:
-    """By link and from the list; where one left it one goes on; its end leads to lesson 1."""
+    """By link and from the list it resumes where it was left; its end leads to lesson 1."""
     page = open_page("/?lesson=tour", tour=True)
     at(page, "ask", False)
     expect(page).not_to_have_url(re.compile("lesson="))

@@ -1,4 +1,4 @@
-"""What a first visit has to fetch."""
+"""Size of a first visit's downloads."""
 
 from __future__ import annotations
 

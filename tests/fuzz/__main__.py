@@ -1,7 +1,8 @@
-"""Give changed traces to both readers for a while: `python -m tests.fuzz --seconds 600 --seed 1`.
+"""Fuzz both readers with changed traces: `python -m tests.fuzz --seconds 600 --seed 1`.
 
 Every file is read by Python (checked, folded, explained, compared, exported, summarized) in a process with a bound on
-its memory, and by the page's reader under node. What crashes one, takes it too long, or makes the two disagree is kept.
+its memory, and by the page's reader under node. Files that crash one, take it too long, or make the two disagree are
+saved.
 """
 
 from __future__ import annotations

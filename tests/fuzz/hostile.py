@@ -104,7 +104,7 @@ def _one(*ops: dict[str, Any], engine: dict[str, Any] | None = None, **more: Any
 def _again(
     first: Ops, cycle: Callable[[int], Ops], engine: dict[str, Any], a_record: int = 200, most: int = MAX_BYTES
 ) -> bytes:
-    """One record, then as many rounds of `cycle` as a file of `most` bytes holds."""
+    """Return a trace of one record, then as many rounds of `cycle` as a file of `most` bytes holds."""
     head = header(engine)
     size, records, number = len(trace(head, [record(0, first)])), [record(0, first)], 0
     while size < most - 40_000:
@@ -163,7 +163,7 @@ def _many_waiting() -> bytes:
 
 
 def _capture_of_layers() -> bytes:
-    """One layer's arrays 9,000 times, of a step that has 3,000 entries in its batch."""
+    """Return a trace whose capture has one layer's arrays 9,000 times, for a batch of 3,000 entries."""
     ops = [submit(i, 1) for i in range(3000)]
     batch = [
         {"seq_id": i, "phase": "decode", "start": 0, "token_ids": [], "context_len": 0, "samples": False}
@@ -201,7 +201,7 @@ def _lying_keyframe(**changes: Any) -> bytes:
 
 
 class Hostile(NamedTuple):
-    """One of them."""
+    """Hostile file."""
 
     make: Callable[[], bytes]
     refused: str | None  # a part of what both say; None: both read it

@@ -1,4 +1,4 @@
-"""Changed traces: as disks and transfers damage them, and as somebody does who makes the checksums right again."""
+"""Mutation of traces: as disks and transfers damage them, and as an attacker who repairs the checksums."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def joined(frames: Frames) -> bytes:
 
 
 def mutate(data: bytes, chance: random.Random) -> bytes:
-    """One of the ways; at most a megabyte long."""
+    """Mutate in one of the ways; at most a megabyte long."""
     way = chance.choice((_damage, _change_frames, _change_values, _change_values))
     return way(data, chance)[:MAX_BYTES]
 
@@ -148,7 +148,7 @@ def _change_list(holder: list[Any], chance: random.Random) -> None:
 
 
 def _another(value: Any, chance: random.Random) -> Any:
-    """Of the same kind most of the time, near what it was half of that."""
+    """Return another value, of the same kind most of the time, near the old one half of that."""
     if chance.random() < 0.1 or isinstance(value, bool):
         return chance.choice([*VALUES, *NUMBERS])
     if isinstance(value, int):

@@ -36,7 +36,7 @@ USES: list[Callable[[TraceReader], object]] = [
 
 
 def read_everything(path: Path) -> None:
-    """What the program does with a file that somebody sends: check, list, read, fold, explain, compare, export."""
+    """Use a foreign file as the program does: check, list, read, fold, explain, compare, export."""
     for _ in check(path):
         pass
     try:

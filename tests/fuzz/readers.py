@@ -1,4 +1,4 @@
-"""One file, read by Python's reader and by the page's: how far each came, and the state at that point."""
+"""Reading of one file by Python's reader and by the page's: how far each came, and the state at that point."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Reading = dict[str, Any]  # records, refused, captures, state: as tests/js/read_
 
 
 class LineReader:
-    """A reader in a process of its own, which gets a path a line and answers with JSON, a line each.
+    """Reader in a process of its own, which gets a path a line and answers with JSON, a line each.
 
-    It is killed when a file takes more than `seconds`, and started anew for the next one.
+    It is killed when a file takes more than `seconds`, and restarted for the next one.
     """
 
     def __init__(self, command: list[str], seconds: float) -> None:
@@ -43,7 +43,7 @@ class LineReader:
         self._end()
 
     def read(self, path: Path) -> Reading:
-        """What it makes of the file; {"crashed": why} when it ends, throws, or takes too long."""
+        """Return its reading of the file; {"crashed": why} when it ends, throws, or takes too long."""
         process = self._process or self._start()
         assert process.stdin and process.stdout
         process.stdin.write(f"{path}\n")

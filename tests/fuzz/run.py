@@ -22,7 +22,7 @@ FIRST_FRAMES = 40  # of a seed: short files make more of them
 
 @dataclass
 class Done:
-    """What a run of the fuzzer did."""
+    """Result of a run of the fuzzer."""
 
     files: int = 0
     taken: int = 0  # read to the end by both
@@ -51,7 +51,7 @@ def fuzz(
     files: int = sys.maxsize,
     tell: Callable[[str], object] = str,
 ) -> Done:
-    """Until the time or the files are over. Files with findings are kept in the folder `keep`."""
+    """Fuzz until the time or the files run out. Files with findings are saved in the folder `keep`."""
     chance, done, started, told = random.Random(seed), Done(), time.monotonic(), time.monotonic()
     originals = seeds()
     python = LineReader([sys.executable, "-m", "tests.fuzz.reader"], HANG)

@@ -1,12 +1,12 @@
-"""How the golden traces were made: `python -m tests.golden.make FILE`. Later readers must understand them as they are.
+"""Generator of the golden traces: `python -m tests.golden.make FILE`. Later readers must understand them as they are.
 
-The cache manager is driven by a seeded walk through what a trace can hold: shared prefixes, forks and copies,
-evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); beside layers that keep a state
-(`states.kvtrace`); and with a store outside the pool, blocks that
-go there and come from there, in two groups of layers of which one has a window (`outside.kvtrace`). Every record
-carries the manager's own memory figures, so whoever folds the operations can be held to them. `instances.kvtrace` is of
-three engines of a small model, with arrays: what moves between them, and two that end and come again. `hybrid.kvtrace`
-is an engine's whose model has layers with a state, with preemptions and hits.
+The cache manager is driven by a seeded walk through what a trace can contain: shared prefixes, forks and copies,
+evictions, preemption by recompute and by swap, ends (`cache.kvtrace`); with layers that have a state
+(`states.kvtrace`); and with a store outside the pool, blocks that are stored and loaded, in two groups of layers of
+which one has a window (`outside.kvtrace`). Every record carries the manager's own memory figures, so any fold over the
+operations can be checked against them. `instances.kvtrace` is of three engines of a small model, with arrays: transfers
+between them, and two that end and restart. `hybrid.kvtrace` is of an engine whose model has layers with a state, with
+preemptions and hits.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Recorder(CacheRun):
         )
 
     def tiers(self) -> list[TierFigures]:
-        """What lies outside the pool: nothing can."""
+        """Return the content outside the pool: always empty."""
         return []
 
     def fold(self) -> list[Op]:
@@ -192,7 +192,7 @@ class Outside(Recorder):
         ]
 
     def fold(self) -> list[Op]:
-        """What was cached and has been computed is stored, in the same record."""
+        """Store cached and computed blocks in the same record."""
         for op in list(self.replay.pending):
             if isinstance(op, Cache):
                 self._store(self.manager.group_of(op.block_id), op)

@@ -1,8 +1,8 @@
-"""How the golden trace of a watched server was made: `python -m tests.golden.make observed.kvtrace`.
+"""Generator of the golden trace of a monitored server: `python -m tests.golden.make observed.kvtrace`.
 
 Rank 0 is vLLM itself: the first messages of `tests/unit/monitor/wire/vllm-0.32.0.msgpack`, which
-`tests.load.attach_vllm --keep-wire` kept as they came over ZeroMQ. Rank 1 says what that one did not: other media,
-groups, contents that are named again, copies, what is moved before it is named, a gap, a cleared cache, a restart.
+`tests.load.attach_vllm --keep-wire` saved as they came over ZeroMQ. Rank 1 covers the rest: other media, groups,
+repeated contents, copies, a move before its naming, a gap, a cleared cache, a restart.
 """
 
 from __future__ import annotations

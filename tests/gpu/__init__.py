@@ -1,1 +1,1 @@
-"""What only a GPU can tell, in one run of a few minutes: `python -m tests.gpu`."""
+"""Tests that need a GPU, in one run of a few minutes: `python -m tests.gpu`."""

@@ -42,7 +42,7 @@ PROFILED_STEPS = 5
 
 @dataclass(frozen=True)
 class Piece:
-    """One record: a model at a context length."""
+    """Record to make: a model at a context length."""
 
     model: str
     keys: int
@@ -139,7 +139,7 @@ def each(run: Run, title: str, sizes: tuple[int, ...], measure: Callable[[int], 
 
 
 def dtype_of(run: Run) -> str:
-    """What weights are measured in."""
+    """Return the dtype of the measured weights."""
     return "float32" if run.device == "cpu" else "bfloat16"
 
 

@@ -20,7 +20,7 @@ class Skipped(Exception):
 
 @dataclass(frozen=True)
 class Run:
-    """One part of a run: where it computes, how long it may take, and where its results go."""
+    """Part of a run: its device, its time limit, and the folder of its results."""
 
     part: str
     device: str
@@ -44,7 +44,9 @@ class Run:
 
     @contextmanager
     def trying(self, name: str) -> Iterator[None]:
-        """A piece of the part: what it lacks is a line, an error is a wrong result, and the part goes on."""
+        """Try a piece of the part: a missing requirement is a line, an error is a wrong result, and the part
+        continues.
+        """
         try:
             yield
         except Skipped as error:

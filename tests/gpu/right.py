@@ -60,7 +60,7 @@ Check = tuple[str, Callable[[], str]]
 
 
 def dtypes(run: Run) -> list[torch.dtype]:
-    """What is computed in; float16 is as good as unsupported on many CPUs."""
+    """Return the dtypes to compute in; float16 is as good as unsupported on many CPUs."""
     return [torch.float32, torch.bfloat16] if run.device == "cpu" else list(TOLERANCES)
 
 
@@ -105,7 +105,7 @@ def attention(run: Run) -> Iterator[Check]:
 
 
 def stores(run: Run) -> Iterator[Check]:
-    """What reads a store of fewer bits, against the formula over the rounded numbers in it."""
+    """Yield checks of reading a store of fewer bits, against the formula over its rounded numbers."""
     dtype = torch.float32 if run.device == "cpu" else torch.bfloat16
     steps = {"mixed": STEPS["mixed"]}
     for kind, name in itertools.product(KINDS, ("triton", "gather")):

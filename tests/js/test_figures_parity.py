@@ -49,7 +49,7 @@ def log(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @cache
 def page(path: Path | None) -> dict[str, Any]:
-    """What the page derives from a file."""
+    """Return what the page derives from a file."""
     command = [node(), str(ROOT / "tests/js/figures_dump.mjs"), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -118,7 +118,7 @@ def test_waiting_times(log: TraceReader) -> None:
 
 
 def test_the_figures_of_every_request(log: TraceReader) -> None:
-    """What `trace explain` prints of a sequence is what the page's table of requests has of it."""
+    """The page's table of requests equals the output of `trace explain` for every sequence."""
     mine, theirs = overview(log), page(log.path)["requests"]
     rows = {row["seq"]: row for row in theirs["rows"]}
     assert len(rows) == len(theirs["rows"])

@@ -1,4 +1,4 @@
-"""What a watched server said, and its prefix tree, are the same of a log that the page has and of a indexed one."""
+"""A monitored server's reports and prefix tree are the same from the page's log and from an indexed one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page says would hit is what the engine's lookups found: windows, policies, salts, evictions."""
+"""The page predicts the hits that the engine's lookups find: windows, policies, salts, evictions."""
 
 from __future__ import annotations
 

@@ -27,7 +27,9 @@ def model() -> LoadedModel:
 
 
 def page_on(path: Path, scene_id: str, language: str) -> dict[str, Any]:
-    """What the page makes of a trace: figures, whether each record is the last one, and the scene's last sentence."""
+    """Return the page's reading of a trace: figures, whether each record is the last one, and the scene's last
+    sentence.
+    """
     preset = scene(scene_id)
     end = told("presets", preset)["end"][language]
     command = [node(), ROOT / "tests/js/scene_dump.mjs", path, str(preset.seq or 0), end]
@@ -98,7 +100,7 @@ def test_a_scene_ends_with_what_its_run_proves(
     found = page_on(path, scene_id, language)
     figures = found["figures"]
     wanted = expected(played, scene_id, language, scene(scene_id).config["block_size"])
-    if scene_id == "samples":  # the protagonist is a fork, which nobody looked up
+    if scene_id == "samples":  # the protagonist is a fork, which had no lookup
         del wanted["chunks"], wanted["hit"]
     assert {name: figures[name] for name in wanted} == wanted
     assert CLAIMS[scene_id](figures), figures

@@ -44,7 +44,7 @@ def test_the_browsers_state_equals_pythons_where_several_instances_write_one_log
 @pytest.mark.parametrize("kept", [0, 2])
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_both_forget_the_same_finished_sequences(path: Path, kept: int, tmp_path: Path) -> None:
-    """Of the same records, with a header that lets the state keep only so many."""
+    """Both readers forget the same sequences when the header limits the finished ones."""
     same_states(forgetting(path, tmp_path / "run.kvtrace", kept))
 
 
@@ -77,7 +77,7 @@ def test_a_golden_trace_still_says_what_its_writer_measured(path: Path) -> None:
 
 
 def test_runs_and_golden_traces_hold_every_operation(tmp_path: Path) -> None:
-    """What no trace holds, no comparison proves."""
+    """Every operation occurs in the compared traces; otherwise the comparison would prove nothing about it."""
     seen: set[type[Op]] = set()
     paths = list(GOLDEN)
     for name in ("preempting", "swapping", "no cache", "first fit", "sinks and window"):

@@ -1,4 +1,4 @@
-"""NVIDIA's aiperf replays a Mooncake trace on its own schedule, and its times to the first token are held to our log's.
+"""Replay of a Mooncake trace by NVIDIA's aiperf; its times to the first token are compared with our log's.
 
 Usage: python -m tests.load.aiperf [--environment FOLDER] [--compiled] [--requests N] [--keep FOLDER] [-- OPTION ...]
 On the standard output one line of JSON; exit status 1 where a request failed, or where the mean time to the first token
@@ -59,7 +59,7 @@ def scaled(most: int | None) -> Iterator[dict[str, Any]]:
 
 
 def tokenizer_cache(folder: Path) -> dict[str, str]:
-    """An environment in which the hub's name TOKENIZER is our tokenizer, and no network is asked.
+    """Return an environment in which the hub's name TOKENIZER is our tokenizer, and the network is not used.
 
     aiperf has its processes load a tokenizer offline, by a name that must be one of the hub's cache: a folder's path
     fails there as soon as there are ten prompts.
@@ -157,7 +157,7 @@ def main() -> int:
 
 
 def _warm(port: int) -> None:
-    """What only a first request does."""
+    """Run the work that only a first request needs."""
     for length in (1, 300, 600):
         body = json.dumps({"model": "bundled", "prompt": [5] * length, "max_tokens": 4}).encode()
         address = f"http://127.0.0.1:{port}/v1/completions"

@@ -1,16 +1,17 @@
-"""The API under many streaming clients, beside the bare engine at the same batch: both in turns, in one run.
+"""Load test of the API under many streaming clients, beside the bare engine at the same batch: both in turns, in one
+run.
 
 Usage: python -m tests.load.api [--clients 64] [--seconds 20] [--rounds 3] [--compiled] [--leaves 0] [-- OPTION ...]
        ... [--bare-seconds 60], where turns of the server are long
-On the standard output one line of JSON a turn, then one of everything. What follows `--` is for the server.
+On the standard output one line of JSON a turn, then one of everything. Options after `--` are the server's.
 
-A turn of the server computes on the same cores as its clients, and on those of whatever else the machine does. So
-besides tokens a second there is the processor time of a token, for server, clients and bare engine apart, and of each
-turn how many cores were at work (`cores`) and how many of them for none of these (`others`).
+A turn of the server computes on the same cores as its clients, and shares them with other programs. So besides tokens a
+second there is the processor time of a token, for server, clients and bare engine apart, and for each turn how many
+cores were busy (`cores`) and how many of them for none of these (`others`).
 
-At the end what the clients saw, what the log has and what /metrics says are added up and compared (`api_sums.py`):
-`python -m tests.load.api --leaves 0.33 --rounds 1` is the proof that whoever leaves takes nothing along. Exit status 1
-where they differ, or a client met an error.
+At the end the clients' counts, the log's and those of /metrics are added up and compared (`api_sums.py`): `python -m
+tests.load.api --leaves 0.33 --rounds 1` proves that leaving clients lose nothing. Exit status 1 where they differ, or a
+client met an error.
 """
 
 from __future__ import annotations

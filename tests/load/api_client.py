@@ -1,4 +1,4 @@
-"""Many streaming clients of the API in one process: what it takes itself is little, and told.
+"""Streaming clients of the API in one process; its own cost is low, and reported.
 
 Usage: python -m tests.load.api_client PORT CLIENTS SECONDS [share of clients that leave early] [seed]
 On the standard output one line of JSON.
@@ -19,7 +19,7 @@ from tests.load.api_prompts import MAX_TOKENS, PROMPTS
 
 @dataclass
 class Seen:
-    """What the clients saw."""
+    """Counts of the clients."""
 
     requests: int = 0
     left: int = 0  # by their clients, before the end
@@ -30,7 +30,7 @@ class Seen:
 
 
 async def client(port: int, number: int, end: float, leaves: float, rng: random.Random, seen: Seen) -> None:
-    """One request after the other on one connection, until `end`."""
+    """Send one request after the other on one connection, until `end`."""
     reader = writer = None
     while time.monotonic() < end:
         if writer is None:

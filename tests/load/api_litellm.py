@@ -1,7 +1,7 @@
-"""litellm against the API: whole answers, streams, several clients at once, and errors as its own exceptions.
+"""Check of litellm against the API: whole answers, streams, several clients at once, and errors as its own exceptions.
 
 Usage: python -m tests.load.api_litellm URL [--environment FOLDER]
-Where litellm is not installed, it comes into an environment of its own, which is kept in FOLDER.
+Where litellm is not installed, it is installed into an environment of its own in FOLDER.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a log of the API says of its requests, for comparison with what their clients saw."""
+"""Requests in a log of the API, for comparison with the clients' counts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.trace.log import TraceReader
 
 
 class Logged(Struct, kw_only=True):
-    """One sequence. Times in seconds since the log began."""
+    """Sequence of the log. Times in seconds since the log began."""
 
     prompt_tokens: int
     arrival: float  # when the server had all of it

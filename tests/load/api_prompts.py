@@ -1,4 +1,4 @@
-"""What the load asks for: beginnings of stories and poems, some of which share their beginnings."""
+"""Prompts of the load: beginnings of stories and poems, some with common prefixes."""
 
 from __future__ import annotations
 

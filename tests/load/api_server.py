@@ -19,11 +19,11 @@ TICK = os.sysconf("SC_CLK_TCK")
 def busy_seconds() -> float:
     """Processor seconds of the whole machine so far that were not idle."""
     ticks = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
-    return (sum(ticks[:3]) + sum(ticks[5:8])) / TICK  # all but idle, waiting for a disk, and guests, who count as users
+    return (sum(ticks[:3]) + sum(ticks[5:8])) / TICK  # all but idle, waiting for a disk, and guests (count as users)
 
 
 class Turn:
-    """What the machine does while something is measured."""
+    """CPU use of the machine during a measurement."""
 
     def __init__(self, running: Running) -> None:
         self._running = running

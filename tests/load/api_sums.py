@@ -23,7 +23,7 @@ class Clients(Struct, frozen=True, kw_only=True):
 
 
 def differences(seen: Clients, log: Path, metrics: str) -> list[str]:
-    """What does not add up, a line each; empty: everything does. Of requests with one sequence each, all over."""
+    """Return the mismatches, a line each; empty if the sums agree. For finished requests with one sequence each."""
     found = [f"the log: {problem}" for problem in check(log)]
     logged = _of_log(log)
     shown = _of_metrics(metrics)

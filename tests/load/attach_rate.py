@@ -110,12 +110,12 @@ def publish(rate: int, seconds: float) -> None:
 
 
 def checksum(hashes: Iterable[bytes]) -> int:
-    """Of a set."""
+    """Return the checksum of a set."""
     return zlib.crc32(b"".join(sorted(hashes)))
 
 
 def read(path: Path, told: dict[str, Any]) -> dict[str, Any]:
-    """What the recorded log has of what the publisher told."""
+    """Return what the recorded log has of the publisher's messages."""
     places: dict[int, bytes] = {}
     took, num_messages, num_replayed, num_gaps = [], 0, 0, 0
     with TraceReader(path) as log:
@@ -150,7 +150,7 @@ def read(path: Path, told: dict[str, Any]) -> dict[str, Any]:
 
 
 def heap_mb(page: Page) -> float:
-    """Of the page's scripts, after a collection."""
+    """Return the heap of the page's scripts after a collection, in MB."""
     session = page.context.new_cdp_session(page)
     session.send("HeapProfiler.collectGarbage")
     found = session.send("Runtime.getHeapUsage")
@@ -176,7 +176,7 @@ def until_last(page: Page, last: int) -> float | None:
 
 
 def samples(path: Path, seen: list[dict[str, Any]], began: float) -> list[dict[str, Any]]:
-    """What was looked at, with how old the record on show was: since its message was published."""
+    """Return the samples with the age of the shown record since its message was published."""
     found = []
     with TraceReader(path) as log:
         for one in seen:
@@ -203,7 +203,7 @@ class Survey:
 
 
 def measured(rate: int, seconds: float, browser: Browser | None, folder: Path) -> dict[str, Any]:
-    """One run. `browser`: where a page follows it; None: nobody looks."""
+    """Measure one run. `browser`: where a page follows it; None: without a viewer."""
     path = folder / "seen.kvtrace"
     publisher = subprocess.Popen(
         [sys.executable, "-m", "tests.load.attach_rate", "--publish", "--rate", str(rate), "--seconds", str(seconds)],

@@ -1,10 +1,10 @@
-"""Attached to vLLM itself: `python -m tests.load.attach_vllm --python ENV/bin/python`, where vLLM is installed.
+"""Load test of monitoring vLLM: `python -m tests.load.attach_vllm --python ENV/bin/python`, where vLLM is installed.
 
 A server of the bundled model with a small pool answers 10,000 requests with shared prefixes, so that blocks are evicted
-all the time. It is watched by four: one from its beginning, one whose connection is cut for a while, one whose
-connection is cut for longer than the server remembers, and one that comes late. In between the server ends and begins
-anew. A decoder of its own (`Witness`: msgpack and sets, nothing of ours) says what is cached after every
-message; the log of each watcher must say the same, and be sound by `trace check`.
+all the time. Four watchers monitor it: one from its beginning, one whose connection is cut for a while, one whose
+connection is cut for longer than the server's replay buffer, and one that starts late. In between the server restarts.
+An independent decoder (`Witness`: msgpack and sets, nothing of ours) computes the cached set after every message; the
+log of each watcher must agree with it, and be sound by `trace check`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from tests.load.record import Measuring
 
 MODEL = Path(__file__).resolve().parents[2] / "engine" / "model" / "bundled"
 BLOCK_SIZE, NUM_BLOCKS = 32, 512
-REMEMBERED = 120  # messages that the server keeps for who asks
+REMEMBERED = 120  # messages in the server's replay buffer
 PREFIXES, PREFIX_TOKENS = 40, 96
 Key = tuple[str, str, int, bytes]  # medium, store, group, hash
 Contents = Counter[Key]  # blocks that have it
 
 
 class Server:
-    """One life of vLLM."""
+    """Lifetime of a vLLM process."""
 
     def __init__(self, python: str, ports: list[int], log: Path) -> None:
         self.http, events, replay = ports
@@ -87,7 +87,7 @@ class Server:
             return str(json.load(answer)["version"])
 
     def ask(self, number: int) -> None:
-        """One request: a shared beginning, an own end, two tokens."""
+        """Send a request: a shared prefix, an own suffix, two tokens."""
         prefix = random.Random(number * 7919 % PREFIXES)
         own = random.Random(number)
         prompt = [prefix.randrange(5, 8000) for _ in range(PREFIX_TOKENS)]
@@ -140,7 +140,7 @@ class Witness:
         self._context.destroy(linger=0)
 
     def fold(self, cached: Contents, number: int) -> None:
-        """What message `number` does to what is cached."""
+        """Apply message `number` to the cached contents."""
         _, events, *_ = msgspec.msgpack.decode(self.payloads[number])
         for event in events:
             match event["type"]:

@@ -1,8 +1,9 @@
-"""Ours beside vLLM: `python -m tests.load.beside_vllm --python ENV/bin/python [--into FILE]`, where it is installed.
+"""Comparison with vLLM: `python -m tests.load.beside_vllm --python ENV/bin/python [--into FILE]`, where it is
+installed.
 
-The same requests, all there at the beginning, with equal settings: step by step, which requests are scheduled with how
-many tokens, what was found in the prefix cache, who is preempted, and the tokens that come out. Time plays no part.
-Where the two differ, the first such step is told.
+The same requests, all submitted at the beginning, with equal settings: compared step by step are the scheduled requests
+and tokens, prefix-cache hits, preemptions, and the output tokens. Time plays no part. If the two diverge, the first
+such step is reported.
 """
 
 from __future__ import annotations
@@ -133,7 +134,9 @@ def plain(step: Step) -> Step:
 
 
 def compared(python: str, name: str, number: int, seed: int, keep: Path | None) -> dict[str, Any]:
-    """One case. `keep`: a folder for vLLM's steps, as the fixture of `tests/unit/scheduling/test_beside_vllm.py`."""
+    """Compare one case. `keep`: a folder for vLLM's steps, as the fixture of
+    `tests/unit/scheduling/test_beside_vllm.py`.
+    """
     settings, asked = DEFAULTS | CASES[name], requests(number, seed)
     (here, here_last), (there, there_last) = ours(settings, asked), theirs(python, settings, asked)
     if keep:

@@ -67,7 +67,7 @@ def phone(browser: Browser, address: str, number: int) -> Page:
 
 
 def disturb(page: Page, how: str) -> None:
-    """What happens to phones in the middle of a question."""
+    """Disturb a phone in the middle of a question."""
     if how == "reload":
         page.reload(wait_until="commit")
     elif how == "lock":
@@ -203,7 +203,7 @@ def spread(found: list[float]) -> dict[str, float]:
 
 
 def shoot(options: argparse.Namespace, wall: Page, phones: list[Page], name: str) -> None:
-    """Both sides, if somebody wants to look at them."""
+    """Take screenshots of both sides, if requested."""
     if options.pictures is None:
         return
     options.pictures.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""A class of five hundred: how long a record takes to its followers, what they cost the run, whether an answer is lost.
+"""Load test of a class of five hundred: latency of records to followers, their cost to the run, lost answers.
 
     python -m tests.load.classroom --followers 500 --rounds 3 [--keep]
     python -m tests.load.classroom --followers 1000 --workers 2 [--keep]
@@ -56,7 +56,7 @@ class Follower(Viewer):
         super().__init__(port, "", **rest)
         self.headers = f"Cookie: {cookie}\r\n"
         self.mine = mine
-        self.views = 0  # casts that it was told
+        self.views = 0  # casts that it received
         self.latencies: list[float] = []  # of records appended while it was there
         self._later = later
         self._poll: tuple[int, int] | None = None  # that is open: number and round
@@ -142,7 +142,7 @@ class ClassCrowd(Crowd):
             one.answer()
 
     def away(self) -> None:
-        """Everybody goes, and nobody comes back before `come`."""
+        """Disconnect everyone until `come`."""
         for viewer in self.viewers:
             viewer.drop()
         self._thinking.clear()
@@ -169,7 +169,7 @@ class Workers:
                 time.sleep(0.1)
 
     def processor_seconds(self) -> float:
-        """Of all together, Redis too."""
+        """Return the processor seconds of all together, Redis too."""
         return sum(one.processor_seconds() for one in self._all())
 
     def memory(self) -> list[int]:
@@ -187,7 +187,7 @@ class Workers:
 
 
 class Presenter:
-    """Who gives the class."""
+    """Presenter of the class."""
 
     def __init__(self, server: Server, speed: float) -> None:
         self._server = server
@@ -261,7 +261,7 @@ class Lesson:
         self.all_answered: list[float] = []  # seconds from asking until all have
 
     def round(self) -> None:
-        """Nobody, everybody, everybody with drops."""
+        """Run three parts: without followers, with all, with all and drops."""
         self._crowd.away()
         time.sleep(1)
         self._part("alone", self._given.alone, lambda end: time.sleep(max(0.0, end - time.monotonic())))
@@ -377,7 +377,7 @@ def cookies(server: Server, path: str, count: int) -> list[str]:
 
 
 def wrong_answers(rows: list[dict[str, str]], followers: int, polls: int) -> list[str]:
-    """What is not as it should be: of each question there is each follower's own number, once."""
+    """Return the wrong answers: of each question there is each follower's own number, once."""
     found: list[str] = []
     for poll in range(1, polls + 1):
         given = sorted(int(row["Answer"]) for row in rows if row["Question"] == str(poll) and row["Answer"])

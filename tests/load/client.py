@@ -31,7 +31,7 @@ def frame(payload: bytes, opcode: int = 2) -> bytes:
 
 
 class Viewer:
-    """One connection, and what it has of a theater's log over all its connections."""
+    """Viewer's connection, and what it has of a session's log over all its connections."""
 
     headers = ""  # further ones of its handshake, each with its end of line
 
@@ -141,7 +141,7 @@ class Viewer:
         self.ask(JOINED, "join", {"theater": self._theater, "from": self.num_records, "epoch": 0})
 
     def answered(self, number: int, ack: dict[str, Any], now: float) -> None:
-        """What it asked under that number was acknowledged."""
+        """Handle the acknowledgement of a request under its number."""
         assert ack["ok"], ack
         if number == JOINED:
             assert ack["from"] == self.num_records, ack

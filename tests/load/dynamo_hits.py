@@ -21,7 +21,7 @@ MAX_TOKENS = 200_000  # of a step: every prompt is computed in one
 
 
 def reused_tokens(num_blocks: int) -> list[int]:
-    """Of each request of the trace, in order."""
+    """Return the reused tokens of each request of the trace, in order."""
     from dynamo.replay import run_trace_replay  # type: ignore[import-not-found]
 
     engine = {

@@ -1,10 +1,10 @@
-"""The compiled pass against the eager one where a processor has no AVX-512: it is to be no slower.
+"""Compiled pass against the eager one on a processor without AVX-512: it must not be slower.
 
-    python -m tests.load.instructions            on a quiet machine: as it is, and told to do without AVX-512
+    python -m tests.load.instructions            on a quiet machine: as it is, and limited below AVX-512
     python -m tests.load.instructions --keep     and the record beside this file
 
-Decode steps of one sequence and of 16, eager and compiled by turns in one process, which is bound to the instructions
-that another processor has (`tests.processors`). Ratios are of the medians of a run's steps; below 1 compiled is faster.
+Decode steps of one sequence and of 16, eager and compiled by turns in one process, which is limited to another
+processor's instructions (`tests.processors`). Ratios are of the medians of a run's steps; below 1 compiled is faster.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def step_seconds(model: LoadedModel, num_sequences: int, eager: bool) -> float:
 
 
 def measured(rounds: int) -> dict[str, Any]:
-    """Of this process, as it is bound."""
+    """Measure this process, with its instruction limit."""
     models, found = Models(), dict[str, Any]()
     for name in (BUNDLED, TINY):
         model = models.engine_model(name, "auto", compiled=True)

@@ -1,4 +1,4 @@
-"""What labs at full speed cost the class's run: its steps alone and beside so many labs, in turns.
+"""Cost of labs at full speed to the class's run: its steps alone and beside so many labs, in turns.
 
     python -m tests.load.labs --labs 12 --rounds 3
 

@@ -1,12 +1,11 @@
-"""The page on a long log: how soon it paints, how quickly it seeks, how smoothly it walks, and what that costs.
+"""Load test of the page on a long log: time to paint, seek and walk, and their cost.
 
     python -m tests.load.large_log run.kvtrace
     python -m tests.load.large_page run.kvtrace [--keep]      --keep writes tests/load/large_page.json
 
-The first visit is to a log of which nothing is known: how soon it paints, and how much was read by then. Then the log
-is indexed to its end, which happens once for each log; how long that took is in the record. Then the server is started
-anew: the second visit is to a log that is known. Bars are for a quiet machine; the load that there was is in the
-record.
+The first visit is to an unknown log: its time to paint, and how much was read by then. Then the log is indexed to its
+end, once for each log; the record has the duration. Then the server is restarted: the second visit is to a known log.
+Bars are for a quiet machine; the actual load is in the record.
 """
 
 from __future__ import annotations
@@ -141,7 +140,7 @@ def first_visit(browser: Browser, log: Path, data: Path) -> dict[str, Any]:
 
 
 def fresh(browser: Browser) -> tuple[BrowserContext, Page]:
-    """A page of somebody who has been here before, with an empty cache."""
+    """Return a returning visitor's page with an empty cache."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     context.add_init_script(
         "localStorage.setItem('kvtheater.tour','done');localStorage.setItem('kvtheater.opening','seen')"
@@ -198,7 +197,7 @@ def visited(page: Page, server: Served, num_records: int) -> dict[str, Any]:
 
 
 def _task_seconds(session: Any) -> float:
-    """What the page's main thread has worked so far."""
+    """Return the seconds that the page's main thread has worked so far."""
     metrics = session.send("Performance.getMetrics")["metrics"]
     return float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
 

@@ -47,7 +47,7 @@ WINDOWS: list[dict[str, Any]] = [
 SHARED = [5, 9, 11, 3, 7, 8, 2, 4, 6, 10, 12, 13, 21, 22, 23, 24]
 KINDS: dict[str, dict[str, Any]] = {
     "greedy": {},
-    "scored": {"prompt_logprobs": 1},  # its prompt is computed where it goes on
+    "scored": {"prompt_logprobs": 1},  # its prompt is computed on the decode instance
     "samples": {"n": 3, "temperature": 1.0, "seed": 7},
     "beams": {"use_beam_search": True, "beam_width": 2, "n": 2},
 }

@@ -1,4 +1,4 @@
-"""How long 10,000 requests take in the simulator, on one core: less than 10 s is what it is held to.
+"""Time of 10,000 requests in the simulator, on one core; the bound is 10 s.
 
     python -m tests.load.simulated_requests            three runs of each setting, one after another, on a quiet machine
     python -m tests.load.simulated_requests --keep     and the record beside this file
@@ -39,7 +39,7 @@ class Wanted(NamedTuple):
 
 
 class Took(NamedTuple):
-    """One run. `simulated`: the seconds that it stands for."""
+    """Timing of a run. `simulated`: its simulated seconds."""
 
     seconds: float
     processor_seconds: float
@@ -57,7 +57,7 @@ def requests(number: int, vocab_size: int, seed: int) -> list[Wanted]:
 
 
 def took(number: int, caching: bool, seed: int) -> Took:
-    """One run: from the requests to the last token, its prompts made before."""
+    """Time one run: from the requests to the last token, with prompts made before."""
     card = card_of(MODEL, GPU)
     config = EngineConfig(
         block_size=16,

@@ -1,10 +1,10 @@
-"""How long `kvtheater serve` takes until its page answers, its model is there, and the compiled pass serves.
+"""Time until the page of `kvtheater serve` answers, its model is loaded, and the compiled pass serves.
 
     python -m tests.load.starts                     three first starts, each with further ones, on a quiet machine
     python -m tests.load.starts --keep              and the record beside this file
     python -m tests.load.starts --rounds 1 FOLDER   another model
 
-A first start finds nothing that was compiled before: its cache folder is new. Further ones find what it has kept.
+A first start has an empty compile cache: its folder is new. Further ones use its content.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Start(NamedTuple):
 
 
 def start(model: str, cache: Path) -> Start:
-    """Of a server that is stopped then."""
+    """Time the start of a server, and stop it."""
     with tempfile.TemporaryDirectory() as data:
         began = time.perf_counter()
         server = subprocess.Popen(

@@ -33,7 +33,7 @@ SETTLE = 30.0  # seconds in which the last records must arrive
 
 
 class Figures:
-    """What the system says of a process."""
+    """Figures of a process from the system."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -130,7 +130,7 @@ class Crowd:
         self.drops += 1
 
     def turn(self, seconds: float) -> None:
-        """Read what has come, and connect who is due."""
+        """Read pending data, and connect the viewers that are due."""
         now = time.monotonic()
         waiting = {i for _, i in self._later}
         for i, viewer in enumerate(self.viewers):

@@ -1,10 +1,10 @@
-"""vLLM's side of `beside_vllm`: an offline `LLM` whose scheduler writes down what it decides. Runs where vLLM does.
+"""vLLM's side of `beside_vllm`: an offline `LLM` whose scheduler records its decisions. Runs where vLLM does.
 
     python tests/load/vllm_schedule.py ASKED.json FOUND.jsonl
 
-`scheduler_cls` is vLLM's own door for a scheduler; this one is its own, that tells. A line of FOUND for each step:
-{"scheduled": {request: tokens}, "computed": {request: tokens before the step}, "blocks": {request: ids},
-"preempted": [request, ...], "free": blocks that nobody holds}; a last one with the outputs.
+`scheduler_cls` is vLLM's own extension point for a scheduler; this one is vLLM's, with recording. A line of FOUND for
+each step: {"scheduled": {request: tokens}, "computed": {request: tokens before the step}, "blocks": {request: ids},
+"preempted": [request, ...], "free": number of free blocks}; a last one with the outputs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The trace of a watched vLLM beside what its scheduler gave out: where vLLM is installed, with this tree on the path.
+"""Trace of a recorded vLLM beside its scheduler's output: where vLLM is installed, with this tree on the path.
 
     PYTHONPATH=. ENV/bin/python -m tests.load.watch_vllm JOB.json RAW.jsonl
 
-JOB as `engine.observe.vllm_recorder.offline` reads it. A line of RAW for each step, from vLLM's `SchedulerOutput`
-and its manager's own answer, without the watch: {"scheduled": {request: tokens}, "computed": {request: tokens before},
-"blocks": {request: ids}, "preempted": [request, ...], "free": blocks that nobody holds}; a last one with the answer of
+JOB as `engine.observe.vllm_recorder.offline` reads it. A line of RAW for each step, from vLLM's `SchedulerOutput` and
+its manager's own result, without the recorder: {"scheduled": {request: tokens}, "computed": {request: tokens before},
+"blocks": {request: ids}, "preempted": [request, ...], "free": number of free blocks}; a last one with the answer of
 `serve`.
 """
 

@@ -1,4 +1,4 @@
-"""One thread is fastest for models this small, and steadier on a busy machine."""
+"""Settings of the parity tests: one thread is fastest for models this small, and steadier on a busy machine."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_agrees_with_the_reference(
 def test_agrees_with_the_reference_under_a_policy(
     backend: str, step: str, window: int | None, softcap: float | None, sinks: bool, policy: WindowPolicy
 ) -> None:
-    """Blocks between the sinks and the window are released; slots that nobody has hold NaN."""
+    """Blocks between the sinks and the window are released; unused slots hold NaN."""
     generator = torch.Generator().manual_seed(len(step))
     store = KVStore([LayerShape(2, 8, 6)], 100, 2, torch.float32, torch.device("cpu"))
     slices = []

@@ -235,7 +235,7 @@ def test_arrays_of_decode_steps_are_the_same_written_at_once(
 
 
 def test_of_a_device_what_is_kept_crosses_as_one_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of layers that were not asked for; the host waits when the arrays are read, not before."""
+    """Layers that were not requested are not copied; the host waits when the arrays are read, not before."""
     model = from_module(tiny_model("llama"))
     request = CaptureRequest(layers=[1], only=True, heads=[2], outputs=True)
     expected = mixed_schedule(Driver(model, 4, 16), SEQUENCES, request)

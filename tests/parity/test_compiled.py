@@ -96,7 +96,7 @@ def test_logits_of_mixed_steps(family: str, compile_once: Compiled) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_captured_arrays(family: str, compile_once: Compiled) -> None:
-    """Capturing changes no logit; what is kept is what the eager path keeps, although compiled buffers are reused."""
+    """Capturing changes no logit; the captures equal the eager path's, although compiled buffers are reused."""
     model, forward = compile_once(family)
     request = CaptureRequest(dtype="float32", outputs=True)
     (_, eager), (watched, fast), (plain, _) = (
@@ -264,7 +264,7 @@ def test_a_failed_compilation_leaves_the_eager_path(
 def test_what_computes_something_else_is_not_taken(
     compile_once: Compiled, without_libraries: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A compiler that is wrong, for one token or for several: the eager path goes on serving."""
+    """With a compiler that is wrong, for one token or for several, the eager path continues to serve."""
     model, forward = compile_once("gemma2")
     for right, name in ((forward.one, "one"), (forward.many, "many")):
         louder: dict[str, Any] = {name: lambda *given, right=right: [right(*given)[0] * 1.01]}
@@ -345,7 +345,7 @@ def test_while_it_is_traced_the_model_keeps_its_weights(monkeypatch: pytest.Monk
 
 
 def test_other_threads_have_the_interpreter_while_a_graph_runs(compile_once: Compiled) -> None:
-    """One that only gets it where it is let go, and an attention that computes nothing and so keeps it."""
+    """A thread that needs the interpreter gets it during a graph run, even if attention does not release it."""
     model, forward = compile_once("bundled")
     assert isinstance(forward.many, CompiledGraph)
     count = 256

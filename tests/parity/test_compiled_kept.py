@@ -29,7 +29,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("c++") is None, reason="there i
 
 @pytest.fixture(scope="module")
 def kept_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder in which the forward pass of a tiny Llama is kept."""
+    """Yield a folder with the compiled forward pass of a tiny Llama."""
     home = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(home))

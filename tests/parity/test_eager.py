@@ -45,7 +45,7 @@ def test_mixed_steps_over_scattered_blocks(case: Case, block_size: int, num_bloc
 
 
 def test_padding_reads_nothing_of_other_sequences(case: Case) -> None:
-    """A long and a short sequence decode together; slots that belong to nobody hold garbage."""
+    """A long and a short sequence decode together; unused slots hold garbage."""
     driver = Driver(case.model, 4, 16)
     for pool in driver.runner.kv_store.pools(range(driver.runner.kv_store.num_layers)):
         pool.fill_(1e4)

@@ -33,7 +33,7 @@ class InCompany(nn.Module):
 
 
 class ByPlace(nn.Module):
-    """Larger from the second token of a row on: counted, not asked for by position."""
+    """Larger from the second token of a row on: counted, without position ids."""
 
     def __init__(self, inner: nn.Module, slope: float, index_experts: bool) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def test_a_healthy_model_says_how_near_it_is() -> None:
 
 @pytest.mark.parametrize("share", [0.01, 1.0])
 def test_what_hangs_on_the_company_is_refused(share: float) -> None:
-    """Of one layer's product, 1 % of the mean over everybody in the row."""
+    """A product that mixes in 1 % of the row's mean in one layer is refused."""
     module = swapped("model.layers.2.mlp.down_proj", lambda inner: InCompany(inner, share))
     with pytest.raises(ModelError, match=r"packed over a paged KV cache than by itself: its logits differ"):
         from_module(module)
@@ -113,7 +113,7 @@ def test_every_kind_of_cache_is_checked_once_and_before_it_serves(kind: str, mon
     # every decoding head reads its neighbour's keys; the reference reads slots, one at a time
     right = KVStore.gather_heads
     monkeypatch.setattr(KVStore, "gather_heads", lambda self, layer, rows: right(self, layer, rows.roll(1)))
-    check_kv_cache_dtype(model, kind)  # it was found to be right, and is not asked again
+    check_kv_cache_dtype(model, kind)  # the verdict is cached
     with pytest.raises(ModelError, match=f"over a cache of {kind} than by the formula over that cache"):
         check_kv_cache_dtype(fresh, kind)
 

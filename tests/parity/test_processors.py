@@ -1,4 +1,4 @@
-"""What was recorded on one processor is run again, checked and forked on others."""
+"""Recordings of one processor are rerun, checked and forked on others."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def queries(batch: StepBatch, dtype: torch.dtype) -> Tensor:
 def test_agrees_with_the_reference(
     flash: Flash, dtype: torch.dtype, block_size: int, step: str, window: int | None
 ) -> None:
-    """One call for prefills and decodes together, bottom right aligned: a chunk's queries see what came before."""
+    """A single call covers prefills and decodes, bottom right aligned: a chunk's queries see the earlier tokens."""
     store, batch = stored(dtype, block_size), packed(step, block_size)
     q, call = queries(batch, dtype), AttentionCall(0, 0.4, window, None, None)
     backend = VarlenAttention(GatherAttention())
@@ -169,7 +169,7 @@ def test_what_the_kernel_does_not_know_goes_elsewhere(flash: Flash, why: str) ->
 
 @pytest.mark.parametrize("how", ["refuses", "broken"])
 def test_a_build_that_cannot_is_not_asked_again(flash: Flash, how: str) -> None:
-    """Refused, or other keys than asked for: found out on a small step, before any answer depends on it."""
+    """A refusal, or wrong keys, is found on a small step, before any answer depends on it."""
     setattr(flash, how, True)
     store, batch = stored(torch.bfloat16, 4), packed("mixed", 4)
     q, call = queries(batch, torch.bfloat16), AttentionCall(0, 0.4, None, None, None)

@@ -39,7 +39,7 @@ class Ran(NamedTuple):
 
 
 def ran(engine: Engine, prompts: list[list[int]], poison: float = math.nan) -> Ran:
-    """Run prompts greedily to their end; after each step what nobody holds and nobody could hit is poisoned."""
+    """Run prompts greedily to their end; after each step slots that are neither held nor cached are poisoned."""
     sampling = SamplingParams(max_tokens=NEW_TOKENS, ignore_eos=True)
     requests = [engine.add_request(prompt, sampling) for prompt in prompts]
     peaks, ops = [0], Counter[type[Op]]()
@@ -68,7 +68,7 @@ def logprobs(engine: Engine) -> list[float]:
 
 
 def expected_logprobs(logits: Tensor, token_ids: list[int]) -> list[float]:
-    """Of each generated token, by the logits [tokens, V] of the whole sequence."""
+    """Return the log probability of each generated token, by the logits [tokens, V] of the whole sequence."""
     rows = torch.log_softmax(logits.double(), dim=-1)
     return [float(rows[p - 1, token_ids[p]]) for p in range(PROMPT_TOKENS, len(token_ids))]
 

@@ -59,7 +59,7 @@ class CacheMachine(RuleBasedStateMachine):
         return list(self.run_.computed)
 
     def settled(self) -> list[int]:
-        """Running sequences when nobody has a promise to keep, else none."""
+        """Return the running sequences when no promise is pending, else none."""
         return [] if self.promised else self.running
 
     @precondition(lambda self: len(self.waiting) < 3)

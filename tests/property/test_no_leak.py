@@ -1,4 +1,4 @@
-"""10,000 random operations on one pool: no block is lost, none is held that nobody counts."""
+"""In 10,000 random operations on one pool no block is lost, and every held block has a counted owner."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Crowd:
         self.done: Counter[str] = Counter()
 
     def operate(self) -> None:
-        """One operation that the present state allows, recounted."""
+        """Run an operation that the present state allows, and recount."""
         operations = [self.arrive, self.arrive, self.grow, self.grow, self.grow, self.fork, self.finish, self.preempt]
         operation = self.random.choice([*operations, self.come_back, self.drop])
         if operation():

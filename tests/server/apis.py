@@ -65,7 +65,7 @@ class Api:
         return requests.post(self.url + path, data=data, headers=headers, timeout=60)
 
     def open(self, **body: Any) -> socket.socket:
-        """A request whose answer nobody reads yet."""
+        """Send a request whose answer is not read yet."""
         data = json.dumps({"model": "bundled"} | body).encode()
         connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
         head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(data)}\r\n\r\n"

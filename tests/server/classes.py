@@ -12,7 +12,7 @@ OWNER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 class Member(Client):
-    """A client that keeps what it is told of its class."""
+    """Client that stores the messages about its class."""
 
     def _listen(self) -> None:
         super()._listen()
@@ -52,13 +52,13 @@ class Room:
         return connection.getresponse()
 
     def ticket(self, way: str | None = None, **headers: str) -> str:
-        """The cookie of who comes in."""
+        """Return the cookie of a newcomer."""
         answer = self.get(way or self.presenting["join"], **headers)
         assert answer.status == 303, answer.status
         return str(answer.headers["Set-Cookie"]).partition(";")[0]
 
     def follower(self, cookie: str | None = None, language: str = "en") -> tuple[Member, dict[str, Any]]:
-        """One that has come in, and what it was told then."""
+        """Return a new follower, and the message that it got on entering."""
         found = self.member(headers={"Cookie": cookie or self.ticket()})
         return found, found.do("class_enter", language=language)
 

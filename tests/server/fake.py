@@ -258,7 +258,7 @@ class FakeModel:
         self.is_stepping = self.measured_beside_a_step = False
         self.threads: set[int] = set()
         self.machine = MACHINE
-        self.engines: weakref.WeakSet[FakeEngine] = weakref.WeakSet()  # that somebody holds
+        self.engines: weakref.WeakSet[FakeEngine] = weakref.WeakSet()  # still referenced
 
     def measured_machine(self) -> Machine:
         self.measured_beside_a_step |= self.is_stepping

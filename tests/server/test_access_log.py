@@ -1,4 +1,4 @@
-"""One line of JSON a request, and nothing in it that is a secret."""
+"""The access log has one line of JSON per request, without secrets."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_what_is_logged_last_is_there_after_the_end(logged: Logged) -> None:
 
 
 class Stuck(io.StringIO):
-    """A pipe that nobody reads, until `free`."""
+    """Pipe without a reader, until `free`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ def noted(log: AccessLog, path: str) -> None:
 
 
 def test_a_file_that_takes_nothing_holds_nobody_up_and_says_how_many_were_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line is being written, 3 wait, 5 are lost; the next one that finds room says so."""
+    """While a line is being written, 3 wait and 5 are lost; the next one that finds room reports the number."""
     monkeypatch.setattr(access_log, "MAX_WAITING", 3)
     out = Stuck()
     log = AccessLog(out)

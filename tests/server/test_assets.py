@@ -1,4 +1,4 @@
-"""The page's own files: named ahead, compressed, and asked for again cheaply."""
+"""The page's own files are preloaded, compressed, and revalidated cheaply."""
 
 from __future__ import annotations
 

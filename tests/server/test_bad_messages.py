@@ -1,4 +1,4 @@
-"""Whatever a client sends, it is told in one sentence what is wrong, and the server lives."""
+"""Every bad message gets a one-sentence error, and the server survives."""
 
 from __future__ import annotations
 

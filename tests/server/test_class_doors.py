@@ -1,4 +1,4 @@
-"""Who may take a seat of a class: the doors that its presenter closes, and the bounds of one address."""
+"""Seats of a class are limited by the presenter's doors and by the bounds per address."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_closed_doors_keep_those_outside_out_and_those_inside_in(room: Room) -> 
 
 
 def test_the_desk_says_how_many_came_from_where_and_whether_the_doors_are_open(room: Room) -> None:
-    for i in (1, 2, 1, 1):  # the fourth part of an address is not told
+    for i in (1, 2, 1, 1):  # the fourth part of an address is not shown
         cookie = room.ticket()
         headers = {"Cookie": cookie, "X-Forwarded-For": f"10.1.2.{i}"}
         room.member(headers=headers).do("class_enter", language="en")

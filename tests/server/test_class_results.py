@@ -1,4 +1,4 @@
-"""What came of a class, as tables and as a page: its presenter's, complete, harmless, anonymous where it says so."""
+"""Class results, as tables and as a page, are the presenter's, complete, harmless, and anonymous where promised."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def table(room: Room, name: str, language: str = "en", kept: bool = False) -> li
 
 
 def asked(room: Room, followers: list[Member]) -> None:
-    """Two questions: one in two rounds that somebody does not answer, one that nobody knows the answer of."""
+    """Ask two questions: one in two rounds with a missing answer, one without a known answer."""
     ask(room, kind="choice", text="Which?", options=["=1+1", "b"])
     for one, given in zip(followers, (0, 1), strict=False):
         one.do("class_answer", poll=0, round=0, given=given)
@@ -84,7 +84,7 @@ def test_what_was_answered_to_each_question(room: Room) -> None:
 
 
 def test_a_class_without_names_gives_none_away(make_server: Callable[..., Server]) -> None:
-    """Pseudonyms are dealt anew for each export, and stand in no order of seats: who sat first is not the first row."""
+    """Pseudonyms are reshuffled for each export, and do not follow the seats: the first seat is not the first row."""
     room = Room(make_server(token=TOKEN), names="none")
     followers = [room.follower() for _ in range(12)]
     ask(room, kind="number", text="How many?")

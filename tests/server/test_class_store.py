@@ -1,4 +1,4 @@
-"""Classes are kept when somebody asks, until a date, and nothing of them is written otherwise."""
+"""Classes are stored on request, until a date, and nothing of them is written otherwise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A class on a real server: who may come in, who may do what, what everybody is told, and what is asked."""
+"""A class on a real server: admission, permissions, broadcasts, and polls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from app.classroom.bounds import MOST_OF_ONE
+from app.classroom.bounds import MAX_OF_ONE
 from app.classroom.codes import BURST
 from tests.server.classes import OWNER, TOKEN, Room
 from tests.server.conftest import Server, wait_for
@@ -223,7 +223,7 @@ def test_a_class_without_names(make_server: Callable[..., Server]) -> None:
 
 
 def test_not_sure_is_an_answer_and_no_answer_is_none(room: Room) -> None:
-    """Who has answered in the first round only has not said "not sure" in the second."""
+    """An answer in the first round only is not "not sure" in the second."""
     (first, _), (second, _) = room.follower(), room.follower()
     poll = ask(room, kind="number", text="?")
     first.do("class_answer", poll=poll, round=0, given=7)
@@ -258,7 +258,7 @@ def test_a_class_whose_presenter_is_gone_is_ended_by_an_owner(room: Room) -> Non
 
 
 def test_a_guests_steps_are_under_way_until_they_are_done(room: Room) -> None:
-    """However many are asked for at once: no thread waits for them, and they are counted all the same."""
+    """However many are requested at once, no thread waits for them, and all are counted."""
     theater = room.on_stage()
     guest, entered = room.follower()
     room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
@@ -268,7 +268,7 @@ def test_a_guests_steps_are_under_way_until_they_are_done(room: Room) -> None:
     for _ in range(12):
         guest.io.emit("step", {"theater": theater, "count": 20}, callback=answers.append)
     wait_for(lambda: len(answers) == 12, seconds=30)
-    assert sum(answer["ok"] for answer in answers) == MOST_OF_ONE
+    assert sum(answer["ok"] for answer in answers) == MAX_OF_ONE
     assert {answer["error"]["code"] for answer in answers if not answer["ok"]} == {"busy"}
     guest.do("step", theater=theater)  # they are done, and one may go on
 
@@ -285,7 +285,7 @@ def test_a_remote_presses_and_nobody_else(room: Room) -> None:
 
 
 def test_the_presenter_chooses_a_lesson_for_the_page_that_drives(room: Room) -> None:
-    """A follower who drives cannot open one: the presenter drives again."""
+    """A follower that drives cannot open one; afterwards the presenter drives again."""
     guest, entered = room.follower()
     room.presenter.do("class_hand", id=room.id, seat=entered["mine"]["seat"])
     assert guest.refused("class_lesson", id=room.id, lesson="pages")["code"] == "forbidden"

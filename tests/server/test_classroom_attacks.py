@@ -1,6 +1,6 @@
-"""What somebody in the room may try: it is refused in one sentence, and meanwhile others are answered and steps go on.
+"""Attacks by a guest of a class get a one-sentence refusal, while others are answered and steps continue.
 
-Nothing here is timed: that others are not slowed is seen by the order in which things are done.
+Nothing here is timed: that others are not delayed is shown by the order of events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from app.classroom import admission
-from app.classroom.bounds import MOST_OF_ONE
+from app.classroom.bounds import MAX_OF_ONE
 from app.classroom.classroom import Classroom
 from app.ground.errors import AppError
 from app.ground.limits import Limits
@@ -34,7 +34,7 @@ def room(make_server: Callable[..., Server]) -> Room:
 
 
 class Flood:
-    """Events of one client that nobody waits for, one after another, and what came back."""
+    """Events of one client, sent without waiting, and their answers."""
 
     def __init__(self, member: Member, event: str, body: dict[str, Any]) -> None:
         self.answers: list[dict[str, Any]] = []
@@ -197,8 +197,8 @@ def test_secrets_and_passes_of_before_open_nothing(make_server: Callable[..., Se
 
 @pytest.mark.slow
 def test_thousands_of_joins_from_one_address(room: Room) -> None:
-    """Each gets a pass, which takes no place; who is in is answered, and so is the presenter."""
-    knocks = 750  # of each of four who knock
+    """Each gets a pass, which takes no place; members and the presenter are still answered."""
+    knocks = 750  # from each of four addresses
     guest, _ = room.follower()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
     statuses: list[int] = []
@@ -239,7 +239,7 @@ def test_ten_thousand_seats(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(AppError, match="full"):
             full.enter(f"more-{i}", f"more-{i}", "en", "10.0.0.2")
     assert len({seat.name for seat in full.seats()}) == len({seat.number for seat in full.seats()}) == 50
-    full.enter("here-7", "again", "en", "10.0.0.3")  # who is in comes back
+    full.enter("here-7", "again", "en", "10.0.0.3")  # a member returns
 
 
 @pytest.mark.slow
@@ -270,7 +270,7 @@ def raw_socket(room: Room, cookie: str) -> socket.socket:
 
 @pytest.mark.slow
 def test_sockets_that_say_nothing_take_no_places(make_server: Callable[..., Server]) -> None:
-    """Of one pass there are so many, whatever they say; and those that say nothing end."""
+    """Sockets of one pass are limited, whatever they send; silent ones are closed."""
     room = Room(make_server(token=TOKEN, limits=Limits(greet_seconds=2.0)))
     cookie = room.ticket()
     room.follower(cookie)
@@ -301,12 +301,12 @@ def test_a_guest_cannot_hold_all_threads_by_its_run(room: Room, monkeypatch: pyt
     for one in sockets:
         for _ in range(12):
             one.io.emit("focus", {"theater": lab, "layers": [0], "heads": None}, callback=answers.append)
-    wait_for(lambda: len(answers) == MAX_SOCKETS * 12 - MOST_OF_ONE)
+    wait_for(lambda: len(answers) == MAX_SOCKETS * 12 - MAX_OF_ONE)
     assert all(answer["error"]["code"] == "busy" for answer in answers)
     other.do("class_answer", poll=0, round=0, given=1)
     go_on.set()
     wait_for(lambda: len(answers) == MAX_SOCKETS * 12)
-    assert sum(answer["ok"] for answer in answers) == MOST_OF_ONE
+    assert sum(answer["ok"] for answer in answers) == MAX_OF_ONE
 
 
 def test_long_texts_of_guests(room: Room) -> None:

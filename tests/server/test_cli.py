@@ -364,7 +364,7 @@ def test_a_model_of_the_hub_is_asked_for_aloud_before_anybody_waits(
 def test_what_takes_time_before_the_model_is_there_is_told_as_it_begins(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where nobody sits at a terminal, as under make: a line before torch is imported, one for each stage."""
+    """Without a terminal, as under make, there is a line before torch is imported, and one for each stage."""
     from app.models import live_model
 
     said: list[list[str]] = []

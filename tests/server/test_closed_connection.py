@@ -1,4 +1,4 @@
-"""A connection that ends while somebody still waits on its socket: who waits is woken, and the server goes on."""
+"""A connection that ends wakes the greenlets that wait on its socket, and the server continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENDED: list[str] = []
 
 
 def application(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-    """Answers at once, and leaves behind who sends to, or listens to, a client that does neither."""
+    """Answer at once, and leave greenlets that send to, or read from, a silent client."""
     connection = environ[CONNECTION].socket
 
     def send() -> None:

@@ -140,7 +140,7 @@ def test_the_comparison_of_a_run_and_its_fork(server, client, theater):
     assert found["a"]["totals"]["output_tokens"] == 20
     assert found["a"]["totals"]["computed_tokens"] == 9 + 4 + 2 * 9
     assert found["a"]["totals"]["blocks_peak"] == 5 + 4
-    # asked again it is the same answer, and after another step it is a new one
+    # repeated it is the same answer, and after another step it is a new one
     assert compared(server, theater, fork) == found
     client.do("submit", theater=theater, prompts=[{"text": "x"}], sampling=SAMPLING)
     assert compared(server, theater, fork)["runs"][0]["num_records"] == len(original) + 1
@@ -237,7 +237,7 @@ def test_a_mismatch_is_told_with_its_record(server, client, theater, monkeypatch
 
 
 def test_while_a_run_is_made_again_others_go_on_and_nothing_comes_in(server, client, theater, monkeypatch):
-    perform(client, theater, max_tokens=40)  # after the fork it goes on for five seconds
+    perform(client, theater, max_tokens=40)  # after the fork it continues for five seconds
     from engine.lab.rerun import Rerun
 
     advance = Rerun.advance
@@ -251,7 +251,7 @@ def test_while_a_run_is_made_again_others_go_on_and_nothing_comes_in(server, cli
     told = [s for s in client.statuses if s["theater"] == made]
     assert (
         told and not told[0]["fork"]["forked"] and told[0]["fork"]["active"]
-    )  # 6 records at 0.15 s: told of at 0.25 s
+    )  # 6 records at 0.15 s: reported at 0.25 s
     done = [s["num_records"] for s in told]
     assert done == sorted(done) and len(set(done)) > 1  # a quarter of a second may bring nothing on a busy machine
     assert client.refused("submit", theater=made, prompts=[{"text": "x"}])["code"] == "busy"

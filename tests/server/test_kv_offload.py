@@ -1,4 +1,4 @@
-"""`serve --kv-offload-cpu --kv-offload-disk`: begin the server anew, send the same prompt."""
+"""`serve --kv-offload-cpu --kv-offload-disk`: a restarted server gets the same prompt."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ask(url: str) -> tuple[str, int]:
 
 
 def ops_of(url: str, folder: Path) -> list[object]:
-    """Of the API's theater."""
+    """Return the operations of the API's session."""
     theater = requests.get(f"{url}/api/theaters", timeout=60).json()["theaters"][0]["theater"]
     path = folder / "now.kvtrace"
     path.write_bytes(requests.get(f"{url}/api/theaters/{theater}/trace", timeout=60).content)

@@ -1,4 +1,4 @@
-"""Runs of followers beside the class's: who has one, who waits, what they may ask, and when they end."""
+"""Labs of followers beside the class's run: assignment, queue, limits, and end."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LabRoom(Room):
         return dict(found["desk"])
 
     def look_after(self) -> None:
-        """What the server does every other second."""
+        """Run the server's periodic check."""
         labs = self.server.app.extensions["kvtheater.labs"]
         classrooms = self.server.app.extensions["kvtheater.classrooms"]
         labs.look_after(classrooms.get(self.id))
@@ -134,7 +134,7 @@ def test_an_idle_lab_goes_to_who_waits_and_one_at_work_does_not(
     first, second = room.follower()[0], room.follower()[0]
     lab = first.do("class_lab", open=True)["lab"]
     monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
-    room.look_after()  # nobody waits
+    room.look_after()  # the queue is empty
     first.do("submit", theater=lab, prompts=[{"text": "xyz"}], sampling={"max_tokens": 256})
     first.do("run", theater=lab, speed=0.01)
     second.do("class_lab", open=True)

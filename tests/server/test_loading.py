@@ -56,7 +56,7 @@ NEEDS_NEITHER = {"bench_follow", "bench_run", "bench_stop", "lesson_retell"}
 
 
 class Heard(Client):
-    """A viewer that keeps what it is told of the model."""
+    """Viewer that stores the model's status messages."""
 
     def __init__(self, url: str) -> None:
         self.models: list[dict[str, Any]] = []
@@ -202,7 +202,7 @@ def _fields(struct: Any) -> dict[str, Any]:
     return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 
-# The whole command, in a process of its own. In the place of what opens a model stands one that does as it is told.
+# The whole command, in a process of its own. The model opener is replaced by a controllable one.
 
 COMMAND = """
 import sys, types

@@ -1,4 +1,4 @@
-"""Questions over a run's log, asked by the page."""
+"""Questions over a run's log, from the page."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_one_question_at_a_time_and_the_tables_are_kept():
 
 
 def test_no_more_is_answered_than_is_shown():
-    """Of a lesson's run the records that answer an open question are held back, also where all were read before."""
+    """In a lesson's run the records that answer an open question are held back, also where all were read before."""
     run, questions = OpenLog(0, TraceReader(GOLDEN)), LogQuestions(LogTables(None))
     whole = questions.answer(run, COUNT)["num_records"]
     run.hold_back(whole - 3)
@@ -77,7 +77,7 @@ def test_no_more_is_answered_than_is_shown():
 
 
 def test_of_a_long_log_tables_are_made_once_and_kept(make_server, tmp_path, monkeypatch):
-    """By another process; what is damaged is made anew, and a second server finds what the first had made."""
+    """Another process builds them; damaged ones are rebuilt, and a second server finds those of the first."""
     monkeypatch.setattr(app.log_index.questions, "LONG", 0)
 
     def answered(server) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the page's charts ask of the server: the measured roofs, and the charting library."""
+"""The server gives the page's charts the measured roofs and the charting library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_the_roofs_are_measured_when_somebody_asks(server):
 
 
 def test_nothing_is_measured_while_a_theater_runs(server, client, theater):
-    """The measurement would slow the run, and the run the measurement; once known the roofs are told at any time."""
+    """The measurement would slow the run, and the run the measurement; known roofs are returned at any time."""
     server.model.step_seconds = 0.01
     client.do("submit", theater=theater, prompts=[{"text": "abc"}], sampling={"max_tokens": 500})
     client.do("run", theater=theater, speed=0)

@@ -217,7 +217,7 @@ def test_a_server_without_a_run_says_only_what_its_process_takes(make_server: Ca
 
 
 def test_they_add_up_when_a_third_of_the_clients_leave(make_server: Callable[..., Server]) -> None:
-    """Against the log: every request ends once, every token is counted once, nothing is held and nobody waits."""
+    """Against the log: every request ends once, every token is counted once, nothing is held and nothing waits."""
     server = make_server(api=ApiSettings(), config=EngineConfig(block_size=4, num_blocks=512, max_num_seqs=8))
     server.model.step_seconds = 0.002
     dice = random.Random(7)

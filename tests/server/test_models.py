@@ -1,4 +1,4 @@
-"""Several models in one server: each is opened when it is asked for, shared, bounded, and let go."""
+"""Several models in one server: each is loaded on demand, shared, bounded, and unloaded."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Several(Server):
 
 
 class Heard(Client):
-    """A client that keeps what it is told of models."""
+    """Client that stores the models' status messages."""
 
     def _listen(self) -> None:
         super()._listen()
@@ -124,7 +124,7 @@ def test_two_that_ask_at_once_wait_for_one_reading(server: Several) -> None:
         one.start()
     wait_for(lambda: server.listed()["one"]["status"]["stage"] == "weights")
     assert not made and server.listed()["one"]["status"]["state"] == "loading"
-    server.client().do("create")  # nobody else waits for that
+    server.client().do("create")  # no other client waits for that
     server.opener.let.set()
     for one in asking:
         one.join()
@@ -181,7 +181,7 @@ def test_one_that_is_read_or_downloaded_keeps_its_log_and_not_its_model(server: 
 
 
 def test_a_model_that_cannot_be_opened_says_why_and_is_tried_again(server: Several, client: Client) -> None:
-    """Who asks again and again for one on its way hears that it failed; who asks then has it tried again."""
+    """A client that polls while it loads sees the failure; a request after that tries again."""
     sentence = "the model one could not be opened: its weights are no safetensors"
     server.opener.broken = "its weights are no safetensors"
     server.opener.let.clear()
@@ -288,7 +288,7 @@ def test_theaters_share_weights_and_what_is_let_go_is_free(
 
 
 def test_the_command_that_opens_models_holds_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `kvtheater serve bundled-mqa bundled-gqa` does: the second is compiled, let go for a third, and free."""
+    """As in `kvtheater serve bundled-mqa bundled-gqa`, the second is compiled, unloaded for a third, and freed."""
     monkeypatch.setattr(LiveModel, "compile_in_background", lambda self, ended: ended(""))
     given = argparse.Namespace(model=["bundled-mqa", "bundled-gqa"], dtype="auto", device="cpu")
     first = Served.loading("bundled-mqa")

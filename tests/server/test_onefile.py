@@ -39,7 +39,7 @@ def export(path: Path) -> str:
 
 
 def block(page: str, name: str) -> bytes:
-    """What is packed into the page under an id."""
+    """Return the content packed into the page under an id."""
     (found,) = re.findall(rf'<script type="application/gzip;base64" id="{name}">([^<]*)</script>', page)
     return gzip.decompress(base64.b64decode(found))
 

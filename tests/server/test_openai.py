@@ -29,7 +29,7 @@ def api() -> Iterator[Api]:
 
 
 def alone(prompt: str, **sampling: object) -> str:
-    """What the bare engine says."""
+    """Return the bare engine's text."""
     with Engine(load_model("bundled"), CONFIG, keep_log=False) as engine:
         request = engine.add_request(prompt, SamplingParams(**sampling))  # type: ignore[arg-type]
         while engine.has_unfinished():

@@ -1,4 +1,4 @@
-"""What the API withstands: hostile bodies, floods, keys, secrets, failures. After each the next request works."""
+"""The API withstands hostile bodies, floods, keys, secrets and failures; the next request works after each."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_body_that_comes_slowly_holds_nobody_up(api: Api) -> None:
 
 
 def trickled(connection: socket.socket) -> bytes:
-    """All that is answered to who sends a byte now and then, until the connection is closed."""
+    """Return the whole answer to a client that sends a byte now and then, until the connection is closed."""
     answer = b""
     connection.settimeout(0.1)
     for _ in range(300):
@@ -160,7 +160,7 @@ def trickled(connection: socket.socket) -> bytes:
 
 
 def test_a_body_that_does_not_come_is_answered_in_a_sentence_and_the_connection_closed() -> None:
-    """Short and long ones, of the API and of the page; whoever goes on by a byte now and then is not waited for."""
+    """Short and long bodies, of the API and of the page: a client that trickles bytes is not waited for."""
     with served_api(limits=Limits(stall_seconds=0.8)) as api:
         for path, size in (("v1/completions", 900), ("v1/completions", 2_000_000), ("api/recordings", 900)):
             connection = socket.create_connection(("127.0.0.1", api.port), timeout=30)

@@ -1,4 +1,4 @@
-"""What others' tools say of the API: llm-comply, and Schemathesis on OpenAI's own schema."""
+"""The API passes other tools: llm-comply, and Schemathesis on OpenAI's own schema."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def api() -> Iterator[Api]:
 
 
 def events(answer: bytes) -> list[dict[str, Any]]:
-    """Of a chunked answer, framing and all."""
+    """Return the events of a chunked answer, framing and all."""
     body, joined = answer.partition(b"\r\n\r\n")[2], b""
     while body:
         size, _, body = body.partition(b"\r\n")

@@ -1,6 +1,6 @@
-"""What people point at the API: curl, our own example, and litellm where it is installed.
+"""Common clients work with the API: curl, our own example, and litellm where it is installed.
 
-`python -m tests.load.api_litellm URL` brings litellm along.
+`python -m tests.load.api_litellm URL` installs litellm.
 """
 
 from __future__ import annotations

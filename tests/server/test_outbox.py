@@ -1,4 +1,4 @@
-"""What waits to be sent is counted, for each client and for all, and let go with them."""
+"""Unsent messages are counted, per client and in total, and freed with them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_when_all_together_have_too_much_who_has_most_is_given_up() -> None:
 
 
 def test_what_a_guest_leaves_unread_counts_over_all_of_its_connections() -> None:
-    """Half of what may wait at each of two: events of either are busy, and of who is somebody else they are not."""
+    """With half of the limit at each of two connections, events of either are busy, and another guest's are not."""
     limits = Limits(busy_bytes=1000, events=4)
     intake, ledger, own = Intake(limits), Ledger(limits), set[Intaken]()
     first, second = (Intaken(Outbox(ledger), own) for _ in range(2))

@@ -34,7 +34,7 @@ def test_a_preset_names_settings_that_the_page_can_set_back(facts: dict[str, Any
 
 
 def test_every_configuration_is_taken_after_any_other(client: Client, theater: str, facts: dict[str, Any]) -> None:
-    """What one preset sets, the next one sets back by naming the server's own value."""
+    """A setting of one preset is reset by the next one, which names the server's own value."""
     for preset in facts["presets"]:
         config = {**facts["config"], **preset["config"]}
         assert client.do("configure", theater=theater, config=config)["ok"], preset["id"]

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def url(folder: Path) -> Iterator[str]:
-    """Of a server that shows recordings only."""
+    """Yield the address of a server that shows recordings only."""
     listener = Listener(create_app(Models(Served(None)), ServerSettings(recorded_lessons=folder)), bind("127.0.0.1", 0))
     yield f"http://127.0.0.1:{listener.port}"
     listener.close()
@@ -52,7 +52,7 @@ def retell(learner: Client, at: int, answers: dict[str, Any], **more: Any) -> di
 
 
 def test_no_answer_before_it_is_given(learner: Client, url: str, folder: Path) -> None:
-    """Whoever asks for everything gets what stands before the first open question, and nothing else has it."""
+    """A client that requests everything gets the items before the first open question, and nothing else contains it."""
     transcript = read_transcript(folder / transcript_name(LESSON, "zh"))
     answers: dict[str, Any] = {}
     with TraceReader(folder / run_name(LESSON, "zh", 0)) as log:
@@ -125,7 +125,7 @@ def test_a_live_lesson_is_taken_along(live_server: str) -> None:
 
 
 def test_one_lesson_at_a_time_is_made_a_file_and_nobody_waits_for_it(live_server: str) -> None:
-    """Sixteen threads answer requests: those that asked meanwhile would hold them all."""
+    """Sixteen threads answer requests: concurrent requests must not block all of them."""
     answers: list[int] = []
 
     def ask() -> None:

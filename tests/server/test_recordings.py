@@ -202,7 +202,7 @@ def test_upload_what_was_downloaded(server, client, recorded):
 
 
 def test_an_upload_that_was_cut_off_is_kept_as_far_as_it_goes(server, recorded):
-    """It is somebody's run: what came before the damage is worth keeping, and the entry says what is wrong."""
+    """The records before the damage are worth storing, and the entry says what is wrong."""
     content = requests.get(f"{server.url}/api/recordings/{recorded['id']}/trace").content
     entry = requests.post(f"{server.url}/api/recordings", data=content[:-30]).json()
     assert "the file ends inside" in entry["summary"]["damage"] and entry["summary"]["num_records"] >= 10
@@ -219,7 +219,7 @@ def test_a_header_that_no_run_can_have_is_told_to_who_opens_it(server, client, r
 
 
 def test_a_log_that_contradicts_itself_is_not_compared(server, recorded):
-    """Its first record, the submission, is left out: the next is about a sequence that nobody has heard of."""
+    """Without its first record, the submission, the next one is about an unknown sequence."""
     base = f"{server.url}/api/theaters/{recorded['id']}"
     frames = [codec.frame("header", requests.get(f"{base}/header").content)]
     for i in range(1, 4):

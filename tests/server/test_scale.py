@@ -1,4 +1,4 @@
-"""What the page /scale asks for: queues and rooflines, computed by the server, and what cannot be in a sentence."""
+"""The page /scale gets queues and rooflines from the server, and a sentence for impossible inputs."""
 
 from __future__ import annotations
 
@@ -295,7 +295,7 @@ def test_what_no_placement_can_be_is_a_sentence(asked: dict[str, str], says: str
 
 
 def test_a_trial_is_small_and_one_at_a_time() -> None:
-    """Whoever asks: it takes a core for seconds."""
+    """A trial takes a core for seconds, so a second one is refused."""
     many = {"rate": "3000", "nodes": "64", "way": "on_one_node"}
     assert "instances are more than the 16" in refused(tried_answer, **many)
     with scale_placement.trying:

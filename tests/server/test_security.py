@@ -1,4 +1,4 @@
-"""Who may talk to the server, and what its answers let a browser do."""
+"""Access to the server, and the browser policy of its answers."""
 
 from __future__ import annotations
 

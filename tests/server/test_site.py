@@ -99,7 +99,7 @@ def test_the_lanes_of_a_race_say_the_same(model: LoadedModel, tmp_path: Path) ->
 
 
 def test_force_replaces_a_site_and_nothing_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder of somebody's own is never deleted, a site only when asked for."""
+    """A user's own folder is never deleted, a site only with the option."""
     own = tmp_path / "own"
     own.mkdir()
     (own / "index.html").write_text("<p>mine</p>", encoding="utf-8")

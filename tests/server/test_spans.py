@@ -97,7 +97,7 @@ def test_without_an_endpoint_there_are_no_spans() -> None:
 
 
 def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    """gRPC is asked for by its port, and its exporter is not among what we install."""
+    """gRPC is chosen by its port, and its exporter is not among our dependencies."""
     with (
         pytest.raises(UserError, match="opentelemetry-exporter-otlp-proto-grpc"),
         request_spans(asked("http://localhost:4317")),

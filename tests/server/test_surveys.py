@@ -1,4 +1,4 @@
-"""A long log, told to the page piece by piece."""
+"""A long log is sent to the page piece by piece."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_of_a_watched_server_no_request_is_known(tmp_path):
 
 
 def test_who_comes_late_to_a_long_live_run_is_told_in_windows(server, client, theater, monkeypatch):
-    """And the run goes on: what is known grows with it. Who wants records gets records."""
+    """The run continues, and the index grows with it. A client that wants records gets records."""
     monkeypatch.setattr(app.session.run, "MAX_RECORDS", 5)
     client.do("submit", theater=theater, prompts=[{"text": "one two three"}], sampling={"max_tokens": 40})
     client.do("step", theater=theater, count=10)

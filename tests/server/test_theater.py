@@ -1,4 +1,4 @@
-"""What a client can do with a theater, over a real socket."""
+"""A client's commands of a session, over a real socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_create_gives_an_empty_log_with_its_header(client):
 
 
 def test_prefill_stops_when_nobody_else_can_be_admitted(client):
-    """One place: the first prompt is prefilled, the next step only decodes it, and that is where prefill ends."""
+    """With one place the first prompt is prefilled, the next step only decodes it, and prefill ends there."""
     theater = client.do("create", config={"max_num_seqs": 1})["theater"]
     client.do("submit", theater=theater, prompts=[{"text": "abc"}, {"text": "de"}], sampling={"max_tokens": 50})
     assert client.do("prefill", theater=theater)["performed"] == 2
@@ -145,7 +145,7 @@ def test_configure_keeps_the_other_settings_of_the_theater(client, theater):
     begun = client.do("configure", theater=theater, config={"strategy": "paged"})
     engine = codec.decode(begun["header"], Header).engine
     assert begun["epoch"] == 3
-    # contiguous made one block of max_model_len; going back to paged finds the block size that was asked for
+    # contiguous made one block of max_model_len; going back to paged restores the requested block size
     assert [engine[k] for k in ("block_size", "num_blocks", "max_num_seqs", "strategy")] == [4, 32, 3, "paged"]
 
 

@@ -59,7 +59,7 @@ def test_a_viewer_is_told_when_its_theater_closes(server, client, theater):
 
 
 def test_a_theater_in_the_middle_of_a_long_step_is_not_waited_for_without_end(server, client, theater, monkeypatch):
-    """A step takes 2 seconds, and the end of the server waits for 0.2: its viewers are told, it is left and counted."""
+    """A step takes 2 seconds, and the server's end waits for 0.2: viewers are notified, it is abandoned and counted."""
     monkeypatch.setattr("app.session.session_manager.CLOSE_SECONDS", 0.2)
     server.model.step_seconds = 2.0
     client.do("submit", theater=theater, prompts=[{"text": "a"}])

@@ -117,7 +117,7 @@ SAYS_NOTHING: Status = {
 
 
 class Round:
-    """A broadcast of a run of two records, and what one viewer hears: `joined`, and the first index of each batch."""
+    """Broadcast of a run of two records, and one viewer's messages: `joined`, and the first index of each batch."""
 
     def __init__(self) -> None:
         self.engine = FakeModel().build(EngineConfig(block_size=4, num_blocks=8), None)
@@ -176,7 +176,7 @@ def test_records_wait_for_the_acknowledgement_of_a_join_however_long_that_takes(
 
 
 def test_who_joins_again_in_the_middle_of_a_round_gets_nothing_of_what_it_was_served_before(one_round: Round) -> None:
-    """The round has looked at its viewers when one of them begins anew: its next records are the first ones."""
+    """A viewer rejoins after the round has read its viewers: its next records are the first ones."""
 
     def look() -> None:
         if len(one_round.run.log) == 2 and one_round.heard == ["joined"]:
@@ -210,7 +210,7 @@ def test_viewers_at_the_same_record_are_sent_one_message(one_round: Round) -> No
 
 
 def test_what_a_viewer_has_not_acknowledged_is_bounded(one_round: Round, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 1000 bytes it is sent batches until so many are on their way: then none, until it has acknowledged some."""
+    """With a window of 1000 bytes no further batch is sent before an acknowledgement."""
     monkeypatch.setattr("app.session.broadcast.WINDOW", 1000)
     monkeypatch.setattr("app.session.broadcast.ASK", 250)
     monkeypatch.setattr("app.session.broadcast.MAX_RECORDS", 1)

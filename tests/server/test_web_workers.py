@@ -128,7 +128,7 @@ def test_a_batch_goes_once_to_each_worker(room: Room, make_worker: Any, monkeypa
 def test_a_killed_workers_followers_go_on_at_another(
     room: Room, make_worker: Any, redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """With what they have of the log, and the answers they gave, each once; nobody is left of the dead one."""
+    """It keeps its part of the log and its answers, each once; nothing of the dead worker is left."""
     dying, other = WorkerProcess(redis_server.url), make_worker()
     theater = room.on_stage()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
@@ -163,7 +163,7 @@ def test_a_killed_workers_followers_go_on_at_another(
 def test_without_redis_the_class_goes_on_and_workers_come_back(
     room: Room, make_worker: Any, redis_server: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Who is on the server itself notices nothing; one sentence for who runs it; a page at a worker is told to wait."""
+    """Clients of the server itself notice nothing; the operator gets one sentence; a worker's page is told to wait."""
     worker = make_worker()
     theater = room.on_stage()
     room.presenter.do("class_ask", id=room.id, kind="number", text="?")
@@ -210,7 +210,7 @@ def test_a_worker_finds_a_server_that_was_started_anew(
 def test_after_a_lost_message_a_worker_begins_anew(
     room: Room, make_worker: Any, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was lost may have been a record, or that somebody came: nothing is believed, and all come again."""
+    """The lost message may be a record or a new client, so nothing is trusted, and all clients rejoin."""
     worker = make_worker()
     ticket = room.ticket()
     follower, _ = comes_in(room, worker.url, ticket)
@@ -234,7 +234,7 @@ def test_after_a_lost_message_a_worker_begins_anew(
 
 
 def test_what_is_no_frame_is_nothing(room: Room, make_worker: Any, redis_server: RedisServer) -> None:
-    """Neither a pickle nor a frame of somebody unknown does anything."""
+    """Neither a pickle nor a frame of an unknown sender has an effect."""
     import pickle
 
     import redis
@@ -274,7 +274,7 @@ def test_a_slow_follower_of_a_worker_delays_nobody(
 
 
 def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_path: Path) -> None:
-    """Bodies both ways, in pieces of no known length too; heads, redirects, refusals; and who it is for."""
+    """Bodies both ways, in pieces of unknown length too; heads, redirects, refusals; and the client's address."""
     worker = make_worker()
     theater = room.on_stage()
     grow(room, theater, 5)
@@ -301,7 +301,7 @@ def test_other_http_is_asked_of_the_server(room: Room, make_worker: Any, tmp_pat
 
 
 def test_a_proxy_on_this_machine_is_believed_for_whom_it_asks(room: Room, make_worker: Any) -> None:
-    """So that a hall behind nginx is not one address, at the door and in its seats; from elsewhere nobody is."""
+    """A hall behind nginx is not one address, at the door and in its seats; remote proxies are not trusted."""
     worker = make_worker()
     for i in range(3):
         named = {"X-Forwarded-For": f"1.2.3.4, 10.0.0.{i}"}
@@ -318,7 +318,7 @@ def test_a_proxy_on_this_machine_is_believed_for_whom_it_asks(room: Room, make_w
 
 
 def test_a_flood_at_a_worker_is_answered_busy_or_slowed(room: Room, make_worker: Any) -> None:
-    """By the worker's own books: the server hears of no more than a client may have under way."""
+    """The worker's own limits apply: the server gets no more than a client may have in progress."""
     worker = make_worker()
     follower, _ = comes_in(room, worker.url, room.ticket())
     answers: list[Any] = []

@@ -1,4 +1,4 @@
-"""What another pool would have saved, asked over HTTP."""
+"""The effect of another pool size, over HTTP."""
 
 from __future__ import annotations
 

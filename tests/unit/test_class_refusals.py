@@ -1,4 +1,4 @@
-"""What is said to people in a class is said in each language of the page, with the same figures."""
+"""Messages to people in a class exist in each language of the page, with the same figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stays is not looked at by the garbage collector; what comes later is."""
+"""Frozen objects are skipped by the garbage collector; later ones are not."""
 
 from __future__ import annotations
 

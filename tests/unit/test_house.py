@@ -1,4 +1,4 @@
-"""The rules of the house: who may import whom, and an engine that runs without any web package."""
+"""Rules of the house: import contracts, and an engine that runs without any web package."""
 
 import json
 import re
@@ -55,7 +55,7 @@ def test_no_key_stands_twice_in_a_json_file() -> None:
 
 
 def test_no_test_imports_a_test() -> None:
-    """What several tests need is a module of its own, so that a test can be changed or deleted alone."""
+    """Code that several tests share is a module of its own, so that a test can be changed or deleted alone."""
     importing = re.compile(r"^\s*(?:from|import) [\w.]*\btest_\w+(?:\.py)?\b|^\s*from [\w.]+ import .*\btest_\w+", re.M)
     found = [
         f"{path.relative_to(ROOT)}: {line[0].strip()}"

@@ -12,8 +12,8 @@ from tests.conftest import ROOT
 FOLDERS = ("app", "engine", "kvtheater", "tools", "training", "tests")
 README_WORDS = 900
 CHANGELOG_COLUMNS = 160
-MAX_ODD_DOCSTRINGS = 1028
-MAX_MOST_NAMES = 16
+MAX_ODD_DOCSTRINGS = 98
+MAX_MOST_NAMES = 0
 
 
 def sources() -> Iterator[tuple[Path, ast.Module]]:
@@ -58,4 +58,4 @@ def test_the_readme_is_read_in_a_minute() -> None:
 def test_a_change_is_a_line() -> None:
     lines = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()
     assert not [line for line in lines if len(line) > CHANGELOG_COLUMNS]
-    assert not [line for line in lines if line.startswith(" ")]  # none goes on
+    assert not [line for line in lines if line.startswith(" ")]  # no continuation lines

@@ -60,7 +60,7 @@ class Bench:
         self._leaving = leaving
 
     def objection(self, deed: Deed) -> Objection | None:
-        """Why the operation may not be; None: it may."""
+        """Return why the operation may not be; None: it may."""
         table = self.tables.get(deed.seq) if deed.seq is not None else None
         if table is None and (deed.kind != "evict" or deed.seq is not None):
             return "nobody"

@@ -1,4 +1,4 @@
-"""What the block manager is asked for in the records to come, and what it did: read from the log."""
+"""Exercise from a log: requests to the block manager in the coming records, and its operations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_DEEDS = 24  # more are a drudgery
 
 
 class Task(Struct, frozen=True, kw_only=True):
-    """What the scheduler wants of the block manager in a step.
+    """Request of the scheduler to the block manager in a step.
 
     `admit`    sequence `seq` comes in: room for its first `end` tokens
     `write`    positions [`start`, `end`) of it will be written
@@ -48,7 +48,7 @@ class Task(Struct, frozen=True, kw_only=True):
 
 
 class Done(Struct, frozen=True, kw_only=True):
-    """What the engine did: an operation, and where the log has it."""
+    """Operation of the engine, and its position in the log."""
 
     deed: Deed
     record: int
@@ -78,7 +78,7 @@ class Exercise(Struct, frozen=True, kw_only=True):
 
 
 def exercise(scene: Scene) -> Exercise:
-    """The work of the records that the learner has not seen.
+    """Return the work of the records that the learner has not seen.
 
     Raises:
         Undecided: nothing is to be done, too much, or what a learner has no means for.

@@ -36,7 +36,7 @@ class Graded(Struct, frozen=True, kw_only=True):
 
 
 def compare(engine: list[Done], given: list[Deed]) -> Graded:
-    """A list beside what was done, place by place."""
+    """Return a list beside what was done, place by place."""
     verdicts = [
         Verdict(grade="right" if i < len(engine) and deed == engine[i].deed else "differs")
         for i, deed in enumerate(given)
@@ -74,7 +74,7 @@ def _exists(deed: Deed, bench: Bench) -> bool:
 
 
 def _pass_hashes(coming: list[Done | Hashed], bench: Bench) -> None:
-    """What the engine gave a hash before its next operation has one."""
+    """Apply the hashes that the engine set before its next operation."""
     while coming and isinstance(coming[0], Hashed):
         hashed = coming.pop(0)
         assert isinstance(hashed, Hashed)
@@ -82,7 +82,9 @@ def _pass_hashes(coming: list[Done | Hashed], bench: Bench) -> None:
 
 
 def _choice(deed: Deed, coming: list[Done | Hashed], bench: Bench) -> Choice | None:
-    """How a possible operation differs from what the engine would do; what it stands for is no longer to come."""
+    """Return how a possible operation differs from what the engine would do; what it stands for is no longer to
+    come.
+    """
     same = [one for one in coming if isinstance(one, Done) and (one.deed.kind, one.deed.seq) == (deed.kind, deed.seq)]
     meant = next((one for one in same if _is_policy(deed, one.deed, bench)), None)
     if meant is None:
@@ -96,7 +98,9 @@ def _choice(deed: Deed, coming: list[Done | Hashed], bench: Bench) -> Choice | N
 
 
 def _is_policy(deed: Deed, engines: Deed, bench: Bench) -> bool:
-    """Whether it is the engine's operation, or what the engine's rule makes of the learner's own queue and table."""
+    """Return whether it is the engine's operation, or what the engine's rule makes of the learner's own queue and
+    table.
+    """
     match deed.kind:
         case "allocate" | "evict":
             return deed.block == bench.queue[0]

@@ -30,7 +30,7 @@ def _row(log: TraceReader, seq: int, position: int, layer: int) -> tuple[int, np
 
 @rule
 def row_zero(scene: Scene, layer: int = 0, seq: int = 0) -> Question:
-    """The weight in the row of the first token, which can read nobody but itself."""
+    """Ask for the weight in the first token's row, which attends only to itself."""
     found = _row(scene.log, seq, 0, layer)
     if found is None:
         raise Undecided(f"the first row of layer {layer} was not recorded")
@@ -44,7 +44,7 @@ def row_zero(scene: Scene, layer: int = 0, seq: int = 0) -> Question:
 
 @rule
 def row_changes(scene: Scene, position: int, seq: int = 0) -> Question:
-    """Whether the row of an earlier position is another one when a later token is, in any layer."""
+    """Ask whether the row of an earlier position is another one when a later token is, in any layer."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     changed = -1

@@ -1,4 +1,4 @@
-"""Blocks: which comes next, who holds it, what is copied and what is let go."""
+"""Questions about blocks: the next allocation, owners, copies and frees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.trace.events import Allocate, Copy, Release
 
 @rule
 def next_block(scene: Scene) -> Question:
-    """The block that is allocated next: the head of the free queue."""
+    """Ask for the block that is allocated next: the head of the free queue."""
     found = need_op(scene.coming(), Allocate, "no block is allocated as far as the lesson goes")
     state = scene.state
     held = [block.block_id for block in state.blocks if block.ref_count]
@@ -31,7 +31,7 @@ def next_block(scene: Scene) -> Question:
 
 @rule
 def needs_block(scene: Scene, seq: int = 0) -> Question:
-    """Whether the next step allocates a block for a sequence."""
+    """Ask whether the next step allocates a block for a sequence."""
     record = scene.next_step()
     entry = scene.entry(record, seq)
     if scene.reserves or len(entry.token_ids) > 1:
@@ -56,7 +56,7 @@ def needs_block(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def ref_count(scene: Scene, logical: int, seq: int = 0) -> Question:
-    """How many tables have a block of a sequence when what comes is over."""
+    """Ask how many tables have a block of a sequence when what comes is over."""
     after = scene.after
     table = after.sequences[seq].block_tables[0] if seq in after.sequences else []
     if logical >= len(table) or table[logical] < 0:
@@ -70,7 +70,7 @@ def ref_count(scene: Scene, logical: int, seq: int = 0) -> Question:
 
 @rule
 def copied(scene: Scene) -> Question:
-    """Whether a block is copied in what comes, and which: a shared block that somebody writes to, and no other."""
+    """Ask whether a coming block is copied, and which: a shared block that a sequence writes to, and no other."""
     found = find_op(scene.coming(), Copy)
     state = scene.state
     shared = [block.block_id for block in state.blocks if block.ref_count > 1]
@@ -98,7 +98,7 @@ def copied(scene: Scene) -> Question:
 
 @rule
 def bytes_after(scene: Scene) -> Question:
-    """Bytes that sequences hold when what comes is over: whole blocks."""
+    """Ask for the bytes that sequences hold when what comes is over: whole blocks."""
     record = scene.log.record(len(scene.log) - 1)
     memory, model = record.memory, scene.header.model
     block = memory.bytes_held // memory.blocks_held if memory.blocks_held else 0
@@ -116,7 +116,7 @@ def bytes_after(scene: Scene) -> Question:
 
 @rule
 def released(scene: Scene, seq: int = 0) -> Question:
-    """The block that a window releases next."""
+    """Ask for the block that a window releases next."""
     otherwise = f"nothing of sequence {seq} is released as far as the lesson goes"
     found = need_op(scene.coming(), Release, otherwise, seq_id=seq)
     table = scene.log.state_at(found.record.index - 1).sequences[seq].block_tables[0]
@@ -128,7 +128,7 @@ def released(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def most_blocks(scene: Scene, seq: int = 0) -> Question:
-    """The most blocks that a sequence's table has at once, as far as the run comes."""
+    """Ask for the most blocks that a sequence's table has at once, as far as the run comes."""
     most, record = 0, 0
     total = 0
     for index in range(len(scene.log)):
@@ -176,7 +176,7 @@ def slots_wasted(scene: Scene) -> Question:
 
 @rule
 def left_at_end(scene: Scene) -> Question:
-    """Blocks that can still be found when everybody has finished: free is not forgotten."""
+    """Ask for the number of blocks that can still be found when everybody has finished: free is not forgotten."""
     after = scene.after
     if after.running or after.waiting:
         raise Undecided("somebody still runs or waits when the lesson goes on")

@@ -1,4 +1,4 @@
-"""Who computes what, and how often."""
+"""Questions about computation: which sequence computes what, and how often."""
 
 from __future__ import annotations
 

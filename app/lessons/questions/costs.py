@@ -1,4 +1,4 @@
-"""What it costs: bytes and operations."""
+"""Questions about costs: bytes and operations."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ridge(scene: Scene) -> Question:
 
 @rule
 def bytes_per_token(scene: Scene) -> Question:
-    """Bytes of K and V that a token takes: 2 · layers · KV heads · D · bytes of a number."""
+    """Ask for the bytes of K and V that a token takes: 2 · layers · KV heads · D · bytes of a number."""
     model = scene.header.model
     right = scene.header.kv_bytes_per_token
     size = bytes_per_element(model.dtype)
@@ -56,7 +56,9 @@ def bytes_per_token(scene: Scene) -> Question:
 
 @rule
 def bytes_beside(scene: Scene) -> Question:
-    """Bytes that the blocks hold when what comes is over, beside those of the run before: as many, on another model."""
+    """Ask for the bytes that the blocks hold when what comes is over, beside those of the run before: as many, on
+    another model.
+    """
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     index = len(scene.log) - 1
@@ -90,7 +92,7 @@ def bytes_beside(scene: Scene) -> Question:
 
 @rule
 def query_cache(scene: Scene) -> Question:
-    """Bytes a token that a cache of queries would take: query heads, where K and V have KV heads."""
+    """Ask for the bytes a token that a cache of queries would take: query heads, where K and V have KV heads."""
     model = scene.header.model
     size = bytes_per_element(model.dtype)
     right = model.num_layers * model.num_heads * model.head_dim * size
@@ -101,7 +103,7 @@ def query_cache(scene: Scene) -> Question:
 
 
 def _shape(scene: Scene) -> dict[str, int]:
-    """What the words of a question about bytes say of the model."""
+    """Return the model's values in the words of a question about bytes."""
     model = scene.header.model
     return {
         "layers": model.num_layers,

@@ -1,4 +1,4 @@
-"""Several instances: what moves between them, what it takes, who is held up, and what a loss costs."""
+"""Questions about several instances: transfers between them, their costs, delays, and losses."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from engine.trace.state import Sequence, State, held_blocks
 
 
 def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
-    """Of request `request` (from 0, in the order in which they came) what computes its prompt for another instance, and
-    what goes on with it: the last one, where an instance was lost.
+    """Return the prefill part and the decode part of request `request` (from 0, in order of arrival).
+
+    The decode part is the last one, where an instance was lost.
     """
     names: dict[str, list[Sequence]] = {}
     for sequence in sorted(state.sequences.values(), key=lambda one: (one.submitted_in, one.seq_id)):
@@ -29,7 +30,7 @@ def parts_of(state: State, request: int) -> tuple[Sequence | None, Sequence]:
 
 
 def arrival(scene: Scene, request: int) -> Operation[Arrive]:
-    """The record in which the request's keys and values are there."""
+    """Return the record in which the request's keys and values are there."""
     _, rest = parts_of(scene.after, request)
     otherwise = f"nothing arrives for request {request} as far as the lesson goes"
     return need_op(scene.all(), Arrive, otherwise, seq_id=rest.seq_id)
@@ -37,7 +38,7 @@ def arrival(scene: Scene, request: int) -> Operation[Arrive]:
 
 @rule
 def bytes_moved(scene: Scene, request: int) -> Question:
-    """Bytes of K and V that move for a request: whole blocks, those that the receiver lacks."""
+    """Ask for the bytes of K and V that move for a request: whole blocks, those that the receiver lacks."""
     found, per_token = arrival(scene, request), scene.header.kv_bytes_per_token
     _, rest = parts_of(scene.after, request)
     tokens, size, right = rest.num_prompt_tokens, scene.block_size, found.op.num_bytes
@@ -65,7 +66,7 @@ def bytes_moved(scene: Scene, request: int) -> Question:
 
 @rule
 def held_where(scene: Scene, request: int) -> Question:
-    """Who has blocks for a request whose keys and values are on their way."""
+    """Ask which instance holds blocks for a request whose keys and values are in transfer."""
     _, rest = parts_of(scene.after, request)
     otherwise = f"nothing is awaited for request {request} as far as the lesson goes"
     found = need_op(scene.coming(), Await, otherwise, seq_id=rest.seq_id)
@@ -78,7 +79,7 @@ def held_where(scene: Scene, request: int) -> Question:
 
 
 def longest_gap(log: TraceReader, request: int) -> int:
-    """The most tokens that its instance computed between two tokens of a request: what it waited for.
+    """Return the most tokens that its instance computed between two tokens of a request: what it waited for.
 
     Counted in tokens, because clocks differ and counts do not.
     """
@@ -98,7 +99,7 @@ def longest_gap(log: TraceReader, request: int) -> int:
 
 @rule
 def held_up(scene: Scene, request: int) -> Question:
-    """Whether the longest wait of a request between two of its tokens is longer than in the run before."""
+    """Ask whether the longest wait of a request between two of its tokens is longer than in the run before."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     before, now = longest_gap(scene.earlier, request), longest_gap(scene.log, request)
@@ -110,7 +111,7 @@ def held_up(scene: Scene, request: int) -> Question:
 
 
 def prefill_seconds(log: TraceReader, seq_id: int) -> float:
-    """Of the forward passes that computed a sequence's prompt."""
+    """Return the seconds of the forward passes that computed a sequence's prompt."""
     records = [log.record(index) for index in range(len(log))]
     own = [one for one in records if any(e.seq_id == seq_id and e.phase == "prefill" for e in one.batch)]
     return sum(one.timing.forward for one in own)
@@ -118,7 +119,7 @@ def prefill_seconds(log: TraceReader, seq_id: int) -> float:
 
 @rule
 def moving_or_computing(scene: Scene, request: int) -> Question:
-    """Whether a request's keys and values came sooner than they would have been computed again."""
+    """Ask whether a request's keys and values came sooner than they would have been computed again."""
     found = arrival(scene, request)
     first, _ = parts_of(scene.after, request)
     if first is None:
@@ -140,7 +141,7 @@ def moving_or_computing(scene: Scene, request: int) -> Question:
 
 @rule
 def after_loss(scene: Scene, request: int) -> Question:
-    """What becomes of a request when an instance is lost."""
+    """Ask what becomes of a request when an instance is lost."""
     lost = need_op(scene.coming(), Lost, "no instance is lost as far as the lesson goes")
     if scene.earlier is None:
         raise Undecided("there was no run before this one to hold its text against")

@@ -1,4 +1,4 @@
-"""Where an answer lies in the picture. Every answer's place is told with the question, right or wrong."""
+"""Position of an answer in the picture. Every answer's position is sent with the question, right or wrong."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ def nowhere(number: float) -> Place | None:
 
 
 def first_tokens(seq: int, count: float, after: int = 0) -> AtTokens:
-    """The first `count` tokens from position `after` on."""
+    """Return the first `count` tokens from position `after` on."""
     return AtTokens(seq=seq, first=after, count=int(count))
 
 
 def last_tokens(seq: int, count: float, end: int) -> AtTokens:
-    """The `count` tokens before position `end`."""
+    """Return the `count` tokens before position `end`."""
     return AtTokens(seq=seq, first=max(0, end - int(count)), count=min(int(count), end))
 
 
 def block(scene: Scene, number: float) -> AtBlock | None:
-    """A block by its id; None: the pool has no such block."""
+    """Return a block by its id; None: the pool has no such block."""
     return AtBlock(block=int(number)) if 0 <= number < len(scene.state.blocks) else None
 
 
 def slot(scene: Scene, number: float) -> AtSlot | None:
-    """A slot by its number in the pool; None: the pool has no such slot."""
+    """Return a slot by its number in the pool; None: the pool has no such slot."""
     of, offset = divmod(int(number), scene.block_size)
     return AtSlot(block=of, offset=offset) if block(scene, of) else None

@@ -1,4 +1,4 @@
-"""What a question is, and the table of the rules that make them."""
+"""Questions, and the table of the rules that make them."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ MAX_OPTIONS = 5
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """An answer that can be given.
+    """A possible answer.
 
-    `text` and `why` are keys of words below `answer.` and `question.<rule>.why.`; `values` are their placeholders' and
-    `number` is what the option says where the answer is a number. `why` says what somebody thinks who gives it, and
-    what is so instead; None: it needs no word. `place`: where the answer lies in the picture, if it has a place there.
+    `text` and `why` are keys of words below `answer.` and `question.<rule>.why.`; `values` are their placeholders'
+    values, and `number` is the option's value where the answer is a number. `why` explains the misconception behind the
+    answer, and what is true instead; None: no explanation. `place`: the answer's position in the picture, if it has
+    one.
     """
 
     text: str
@@ -70,7 +71,7 @@ def rule(made: Rule) -> Rule:
 
 
 def ask(name: str, arguments: dict[str, str], scene: Scene) -> Question:
-    """The question that a rule makes of a scene.
+    """Return the question that a rule makes of a scene.
 
     Raises:
         Undecided: the run does not decide it, in a sentence.
@@ -105,10 +106,10 @@ def numbers(
     text: str = "number",
     **values: Value,
 ) -> Question:
-    """A question whose answers are numbers, in ascending order.
+    """Return a question whose answers are numbers, in ascending order.
 
-    `wrong`: what somebody thinks (a key of words), and the number that comes out; those that are right by chance, or
-    below zero, or there already, are left out. `place`: where a number lies in the picture.
+    `wrong`: a misconception (a key of words), and the number that follows from it; numbers that are right by chance,
+    negative or duplicate are dropped. `place`: position of a number in the picture.
     """
     found: dict[float, Option] = {right: _number(text, right, None, place)}
     for why, number in wrong:
@@ -142,7 +143,7 @@ def choice(
     places: Mapping[str, Place | None] = MappingProxyType({}),
     **values: Value,
 ) -> Question:
-    """A question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
+    """Return a question whose answers are words: keys `question.<rule>.answer.<key>`, always in the same order.
 
     `why`: the wrong ones that have a word about them; `whys`: what is said of some, where that depends on the right
     one; `of_options`: placeholders of an option's words beside the question's; `places`: those that lie somewhere in
@@ -162,7 +163,7 @@ def choice(
 
 
 def against(right: str, options: Iterable[str]) -> dict[str, str]:
-    """What is said of wrong answers to a comparison: of all of them the same where nothing has changed."""
+    """Return the explanations of wrong answers to a comparison: the same for all where nothing has changed."""
     return {key: "as_before" if right == "same" else key for key in options}
 
 

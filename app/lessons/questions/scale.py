@@ -37,7 +37,7 @@ RATIOS = {"one_one": (1, 1), "two_one": (2, 1), "one_two": (1, 2), "three_one": 
 
 @rule
 def slowest_part(scene: Scene) -> Question:
-    """Which of a request's parts the next step spends most of its time in."""
+    """Ask which of a request's parts the next step spends most of its time in."""
     record = scene.next_step()
     timing = record.timing
     took = {
@@ -71,7 +71,7 @@ def crossing_rate(scene: Scene, percent: int) -> Question:
 
 @functools.cache
 def measured() -> Saturation:
-    """The published record of prefill on two axes.
+    """Return the published record of prefill on two axes.
 
     Raises:
         Undecided: there is none.
@@ -107,7 +107,9 @@ def full_step(scene: Scene, prompts: int) -> Question:
 
 @rule
 def same_tokens(scene: Scene, prompts: int, tokens: int) -> Question:
-    """Whether a step of so many prompts computes as many tokens a second as one of a single prompt with all of them."""
+    """Ask whether a step of so many prompts computes as many tokens a second as one of a single prompt with all of
+    them.
+    """
     many, one = rate_of(prompts, tokens), rate_of(1, prompts * tokens)
     right = "many" if many > one * ALIKE else "one" if one > many * ALIKE else "same"
     values: dict[str, Value] = {
@@ -126,7 +128,7 @@ def simulated_wait(percent: int) -> tuple[float, float]:
     """Between what the mean time to the first token of one GPU lies, in service times, at that load: the 95 % interval
     over 20 simulated runs, by the engine's own scheduler.
     """
-    from engine.simulate.simulation import Simulation  # simpy: only who asks needs it
+    from engine.simulate.simulation import Simulation  # lazy: simpy is needed here only
 
     config = EngineConfig(block_size=16, num_blocks=64, max_num_seqs=1, enable_prefix_caching=False)
     facts = facts_of(card_of("llama-2-7b", "a100-80gb").model)
@@ -146,7 +148,7 @@ def simulated_wait(percent: int) -> tuple[float, float]:
 
 @rule
 def mean_wait(scene: Scene, percent: int) -> Question:
-    """The mean time to the first token of one GPU at that load, in service times (M/D/1; DistServe, 3.1)."""
+    """Ask for the mean time to the first token of one GPU at that load, in service times (M/D/1; DistServe, 3.1)."""
     load = percent / 100
     right = round(mean_ttft(Prefill(service=1.0), "one", load).value, 2)
     wrong = [("nobody", 1.0), ("random", round(1 / (1 - load), 2)), ("always", round(1 + load, 2))]
@@ -157,7 +159,7 @@ def mean_wait(scene: Scene, percent: int) -> Question:
 
 @rule
 def own_placement(scene: Scene, rate: int, prompt: int, output: int, ttft: int, tpot: int) -> Question:
-    """How many of the GPUs that the search takes apart prefill, and how many decode: chosen before it searches."""
+    """Ask how many of the GPUs that the search takes apart prefill, and how many decode: chosen before it searches."""
     first, after = (option.all_gpus for option in placed("apart", rate, prompt, output, ttft, tpot).options)
     splits = {
         "needs": (first, after),
@@ -190,7 +192,7 @@ def served_by(first: int, after: int, rate: int, prompt: int, output: int, ttft_
 
 
 def _with_values(question: Question, values: dict[str, Value]) -> Question:
-    """The question, its answers and all its words with the same placeholders."""
+    """Return the question, its answers and all its words with the same placeholders."""
     return replace(
         question, values=values, options=[replace(one, values={**values, **one.values}) for one in question.options]
     )
@@ -198,7 +200,7 @@ def _with_values(question: Question, values: dict[str, Value]) -> Question:
 
 @rule
 def sides(scene: Scene, prefill: int, decode: int) -> Question:
-    """Which ratio of GPUs has the most goodput a GPU, where one serves `prefill` and `decode` tenths a second."""
+    """Ask which ratio of GPUs has the most goodput a GPU, where one serves `prefill` and `decode` tenths a second."""
     one, other = prefill / 10, decode / 10
     served = {name: goodput_per_gpu(a * one, a, b * other, b) for name, (a, b) in RATIOS.items()}
     right = max(served, key=lambda name: served[name])
@@ -232,7 +234,7 @@ def _demand(rate: int, prompt: int, output: int, ttft_ms: int, tpot_ms: int) -> 
 
 @rule
 def fewest_gpus(scene: Scene, rate: int, prompt: int, output: int, ttft: int, tpot: int) -> Question:
-    """Which way of placing Llama 2 70B on A100s takes the fewest GPUs for a demand; `ttft` and `tpot` in ms."""
+    """Ask which way of placing Llama 2 70B on A100s takes the fewest GPUs for a demand; `ttft` and `tpot` in ms."""
     gpus = {way: placed(way, rate, prompt, output, ttft, tpot).gpus for way in WAYS}
     if list(gpus.values()).count(min(gpus.values())) > 1:
         raise Undecided(f"two ways take as few GPUs: {gpus}")

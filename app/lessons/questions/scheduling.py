@@ -1,4 +1,4 @@
-"""Who runs, who waits, who has to go."""
+"""Questions about scheduling: running, waiting and preempted sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOBODY_PREEMPTED = "nobody is preempted as far as the lesson goes"
 
 @rule
 def admitted(scene: Scene, seq: int) -> Question:
-    """Whether a waiting sequence is admitted in the next step, or what it lacks."""
+    """Ask whether a waiting sequence is admitted in the next step, or what it lacks."""
     record = scene.next_step()
     right, place = "", None
     for index, op in enumerate(record.ops):
@@ -59,7 +59,7 @@ def admitted(scene: Scene, seq: int) -> Question:
 
 @rule
 def victim(scene: Scene) -> Question:
-    """The sequence that is preempted when the blocks run out: the one that was admitted last."""
+    """Ask for the sequence that is preempted when the blocks run out: the one that was admitted last."""
     found = need_op(scene.coming(), Preempt, NOBODY_PREEMPTED)
     op = found.op
     running = scene.log.state_at(found.record.index - 1).running
@@ -107,7 +107,7 @@ def recomputed(scene: Scene) -> Question:
 
 @rule
 def run_at_once(scene: Scene) -> Question:
-    """The most sequences that run at the same time, as far as the run comes."""
+    """Ask for the most sequences that run at the same time, as far as the run comes."""
     most, where, came = 0, 0, 0
     for index in range(len(scene.log)):
         state = scene.log.state_at(index)
@@ -124,7 +124,7 @@ def run_at_once(scene: Scene) -> Question:
 
 
 def longest_gap(log: TraceReader, seq: int) -> int:
-    """The most tokens that other sequences' steps computed between two tokens of a sequence: what it waits for.
+    """Return the most tokens that other sequences' steps computed between two tokens of a sequence: what it waits for.
 
     Counted in tokens, because clocks differ and counts do not.
     """
@@ -141,7 +141,7 @@ def longest_gap(log: TraceReader, seq: int) -> int:
 
 @rule
 def gap_against_before(scene: Scene, seq: int = 0) -> Question:
-    """Whether the longest wait of a running sequence between two tokens is longer than in the run before."""
+    """Ask whether the longest wait of a running sequence between two tokens is longer than in the run before."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     before, now = longest_gap(scene.earlier, seq), longest_gap(scene.log, seq)
@@ -154,7 +154,7 @@ def gap_against_before(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def first_token_against_before(scene: Scene, seq: int) -> Question:
-    """Whether a sequence's first token comes after more steps than in the run before."""
+    """Ask whether a sequence's first token comes after more steps than in the run before."""
     if scene.earlier is None:
         raise Undecided("there was no run before this one")
     before, now = _steps_to_first(scene.earlier, seq), _steps_to_first(scene.log, seq)

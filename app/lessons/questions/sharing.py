@@ -1,4 +1,4 @@
-"""What the prefix cache has, and why not more."""
+"""Questions about prefix-cache hits and their limits."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def hit_tokens(scene: Scene, seq: int) -> Question:
 
 @rule
 def hit_reason(scene: Scene, seq: int) -> Question:
-    """Why the hits end where they do."""
+    """Ask why the hits end where they do."""
     found = _lookup(scene, seq)
     op = found.op
     right = op.reason or "all"
@@ -62,7 +62,7 @@ def hit_reason(scene: Scene, seq: int) -> Question:
 
 @rule
 def loaded_from(scene: Scene, seq: int) -> Question:
-    """Where the keys and values of most of a prompt come from: the pool, a tier outside it, or computing."""
+    """Ask where the keys and values of most of a prompt come from: the pool, a tier outside it, or computing."""
     asked, pool = _outside(scene, seq), _lookup(scene, seq).op
     size, tokens = scene.block_size, pool.num_tokens
     blocks = Counter[str](asked.op.media if asked.op.verdict == "load" else [])

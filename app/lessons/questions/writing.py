@@ -11,7 +11,7 @@ from engine.trace.events import Cache, Finish, Sample, Write
 
 
 def _written(scene: Scene, position: int, seq: int) -> Operation[Write]:
-    """The first write of a position."""
+    """Return the first write of a position."""
     for record in scene.all():
         for place, op in enumerate(record.ops):
             if isinstance(op, Write) and op.seq_id == seq and op.start <= position < op.start + op.num_tokens:
@@ -21,7 +21,7 @@ def _written(scene: Scene, position: int, seq: int) -> Operation[Write]:
 
 @rule
 def where_now(scene: Scene, seq: int = 0) -> Question:
-    """Where K and V of the token that was chosen last are now: nowhere yet."""
+    """Ask where K and V of the token that was chosen last are now: nowhere yet."""
     found = scene.sequence(seq)
     if found.num_computed_tokens != len(found.token_ids) - 1 or found.status != "running":
         raise Undecided(f"no token of sequence {seq} was chosen that is not computed")
@@ -50,7 +50,7 @@ def where_now(scene: Scene, seq: int = 0) -> Question:
 
 @rule
 def written_in(scene: Scene, position: int, seq: int = 0) -> Question:
-    """The step in which K and V of a position are written: one after the step that chose the token."""
+    """Ask for the step in which K and V of a position are written: one after the step that chose the token."""
     written = _written(scene, position, seq)
     chosen = None
     for record in scene.all():
@@ -92,7 +92,7 @@ def slot(scene: Scene, position: int, seq: int = 0) -> Question:
 
 @rule
 def hashed(scene: Scene, logical: int, seq: int = 0) -> Question:
-    """Whether a block of a sequence gets a hash with what comes: full ones do, and no others."""
+    """Ask whether a block of a sequence gets a hash with what comes: full ones do, and no others."""
     found = find_op(scene.coming(), Cache, seq_id=seq, logical=logical)
     after = scene.after.sequences[seq]
     if logical >= len(after.block_tables[0]):

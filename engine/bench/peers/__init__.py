@@ -20,7 +20,7 @@ PEERS = {
 
 
 def make_peer(name: str) -> Peer:
-    """The peer of that name, not loaded yet."""
+    """Return the peer of that name, not loaded yet."""
     module, _, attribute = PEERS[name].partition(":")
     peer: Peer = getattr(import_module(f"engine.bench.peers.{module}"), attribute)()
     return peer

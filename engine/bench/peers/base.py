@@ -25,11 +25,11 @@ class Peer(ABC):
     module: ClassVar[str]  # what it is imported as
 
     def unavailable(self) -> str | None:
-        """Why it cannot run here at all; None: it can."""
+        """Return why it cannot run here at all; None: it can."""
         return None if find_spec(self.module) else f"{self.package} is not installed (pip install 'kvtheater[bench]')"
 
     def version(self) -> str:
-        """Of its package."""
+        """Return the package's name and version."""
         try:
             return f"{self.package} {version(self.package)}"
         except PackageNotFoundError:
@@ -48,7 +48,7 @@ class Peer(ABC):
         """
 
     def close(self) -> None:  # noqa: B027
-        """Let go of the model."""
+        """Release the model."""
 
 
 def refuse_arrivals(asks: list[Ask], who: str) -> None:

@@ -34,7 +34,7 @@ class ProcessPeer(Peer):
     _version = ""
 
     def interpreter(self) -> str | None:
-        """The Python that has the package; None: there is none."""
+        """Return the Python that has the package; None: there is none."""
         own = Path(os.environ.get(ENVIRONMENTS, "")) / self.package / "bin" / "python"
         if os.environ.get(ENVIRONMENTS) and own.exists():
             return str(own)
@@ -65,7 +65,7 @@ class ProcessPeer(Peer):
         self._version = self._ask(job)["version"]
 
     def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
-        """The times are the peer's own: what the lines take is in none of them."""
+        """Run the requests. The times are the peer's own and exclude the communication with it."""
         refuse_arrivals(asks, "this peer")
         refuse_sampling(sampling, "this peer")
         asked = sum(len(ask.prompt) + ask.output_tokens for ask in asks)
@@ -112,7 +112,7 @@ class ProcessPeer(Peer):
 
 
 class OnnxRuntimeGenaiPeer(ProcessPeer):
-    """One batch at a time."""
+    """ONNX Runtime GenAI, one batch at a time."""
 
     package: ClassVar[str] = "onnxruntime-genai"
     module: ClassVar[str] = "onnxruntime_genai"

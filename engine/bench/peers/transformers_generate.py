@@ -37,7 +37,7 @@ class _GeneratePeer(Peer):
         self._model.generation_config.eos_token_id = None  # as ignore_eos does: every request runs to its length
 
     def run(self, asks: list[Ask], sampling: SamplingParams, config: EngineConfig) -> Measurement:
-        """One left-padded batch, which runs until its longest output is done; of the others the rest is cut off."""
+        """Run one left-padded batch until its longest output is done; the surplus of the others is cut off."""
         refuse_arrivals(asks, "generate")
         if sampling.temperature != 0 or (sampling.num_sequences > 1 and not sampling.use_beam_search):
             raise PeerError("generate draws other random numbers: it is compared under greedy decoding and beams only")

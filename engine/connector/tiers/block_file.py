@@ -1,4 +1,4 @@
-"""One block as a file: a header that says what it is, then the payload. Little-endian.
+"""File format of a block: a header that identifies it, then the payload. Little-endian.
 
     0    magic        8 bytes   changes under a transfer that takes it for text, as PNG's does
     8    version      4 bytes   FORMAT_VERSION
@@ -39,7 +39,7 @@ READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEX
 
 
 class BadBlock(Exception):
-    """What lies there is not the block that was asked for, or cannot be kept there."""
+    """A file is not the requested block, or a block cannot be stored."""
 
     def __init__(self, reason: DropReason, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}")
@@ -48,21 +48,22 @@ class BadBlock(Exception):
 
 
 def header_of(key: bytes, payload: bytes) -> bytes:
-    """The HEADER_BYTES bytes before a payload."""
+    """Return the HEADER_BYTES bytes before a payload."""
     facts = _FACTS.pack(MAGIC, FORMAT_VERSION, key, len(payload), zlib.crc32(payload))
     return facts + _CHECK.pack(zlib.crc32(facts))
 
 
 def is_own_file(found: os.stat_result) -> bool:
-    """Whether it is a regular file that this user wrote and no other user can write.
+    """Return whether it is a regular file of this user that no other user can write.
 
-    Nobody but root can make a file of another user's, so a folder that others may write into is no danger to the text.
+    Only root can create a file owned by another user, so a folder writable by others is no danger to the content.
     """
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def read_block(file: int, key: bytes, max_bytes: int) -> bytes:
-    """The payload of an open file (a descriptor, from READING), proved to be `key`'s, whole and as it was written.
+    """Return the payload of an open file (a descriptor, from READING), proved to be `key`'s, whole and as it was
+    written.
 
     Raises:
         BadBlock: it is not, or has more than `max_bytes` (so that a foreign file never asks for much memory).
@@ -134,5 +135,5 @@ _WHY: dict[int | None, DropReason] = {
 
 
 def why_not_written(error: OSError) -> DropReason:
-    """The reason under which a failed write is counted."""
+    """Return the reason under which a failed write is counted."""
     return _WHY.get(error.errno, "io_error")

@@ -1,4 +1,4 @@
-"""What a tier did, counted, and what it dropped, with the reason: for metrics, verdicts and the page."""
+"""Counters of a tier and the blocks that it dropped, with reasons: for metrics, verdicts and the page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DropReason = Literal[
     "not_a_file",  # a link, folder, pipe or device where a block should be
     "foreign",  # another user wrote it, or could have
     "unreadable",  # the system does not let it be read
-    # a block that was to be kept and is not
+    # a block that could not be stored
     "disk_full",  # no space, a quota, or a limit on the size of files
     "no_permission",
     "folder_gone",
@@ -34,7 +34,7 @@ KEPT_DROPS = 64  # the last ones, for the page
 
 
 class Drop(NamedTuple):
-    """One block that was dropped."""
+    """Dropped block."""
 
     number: int  # counts up from 1 in each tier
     tier: Medium
@@ -102,7 +102,7 @@ class TierBook:
             self._drops.append(Drop(number, self.tier, reason, key.hex(), detail, self._clock()))
 
     def drops(self) -> list[Drop]:
-        """The last KEPT_DROPS at most, oldest first."""
+        """Return the last KEPT_DROPS at most, oldest first."""
         with self._lock:
             return list(self._drops)
 

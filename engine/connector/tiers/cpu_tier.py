@@ -23,11 +23,11 @@ class CpuTier:
         self._lock = threading.Lock()
 
     def __contains__(self, key: bytes) -> bool:
-        """Whether it is here. Asking is not using."""
+        """Return whether it is here. Asking is not using."""
         return key in self._blocks
 
     def load(self, key: bytes) -> bytes | None:
-        """The payload, from now on the most recently used; the very object, not a copy."""
+        """Return the payload, from now on the most recently used; the very object, not a copy."""
         begin = time.perf_counter()
         with self._lock:
             payload = self._blocks.get(key)

@@ -1,7 +1,7 @@
-"""Blocks in a folder on disk, shared by several servers and found again after a restart.
+"""Disk tier: blocks in a folder, shared by several servers and found again after a restart.
 
-Whatever is wrong with the folder or a file in it, the engine gets no block, or keeps none, and goes on; the reason is
-counted and told. See `shared_folder` for who may do what when, `block_file` for what is checked.
+On any error of the folder or a file in it, the engine gets or stores no block and continues; the reason is counted and
+reported. See `shared_folder` for locking, `block_file` for verification.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class DiskTier:
         self._refused: set[bytes] = set()
 
     def has(self, keys: Sequence[bytes]) -> int:
-        """How many of `keys`, from the first on, have a file here. None is opened: it may yet turn out damaged."""
+        """Return how many of `keys`, from the first on, have a file here. None is opened: it may yet turn out
+        damaged.
+        """
         with contextlib.suppress(OSError), self.folder.opened() as root:
             for index, key in enumerate(keys):
                 if key in self._refused or self._size(root, key) is None:
@@ -73,7 +75,7 @@ class DiskTier:
         return found.st_size if is_own_file(found) else None
 
     def load(self, key: bytes) -> bytes | None:
-        """The payload as it was stored, or None. What is there and is not that block is deleted, counted and told."""
+        """Return the stored payload, or None. A file that is not that block is deleted, counted and reported."""
         begin = time.perf_counter()
         try:
             payload = self.read(key)
@@ -135,7 +137,7 @@ class DiskTier:
         self._refused.add(key)
 
     def store(self, key: bytes, payload: bytes) -> bool:
-        """Keep it. False: it could not be kept, which is counted and told; nothing is left of it then."""
+        """Store a block. Return False on failure, which is counted and reported; no partial file remains."""
         begin = time.perf_counter()
         try:
             written = self.write(key, payload)
@@ -150,10 +152,10 @@ class DiskTier:
         return True
 
     def write(self, key: bytes, payload: bytes) -> bool:
-        """As `store`, uncounted but for evictions. False: the folder had it already.
+        """Write as `store`, uncounted except for evictions. Return False if the folder already has it.
 
         Raises:
-            BadBlock, OSError: it could not be kept.
+            BadBlock, OSError: it cannot be stored.
         """
         size = HEADER_BYTES + len(payload)
         if disk_bytes(size) > self.max_bytes:
@@ -193,7 +195,7 @@ class DiskTier:
             os.close(folder)
 
     def sweep(self) -> None:
-        """Delete what a dead writer has left unfinished, and count the files anew, where that can be done."""
+        """Delete the unfinished file of a dead writer and recount the files, where possible."""
         with contextlib.suppress(BadBlock, OSError), self.folder.locked() as held:
             held.recount()
 
@@ -211,7 +213,9 @@ class DiskTier:
 
 
 def _is_of_no_use(error: BadBlock | OSError) -> bool:
-    """Whether the file will never be a block again. One of another user's, or no descriptor left: not its fault."""
+    """Return whether the file will never be a block again. One of another user's, or no descriptor left: not its
+    fault.
+    """
     if isinstance(error, BadBlock):
         return error.reason != "foreign"
     return error.errno in (*_NO_FILE, errno.EACCES, errno.EPERM, errno.EIO)

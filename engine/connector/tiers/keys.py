@@ -1,4 +1,4 @@
-"""What a block is filed under outside the pool, where blocks of other models, settings and runs lie beside it.
+"""Keys of blocks outside the pool, in a store shared by models, settings and runs.
 
     weights, configuration, dtypes, block size, reaches ──► layout digest, once an engine
     tokens, all before them, cache salt ──► block hash      (`engine/cache/prefix_cache.py`)
@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 from typing import NamedTuple
 
-FORMAT_VERSION = 1  # of what lies in a payload and of the file around it; counts up when either changes
+FORMAT_VERSION = 1  # of the payload and its file format; counts up when either changes
 KEY_BYTES = 16  # as a block hash: more would promise more than the hash inside holds
 DIGEST_BYTES = 32
 
@@ -28,7 +28,7 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 
 class NamedBytes(NamedTuple):
-    """One tensor of a model, as its bytes lie in memory (row-major)."""
+    """Tensor of a model, as its bytes lie in memory (row-major)."""
 
     name: str
     dtype: str
@@ -95,6 +95,8 @@ def layout_digest(facts: LayoutFacts) -> bytes:
 
 
 def store_key(layout: bytes, block_hash: bytes, group: int) -> bytes:
-    """The name (KEY_BYTES bytes) of one group's full block. `layout` from `layout_digest`, keyed into the hash."""
+    """Return the name (KEY_BYTES bytes) of one group's full block. `layout` from `layout_digest`, keyed into the
+    hash.
+    """
     body = struct.pack("<I", group) + block_hash
     return blake2b(body, digest_size=KEY_BYTES, key=layout, person=b"kvt-block").digest()

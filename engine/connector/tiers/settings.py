@@ -20,7 +20,7 @@ class SettingError(ValueError):
 
 
 class DiskSetting(NamedTuple):
-    """Where blocks are kept on disk, and how many bytes they may take there."""
+    """Folder of the disk tier, and its maximum size in bytes."""
 
     folder: Path
     max_bytes: int

@@ -1,25 +1,25 @@
-"""A folder of block files that several servers use at once: one lock, one count, one order of who goes first.
+"""Folder of block files that several servers use at once: one lock, one usage count, one eviction order.
 
-    DIR/.kvtheater-lock      held by whoever writes or evicts; in it how many bytes and blocks there are
-    DIR/.kvtheater-writing   the block that is being written, renamed to its name when it is whole
+    DIR/.kvtheater-lock      held while writing or evicting; contains the number of bytes and blocks
+    DIR/.kvtheater-writing   the block being written, renamed to its name when it is complete
     DIR/3f/3f0c….kv          blocks; the time of the last use is the file's modification time
 
-Reading takes no lock: a name appears by a rename, so what is at it is whole, and who has a file open reads it to the
-end whoever deletes it meanwhile.
+Reading takes no lock: a name appears by a rename, so its file is complete, and an open file remains readable after its
+deletion.
 
-One writes at a time, in all servers together. So an unfinished file that one finds under the lock belongs to a writer
-that died: there is one name for it, and it is deleted. The lock is flock's, which the system releases with the process,
-however that ends. (filelock and portalocker are the same call with threads and Windows around it; diskcache keeps its
-books in SQLite and its values as pickles, and a pickle from a folder is a program that one runs.)
+Writes are exclusive across all servers. An unfinished file found under the lock therefore belongs to a dead writer: it
+has one fixed name, and is deleted. The lock is flock's, which the system releases with the process, however that ends.
+(filelock and portalocker wrap the same call with thread and Windows support; diskcache has its index in SQLite and its
+values as pickles, and loading a pickle from a folder executes it.)
 
-The count goes up before a file is written and down after it was deleted, so that whoever is killed between leaves it
-too high: the folder is never larger than its bound. Each server counts the files once when it has started, beside its
-work (a second or two for 100,000 of them on a busy machine), and again whenever it must evict. Files count as the disk
-does, in pages of 4 KiB.
+The count is raised before a file is written and lowered after it is deleted, so a process killed in between leaves it
+too high: the folder never exceeds its bound. Each server recounts the files once after its start, in the background (a
+second or two for 100,000 of them on a busy machine), and again whenever it must evict. File sizes count as on disk, in
+pages of 4 KiB.
 
-Nothing is synced. A rename after fsync would outlive a power failure, but takes 1 to 12 ms a block (measured, 12 KiB to
-4 MiB) where writing alone takes 0.15 to 5. What kill -9 needs is only that the system has the bytes. After a power
-failure a file may be empty, short or full of zeros under its right name: its checksum says so, and it is dropped.
+Nothing is synced. A rename after fsync survives a power failure, but takes 1 to 12 ms a block (measured, 12 KiB to 4
+MiB) where writing alone takes 0.15 to 5. Surviving kill -9 needs only that the system has the bytes. After a power
+failure a file may be empty, short or full of zeros under its name: its checksum fails, and it is dropped.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FolderError(OSError):
 
 
 class Count(NamedTuple):
-    """What the folder holds."""
+    """Usage of the folder."""
 
     bytes: int
     blocks: int
@@ -71,12 +71,12 @@ def place_of(key: bytes) -> tuple[str, str]:
 
 
 def disk_bytes(size: int) -> int:
-    """Bytes that a file of this size takes on a disk."""
+    """Return the bytes that a file of this size takes on a disk."""
     return -(-size // PAGE) * PAGE
 
 
 class SharedFolder:
-    """The folder by its path. Every call opens it anew, so that one that was deleted and made again is found again."""
+    """Folder by its path. Every call opens it again, so that a deleted and recreated folder is found."""
 
     def __init__(self, path: Path, max_bytes: int) -> None:
         """Made if there is none, for this user alone.
@@ -96,7 +96,7 @@ class SharedFolder:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[int]:
-        """A descriptor of the folder. OSError: it is gone."""
+        """Yield a descriptor of the folder. OSError: it is gone."""
         root = os.open(self.path, _FOLDER)
         try:
             yield root
@@ -104,7 +104,7 @@ class SharedFolder:
             os.close(root)
 
     def count(self) -> Count:
-        """As whoever held the lock last has left it; nothing where it cannot be read."""
+        """Return the count by the last holder of the lock; zero where it cannot be read."""
         with contextlib.suppress(OSError), self.opened() as root:
             lock = os.open(LOCK, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=root)
             try:
@@ -115,7 +115,7 @@ class SharedFolder:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[LockedFolder]:
-        """The folder while nobody else writes or evicts.
+        """Lock the folder against other writers and evictions.
 
         Raises:
             BadBlock: `busy`, others held it for LOCK_SECONDS; `folder_gone`.
@@ -145,7 +145,7 @@ class SharedFolder:
             lock = self._open_lock(root)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # somebody may have deleted the file meanwhile: then a third may hold the lock of the new one
+                # the file may have been deleted meanwhile: then another process may hold the lock of a new one
                 if os.path.samestat(os.fstat(lock), os.stat(LOCK, dir_fd=root, follow_symlinks=False)):
                     return lock
             except (BlockingIOError, FileNotFoundError):
@@ -161,7 +161,9 @@ class SharedFolder:
 
 
 def open_subfolder(root: int, name: str, make: bool = False) -> int:
-    """A descriptor of the folder's subfolder. OSError: it is not there, or something else is, a link for instance."""
+    """Return a descriptor of the folder's subfolder. OSError: it is not there, or something else is, a link for
+    instance.
+    """
     if make:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, 0o700, dir_fd=root)
@@ -183,7 +185,7 @@ class _Found(NamedTuple):
 
 
 class LockedFolder:
-    """What may be done while the lock is held. Descriptors are its maker's."""
+    """Folder operations under the lock. The descriptors belong to the caller."""
 
     def __init__(self, root: int, lock: int, max_bytes: int) -> None:
         self.root = root
@@ -193,7 +195,7 @@ class LockedFolder:
 
     @property
     def held(self) -> Count:
-        """What the folder holds, or more."""
+        """Upper bound of what the folder holds."""
         return self._count if self._count is not None else self.recount()
 
     def recount(self) -> Count:
@@ -216,10 +218,10 @@ class LockedFolder:
             return 0
         found = sorted(self._find())
         total = sum(block.bytes for block in found)
-        if total + num_bytes <= self._max_bytes:  # somebody deleted files by hand
+        if total + num_bytes <= self._max_bytes:  # files were deleted manually
             self._set(Count(total, len(found)))
             return 0
-        # lower than the bound by a tenth of it; what is asked for must fit in any case
+        # a tenth below the bound; the new block must fit in any case
         keep = min(int(self._max_bytes * LOW_WATER), self._max_bytes - num_bytes)
         evicted = 0
         for block in found:
@@ -249,7 +251,7 @@ class LockedFolder:
             os.close(folder)
 
     def _find(self) -> list[_Found]:
-        """Every block file; what a dead writer has left unfinished is deleted first."""
+        """Return every block file; what a dead writer has left unfinished is deleted first."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(WRITING, dir_fd=self.root)
         found = list[_Found]()

@@ -1,13 +1,13 @@
-"""Whether loading blocks beats computing them again, by what this machine was measured to do.
+"""Decision between loading and recomputing blocks, by measurements on this machine.
 
     load    = Σ over tiers (blocks · seconds per block + bytes · seconds per byte) · factor + bytes · seconds to place
     compute = tokens · seconds per token of prefill
 
-The line of a tier (seconds per block, seconds per byte) is drawn through blocks of two sizes when it is opened. They
-were written a moment before, so the system has them in memory: that is the best that a disk does. Real loads all have
-about one size and could not draw a line; they move its factor, measured / expected seconds over the last loads. A
-tier that is slow is not loaded from, so nothing would ever say that it is fast again: the factor goes back towards 1,
-by half every HALF_LIFE seconds without a load, and then it is tried anew.
+A tier's line (seconds per block, seconds per byte) is fitted through blocks of two sizes when the tier is opened. They
+were just written, so they are in the page cache: the line is the disk's best case. Real loads have about one size and
+cannot determine a line; they move its factor, measured / expected seconds over the last loads. A slow tier is not
+loaded from, so no load can show that it is fast again: the factor therefore decays towards 1, by half every HALF_LIFE
+seconds without a load, until the tier is tried again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HALF_LIFE = 60.0  # seconds
 
 
 class Line(NamedTuple):
-    """What loading takes."""
+    """Cost line of loading."""
 
     seconds_per_block: float
     seconds_per_byte: float
@@ -34,14 +34,14 @@ class Line(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One block that was loaded."""
+    """Measured load of a block."""
 
     num_bytes: int
     seconds: float
 
 
 class Planned(NamedTuple):
-    """What would be loaded from a tier."""
+    """Planned load from a tier."""
 
     tier: Medium
     blocks: int
@@ -57,7 +57,7 @@ class Decision(NamedTuple):
 
 
 def line_through(small: Measured, large: Measured) -> Line:
-    """The line through two blocks of different sizes; neither of its parts is below 0."""
+    """Return the line through two blocks of different sizes; neither of its parts is below 0."""
     per_byte = max(0.0, (large.seconds - small.seconds) / (large.num_bytes - small.num_bytes))
     return Line(max(0.0, small.seconds - small.num_bytes * per_byte), per_byte)
 
@@ -78,7 +78,7 @@ class _Quotient:
 
 
 class _TierSpeed:
-    """One tier's line, and how far the last real loads were from it."""
+    """Cost line of a tier, and the ratio of recent loads to it."""
 
     def __init__(self, line: Line | None, clock: Callable[[], float]) -> None:
         self.line = line
@@ -125,7 +125,7 @@ class Speeds:
         self._tiers[tier] = _TierSpeed(line, self._clock)
 
     def note_load(self, tier: Medium, num_bytes: int, seconds: float) -> None:
-        """One block was loaded from a tier."""
+        """Record the load of a block from a tier."""
         with self._lock:
             self._tiers[tier].note(num_bytes, seconds)
 
@@ -145,7 +145,7 @@ class Speeds:
         return None if found is None else found.value
 
     def speed(self, tier: Medium) -> Line | None:
-        """What a block and a byte of a tier take now; None: not measured."""
+        """Return the current seconds per block and byte of a tier; None if not measured."""
         with self._lock:
             speed = self._tiers.get(tier)
             if speed is None or speed.line is None:
@@ -154,7 +154,8 @@ class Speeds:
             return Line(speed.line.seconds_per_block * factor, speed.line.seconds_per_byte * factor)
 
     def worth_loading(self, layout: bytes, num_tokens: int, planned: Iterable[Planned]) -> Decision:
-        """Whether an engine with that layout should load the blocks of `num_tokens` tokens rather than compute them.
+        """Return whether an engine with that layout should load the blocks of `num_tokens` tokens rather than compute
+        them.
 
         Raises:
             KeyError: no such tier.

@@ -1,9 +1,9 @@
-"""The tiers of a process together, fastest first: what its engines look up in, load from and store to.
+"""Tiers of a process, fastest first: the engines' lookups, loads and stores.
 
-Write-through: a block goes to CPU and into the disk's queue when it is stored, not to the disk when CPU evicts it.
-Whoever is killed (kill -9) loses what was in the queue, milliseconds of it; with write-back everything that CPU kept
-would be gone, which is what a restart hopes to find. Evicting from CPU then costs nothing either, and never happens on
-the way of a request. The price is that every block is written once, also those that nobody asks for again.
+Write-through: a stored block goes to CPU and into the disk's queue, not to the disk on eviction from CPU. A killed
+process (kill -9) loses only the queue, milliseconds of it; with write-back it would lose everything in CPU memory,
+which a restart hopes to find. Eviction from CPU is also free, and never delays a request. The price is that every block
+is written once, including those never loaded again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Tiers:
         self._closed = False
 
     def lookup(self, keys: Sequence[bytes]) -> list[Medium]:
-        """The tier of each key, from the first on, as far as there are any. No payload is touched.
+        """Return the tier of each key, from the first on, as far as there are any. No payload is touched.
 
         What another server evicts before it is loaded, and what turns out damaged, `load` does not find.
         """
@@ -83,7 +83,7 @@ class Tiers:
         return found
 
     def load(self, key: bytes) -> Loaded | None:
-        """The block, from the fastest tier that has it; None where none has it, or none has it sound."""
+        """Return the block, from the fastest tier that has it; None where none has it, or none has it sound."""
         if self._closed:
             return None
         begin = time.perf_counter()
@@ -127,11 +127,11 @@ class Tiers:
         return key in self._cpu
 
     def figures(self) -> list[TierCounters]:
-        """Of each tier that there is, fastest first."""
+        """Return the counters of each tier, fastest first."""
         return [tier.figures() for tier in (self._cpu, self._disk) if tier is not None]
 
     def drops(self) -> list[Drop]:
-        """The last ones of all tiers, oldest first; `TierCounters.drops` counts them all."""
+        """Return the last ones of all tiers, oldest first; `TierCounters.drops` counts them all."""
         found = [drop for tier in (self._cpu, self._disk) if tier is not None for drop in tier.book.drops()]
         return sorted(found, key=lambda drop: drop.time)
 
@@ -166,7 +166,7 @@ def _measure_disk(disk: DiskTier) -> Line | None:
     try:
         # a sixteenth of the folder at most, so that next to nothing is evicted for it
         return _measure(write, disk.read, disk.max_bytes // (16 * PROBES))
-    except (BadBlock, OSError):  # told when a block is to be kept
+    except (BadBlock, OSError):  # reported when a block is stored
         return None
     finally:
         disk.forget(keys)
@@ -175,7 +175,7 @@ def _measure_disk(disk: DiskTier) -> Line | None:
 def _measure(
     write: Callable[[bytes, bytes], object], read: Callable[[bytes], bytes | None], max_bytes: int
 ) -> Line | None:
-    """What reading a block takes. None: there is no room for blocks of some size, or one was gone again."""
+    """Measure reading a block. None: no room for blocks of some size, or one was evicted at once."""
     if max_bytes < PROBE_BYTES[0]:
         return None
     best = list[Measured]()

@@ -1,4 +1,4 @@
-"""What carries blocks to the disk, so that the engine never waits for one: a thread of its own and a bounded queue."""
+"""Writer of blocks to the disk, so that the engine never waits: a thread of its own and a bounded queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DiskWriter:
         self._thread.start()
 
     def get(self, key: bytes) -> bytes | None:
-        """The payload while it waits. It leaves only when it can be found on the disk, or was dropped."""
+        """Return the payload while it waits. It leaves only when it can be found on the disk, or was dropped."""
         with self._changed:
             return self._waiting.get(key)
 
@@ -36,7 +36,9 @@ class DiskWriter:
         return self.get(key) is not None
 
     def submit(self, key: bytes, payload: bytes) -> bool:
-        """Have it written. False: there is no room in the queue (an empty one takes any), which is counted and told."""
+        """Queue a write. Return False if the queue is full (an empty one takes any size), which is counted and
+        reported.
+        """
         with self._changed:
             if key in self._waiting:
                 return True
@@ -81,7 +83,7 @@ class DiskWriter:
                 key, payload = next(iter(self._waiting.items()))
             try:
                 self._disk.store(key, payload)
-            except Exception as error:  # a bug of ours; the engine goes on without its disk's next block
+            except Exception as error:  # a bug of ours; the engine continues without this block on disk
                 log.exception("a KV block was not written")
                 self._disk.book.drop("io_error", key, str(error))
             with self._changed:

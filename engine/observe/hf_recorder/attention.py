@@ -61,14 +61,15 @@ def _watching(implementation: str) -> Callable[..., tuple[Tensor, Tensor | None]
 
 
 def _function(implementation: str, module: nn.Module) -> Callable[..., Any]:
-    """The attention function that the model would have called; the eager one is in the family's own file."""
+    """Return the attention function that the model would have called; the eager one is in the family's own file."""
     if implementation == "eager":
         return sys.modules[type(module).__module__].eager_attention_forward  # type: ignore[no-any-return]
     return AttentionInterface()[implementation]  # type: ignore[no-any-return]
 
 
 def softmax_weights(call: AttentionCall, query: Tensor, key: Tensor, mask: Tensor | None, num_before: int) -> Tensor:
-    """The weights of one sequence by the formula, float32: query [Hq, T, D], key [Hkv, S, D], mask [1 or Hq, T, S].
+    """Return the weights of one sequence by the formula, float32: query [Hq, T, D], key [Hkv, S, D], mask [1 or Hq, T,
+    S].
 
     `num_before`: keys before the first query's own; without a mask a query sees those up to its own. Masked entries
     are 0.

@@ -71,10 +71,10 @@ def watch_generate(
 ) -> Iterator[None]:
     """Write a `.kvtrace` of every `model.generate` inside the `with` to `path`, when the `with` ends.
 
-    Generation itself is not changed, on whatever thread it runs. `tokenizer`: of the model, for the tokens' texts;
-    None = they have none. `capture_bytes`: so much of Q, K, V and attention is kept, the first steps first.
+    Generation itself is not changed, on whatever thread it runs. `tokenizer`: the model's, for the tokens' texts; None
+    = no texts. `capture_bytes`: budget for captured Q, K, V and attention, spent on the first steps first.
 
-    A call of `generate` that cannot be followed runs as it would alone. It warns, the `with` ends with the same
+    A call of `generate` that cannot be followed still runs as it would alone. It warns, the `with` ends with the same
     sentence as a WatchError, and nothing is written.
 
     Raises:
@@ -107,7 +107,7 @@ def watch_generate(
 
 
 class _Watcher:
-    """What hooks and attention calls tell, put together a pass at a time."""
+    """Collector of hook and attention-call data, one pass at a time."""
 
     def __init__(self, model: Any, tokenizer: Any, capture_bytes: int, num_logprobs: int) -> None:
         self._model = model
@@ -127,7 +127,7 @@ class _Watcher:
         self.runs: list[Generated] = []
 
     def facts(self) -> Any:
-        """The model's facts, from the calls that were watched."""
+        """Return the model's facts, from the calls that were watched."""
         self._probe.calls.sort(key=lambda entry: entry[0].layer)
         given = self._model.config._name_or_path
         return model_facts(self._model, model_name(given) if given else type(self._model).__name__, self._probe)
@@ -233,7 +233,7 @@ class _Watcher:
 
     @_followed
     def look(self, call: AttentionCall, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
-        """One layer of the pass under way."""
+        """Capture a layer of the current pass."""
         if self._pass is None:
             return
         if all(known.layer != call.layer for known, *_ in self._probe.calls):
@@ -274,7 +274,7 @@ class _Watcher:
     def _layer(
         self, call: AttentionCall, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
     ) -> LayerCapture | None:
-        """The arrays of the rows that go on, packed; None where they do not fit what is left of the budget."""
+        """Return the arrays of the rows that go on, packed; None where they do not fit what is left of the budget."""
         run, this = self.run, self._pass
         assert run is not None and this is not None
         num_tokens, num_keys = query.shape[2], key.shape[2]

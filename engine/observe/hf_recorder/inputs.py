@@ -1,4 +1,4 @@
-"""What a call of `generate` asks for, read before it begins, and what of it the watch cannot follow."""
+"""Arguments of a call of `generate`, read before it begins, and refusal of those that the recorder cannot follow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HARMLESS = (
 
 
 def cache_of(given: dict[str, Any]) -> Any:
-    """The cache among the keywords of `generate` or of a forward pass; None: there is none."""
+    """Return the cache among the keywords of `generate` or of a forward pass; None: there is none."""
     return next((given[name] for name in CACHE_NAMES if given.get(name) is not None), None)
 
 

@@ -37,7 +37,7 @@ from engine.trace.records import (
 
 @dataclass
 class Row:
-    """One row of the batch: `tokens` without padding, `ended` when it chose an end token."""
+    """Row of the batch: `tokens` without padding, `ended` when it sampled an end token."""
 
     prompt: list[int]
     tokens: list[int]
@@ -46,7 +46,7 @@ class Row:
 
 @dataclass
 class Pass:
-    """One forward pass over columns [num_before, num_before + num_tokens) of the padded batch."""
+    """Forward pass over columns [num_before, num_before + num_tokens) of the padded batch."""
 
     num_tokens: int
     num_before: int
@@ -58,7 +58,7 @@ class Pass:
 
 @dataclass
 class Generated:
-    """One call of `generate`."""
+    """A call of `generate`."""
 
     at: float
     rows: list[Row]
@@ -108,7 +108,7 @@ def write_log(
 
 
 class _Writer:
-    """Appends record after record; the cache manager's books are kept as the engine keeps them."""
+    """Writer of the records; it drives the cache manager as the engine does."""
 
     def __init__(self, log: TraceWriter, facts: ModelFacts, tokenizer: Tokenizer | None, cache: KVCacheManager) -> None:
         self._log, self._tokenizer, self._cache = log, tokenizer, cache
@@ -119,7 +119,7 @@ class _Writer:
         self._num_runs = 0
 
     def write(self, run: Generated) -> None:
-        """One call of `generate`."""
+        """Write a call of `generate`."""
         first = self._next_seq_id
         self._next_seq_id += len(run.rows)
         for index, row in enumerate(run.rows):
@@ -162,7 +162,7 @@ class _Writer:
             self._append("abort", timing=Timing(at=run.passes[-1].timing.at if run.passes[-1].timing else run.at))
 
     def _schedule(self, run: Generated, this: Pass, first: int, computed: list[int]) -> list[BatchEntry]:
-        """The rows that go on: places for their new tokens, and the tokens written there."""
+        """Return the rows that go on: places for their new tokens, and the tokens written there."""
         batch = []
         end = this.num_before + this.num_tokens
         for index, row in enumerate(run.rows):

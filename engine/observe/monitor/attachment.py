@@ -20,10 +20,10 @@ LOOK_SECONDS = 1.0  # between two looks at the metrics
 
 
 class Attaching(Struct, frozen=True, kw_only=True):
-    """Whom to watch, and how."""
+    """Address of a server to monitor, and options."""
 
     events: str  # ZeroMQ address of rank 0's events
-    replay: str | None = None  # where missed ones can be asked for; None: they are missing
+    replay: str | None = None  # endpoint that replays missed messages; None: they are lost
     metrics: str | None = None  # URL
     topic: str = ""  # of the events; "" = all
     ranks: tuple[int, ...] = (0,)  # data-parallel ranks, each with ports counted from rank 0's
@@ -42,10 +42,10 @@ class Attachment:
     """Threads that write the log, one for each rank and one for the metrics."""
 
     def __init__(self, asked: Attaching, path: Path | None = None) -> None:
-        """`path`: where the log is recorded; None: in a file without a name.
+        """Connect to the server. `path`: where the log is recorded; None: in a file without a name.
 
         Raises:
-            AttachError: nobody answers, or what is needed to begin a log is unknown.
+            AttachError: the server does not answer, or lacks information that a log needs.
             MissingError: pyzmq is not installed.
         """
         zmq_module()
@@ -75,7 +75,7 @@ class Attachment:
         )
         self._size = (block_size, num_blocks)
         self.observed = ObservedLog(header, path, most_bytes=asked.most_bytes, most_parts=asked.most_parts)
-        self.error: str | None = None  # why something is not heard any more; one sentence
+        self.error: str | None = None  # why a source has stopped; one sentence
         self._over = threading.Event()
         self._subscribers: list[Subscriber] = []
         try:
@@ -114,7 +114,7 @@ class Attachment:
         return Subscriber(events, replay, self._asked.topic, told, failed)
 
     def _end(self, index: int, about: str, sentence: str) -> None:
-        """Something is not heard any more; the log says so, where it can still be written."""
+        """Stop a source; the log records why, if it can still be written."""
         self.error = sentence
         with contextlib.suppress(OSError):
             self.observed.problem(index, about, sentence)
@@ -132,7 +132,7 @@ class Attachment:
                 time.sleep(min(0.5, self._asked.wait))
 
     def _source(self, first: Look) -> str:
-        """Which server, with its version where it says so beside its metrics. Events alone do not say which."""
+        """Return which server, with its version where it says so beside its metrics. Events alone do not say which."""
         if self._asked.metrics is None:
             return "vLLM or SGLang"
         if any(name.startswith("sglang:") for numbers in first.by_rank.values() for name in numbers):
@@ -164,7 +164,7 @@ class Attachment:
             self.observed.numbers({ranks[rank]: numbers for rank, numbers in found.by_rank.items() if rank in ranks})
 
     def _is_other(self, found: Look) -> bool:
-        """Whether its pool has another size than this log's, as the metrics said before."""
+        """Return whether its pool has another size than this log's, as the metrics said before."""
         block_size, num_blocks = self._size
         return (self._asked.block_size is None and found.block_size != block_size) or (
             self._asked.num_blocks is None and found.num_blocks != num_blocks

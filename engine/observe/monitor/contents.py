@@ -1,4 +1,4 @@
-"""What one instance is known to have cached, each content at a place of the log: events in, operations out."""
+"""Cached contents of a monitored instance, each at a place of the log: events in, operations out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Places:
         self._count = 0
 
     def fresh(self) -> int | None:
-        """One that nobody had; None: there are as many as a log takes."""
+        """Return an unused place; None if the log's limit is reached."""
         if self._count == MAX_BLOCKS:
             return None
         self._count += 1
@@ -29,7 +29,7 @@ class Places:
 
 
 class Contents:
-    """Of one instance. `num_unmatched` and `num_unplaced` count since they were asked for last."""
+    """Cached contents of an instance. `num_unmatched` and `num_unplaced` count since they were last read."""
 
     def __init__(self, first_block: int, num_blocks: int, outside: Places) -> None:
         """Its pool's places are [first_block, first_block + num_blocks)."""
@@ -49,7 +49,7 @@ class Contents:
         return set(self._where)
 
     def ops(self, event: Event) -> list[Op]:
-        """What a `BlockStored` or `BlockRemoved` does to the log."""
+        """Return the operations of a `BlockStored` or `BlockRemoved`."""
         if isinstance(event, BlockStored):
             stored = (self._put(event, index) for index in range(len(event.contents)))
             return [op for op in stored if op is not None]
@@ -59,7 +59,7 @@ class Contents:
         return []
 
     def forget(self, epoch: int, sequence: int, reason: KnownReason, num_missed: int = 0) -> KnownSince:
-        """Nothing is known any more."""
+        """Forget all contents."""
         for (medium, *_), place in self._where.items():
             if medium != GPU:
                 heapq.heappush(self._free_outside, place)
@@ -70,8 +70,8 @@ class Contents:
         return KnownSince(epoch=epoch, sequence=sequence, reason=reason, num_missed=num_missed)
 
     def told_anew(self, outside: Places) -> Iterator[Stored]:
-        """All that is known, for a log that begins with it: places outside the pools are those of `outside` from now
-        on, so every instance has to.
+        """Yield all that is known, for a log that begins with it: places outside the pools are those of `outside`
+        from now on, so every instance has to.
         """
         self._outside, self._free_outside = outside, []
         for key, said in self._said.items():
@@ -120,7 +120,7 @@ class Contents:
         return stored
 
     def _place(self, is_outside: bool) -> int | None:
-        """The lowest free one; None: there is none."""
+        """Return the lowest free one; None: there is none."""
         free = self._free_outside if is_outside else self._free
         if free:
             return heapq.heappop(free)
@@ -154,5 +154,5 @@ class Contents:
 
 
 def _key(event: BlockStored | BlockRemoved, block_hash: bytes) -> Key:
-    """Who names no medium means the GPU, and who names no group has one."""
+    """Return the key of a content; a missing medium means the GPU, and a missing group the only one."""
     return event.medium or GPU, event.tier or "", event.group or 0, block_hash

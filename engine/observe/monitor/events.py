@@ -1,14 +1,14 @@
-"""KV cache events of vLLM and SGLang: one message's bytes to typed events, in each form that is in use.
+"""KV cache events of vLLM and SGLang: decoding of a message's bytes to typed events, in each form in use.
 
 A message is a msgpack array `[ts, [event, ...], data_parallel_rank]`, or a map with these names. An event is a map with
 `type`, or the older array with its name first and its fields in order. Fields at the end may be missing. Hashes are
 bytes or whole numbers. vLLM's `vllm/distributed/kv_events.py` is the source, and llm-d publishes the same.
 
 SGLang's (`python/sglang/srt/disaggregation/kv_events.py` and `mem_cache/events.py`) have the same names: `attn_dp_rank`
-is the rank, hashes are signed 64-bit numbers, a page is a block, and may be short. An array has six fields, and after
-them a map of what else a content was asked with: there, or in the event's own map, `cache_salt`. With a draft model a
-page's tokens are pairs of neighbours: of such a page no token is known. Its first versions name a page by its own
-tokens alone, so that one name may stand for pages of several prompts.
+is the rank, hashes are signed 64-bit numbers, a page is a block, and may be short. An array has six fields, followed by
+a map of the other inputs of the content's key: there, or in the event's own map, `cache_salt`. With a draft model a
+page's tokens are pairs of neighbours, so no token of such a page is known. Early versions name a page by its own tokens
+alone, so one name may stand for pages of several prompts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class EventError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """One block of a `BlockStored`."""
+    """Block of a `BlockStored`."""
 
     block_hash: bytes
     parent_hash: bytes | None  # of the content before it; None: a sequence begins with it, or `parent_unsaid`
@@ -56,7 +56,7 @@ class BlockStored:
     lora_name: str | None = None
     locality: str | None = None  # LOCAL or REMOTE, as its publisher sees it
     tier: str | None = None  # which of several stores of a medium
-    may_be_reuse: bool = False  # nothing was stored, perhaps: a request found these, and vLLM was asked to say so
+    may_be_reuse: bool = False  # perhaps blocks that a request reused; vLLM reports these if configured to
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ Event = BlockStored | BlockRemoved | AllBlocksCleared
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One message."""
+    """Decoded message."""
 
     published: float | None  # the server's clock, seconds since 1970
     events: list[Event]
@@ -86,7 +86,7 @@ class Batch:
 
 
 def decode(payload: bytes) -> Batch:
-    """The events of one message.
+    """Return the events of one message.
 
     Raises:
         EventError: it is none of the known forms.
@@ -196,7 +196,9 @@ def _list(fields: dict[str, Any], name: str) -> list[Any]:
 
 
 def _hash(raw: Any) -> bytes:
-    """Bytes as they are; a number as its 8 bytes, big-endian, a negative one as vLLM's older 64-bit hashes."""
+    """Return the bytes as they are; a number as its 8 bytes, big-endian, a negative one as vLLM's older 64-bit
+    hashes.
+    """
     if isinstance(raw, bytes):
         return raw
     if isinstance(raw, int) and not isinstance(raw, bool):
@@ -217,7 +219,7 @@ def _whole(raw: Any) -> int | None:
 
 
 def _text(raw: Any) -> str | None:
-    """Of one block the rest of what its hash covers, as JSON; None: nothing."""
+    """Return the other inputs of a block's hash as JSON; None without any."""
     if not raw:
         return None
     return json.dumps(raw, default=lambda one: one.hex() if isinstance(one, bytes) else str(one), ensure_ascii=False)

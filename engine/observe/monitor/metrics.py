@@ -29,7 +29,7 @@ class MetricsError(ValueError):
 
 @dataclass(slots=True)
 class Look:
-    """What a server said at one look. `by_rank`: its numbers, by the index of the data-parallel rank."""
+    """Metrics reading of a server. `by_rank`: its numbers, by the index of the data-parallel rank."""
 
     model: str = ""
     block_size: int | None = None  # tokens
@@ -38,10 +38,10 @@ class Look:
 
 
 def look(url: str) -> Look:
-    """Ask once.
+    """Read the metrics.
 
     Raises:
-        MetricsError: nobody answers there, or what comes is no metrics.
+        MetricsError: the server does not answer, or the response is not a metrics page.
     """
     try:
         with urllib.request.urlopen(url, timeout=SECONDS) as answer:
@@ -55,7 +55,7 @@ def look(url: str) -> Look:
 
 
 def version_beside(url: str) -> str | None:
-    """The version that a server answers at `/version`, beside its metrics; None: it does not say."""
+    """Return the version that a server answers at `/version`, beside its metrics; None: it does not say."""
     try:
         with urllib.request.urlopen(urllib.parse.urljoin(url, "/version"), timeout=SECONDS) as answer:
             said = msgspec.json.decode(answer.read(MAX_BYTES))
@@ -66,10 +66,10 @@ def version_beside(url: str) -> str | None:
 
 
 def read(text: str) -> Look:
-    """What a page of metrics says; of a server of several models, what it says of the first.
+    """Parse a metrics page; of a server with several models, the first model's metrics.
 
     Raises:
-        MetricsError: it is no page of metrics.
+        MetricsError: it is not a metrics page.
     """
     found = Look()
     try:
@@ -96,7 +96,7 @@ def read(text: str) -> Look:
 
 
 def _settings(labels: dict[str, str]) -> dict[str, float]:
-    """Of the cache, those that decide what may hit: each as a number by the name of its series and its label."""
+    """Return the cache settings that affect hits: each as a number by the name of its series and its label."""
     found = {ALIGNMENT: _whole(labels.get(ALIGNMENT))}
     if (caching := labels.get(CACHING)) in ("True", "False"):
         found[CACHING] = int(caching == "True")

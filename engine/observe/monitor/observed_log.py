@@ -1,4 +1,4 @@
-"""What is heard of a server, as a log: a record for each message, and for each look at its metrics."""
+"""Log of a monitored server: a record for each message, and for each metrics reading."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from engine.trace.records import (
     Unknown,
 )
 
-# One value for each fact of a model that must be there and that nobody said: `unknown` has "model"
+# Placeholders for model facts that a header must have and the server does not report: `unknown` has "model"
 UNSAID = ModelFacts(
     name="",
     architecture="",
@@ -51,7 +51,7 @@ UNSAID = ModelFacts(
 )
 UNSAID_BYTES = 4  # K and V of such a model's token
 MAX_BYTES = 1 << 30  # of a log
-TOLD_AT_ONCE = 512  # contents in one record of a log that goes on
+TOLD_AT_ONCE = 512  # contents in one record of a log that continues another
 UNKNOWN: list[Unknown] = [
     "ids", "ref_counts", "copies", "requests", "partial_blocks", "preemptions", "steps", "arrays", "before", "model",
     "texts",
@@ -59,7 +59,7 @@ UNKNOWN: list[Unknown] = [
 
 
 def header_of(*, model: str, source: str, block_size: int, num_blocks: int, events: list[str]) -> Header:
-    """Of a server with a pool of `num_blocks` for each of its ranks, whose events come from `events`."""
+    """Return the header for a server with a pool of `num_blocks` per rank, whose events come from `events`."""
     several = [InstanceFacts(name=f"rank {rank}", role="mixed") for rank in range(len(events))]
     groups = [
         BlockGroup(
@@ -115,7 +115,7 @@ class ObservedLog:
         self._ranks = [Contents(group.first_block, group.num_blocks, outside) for group in groups]
         self._epochs = [0] * len(groups)
         self._numbers: list[dict[str, float]] = [{} for _ in groups]
-        self._problems: dict[str, str] = {}  # by whom it is about: a sentence is said once, until another follows
+        self._problems: dict[str, str] = {}  # by source: a sentence is recorded once, until another follows
         self._num_blocks = sum(group.num_blocks for group in groups)
         self._block_size = int(header.engine["block_size"] or 1)
         self._began = clock()
@@ -123,11 +123,13 @@ class ObservedLog:
         self._is_turning = False
 
     def known(self, rank: int) -> Contents:
-        """What a rank is known to have cached."""
+        """Return the known cached contents of a rank."""
         return self._ranks[rank]
 
     def on_next(self, call: Callable[[TraceWriter], None]) -> None:
-        """Call `call(log)` when another log has begun; who is called closes the one before, which else is done here."""
+        """Call `call(log)` when a new log begins. The callback closes the previous log; without one it is
+        closed here.
+        """
         self._on_next = call
 
     def told(self, rank: int, told: Told) -> None:

@@ -1,8 +1,8 @@
-"""The order of one publisher's messages: gaps, duplicates, replays that overlap with what comes live, restarts.
+"""Sequencing of a publisher's messages: gaps, duplicates, replays that overlap with live messages, restarts.
 
-No sockets and no clock: messages and answers go in, what is to be done with them comes out. A publisher numbers its
-messages from 0 and keeps the last ones for who asks. After a reconnection, or when a number is skipped, the message
-before is asked for again too: is it another one than it was, the publisher began anew in between.
+No sockets and no clock: messages and replies go in, actions come out. A publisher numbers its messages from 0 and
+buffers the last ones for replay. After a reconnection or a gap the last known message is also requested again: if it
+differs, the publisher has restarted in between.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """What comes next does not follow from what came before."""
+    """Break in a publisher's sequence of messages."""
 
     reason: KnownReason
     sequence: int  # of the next message
@@ -41,8 +41,9 @@ Told = Message | Break
 
 
 class Sequence:
-    """Of one publisher. `ask`: the number from which on a replay is wanted now, None: none; set it to None when the
-    question has been sent, and end it with `answered` or, when nothing comes, `unanswered`.
+    """Message sequence of a publisher. `ask`: the number from which a replay is wanted, None: none.
+
+    Set it to None when the request has been sent, and end it with `answered` or, without a reply, `unanswered`.
     """
 
     def __init__(self, can_ask: bool) -> None:
@@ -74,7 +75,7 @@ class Sequence:
         return self._is_asking
 
     def live(self, sequence: int, payload: bytes) -> Iterator[Told]:
-        """A message came by itself."""
+        """Handle a live message."""
         check = zlib.crc32(payload)
         before, self._last_live = self._last_live, (sequence, check)
         if before is not None and sequence <= before[0]:
@@ -86,7 +87,7 @@ class Sequence:
             self._wait(sequence, payload)
             return
         if self._next is None:
-            if sequence > 0 and self._can_ask:  # some came before it, while nobody listened yet
+            if sequence > 0 and self._can_ask:  # earlier messages were published before the subscription
                 self._wait(sequence, payload)
                 self._begin_asking(0)
                 return
@@ -110,7 +111,7 @@ class Sequence:
             yield from self._settle()
 
     def answer(self, sequence: int, payload: bytes) -> None:
-        """A message of the replay. What is over the bounds is asked for again when the others were taken."""
+        """Read a message of the replay. Messages over the bounds are requested again after the others are processed."""
         fits = len(self._answers) < MAX_PENDING and self._answer_bytes + len(payload) <= MAX_PENDING_BYTES
         if self._is_asking and (fits or not self._answers):
             self._answers[sequence] = payload
@@ -119,7 +120,7 @@ class Sequence:
             self._left_out = True
 
     def answered(self) -> Iterator[Told]:
-        """The replay is over."""
+        """Handle the end of a replay."""
         if not self._is_asking:
             return
         self._is_asking = False
@@ -142,9 +143,9 @@ class Sequence:
             yield from self._settle()
 
     def disconnected(self) -> None:
-        """The connection was lost; messages may be, and the publisher may have begun anew.
+        """Handle a lost connection: messages may be lost, and the publisher may restart.
 
-        What waits or was answered is given up: it may be of another life than what comes.
+        Pending and replayed messages are dropped: they may come from before the restart.
         """
         self._is_unsure = self._next is not None
         self._pending, self._pending_bytes, self._last_live = {}, 0, None
@@ -152,7 +153,7 @@ class Sequence:
             self._begin_asking(max(0, (self._next or 1) - 1))
 
     def reconnected(self) -> None:
-        """It is there again: what was missed is asked for at once."""
+        """Handle a reconnection: request the missed messages at once."""
         if self._is_unsure and self._can_ask and not self._is_asking:
             self._begin_asking(max(0, (self._next or 1) - 1))
 
@@ -186,12 +187,12 @@ class Sequence:
             yield self._take(sequence, payload, replayed)
 
     def _knows_before(self, have: dict[int, tuple[bytes, bool]]) -> bool:
-        """Whether the message before the due one came again, and is the same."""
+        """Return whether the message before the due one came again, and is the same."""
         before = (self._next or 0) - 1
         return before < 0 or (before in have and zlib.crc32(have[before][0]) == self._checks.get(before))
 
     def _is_known(self, sequence: int, payload: bytes) -> bool:
-        """Whether a message that was taken had this number and this payload."""
+        """Return whether a message that was taken had this number and this payload."""
         return self._checks.get(sequence) == zlib.crc32(payload)
 
     def _take(self, sequence: int, payload: bytes, replayed: bool) -> Message:

@@ -1,6 +1,7 @@
-"""One publisher's messages over ZeroMQ: subscribed to, and asked for again where they are missing.
+"""Subscriber to a publisher's messages over ZeroMQ, with replay of missing ones.
 
-A publisher never waits for who listens: what a slow listener cannot take is dropped there, and is a gap here.
+A publisher never waits for its subscribers: it drops messages that a slow subscriber cannot take, and they are a gap
+here.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ END = -1
 
 
 class MissingError(ValueError):
-    """What is needed is not installed; one sentence."""
+    """A required package is not installed; one sentence."""
 
 
 def zmq_module() -> Any:
@@ -36,7 +37,7 @@ def zmq_module() -> Any:
 
 
 def rank_endpoint(endpoint: str, rank: int) -> str:
-    """Where data-parallel rank `rank` publishes: each has its own port, counted from the first one's."""
+    """Return where data-parallel rank `rank` publishes: each has its own port, counted from the first one's."""
     base, colon, port = endpoint.rpartition(":")
     return f"{base}{colon}{int(port) + rank}" if rank and port.isdigit() else endpoint
 
@@ -47,7 +48,7 @@ class Subscriber:
     def __init__(
         self, events: str, replay: str | None, topic: str, told: Callable[[Told], None], failed: Callable[[str], None]
     ) -> None:
-        """`told` and `failed` are called on the thread. Raises ValueError: an endpoint is none."""
+        """Subscribe. `told` and `failed` are called on the thread. Raises ValueError for an invalid endpoint."""
         self._zmq = zmq_module()
         self._events, self._replay, self._told, self._failed = events, replay, told, failed
         self._sequence = Sequence(can_ask=replay is not None)

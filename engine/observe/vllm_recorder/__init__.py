@@ -1,15 +1,15 @@
-"""A vLLM in the same process, written down as a trace: what its scheduler decides, and what becomes of its blocks.
+"""Recorder of a vLLM in the same process: a trace of its scheduler's decisions and of its blocks.
 
 from engine.observe.vllm_recorder import watched
 
 llm = LLM(model, scheduler_cls=watched("run.kvtrace"))
 
-`door` is vLLM's own door for a scheduler (`scheduler_cls`): its scheduler as it is, with listeners at the methods
-through which it reaches its block pool. `terms` says what of vLLM's configuration can be written down. `recorder` puts
-what is heard in order and into records; `blocks` has the books of the pool that it is checked against. Nothing is
-changed, and when something cannot be written the log ends and vLLM goes on.
+`door` uses vLLM's extension point for a scheduler (`scheduler_cls`): vLLM's own scheduler, with hooks on the methods
+through which it calls its block pool. `terms` decides which vLLM configurations can be recorded. `recorder` orders the
+hooked calls into records; `blocks` models the pool to check them. vLLM's behaviour is not changed; when something
+cannot be written, the log ends and vLLM continues.
 
-Only `door` and `terms` know vLLM, and they import it when it is there. What is needed beside it: numpy and msgspec.
+Only `door` and `terms` depend on vLLM, and they import it lazily. The other requirements are numpy and msgspec.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["WatchError", "watched"]
 
 
 def watched(path: str | Path) -> Any:
-    """A `scheduler_cls` for `vllm.LLM`, which writes the run to `path`.
+    """Return a `scheduler_cls` for `vllm.LLM`, which writes the run to `path`.
 
     Raises:
         WatchError: vLLM is not there. Where its configuration is one that a trace has no words for, making the LLM

@@ -34,7 +34,7 @@ HITS_KEPT = 4  # steps of a block's last hits
 
 @dataclass(slots=True)
 class WatchedBlock:
-    """One block of the pool."""
+    """Block of the pool."""
 
     ref_count: int = 0
     block_hash: bytes | None = None
@@ -75,11 +75,11 @@ class Blocks:
         return self.num_blocks - self._num_held
 
     def is_free(self, block_id: int) -> bool:
-        """Whether no sequence holds it."""
+        """Return whether no sequence holds it."""
         return self._block(block_id).ref_count == 0
 
     def find(self, hashes: Sequence[bytes], num_tokens: int) -> list[int]:
-        """The blocks of the longest cached beginning of `num_tokens` tokens, of which the last can never hit."""
+        """Return the blocks of the longest cached beginning of `num_tokens` tokens, of which the last can never hit."""
         found = []
         for block_hash in hashes[: (num_tokens - 1) // self.block_size]:
             ids = self._ids_by_hash.get(block_hash)
@@ -155,7 +155,7 @@ class Blocks:
         )
 
     def forget_all(self) -> None:
-        """The cache is emptied: every hash goes, of blocks that nobody holds."""
+        """Reset the cache: remove every hash; no block is held."""
         for block_id, block in enumerate(self._blocks):
             if block.block_hash is None:
                 continue
@@ -228,7 +228,7 @@ class Blocks:
         self._count(table)
 
     def memory(self) -> Memory:
-        """The pool in numbers."""
+        """Return the pool in numbers."""
         return Memory.counted(
             num_blocks=self.num_blocks,
             block_size=self.block_size,
@@ -240,7 +240,7 @@ class Blocks:
         )
 
     def _together(self, to_front: list[int]) -> None:
-        """What goes to the head at once is there in its own order; one by one it would be in the opposite one."""
+        """Record a joint move to the queue's head, which preserves the order; single moves would reverse it."""
         if len(to_front) > 1:
             self._emit(Requeue(block_ids=to_front))
 

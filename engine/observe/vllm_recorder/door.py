@@ -1,7 +1,7 @@
-"""vLLM's door for a scheduler: its own, and somebody who listens. vLLM must be here.
+"""Hooks on vLLM's scheduler. Requires vLLM.
 
-What is listened to is what the scheduler asks its KV cache manager, and the manager its block pool: public methods of
-`vllm.v1.core`, each called as before and its answer passed on. Tests pin the version.
+Hooked are the scheduler's calls of its KV cache manager, and the manager's calls of its block pool: public methods of
+`vllm.v1.core`, each called as before and its result passed on. Tests pin the version.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _class_for(path: str) -> Any:
     except ImportError as error:
         raise WatchError(f"vLLM is not installed in this environment, so nothing can be watched: {error}") from error
 
-    # a class is pickled by what it was made from: vLLM's engine core may be a process of its own
+    # a class is pickled by its arguments: vLLM's engine core may be a process of its own
     named = type("Named", (type(Scheduler),), {})
     copyreg.pickle(named, lambda _: (_class_for, (path,)))  # type: ignore[arg-type]
 
@@ -68,7 +68,7 @@ def _class_for(path: str) -> Any:
             self.watching.tell(self.watching.scheduled, found.num_scheduled_tokens)
             return found
 
-        _updates = False  # whether a step's output is being taken in
+        _updates = False  # whether a step's output is being processed
 
         def update_from_output(self, *arguments: Any, **options: Any) -> Any:
             self.watching.tell(self.watching.computed)
@@ -92,7 +92,7 @@ def _class_for(path: str) -> Any:
 
 
 def _recorder(path: Path, vllm_config: Any, kv_cache_config: Any) -> Recorder:
-    """The log at `path`. Raises WatchError: it cannot be begun."""
+    """Return the log at `path`. Raises WatchError: it cannot be begun."""
     token_bytes = token_bytes_of(vllm_config.model_config)
     header = header_of(vllm_config, kv_cache_config, has_texts=token_bytes is not None)
     try:
@@ -105,7 +105,7 @@ def _recorder(path: Path, vllm_config: Any, kv_cache_config: Any) -> Recorder:
 
 
 def _before(to: Recorder, target: Any, name: str, listen: Callable[..., None]) -> None:
-    """`listen` hears each call of the method before it is made."""
+    """Call `listen` before each call of the method."""
     own = getattr(target, name)
 
     @functools.wraps(own)
@@ -117,7 +117,7 @@ def _before(to: Recorder, target: Any, name: str, listen: Callable[..., None]) -
 
 
 def _after(to: Recorder, target: Any, name: str, listen: Callable[..., None]) -> None:
-    """`listen` hears the answer to each call of the method, and the call."""
+    """Call `listen` after each call of the method, with its result and arguments."""
     own = getattr(target, name)
 
     @functools.wraps(own)
@@ -190,5 +190,5 @@ def _ids(blocks: Any) -> list[int]:
 
 
 def _there(blocks: Any) -> list[int]:
-    """Of blocks that are some."""
+    """Return the block ids that are not RELEASED."""
     return [block_id for block_id in _ids(blocks) if block_id != RELEASED]

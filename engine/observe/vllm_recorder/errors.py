@@ -1,4 +1,4 @@
-"""What keeps a run from being written down."""
+"""Error of the recorders."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What is heard of vLLM's scheduler, in order and as records. Knows no vLLM: requests are what has their fields.
+"""Recorder of the calls of vLLM's scheduler, in order and as records. Independent of vLLM: requests are duck-typed.
 
-A record for each submission, each step (its schedule, what it wrote, what it sampled, who ended), and each end from
-outside. Operations stand in the order of an engine of this project: hashes of running sequences after all of their
-allocations, samples before the ends that they bring. That changes nothing of what becomes of the pool.
+A record for each submission, each step (its schedule, writes, samples and ends), and each end from outside. Operations
+are in the order of this project's engine: hashes of running sequences after all of their allocations, samples before
+the ends that they cause. The order does not change the pool's state.
 """
 
 from __future__ import annotations
@@ -28,9 +28,7 @@ logger = logging.getLogger("kvtheater")
 
 
 class Recorder:
-    """What is told by `tell` raises nothing: with the first thing that cannot be written the log ends, and `ended` says
-    why.
-    """
+    """Recorder whose `tell` never raises: on the first error the log ends, and `ended` has the reason."""
 
     def __init__(
         self,
@@ -39,7 +37,7 @@ class Recorder:
         token_bytes: Callable[[int], bytes] | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """`token_bytes`: what a token stands for; None: nobody knows."""
+        """Open the recorder. `token_bytes`: the bytes of a token; None: unknown."""
         self.log = log
         self.ended: str | None = None
         self._settings = settings
@@ -53,7 +51,7 @@ class Recorder:
         ] = []  # of the batch: whose output is still to come; start, tokens
         self._by_name: dict[str, Watched] = {}
         self._num_asked = self._num_steps = 0
-        self._is_stepping = False  # from the beginning of a schedule until the step's output is taken in
+        self._is_stepping = False  # from the beginning of a schedule until the step's output is processed
         self._blocks = Blocks(settings.num_blocks, settings.block_size, settings.kv_bytes_per_token, self._emit)
         self._memory = PrefixMemory()
         self._scheduling = Scheduling(settings, self._blocks, self._memory, self._emit)
@@ -109,10 +107,10 @@ class Recorder:
             self._append("abort" if is_abort else "adjust")
 
     def cache_emptied(self) -> None:
-        """No hash is known any more."""
+        """Drop every hash."""
         self._blocks.forget_all()
 
-    # a step: what vLLM's manager and pool are asked for, in order
+    # a step: calls of vLLM's manager and pool, in order
 
     def scheduling(self) -> None:
         """The schedule of a step begins."""
@@ -122,11 +120,11 @@ class Recorder:
         self._scheduling.begin()
 
     def looked_up(self, request: Asked, block_ids: Sequence[int], num_tokens: int) -> None:
-        """The prefix cache was asked: blocks that hit, RELEASED where the window has passed."""
+        """Record a prefix-cache lookup: blocks that hit, RELEASED where the window has passed."""
         self._scheduling.looked_up(self._by_name[request.request_id], block_ids, num_tokens)
 
     def asking(self, request: Asked) -> None:
-        """Slots are asked for; what the pool does next is for this request."""
+        """Begin an allocation; the pool's next calls are for this request."""
         self._scheduling.asking(self._by_name[request.request_id])
 
     def took(self, block_ids: Sequence[int]) -> None:
@@ -150,7 +148,7 @@ class Recorder:
         self._scheduling.gave_back(block_ids)
 
     def freeing(self, request: Asked, is_finished: bool) -> None:
-        """What is given back next is all that the request has: it is preempted, or has ended."""
+        """Begin a free of all the request's blocks: it is preempted, or has ended."""
         one = self._by_name.get(request.request_id)
         if one is None:
             raise WatchError(f"request {request.request_id} is freed, and nobody has seen it come")
@@ -161,7 +159,7 @@ class Recorder:
         self._scheduling.freeing = one
 
     def freed(self, request: Asked, status: str) -> None:
-        """It has nothing any more."""
+        """Record that its blocks are freed."""
         one, self._scheduling.freeing = self._scheduling.freeing, None
         assert one is not None
         if not one.has_ended:
@@ -179,7 +177,7 @@ class Recorder:
         self._schedule_seconds = self._clock() - self._scheduled_at
 
     def computed(self) -> None:
-        """The step's output is about to be taken in: its tokens are computed."""
+        """Record that the step's tokens are computed; its output is processed next."""
         self._updating_at = self._clock()
         self._forward_seconds = self._updating_at - self._scheduled_at - self._schedule_seconds
         batch, self._scheduling.batch = self._scheduling.batch, []
@@ -188,7 +186,7 @@ class Recorder:
             self._blocks.write(one.table, count)
 
     def updated(self) -> None:
-        """The step's output was taken in."""
+        """Record that the step's output was processed."""
         self._take_samples(None)
         self._is_stepping = False
         if not self._entries and all(isinstance(op, Defer) for op in self._ops):
@@ -207,7 +205,7 @@ class Recorder:
             self._take_samples(one)
 
     def _take_samples(self, upto: Watched | None) -> None:
-        """What those of the batch have chosen whose output is taken in: up to who ends now, or all."""
+        """Record the batch's samples whose output is processed: up to the request that ends now, or all."""
         while self._unsampled:
             one, start, count = self._unsampled.pop(0)
             token_ids = one.token_ids[start : start + count]

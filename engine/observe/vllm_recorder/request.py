@@ -53,18 +53,20 @@ class Watched:
 
     @property
     def sampling(self) -> dict[str, Setting]:
-        """What it is sampled with, by vLLM's names."""
+        """Sampling parameters, by vLLM's names."""
         params = self.request.sampling_params
         found = {name: getattr(params, name, None) for name in SAMPLING}
         return {name: value for name, value in found.items() if isinstance(value, str | int | float | bool)}
 
 
 def public_name(request_id: str, others: Iterable[Watched]) -> str:
-    """The name that the user gave, or all of it where another request that is here has that name."""
+    """Return the name that the user gave, or all of it where another request that is here has that name."""
     given = _RANDOM_END.sub("", request_id)
     return request_id if any(one.name == given for one in others) else given
 
 
 def phase_of(one: Watched, start: int, num_tokens: int) -> Phase:
-    """A decode step computes the one token that was sampled last; everything else catches up with known tokens."""
+    """Return a decode step computes the one token that was sampled last; everything else catches up with known
+    tokens.
+    """
     return "decode" if num_tokens == 1 and start >= one.num_prompt_tokens else "prefill"

@@ -1,7 +1,8 @@
-"""The schedule of a step, as it is heard: who gets which blocks, what hits and why no more, who has to go, who waits.
+"""Schedule of a step from hooked calls: allocations, hits and why they end, preemptions, waiting requests.
 
-vLLM asks its manager for slots, request by request, and the manager its pool. What the pool does between `asking` and
-`answered` is for that request. Why the head of the queue goes on waiting is not said: it follows from what was refused.
+vLLM asks its manager for slots, request by request, and the manager its pool. The pool's calls between `asking` and
+`answered` are for that request. vLLM does not report why the head of the queue still waits: it follows from the refused
+allocation.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from engine.trace.events import (
 
 
 class _Heard(NamedTuple):
-    """What the pool did for the request at hand."""
+    """Pool call for the current request."""
 
     what: Literal["took", "shared", "released", "cached"]
     numbers: list[int]  # blocks; of `cached` logical ones
 
 
 class Scheduling:
-    """`freeing` is the request whose blocks are given back next, `batch` who computes how much in this step."""
+    """Schedule of the current step. `freeing`: the request whose blocks are freed next; `batch`: tokens by request."""
 
     def __init__(self, settings: Settings, blocks: Blocks, memory: PrefixMemory, emit: Callable[[Op], None]) -> None:
         self.freeing: Watched | None = None
@@ -47,10 +48,10 @@ class Scheduling:
         self._asking: Watched | None = None
         self._heard: list[_Heard] = []
         self._hits: dict[int, list[int]] = {}  # by sequence, of its last lookup
-        self._hashes: list[tuple[Watched, int]] = []  # of running ones: told after all of them
+        self._hashes: list[tuple[Watched, int]] = []  # of running sequences: recorded after all of them
         self._refused: tuple[Watched, int] | None = None  # the last that got no slots for so many tokens
         self._has_preempted = False
-        self._before = (0, 0)  # of who is freed: blocks held, tokens computed
+        self._before = (0, 0)  # of the freed request: blocks held, tokens computed
 
     def queue(self, one: Watched) -> int:
         """Its place in the waiting queue, new or preempted."""
@@ -75,7 +76,7 @@ class Scheduling:
         self._hits[one.seq_id] = list(block_ids)
 
     def asking(self, one: Watched) -> None:
-        """Slots for its next tokens are asked for."""
+        """Begin an allocation of slots for its next tokens."""
         self._asking, self._heard = one, []
 
     def took(self, block_ids: Sequence[int]) -> None:
@@ -93,7 +94,9 @@ class Scheduling:
         self._hear("cached", logicals)
 
     def gave_back(self, block_ids: Sequence[int]) -> None:
-        """All blocks of who is freed, or those of who asks that its window has passed."""
+        """Record freed blocks: all of the freed request's, or those of the allocating one that its window has
+        passed.
+        """
         one = self.freeing
         if one is None:
             if block_ids:
@@ -259,13 +262,13 @@ class Scheduling:
             self._emit(Defer(seq_id=head.seq_id, reason=reason, needed=needed, available=available))
 
     def _found(self, one: Watched) -> list[int]:
-        """What a lookup would find now."""
+        """Return the blocks that a lookup would find now."""
         if not self._settings.enable_prefix_caching or one.request.skip_reading_prefix_cache:
             return []
         return self._blocks.find(one.request.block_hashes, len(one.token_ids))
 
     def _demand(self, hits: list[int], num_tokens: int) -> tuple[int, int]:
-        """Blocks that it needs beside those that hit, and those that are there for it."""
+        """Return the blocks that it needs beside those that hit, and those that are there for it."""
         revived = sum(self._blocks.is_free(block_id) for block_id in hits if block_id != RELEASED)
         needed = max(-(-num_tokens // self._settings.block_size) - len(hits), 0)
         return needed, self._blocks.num_free - revived

@@ -1,4 +1,4 @@
-"""What of a configuration is needed to tell why a request waits, and how large the pool is."""
+"""Settings needed to explain why a request waits, and the pool's size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of vLLM's configuration a trace can say, as its header; what it cannot is refused before anything runs."""
+"""vLLM configuration as a trace header; what a trace cannot express is refused before anything runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def refuse_unwritable(vllm_config: Any, kv_cache_config: Any) -> None:
 
 
 def settings_of(vllm_config: Any, kv_cache_config: Any) -> Settings:
-    """What the recorder needs."""
+    """Return the recorder's settings."""
     scheduler, cache = vllm_config.scheduler_config, vllm_config.cache_config
     return Settings(
         block_size=_block_size(kv_cache_config),
@@ -74,7 +74,7 @@ def settings_of(vllm_config: Any, kv_cache_config: Any) -> Settings:
 
 
 def header_of(vllm_config: Any, kv_cache_config: Any, has_texts: bool) -> Header:
-    """The header of its log."""
+    """Return the header of its log."""
     settings, model = settings_of(vllm_config, kv_cache_config), vllm_config.model_config
     facts = model_facts(model, kv_cache_config)
     unknown: list[NotWatched] = ["arrays", "logprobs", "work"]
@@ -153,7 +153,7 @@ def model_facts(model: Any, kv_cache_config: Any) -> ModelFacts:
 
 
 def token_bytes_of(model: Any) -> Callable[[int], bytes] | None:
-    """What each token stands for, by the model's tokenizer; None: it has none, or one that does not say it."""
+    """Return the bytes of each token by the model's tokenizer; None if it has none, or one that lacks them."""
     try:
         from vllm.tokenizers import cached_tokenizer_from_config
 
@@ -170,7 +170,7 @@ def _block_size(kv_cache_config: Any) -> int:
 
 
 def _kv_bytes_per_token(kv_cache_config: Any) -> int:
-    """Of all layers, on one rank: vLLM's own count of a block's bytes."""
+    """Return the bytes of a token in all layers, on one rank, from vLLM's own block size."""
     group = kv_cache_config.kv_cache_groups[0]
     return int(group.kv_cache_spec.page_size_bytes) * len(group.layer_names) // _block_size(kv_cache_config)
 

@@ -28,7 +28,7 @@ Batch = list[Any]  # [ts, events, dp_rank]
 
 
 def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
-    """A batch for each record that stored or removed anything; `ts` is seconds since 1970.
+    """Yield a batch for each record that stored or removed anything; `ts` is seconds since 1970.
 
     Raises:
         TraceFormatError: a damaged record, or a header that does not say when the trace began.
@@ -40,7 +40,7 @@ def kv_event_batches(reader: TraceReader) -> Iterator[Batch]:
         raise TraceFormatError(f"the header's created is no time: {reader.header.created[:40]!r}") from error
     block_size, groups, *_ = geometry(reader.header)
     salts: dict[int, str] = {}
-    cached: dict[int, Cache] = {}  # by block: what it was cached with last
+    cached: dict[int, Cache] = {}  # by block: its last cache operation
     for index in range(len(reader)):
         record = reader.record(index)
         salts.update((op.seq_id, op.cache_salt) for op in record.ops if isinstance(op, Submit) and op.cache_salt)

@@ -37,13 +37,13 @@ EVENTS: list[Column] = [
 
 
 def step_rows(reader: TraceReader) -> Iterator[Row]:
-    """A row for each record, in the order of STEPS."""
+    """Yield a row for each record, in the order of STEPS."""
     for index in range(len(reader)):
         yield step_row(reader.record(index))
 
 
 def event_rows(reader: TraceReader) -> Iterator[Row]:
-    """A row for each operation; `fields` is the whole operation as JSON, bytes as hexadecimal text."""
+    """Yield a row for each operation; `fields` is the whole operation as JSON, bytes as hexadecimal text."""
     for index in range(len(reader)):
         record = reader.record(index)
         for position, op in enumerate(record.ops):
@@ -51,13 +51,13 @@ def event_rows(reader: TraceReader) -> Iterator[Row]:
 
 
 def op_values(op: Op) -> dict[str, Any]:
-    """An operation as JSON has it: `type` and its fields, bytes as hexadecimal text."""
+    """Return an operation as JSON has it: `type` and its fields, bytes as hexadecimal text."""
     values: dict[str, Any] = _plain(msgspec.to_builtins(op, builtin_types=(bytes,), str_keys=True))
     return values
 
 
 def event_row(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
-    """A row of EVENTS: operation `position` of the record, whose `op_values` are given."""
+    """Return a row of EVENTS: operation `position` of the record, whose `op_values` are given."""
     common = [values.get(name) for name in ("seq_id", "block_id", "logical", "reason")]
     text = msgspec.json.encode(values).decode()
     return [record.index, position, record.step, record.timing.at, values["type"], *common, text]
@@ -102,7 +102,7 @@ def _tables(reader: TraceReader) -> Iterator[tuple[str, list[Column], Iterator[R
 
 
 def step_row(record: StepRecord) -> Row:
-    """A row of STEPS."""
+    """Return a row of STEPS."""
     tokens = {"prefill": 0, "decode": 0}
     for entry in record.batch:
         tokens[entry.phase] += len(entry.token_ids)
@@ -117,7 +117,7 @@ def step_row(record: StepRecord) -> Row:
 
 
 def inert(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula."""
+    """Return a cell that no spreadsheet takes for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 

@@ -27,7 +27,7 @@ BLOCK = np.dtype(
         ("allocated_in", "<i4"),  # record of that allocation
         ("used_in", "<i4"),  # last record with an operation on it, or on its content in a tier
         ("num_hits", "<i4"),  # since that allocation
-        ("content", "<i4"),  # row of what it has, of those that are known by a hash; NONE: none
+        ("content", "<i4"),  # row of its content, if that is known by a hash; NONE: none
         ("is_cached", "u1"),  # whether it carries a hash
         ("tiers", "u1"),  # bits: the media outside the pool that have its content too (`Index.media`)
     ]
@@ -36,7 +36,7 @@ CHANGE = np.dtype([("record", "<i4"), ("block", "<i4"), *((name, BLOCK[name]) fo
 
 
 def fresh_rows(num_blocks: int) -> Rows:
-    """All blocks before the first record: empty."""
+    """Return all blocks before the first record: empty."""
     rows = np.zeros(num_blocks, BLOCK)
     for name in ("owner", "allocated_in", "used_in", "content"):
         rows[name] = NONE
@@ -49,7 +49,7 @@ def put(rows: Rows, changes: Rows) -> None:
 
 
 def touched(record: StepRecord, state: State) -> Iterable[int]:
-    """The blocks that the operations of `record` are about, each once; `state` is the one after it."""
+    """Return the blocks that the operations of `record` are about, each once; `state` is the one after it."""
     found: dict[int, None] = {}
     size, sequences = state.block_size, state.sequences
     for op in record.ops:

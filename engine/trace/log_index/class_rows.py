@@ -1,4 +1,4 @@
-"""Class of requests that a sequence is of: who sent it, how urgent it is, how its prompt begins."""
+"""Request class of a sequence: its client, its priority, the beginning of its prompt."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BEGINNING = 16  # tokens that prompts of one group have in common: a block of vL
 
 
 class ClassColumns(Struct, kw_only=True, array_like=True):
-    """One entry a sequence, in the order of `SequenceColumns`. NONE: it has none, or the log does not say."""
+    """Columns with one entry per sequence, in the order of `SequenceColumns`. NONE: absent, or not in the log."""
 
     client: list[int] = []  # in `clients`
     priority: list[int] = []
@@ -27,7 +27,7 @@ class ClassColumns(Struct, kw_only=True, array_like=True):
     num_preemptions: list[int] = []  # its own: a fork begins with none
     clients: list[str] = []
     prefixes: list[bytes] = []  # a digest of the first BEGINNING tokens
-    texts_unknown: bool = False  # token ids are hidden, so prompts cannot be told apart
+    texts_unknown: bool = False  # token ids are hidden, so prompts cannot be distinguished
 
 
 class Classes:

@@ -1,4 +1,4 @@
-"""Requests of a log by class, as one asks about a service: who sent them, how long they are, what they begin with.
+"""Requests of a log by class: client, length, priority and prompt prefix.
 
 Seconds are those of `engine.trace.figures`: the engine's own; of several instances those of their common clock.
 """
@@ -25,7 +25,7 @@ MAX_GROUPS = 24  # classes that are shown
 
 
 class ClassFigures(Struct, kw_only=True):
-    """What became of the requests of one class. None: there is nothing to take it from."""
+    """Figures of a class of requests. None: no request to compute it from."""
 
     requests: int
     sequences: int  # more where a request has several
@@ -56,7 +56,7 @@ class _Rows(NamedTuple):
 
 
 def classes(log_index: LogIndex, header: Header, by: By) -> dict[str | None, ClassFigures]:
-    """The figures of each class that has a request. None: those of which the log does not say it."""
+    """Return the figures of each class that has a request. None: those of which the log does not say it."""
     rows = _rows(log_index, header, by)
     places: dict[str | None, list[int]] = {}
     for place, name in enumerate(rows.names):
@@ -92,7 +92,7 @@ def _rows(log_index: LogIndex, header: Header, by: By) -> _Rows:
 
 
 def roots_of(columns: ClassColumns) -> list[int]:
-    """Of each sequence the row of the part of its request that came first."""
+    """Return for each sequence the row of the first part of its request."""
     root = list(range(len(columns.before)))
     for row, before in enumerate(columns.before):
         if before != NONE:
@@ -187,7 +187,7 @@ class Beside(Struct, frozen=True, kw_only=True):
 def beside(
     a: dict[str | None, ClassFigures], b: dict[str | None, ClassFigures] | None, by: By
 ) -> tuple[list[Beside], int]:
-    """The classes of two runs side by side, and how many there are beyond those that are named.
+    """Return the classes of two runs side by side, and how many there are beyond those that are named.
 
     Lengths and priorities come in their order, others by their number of requests.
     """

@@ -1,7 +1,6 @@
-"""Columns that grow at their end, and a few of which change before it: what of them is new since it was last asked for.
+"""Growing columns with a few rows that change later, and the difference since the last read.
 
-A log index is brought up to date by what is new, so that neither writing nor reading it again takes longer the longer a
-run goes on.
+A log index is updated by differences, so neither writing it nor reading it again slows down as a run grows.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ C = TypeVar("C", bound=Struct)  # of lists, a column each; what else it has stay
 
 
 class Patch(Struct, Generic[C], frozen=True, array_like=True):
-    """What columns have become."""
+    """Difference between two versions of columns."""
 
     added: C  # entries at the end of each
     rows: list[int]  # earlier rows of which something has changed
@@ -33,12 +32,12 @@ class Growing(Generic[C]):
         self._changed: set[int] = set()
 
     def change(self, row: int) -> None:
-        """Something of a row is not what it was."""
+        """Mark a row as changed."""
         if row < self._num_taken:
             self._changed.add(row)
 
     def take(self) -> Patch[C]:
-        """What is new since the last call."""
+        """Return the difference since the last call."""
         rows, kind = sorted(self._changed), type(self.columns)
         constants = {name: getattr(self.columns, name) for name in kind.__struct_fields__ if name not in self._lengths}
         added = {name: column[self._lengths[name] :] for name, column in _lists(self.columns)}

@@ -12,13 +12,13 @@ from engine.trace.state import Sequence, State
 BEGINS, UNKNOWN = -1, -2  # of what comes before: nothing; the log does not say
 NONE = -1  # no content
 MOST = 1 << 20  # contents; those beyond are counted and no more
-FEW = 6  # token ids of a content that are kept
+FEW = 6  # token ids stored of a content
 TEXT = 48  # bytes of its text
 CHANGING = ("parent", "num_tokens", "token_ids")
 
 
 class ContentColumns(Struct, kw_only=True, array_like=True):
-    """One entry a content, in the order in which the log names them."""
+    """Columns with one entry per content, in the order in which the log names them."""
 
     parent: list[int] = []  # row of the content before it; BEGINS, or UNKNOWN
     num_tokens: list[int] = []
@@ -91,14 +91,16 @@ class ContentRows:
             self._followed.add(parent)
 
     def _comes_before(self, row: int, other: int) -> bool:
-        """Whether one content comes before another, or is it: hashes that name each other in a circle are damaged."""
+        """Return whether one content comes before another, or is it: hashes that name each other in a circle are
+        damaged.
+        """
         while other >= 0 and other != row:
             other = self.columns.parent[other]
         return other == row
 
 
 def _text(sequence: Sequence | None, start: int, count: int) -> bytes:
-    """Of `count` tokens from a position on. Without a sequence, and of a private log, nothing."""
+    """Return the text of `count` tokens from a position on; empty without a sequence and for a private log."""
     if sequence is None:
         return b""
     return b"".join(sequence.token_bytes[start : start + count])[:TEXT]

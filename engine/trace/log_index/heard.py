@@ -1,7 +1,7 @@
-"""What a watched server had said up to a record, of a log that is too long to be read whole.
+"""State that a monitored server has reported up to a record, for a log that is too long to load whole.
 
-The page asks the same of a log that it has (`static/js/core/heard.js`), and concludes from either: why nothing hits,
-what a prompt has.
+The page computes the same from a short log (`static/js/core/heard.js`). Both explain misses and show which blocks of a
+prompt are cached.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Again(Struct, frozen=True, kw_only=True):
 
 
 class Said(Struct, frozen=True, kw_only=True):
-    """Of one rank, up to a record."""
+    """Reports of one rank up to a record."""
 
     since: Since | None
     gaps: int
@@ -100,7 +100,7 @@ class Said(Struct, frozen=True, kw_only=True):
 
 
 class Root(Struct, frozen=True, kw_only=True):
-    """What a sequence begins with."""
+    """Beginning of a sequence."""
 
     salt: str | None
     tokens: list[int]
@@ -124,7 +124,7 @@ class Chain(Struct, frozen=True, kw_only=True):
 
 
 class Chains(Struct, frozen=True, kw_only=True):
-    """Of one rank."""
+    """Cached chains of a prompt on one rank."""
 
     groups: list[GroupSaid]
     chains: list[Chain]
@@ -149,7 +149,7 @@ class Heard:
         return len(self._told.groups)
 
     def said(self, log: TraceReader, rank: int, index: int) -> Said:
-        """What one rank had said up to record `index` of `log`, which it is of."""
+        """Return the reports of one rank up to record `index` of `log`, the log of this index."""
         breaks = [one for one in self._told.breaks if one.rank == rank and one.index <= index]
         messages, problems = self._until("messages", rank, index), self._until("problems", rank, index)
         last = {name: column[-1] for name, column in messages.items() if len(column)}
@@ -183,7 +183,7 @@ class Heard:
         )
 
     def roots(self, log: TraceReader, rank: int, index: int) -> list[Root]:
-        """The last beginnings up to record `index` of `log`."""
+        """Return the last beginnings up to record `index` of `log`."""
         found = self._until("roots", rank, index)
         names = set(self._tables["contents"]["name"][found["content"][-MAX_ROOTS:]].tolist())
         roots: list[Root] = []
@@ -195,7 +195,7 @@ class Heard:
         return roots
 
     def chains(self, rank: int, token_ids: list[int], index: int) -> Chains:
-        """What a rank had of a prompt after record `index`, under no salt and under each that it came with."""
+        """Return the chains of a prompt on a rank after record `index`, without a salt and under each known salt."""
         groups = self._groups(rank)
         salts = [int(one) for one in np.unique(self._until("roots", rank, index)["salt"]) if one != NONE]
         sizes = sorted({group.size for group in groups if group.size})
@@ -209,7 +209,7 @@ class Heard:
         return Chains(groups=groups, chains=found, unkept=unkept)
 
     def _until(self, table: str, rank: int, index: int, by: str = "index") -> dict[str, Numbers]:
-        """The rows of a rank up to a record; rows ascend by it."""
+        """Return the rows of a rank up to a record; rows ascend by it."""
         columns = self._tables[table]
         end = int(np.searchsorted(columns[by], index, "right"))
         own = columns["rank"][:end] == rank
@@ -217,7 +217,7 @@ class Heard:
 
     @cached_property
     def _end(self) -> Numbers:
-        """Of each standing the record that ended it."""
+        """Record that ended each standing."""
         found = np.full(len(self._tables["standings"]["first"]), np.iinfo(np.int32).max, np.int32)
         ends = self._tables["ends"]
         found[ends["standing"]] = ends["index"]

@@ -1,7 +1,7 @@
-"""What a watched server said, as tables to which each record appends: messages, breaks, numbers, what stood where.
+"""Tables of a monitored server's reports, appended to by each record: messages, breaks, metrics, standings.
 
-The page folds the same of a log that it has (`static/js/core/heard_ranks.js`, `heard_standings.js`); of a longer one it
-is kept here.
+The page folds a short log in the same way (`static/js/core/heard_ranks.js`, `heard_standings.js`); a longer one is
+indexed here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ TABLES: dict[str, dict[str, str]] = {  # columns, with the type of their numbers
 
 
 class Family(Struct, frozen=True, array_like=True):
-    """What contents that are cached alike have in common, as the server said it."""
+    """Properties shared by contents that are cached alike, as the server reports them."""
 
     medium: str
     tier: str | None
@@ -60,7 +60,7 @@ class Family(Struct, frozen=True, array_like=True):
 
     @property
     def is_gpu(self) -> bool:
-        """Who names no medium means the GPU."""
+        """Whether the medium is the GPU; a missing medium means the GPU."""
         return (self.medium or GPU) == GPU
 
 
@@ -74,7 +74,7 @@ class Group(Struct):
 
 
 class Break(Struct, frozen=True, kw_only=True):
-    """Where the knowledge of a rank began, or began anew."""
+    """Point where the knowledge of a rank begins or restarts."""
 
     rank: int
     index: int  # of the record
@@ -83,11 +83,11 @@ class Break(Struct, frozen=True, kw_only=True):
     sequence: int
     reason: KnownReason
     missed: int
-    outside: int  # contents that stood outside the GPUs, of which nothing is known any more
+    outside: int  # contents outside the GPUs that are no longer known
 
 
 class HeardColumns(Struct, kw_only=True, omit_defaults=True):
-    """What became known at once: what lists and tables have more. Of a log that is no watched server's it is empty."""
+    """Columns of one update: what lists and tables gain. Empty for a log that is not of a monitored server."""
 
     families: list[Family] = []
     groups: list[list[Group]] = []  # by rank: all of them, as they are now
@@ -101,7 +101,7 @@ GROWING = ("families", "breaks", "salts", "metrics")
 
 
 def joined(told: list[HeardColumns]) -> HeardColumns:
-    """All that became known, one after the other. Raises KeyError: something is missing."""
+    """Return all that became known, one after the other. Raises KeyError: something is missing."""
     return HeardColumns(
         groups=told[-1].groups if told else [],
         tables={
@@ -113,12 +113,12 @@ def joined(told: list[HeardColumns]) -> HeardColumns:
 
 
 def name_of(block_hash: bytes) -> int:
-    """A hash in 64 bits: of two million contents one in 10^7 logs has two of the same."""
+    """Return a hash in 64 bits: of two million contents one in 10^7 logs has two of the same."""
     return int.from_bytes(blake2b(block_hash, digest_size=8).digest(), "little")
 
 
 def digest_of(parent: int | None, salt: str | None, token_ids: list[int]) -> int:
-    """Of a content by what comes before it (its name; None: nothing, and then its salt counts) and its tokens."""
+    """Return the digest of a content from its parent's name and its tokens; without a parent the salt counts too."""
     begins = b"" if parent is None else parent.to_bytes(8, "little")
     named = msgspec.msgpack.encode([begins, salt if parent is None else None, token_ids])
     return int.from_bytes(blake2b(named, digest_size=8).digest(), "little")
@@ -134,7 +134,7 @@ class _Unplaced(Struct):
 
 
 class _Rank:
-    """What one rank has now."""
+    """Current state of a rank."""
 
     def __init__(self) -> None:
         self.open: dict[tuple[bool, int], int] = {}  # by place, outside the pool or in it: the standing that lasts
@@ -168,7 +168,7 @@ class HeardRows:
         self._fresh: set[tuple[int, int]] = set()  # content and bit: they stand since this record
 
     def take(self) -> HeardColumns:
-        """What is new since the last call."""
+        """Return the difference since the last call."""
         before = self._taken
         self._taken = {name: len(column) for name, column in self._lists()}
         new = {name: column[before.get(name, 0) :] for name, column in self._lists()}
@@ -180,7 +180,7 @@ class HeardRows:
         )
 
     def _lists(self) -> Iterator[tuple[str, Any]]:
-        """All that grows at its end, by name."""
+        """Yield all that grows at its end, by name."""
         yield from {"families": self._families, "breaks": self._breaks}.items()
         yield from {"salts": list(self._salts), "metrics": list(self._metrics)}.items()
         for name, of in self._tables.items():
@@ -219,7 +219,7 @@ class HeardRows:
             append(value)
 
     def _hear(self, which: int, record: StepRecord) -> None:
-        """What a record was made of."""
+        """Append the server message or metrics reading of a record."""
         seen, rank, index = record.seen, self._ranks[which], record.index
         if seen is None:
             return
@@ -232,12 +232,12 @@ class HeardRows:
         for name, value in seen.metrics.items():
             number = self._metrics.setdefault(name, len(self._metrics))
             before, grown = rank.numbers.get(number, (value, 0.0))
-            grown += value - before if value >= before else value  # a counter that fell began anew
+            grown += value - before if value >= before else value  # a counter that falls has restarted
             rank.numbers[number] = (value, grown)
             self._put("readings", which, number, index, record.timing.at, value, grown)
 
     def _know(self, op: Stored, index: int, row: int, rows: dict[bytes, int]) -> None:
-        """What is said of a content itself, whatever rank has it; more of it may be said later."""
+        """Append the facts of a content itself, whichever rank caches it; later messages may complete them."""
         if row == len(self._logical):
             self._put("contents", name_of(op.block_hash), index)
             self._logical.append(0)
@@ -283,7 +283,7 @@ class HeardRows:
         self._put("places", digest_of(parent, salt, token_ids), row)
 
     def _group(self, which: int, op: Stored) -> int:
-        """Which of the groups of a rank it is of, as a bit; 0: of none that is on the GPU."""
+        """Return the bit of its group of the rank; 0: none on the GPU."""
         groups, known = self._groups_told[which], self._ranks[which].groups
         number = op.group or 0
         place = known.get(number)
@@ -322,7 +322,7 @@ class HeardRows:
         self._put("standings", which, place, row, index, int(is_restored))
 
     def _name_again(self, rank: _Rank, op: Stored, row: int, bit: int) -> None:
-        """Who computed anew what stands did not find it: which groups had it not?"""
+        """Count a content stored again while cached: the server did not find it, so record which groups lack it."""
         if row == NONE or (op.medium or GPU) != GPU or not rank.now[row] & bit or (row, bit) in self._fresh:
             return  # twice in one message: two at the same time
         rank.again[0] += 1

@@ -46,13 +46,13 @@ class LogIndex:
         return self.index.num_records
 
     def is_of(self, log: TraceReader) -> bool:
-        """Whether it is of this log, as far as it goes."""
+        """Return whether it is of this log, as far as it goes."""
         count = self.index.num_records
         return 0 < count <= len(log) and self.index.stamp == Stamp.of(log, count)
 
     @cached_property
     def contents(self) -> ContentColumns:
-        """Its contents, decoded when somebody asks.
+        """Contents of the log, decoded on first use.
 
         Raises:
             DerivedFileError: they are damaged.
@@ -68,10 +68,10 @@ class LogIndex:
 
     @cached_property
     def heard(self) -> Heard:
-        """What a watched server said, decoded when somebody asks.
+        """Reports of a monitored server, decoded on first use.
 
         Raises:
-            DerivedFileError: it is damaged.
+            DerivedFileError: they are damaged.
         """
         try:
             return Heard(joined([msgspec.msgpack.decode(one, type=HeardColumns) for one in self.index.heard]))
@@ -79,7 +79,7 @@ class LogIndex:
             raise DerivedFileError(f"the log index is damaged: {error}") from error
 
     def blocks_at(self, record: int) -> Rows:
-        """Every block (BLOCK, by id) after record `record` (-1: before the first).
+        """Return every block (BLOCK, by id) after record `record` (-1: before the first).
 
         Raises:
             IndexError: it does not know that record.
@@ -96,7 +96,7 @@ class LogIndex:
         return rows
 
     def changes(self, first: int, end: int) -> Rows:
-        """The blocks that records [first, end) change, in the order of the log (CHANGE).
+        """Return the blocks that records [first, end) change, in the order of the log (CHANGE).
 
         Raises:
             IndexError: it does not know these records.

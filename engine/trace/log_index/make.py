@@ -1,9 +1,9 @@
-"""Making a log index: one pass over a log, by the reducer that everybody uses.
+"""Program that builds a log index: one pass over a log, by the shared reducer.
 
-    python -m engine.trace.log_index.make LOG TARGET               says how far it is, a line of JSON each
-    python -m engine.trace.log_index.make LOG TARGET --follow      goes on with a log that grows until its input ends
+    python -m engine.trace.log_index.make LOG TARGET               reports progress, one line of JSON each
+    python -m engine.trace.log_index.make LOG TARGET --follow      follows a growing log until its standard input ends
 
-It is a program of its own so that a server that has a log indexed neither waits for it nor grows by it.
+It runs as a process of its own so that a server neither waits for the index nor grows by it.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from engine.trace.state import TraceStateError, initial_state
 PIECE_RECORDS = 256  # in a piece of changes, at most
 PIECE_ROWS = 1 << 14  # and rows, but for one record's
 WHOLE_PIECES = 16  # between two wholes, at most
-NICE = 10  # of the program: who looks at what is there comes first
-FIRST = 0.2  # seconds until the first update, so that somebody who waits sees something
+NICE = 10  # of the program: interactive work has priority
+FIRST = 0.2  # seconds until the first update, so that a waiting viewer sees something soon
 TOLD = 2.0  # between two, at least
 NEXT = 0.5  # seconds between two looks at whether a log has grown
 
@@ -67,7 +67,7 @@ class _Rows:
             self.close_piece(index + 1)
 
     def close_piece(self, end: int) -> None:
-        """What there is up to record `end` (exclusive) becomes a piece."""
+        """Close the current piece at record `end` (exclusive)."""
         if end == self._first:
             return
         rows: Rows = np.array(self._pending, dtype=CHANGE)
@@ -100,7 +100,7 @@ def _by_column(rows: Rows) -> bytes:
 
 
 def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
-    """The log index of all of the log, if there is one."""
+    """Return the log index of all of the log, if there is one."""
     try:
         log_index = LogIndex(target, log)
         if log_index.index.num_records != len(log) or not log_index.index.is_done:

@@ -1,7 +1,7 @@
-"""The prefix cache of a long log after any record, as a tree: the largest of its branches.
+"""Prefix cache of a long log after any record, as a tree: the largest of its branches.
 
-A branch is contents that follow each other without a fork and stand alike: a sequence holds them, or nobody does and
-they are found again, or they are gone and only what follows them is there.
+A branch is contents that follow each other without a fork and have the same standing: held by a sequence, cached but
+not held, or gone while their successors remain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 class Branch(Struct, frozen=True, kw_only=True):
-    """One of them, after those that it follows."""
+    """Branch of the tree; branches follow their parents in the list."""
 
     id: int  # row of its first content
     parent: int  # the branch that it follows, by its place in the list; -1: none
@@ -54,10 +54,10 @@ class Prefixes(Struct, frozen=True, kw_only=True):
 
 
 class _Tree:
-    """What the contents have in a record, with what follows them."""
+    """Contents after a record, with totals over their successors."""
 
     def __init__(self, columns: ContentColumns, content: Ints, held: NDArray[np.bool_], used: Ints) -> None:
-        """Of each block that is cached: its content, whether it is held, when it was used."""
+        """Build from the cached blocks: the content of each, whether it is held, when it was last used."""
         size = len(columns.parent)
         self.parent = np.array(columns.parent, np.int64)
         self.num_tokens = np.array(columns.num_tokens, np.int64)
@@ -86,7 +86,8 @@ class _Tree:
 def prefixes(
     log_index: LogIndex, record: int, most: int, first_block: int = 0, end_block: int | None = None
 ) -> Prefixes:
-    """The tree of blocks [first_block, end_block) after a record, of which the `most` branches with the most tokens.
+    """Return the tree of blocks [first_block, end_block) after a record, of which the `most` branches with the most
+    tokens.
 
     Raises:
         IndexError, DerivedFileError: see `LogIndex.blocks_at`, `LogIndex.contents`.

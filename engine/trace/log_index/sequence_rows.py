@@ -20,12 +20,12 @@ CHANGING = (
     *("num_cached_tokens", "num_output_tokens", "num_preemptions", "looked_in", "lost_in", "admitted_in"),
     *("first_token_in", "finished_in", "finish_reason"),
 )
-# of a fork: what it has in common with the sequence that it was forked from
+# of a fork: the part that it shares with its parent
 OF_THE_PARENT = ("client", "priority", "prefix")
 
 
 class SequenceColumns(Struct, kw_only=True, array_like=True):
-    """One entry a sequence, in the order in which they came. Records are indices; NONE: that has not happened."""
+    """Columns with one entry per sequence, in submission order. Records are indices; NONE: it has not happened."""
 
     seq_id: list[int] = []
     request_id: list[str] = []
@@ -44,7 +44,7 @@ class SequenceColumns(Struct, kw_only=True, array_like=True):
 
 
 class SpanColumns(Struct, kw_only=True, array_like=True):
-    """One entry a span, in the order in which they began."""
+    """Columns with one entry per span, in the order in which spans begin."""
 
     row: list[int] = []  # of its sequence
     kind: list[int] = []  # WAITING, RUNNING or PREEMPTED

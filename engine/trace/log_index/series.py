@@ -25,7 +25,7 @@ RECORD = np.dtype(
         ("blocks_held", "<i4"),
         ("blocks_cached", "<i4"),
         ("tokens_held", "<i8"),
-        ("asked", "<i4"),  # tokens that lookups asked for
+        ("asked", "<i4"),  # tokens queried by lookups
         ("hit", "<i4"),  # of these
         ("evictions", "<i4"),  # contents that the cache lost
         ("preemptions", "<i4"),
@@ -92,7 +92,7 @@ class SeriesRows:
         self._rows.append(tuple(values[name] for name in RECORD.names or ()))
 
     def take(self) -> bytes:
-        """The rows since the last call."""
+        """Return the rows since the last call."""
         rows, self._rows = np.array(self._rows, dtype=RECORD).tobytes(), []
         return rows
 
@@ -105,7 +105,7 @@ class SeriesRows:
             looks = self._looks.setdefault(known, {})
             if known in COUNTERS and record.instance in looks:
                 before = looks[record.instance]
-                more[known] += value - before if value >= before else value  # it began anew
+                more[known] += value - before if value >= before else value  # the counter restarted
             looks[record.instance] = value
         gauges = {name: sum(self._looks[name].values()) if name in self._looks else math.nan for name in GAUGES}
         gauges["usage"] /= len(self._looks.get("usage", "?"))
@@ -113,7 +113,7 @@ class SeriesRows:
 
 
 def _counted(record: StepRecord, state: State) -> dict[str, float]:
-    """What an engine's own record says of its requests."""
+    """Return the request counts of an engine's own record."""
     asked = hit = preemptions = 0
     for op in record.ops:
         if type(op) is Preempt:

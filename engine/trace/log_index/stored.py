@@ -44,7 +44,7 @@ class Piece(Struct, frozen=True, array_like=True):
 
 
 class Update(Struct, frozen=True, kw_only=True):
-    """What became known at once. Lists and columns: what they have more."""
+    """Update of a log index. Lists and columns hold only what is new."""
 
     stamp: Stamp
     num_records: int  # indexed: the first so many
@@ -55,7 +55,7 @@ class Update(Struct, frozen=True, kw_only=True):
     wholes: list[Piece]
     series: bytes  # RECORD, a row a record
     said: list[str]  # names of RECORD of which the log says something: all of them
-    media: list[str]  # outside the pool, of which the log says what lies there: all of them
+    media: list[str]  # every medium outside the pool that the log describes
     sequences: Patch[SequenceColumns]
     spans: Patch[SpanColumns]
     classes: Patch[ClassColumns]
@@ -72,7 +72,7 @@ class Place(NamedTuple):
 
 
 class Index(Struct, kw_only=True):
-    """What NAME.survey says, its updates taken together; see `Update`."""
+    """Contents of NAME.survey, its updates merged; see `Update`."""
 
     place: Place
     stamp: Stamp = Stamp(header_checksum=0, last_offset=-1, last_checksum=0)
@@ -93,7 +93,7 @@ class Index(Struct, kw_only=True):
 
 
 class IndexWriter:
-    """A new NAME.survey. One that was there goes; who has it open reads no more of it."""
+    """Writer of a new NAME.survey. It replaces an existing file; readers of the old one get no more updates."""
 
     def __init__(self, path: Path) -> None:
         """Nothing is there before the first update."""
@@ -113,10 +113,10 @@ class IndexWriter:
 
 
 def read_index(path: Path, known: Index | None = None) -> Index:
-    """What the file says, up to its last whole update. `known`: what was read of it before, which stays as it is.
+    """Read the index file up to its last whole update. `known`: an earlier result, which is not changed.
 
     Raises:
-        DerivedFileError: there is none, or it is damaged where it begins.
+        DerivedFileError: there is no file, or its beginning is damaged.
     """
     prepare(Update)
     try:

@@ -1,5 +1,5 @@
-"""Where contents of the pool lie besides: what a watched server says of its tiers, or an engine's own log of what it
-stored and loaded.
+"""Tiers of the pool's contents: from a monitored server's reports, or from the stores and loads of an engine's
+own log.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from engine.trace.records import StepRecord
 from engine.trace.state import State
 from engine.trace.tables import group_of
 
-MOST = 3  # media that are told apart; further ones share the last place
+MOST = 3  # media that have a place of their own; further ones share the last place
 NOTED = frozenset((Stored, Removed, Store, Load, KnownSince))
 Key = tuple[int, bytes]  # instance, hash
 
@@ -29,7 +29,7 @@ class TierRows:
         self._keys: dict[int, Key] = {}  # of these
 
     def add(self, record: StepRecord, state: State, touched: Iterable[int]) -> dict[int, int]:
-        """The next record; `state` is the one after it, `touched` the blocks that it is about.
+        """Read the next record; `state` is the one after it, `touched` the blocks that it is about.
 
         Returns the bits of these, and of the others whose content has come to lie elsewhere too, or does no more.
         """
@@ -55,7 +55,7 @@ class TierRows:
         return {block_id: self._bits(block_id, state) for block_id in changed}
 
     def _bits(self, block_id: int, state: State) -> int:
-        """Of the content of a block."""
+        """Return the media bits of a block's content."""
         if (key := _key(state, block_id)) is None:
             return 0
         return sum(1 << place for place, count in enumerate(self._copies.get(key, ())) if count > 0)

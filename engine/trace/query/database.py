@@ -1,4 +1,4 @@
-"""Asking the tables of a log (`tables.py`) in SQL, by SQLite. What is asked only reads, and ends by itself.
+"""SQL queries on the tables of a log (`tables.py`), by SQLite. Queries are read-only and have a time limit.
 
 The database lies on disk, without a name, for as long as it is open.
 """
@@ -69,10 +69,10 @@ class LogDatabase:
         self._connection.close()
 
     def ask(self, sql: str, most_rows: int = MAX_ROWS, seconds: float = MAX_SECONDS) -> Answer:
-        """What one statement finds.
+        """Return the rows of one statement.
 
         Raises:
-            QueryError: it is none, changes something, takes longer than `seconds`, or makes texts that are too long.
+            QueryError: it is not a statement, writes, takes longer than `seconds`, or makes texts that are too long.
         """
         try:
             return answer(self._connection, sql, most_rows, seconds)
@@ -88,10 +88,10 @@ def restrict(connection: sqlite3.Connection) -> None:
 
 
 def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: float) -> Answer:
-    """What one statement finds in a database that only reads.
+    """Return the rows of one statement on a read-only database.
 
     Raises:
-        sqlite3.Error: it is none, or the database is damaged.
+        sqlite3.Error: it is not a statement, or the database is damaged.
         QueryError: it takes longer than `seconds`, or makes texts that are too long.
     """
     if len(sql) > MAX_SQL:
@@ -120,7 +120,7 @@ def answer(connection: sqlite3.Connection, sql: str, most_rows: int, seconds: fl
 
 
 def sentence(error: BaseException, names: tuple[str, ...] = ("the tables", "nothing else")) -> str:
-    """What SQLite says, as one; `names`: the tables that there are."""
+    """Return SQLite's message as one sentence; `names`: the tables that exist."""
     text = " ".join(str(error).split()) or type(error).__name__
     if "authoriz" in text:
         return f"a question only reads: SELECT or WITH, on {', '.join(names[:-1])} and {names[-1]}"

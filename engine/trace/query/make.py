@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.trace.log import TraceReader
 from engine.trace.query.table_cache import make
 
-NICE = 10  # who looks at what is there comes first
+NICE = 10  # interactive work has priority
 
 
 def main() -> None:

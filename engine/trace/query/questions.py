@@ -1,4 +1,4 @@
-"""The questions that are kept: each has a name, a sentence in each language, and its SQL."""
+"""Saved queries: each has a name, a sentence in each language, and its SQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FILE = Path(__file__).with_name("questions.toml")
 
 
 class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of them."""
+    """Saved query."""
 
     id: str
     observed: bool = False  # of a watched server's log; else of an engine's own

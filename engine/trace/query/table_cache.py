@@ -1,4 +1,4 @@
-"""The tables of a long log, kept: made once, asked any number of times, by any number of programs at once.
+"""Cache of a long log's tables: built once, queried any number of times, by any number of programs at once.
 
 NAME.sqlite   the tables, a database of SQLite
 NAME.tables   an `Index` (`engine.trace.derived_file`)
@@ -27,11 +27,11 @@ SUFFIX, DATA = ".tables", ".sqlite"
 LONG = 64 << 20  # bytes of a log; a shorter one is read for each question
 MAX_BYTES = 8 << 30  # of the tables
 PAGE = 4096  # bytes, SQLite's own
-DAMAGED = ("malformed", "not a database", "disk I/O")  # what SQLite says of a file that is
+DAMAGED = ("malformed", "not a database", "disk I/O")  # SQLite's messages for a damaged file
 
 
 class Index(Struct, frozen=True, kw_only=True):
-    """What NAME.tables holds."""
+    """Contents of NAME.tables."""
 
     stamp: Stamp
     num_records: int  # in the tables: the first so many
@@ -58,15 +58,15 @@ class KeptTables:
             raise DerivedFileError("the tables are damaged")
 
     def is_of(self, log: TraceReader) -> bool:
-        """Whether they are of this log, as far as they go."""
+        """Return whether they are of this log, as far as they go."""
         count = self.index.num_records
         return count <= len(log) and self.index.stamp == Stamp.of(log, count)
 
     def ask(self, sql: str, most_rows: int = MAX_ROWS, seconds: float = MAX_SECONDS) -> Answer:
-        """What one statement finds.
+        """Return the rows of one statement.
 
         Raises:
-            QueryError: it is none, changes something, takes longer than `seconds`, or makes texts that are too long.
+            QueryError: it is not a statement, writes, takes longer than `seconds`, or makes texts that are too long.
             DerivedFileError: the tables are damaged, or gone.
         """
         try:
@@ -127,7 +127,7 @@ def make(log: TraceReader, target: Path, on_progress: Callable[[int], None] = la
 
 
 def _made_meanwhile(target: Path, log: TraceReader) -> Index | None:
-    """Those of all of the log, if they are there."""
+    """Return those of all of the log, if they are there."""
     try:
         found = KeptTables(target, log).index
     except DerivedFileError:
@@ -141,7 +141,7 @@ def _opened(path: Path) -> sqlite3.Connection:
 
 
 def _checksum(path: Path) -> tuple[int, int]:
-    """A file's length, and its CRC-32. Raises DerivedFileError: it cannot be read."""
+    """Return a file's length, and its CRC-32. Raises DerivedFileError: it cannot be read."""
     length = checksum = 0
     try:
         with path.open("rb") as file:

@@ -1,11 +1,11 @@
-"""The tables of a log that questions are asked of: of an engine's own `steps`, `events`, `requests` and `contents`.
+"""Tables of a log that SQL queries read; `steps`, `events`, `requests` and `contents` for an engine's own log.
 
 `steps` and `events` are those of the export (`engine.trace.export.tables`), `events` with the hash of its block and of
-the block before that; a row of `requests` is a sequence, as `engine.trace.figures` has it. Of a watched server there
-are `messages`, `events`, `metrics` and `contents` instead: it says nothing of requests and steps.
+the block before that; a row of `requests` is a sequence, as `engine.trace.figures` has it. A monitored server's log has
+`messages`, `events`, `metrics` and `contents` instead, since the server reports neither requests nor steps.
 
-A row of `contents` is what a block held, by its hash: how often it was computed (stored), and the prefix that ends with
-it: its blocks, its tokens, and how many of these were computed again each time after the first.
+A row of `contents` is the content of a block, by its hash: how often it was computed (stored), and the prefix that ends
+with it: its blocks, its tokens, and how many of these were computed again each time after the first.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ FROM found LEFT JOIN way ON way.block_hash = found.block_hash"""
 
 
 class _Table:
-    """One that is filled, piece by piece."""
+    """Table that is filled in batches."""
 
     def __init__(self, connection: sqlite3.Connection, name: str, columns: list[Column]) -> None:
         typed = ", ".join(f'"{column}" {TYPES[kind]}' for column, kind in columns)
@@ -86,7 +86,7 @@ class _Table:
             self.write()
 
     def write(self) -> None:
-        """What is not written yet."""
+        """Write the pending rows."""
         self._connection.executemany(self._insert, self._rows)
         self._rows = []
 
@@ -123,7 +123,7 @@ def fill(
 
 
 def names_of(header: Header) -> tuple[str, ...]:
-    """The tables that its log has."""
+    """Return the tables that its log has."""
     return _Own.names if header.observed is None else _Observed.names
 
 
@@ -200,8 +200,8 @@ class _Observed:
 
 
 def _said(record: StepRecord, position: int, values: dict[str, Any]) -> Row:
-    """A row of SAID. `reason` of what was stored: `again`, it was there already; of what was removed: `copy`, it still
-    is.
+    """Return a row of SAID. `reason` of what was stored: `again`, it was there already; of what was removed:
+    `copy`, it still is.
     """
     reason = values.get("reason") or ("again" if values.get("again") else "copy" if values.get("num_left") else None)
     tokens = values.get("token_ids")

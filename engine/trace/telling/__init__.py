@@ -1,4 +1,4 @@
-"""Operations in words: one entry for each, in every language, for the page and for the command line.
+"""Operations in words: one entry each, in every language, for the page and for the command line.
 
 `words.<language>.json` holds them. Under `op`, the entry of a type of operation has up to three registers:
 

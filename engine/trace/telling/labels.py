@@ -1,4 +1,4 @@
-"""What to call a token by itself: its text with whitespace made visible, or its bytes where they are no text.
+"""Label of a single token: its text with whitespace made visible, or its bytes where they are not text.
 
 `static/js/core/labels.js` mirrors this, and also labels fragments of a character by what their neighbours add.
 """

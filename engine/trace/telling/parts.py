@@ -1,4 +1,4 @@
-"""What there is to tell of an operation: keys of texts, and the values that they name. No words.
+"""Facts of an operation to describe: keys of texts, and values for their placeholders. No words.
 
 `static/js/core/telling.js` mirrors this file.
 """
@@ -48,14 +48,14 @@ class Context(Struct, frozen=True, kw_only=True):
 
 
 class Part(Struct, frozen=True, kw_only=True):
-    """One text: `key` without the register, and what its placeholders stand for."""
+    """Text to render: `key` without the register, and the values of its placeholders."""
 
     key: str
     values: Values
 
 
 class Aspect(Struct, frozen=True, kw_only=True):
-    """Something that an operation is told by: one of `values`. `of` gives None where the log does not say it."""
+    """Field-like property that selects a text: one of `values`. `of` returns None where the log lacks it."""
 
     name: str
     values: tuple[str, ...]
@@ -63,7 +63,7 @@ class Aspect(Struct, frozen=True, kw_only=True):
 
 
 def parts_of(op: Op, context: Context | None = None) -> list[Part]:
-    """The operation's type, then its aspects. Without a context, what follows from its record is left out."""
+    """Return the operation's type, then its aspects. Without a context, what follows from its record is left out."""
     values = _values(op, context)
     key = f"op.{op.__struct_config__.tag}"
     found = [Part(key=key, values=values)]
@@ -76,7 +76,7 @@ def parts_of(op: Op, context: Context | None = None) -> list[Part]:
 
 @functools.cache
 def aspects_of(kind: type[Op]) -> tuple[Aspect, ...]:
-    """What operations of a type are told by, in order: as CASES has it, else every field with a fixed set of values."""
+    """Return the aspects of an operation type, in order: from CASES, else every field with a fixed set of values."""
     fields = {aspect.name: aspect for aspect in _field_aspects(kind)}
     if kind not in CASES:
         return tuple(fields.values())
@@ -112,7 +112,7 @@ def _entry_kind(op: Admit, _: Context | None) -> str:
 
 
 def _times(op: LookupExternal, _: Context | None) -> str:
-    """Whether the two times that decide are known; of what is not there none is told."""
+    """Return whether the two deciding times are known; empty for a miss."""
     if op.load_seconds is not None and op.compute_seconds is not None:
         return "known"
     return "none" if op.verdict == "miss" else "unknown"
@@ -176,7 +176,7 @@ CASES: dict[type[Op], tuple[str | Aspect, ...]] = {
 
 
 def _values(op: Op, context: Context | None) -> Values:
-    """What texts may name: the fields, `n` operations of `num_seqs` sequences, the run's limits, what is derived."""
+    """Return the values that texts may name: fields, `n` operations of `num_seqs` sequences, limits, derived values."""
     fields = {name: getattr(op, name) for name in op.__struct_fields__}
     limits = {name: context.header.engine.get(name) for name in HEADER_VALUES} if context else {}
     values = {**limits, **fields, **_derived(op), **(_from_record(op, context) if context else {})}
@@ -206,7 +206,7 @@ def _derived(op: Op) -> Values:
 
 
 def _from_record(op: Op, context: Context) -> Values:
-    """What the record and the header add to an operation."""
+    """Return the values that the record and the header add to an operation."""
     size = context.header.engine.get("block_size")
     match op:
         case Lookup() if isinstance(size, int):
@@ -242,7 +242,7 @@ def _next(context: Context) -> Op | None:
 
 
 def _taker(op: Evict, context: Context) -> int | None:
-    """The sequence whose allocation takes the evicted block in the same record."""
+    """Return the sequence whose allocation takes the evicted block in the same record."""
     for other in context.record.ops[context.place + 1 :]:
         if isinstance(other, Allocate) and other.block_id == op.block_id:
             return other.seq_id
@@ -250,7 +250,7 @@ def _taker(op: Evict, context: Context) -> int | None:
 
 
 def _token(seq_id: int, token_id: int, context: Context) -> str:
-    """The token's text where the sequence's output holds it, else its id."""
+    """Return the token's text where the sequence's output holds it, else its id."""
     for output in context.record.outputs:
         if output.seq_id == seq_id:
             known = {other.token_id: other.token_bytes for other in output.top} | {output.token_id: output.token_bytes}

@@ -33,7 +33,7 @@ _NAME = re.compile(r"\{(\w+)\}")
 
 
 def languages() -> list[str]:
-    """Codes of the languages that operations are told in."""
+    """Return the codes of the languages that have texts for operations."""
     return sorted(path.name.split(".")[1] for path in FOLDER.glob("words.*.json"))
 
 
@@ -44,12 +44,12 @@ def texts(language: str) -> dict[str, str]:
 
 
 def in_language(language: str, texts_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """What a language has, and in English what it lacks, key by key."""
+    """Return a language's texts, with English for missing keys."""
     return texts_of("en") if language == "en" else {**texts_of("en"), **texts_of(language)}
 
 
 def content_of(path: Traversable) -> Any:
-    """The entries of a file of words; none where a language has no such file."""
+    """Return the entries of a file of words; none where a language has no such file."""
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
@@ -86,11 +86,11 @@ class Voice:
         self._thin_space = thin_space
 
     def say(self, key: str, **values: Any) -> str:
-        """A text, with the values as they are."""
+        """Return a text, with the values as they are."""
         return filled(self._texts[key], values, self.language)
 
     def tell(self, op: Op, context: Context | None = None, register: Register = "long") -> str:
-        """The operation in words, sentence after sentence."""
+        """Return the operation in words, sentence after sentence."""
         said = []
         for part in parts_of(op, context):
             text = self._texts.get(f"{part.key}.{register}")
@@ -120,7 +120,7 @@ class Voice:
 
 
 def filled(text: str, values: Mapping[str, Any], language: str) -> str:
-    """A text with the values in it, in the form that their numbers take."""
+    """Return a text with the values in it, in the form that their numbers take."""
 
     def chosen(found: re.Match[str]) -> str:
         number, forms, rule = values.get(found[1]), found[2].split("|"), PLURALS.get(language)
@@ -131,7 +131,7 @@ def filled(text: str, values: Mapping[str, Any], language: str) -> str:
 
 
 def ranges_text(ids: list[int]) -> str:
-    """Block ids, neighbours as ranges: `3–7, 12`."""
+    """Return the block ids, neighbours as ranges: `3–7, 12`."""
     ranges: list[list[int]] = []
     for one in ids:
         if ranges and one == ranges[-1][1] + 1:
@@ -143,7 +143,7 @@ def ranges_text(ids: list[int]) -> str:
 
 
 def bytes_text(count: int, thin_space: str = "\u2009") -> str:
-    """Bytes as B, KiB, MiB, … with at most two decimals."""
+    """Return the bytes as B, KiB, MiB, … with at most two decimals."""
     unit, value = 0, Decimal(count)
     while value >= 1024 and unit < len(UNITS) - 1:
         value /= 1024
@@ -155,7 +155,7 @@ def bytes_text(count: int, thin_space: str = "\u2009") -> str:
 
 
 def seconds_text(seconds: float, thin_space: str = "\u2009") -> str:
-    """Seconds as ms, three digits of them, or as s."""
+    """Return the seconds as ms, three digits of them, or as s."""
     if seconds < 1:
         shown = f"{THREE_DIGITS.create_decimal(Decimal(seconds * 1000)):f}"
         return f"{shown.rstrip('0').rstrip('.') if '.' in shown else shown}{thin_space}ms"

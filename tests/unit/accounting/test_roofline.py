@@ -20,7 +20,7 @@ def test_a_copy_reads_and_writes_every_byte() -> None:
 
 
 def test_the_rate_is_that_of_the_median_run() -> None:
-    """Of 1, 2 and 10 seconds the median is 2: 8 / 2 = 4 a second, whatever the slow run met."""
+    """The median of 1, 2 and 10 seconds is 2, so the rate is 8 / 2 = 4 a second despite the slow run."""
     assert rate(8, [1.0, 10.0, 2.0]) == 4.0
     assert rate(8, [2.0, 6.0]) == 2.0
 

@@ -1,4 +1,4 @@
-"""What fits has one answer: the tokens that placements and simulations have room for are those of the page's sizes."""
+"""Room has one answer: placements and simulations fit the same tokens as the page's sizes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from engine.accounting.sources import Sourced, Told
 
 SHIPPED: list[Sourced] = [*model_presets(), *gpu_presets(), *link_presets()]
 LAYERS = {"num_layers", "sliding_layers", "state_layers", "cross_layers"}
-# what is no figure: what is asked for, and what is chosen with it
+# not figures: the requested quantity, and the choices with it
 ASKED = {
     *Load.__struct_fields__, "element_bytes", "scale_bytes", "state_bytes", "weight_bytes",
     "activation_bytes", "kept_bytes", "reserve",

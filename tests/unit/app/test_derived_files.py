@@ -1,4 +1,4 @@
-"""What a server makes of logs: how many it holds, and whose files go when a run ends."""
+"""A server's derived files: how many it holds, and which are deleted when a run ends."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def log_indexes(tmp_path: Path) -> Iterator[LogIndexes]:
 
 
 def growing(path: Path) -> OpenLog:
-    """A run that goes on, as far as it is."""
+    """Return a live run, as far as it is."""
     with TraceReader(path) as log:
         writer = TraceWriter(log.header)
         for index in range(len(log)):
@@ -70,7 +70,7 @@ def test_those_unused_for_longest_are_read_again_when_they_are_asked_for(
 
 @pytest.mark.slow
 def test_one_that_is_begun_again_keeps_its_files(log_indexes: LogIndexes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first process ended, whoever waited for that: the second one's files are not the first one's."""
+    """Its first process ended, although awaited: the second one's files are not the first one's."""
     monkeypatch.setattr(app.log_index.derived_files, "LOOK", 0.05)
     run = growing(FILES[0])
     with pytest.raises(AppError, match="for the first time"):
@@ -98,7 +98,7 @@ def test_what_turns_out_to_be_damaged_while_a_run_goes_on_is_made_anew(log_index
     with pytest.raises(DerivedFileError, match="damaged"):
         log_indexes.find(run).blocks_at(last)
     log_indexes.forget(run)
-    assert not log_indexes._making  # who follows the run would add to what is damaged
+    assert not log_indexes._making  # an update would extend damaged data
     wait_for(known(log_indexes, run))
     assert (log_indexes.find(run).blocks_at(last)["ref_count"] >= 0).all()
     run.retire()

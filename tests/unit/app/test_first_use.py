@@ -1,4 +1,4 @@
-"""The first look at a type may come from many threads at once: several viewers ask while nobody has asked yet."""
+"""A type may be first decoded on many threads at once: several viewers' requests arrive together."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.classroom.labs import MOST_LABS, labs_most
+from app.classroom.labs import MAX_LABS, labs_most
 
 MIB = 1 << 20
 
@@ -14,11 +14,11 @@ MIB = 1 << 20
     [
         (100, 2000, 0.001, 10, "memory"),  # half of what is free, by what one takes
         (100, 100, 0.001, 0, "memory"),
-        (1, 100_000, 0.001, MOST_LABS, "most"),
+        (1, 100_000, 0.001, MAX_LABS, "most"),
         (1, 100_000, 0.010, 16, "speed"),  # a sixth of a second is 16 steps of 10 ms
         (1, 100_000, 0.025, 6, "speed"),
         (1, 100_000, 0.5, 1, "speed"),  # one, if slowly: it has a sixth of the time whatever its speed
-        (1, 100_000, 0.0, MOST_LABS, "most"),
+        (1, 100_000, 0.0, MAX_LABS, "most"),
         (1, 100_000, None, 1, "unmeasured"),
         (100, 150, None, 0, "memory"),
     ],

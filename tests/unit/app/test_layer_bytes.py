@@ -1,4 +1,4 @@
-"""One layer out of a capture: the bytes that decoding and encoding it would give."""
+"""A layer's bytes from a capture equal those of decoding and encoding it."""
 
 from __future__ import annotations
 

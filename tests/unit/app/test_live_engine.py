@@ -1,4 +1,4 @@
-"""What the server's engine adds to the engine: captures that can be chosen, left out, or ended for good."""
+"""The server's engine adds captures that can be chosen, left out, or ended for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted of a run is what its log says when it is counted another way: by figures, reducer, by hand."""
+"""Metrics of a run equal those computed from its log in another way: by figures, by reducer, by hand."""
 
 from __future__ import annotations
 
@@ -119,7 +119,9 @@ def test_times_are_those_of_the_figures(name: str) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_tokens_are_timed_from_one_to_the_next(name: str) -> None:
-    """Walked by hand: a fork's time goes on from its parent's last token, so each sample is the first or has a gap."""
+    """Checked by hand: a fork's time continues from its parent's last token, so each sample is the first or has
+    a gap.
+    """
     header, records = recorded(name)
     tally, _, _ = folded(header, records)
     arrived: dict[int, float] = {}
@@ -239,7 +241,7 @@ def test_time_in_a_clients_lane_is_part_of_ttft_and_e2e_but_not_of_the_queue() -
 
 
 def test_a_step_that_fails_ends_its_requests_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two requests run when the device gives up; the engine ends them, and neither had asked for that."""
+    """Two requests run when the device fails; the engine ends them, without a request of theirs."""
     with Engine(tiny_llama(), CONFIGS["roomy"]) as engine:
         for prompt in ([5, 6, 7], [8, 9]):
             engine.add_request(prompt, GREEDY)

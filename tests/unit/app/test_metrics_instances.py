@@ -1,4 +1,4 @@
-"""What is counted of requests that several instances had: each once, from where it came to where it ended."""
+"""A request over several instances is counted once, from its arrival to its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted of a store outside the pool is what the log's operations say."""
+"""Metrics of a store outside the pool equal the log's operations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ def of(kind: type[T], records: list[StepRecord]) -> list[T]:
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_queries_are_what_the_pool_had_not_and_hits_what_was_loaded(name: str, tmp_path: Path) -> None:
-    """First nothing is there; the second engine finds the five shared blocks. Of two tokens nothing is asked."""
+    """First the store is empty; the second engine finds the five shared blocks. A prompt of two tokens has no
+    lookup.
+    """
     config, disk = SETTINGS[name], DiskSetting(tmp_path / "blocks", 1 << 22)
     before = Tiers(disk=disk)
     tally, _, _ = folded(*recorded(config, before, tmp_path / "a.kvtrace"))

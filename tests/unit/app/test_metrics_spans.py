@@ -1,4 +1,4 @@
-"""The spans of a request are its times: made by the real tracer, kept in memory."""
+"""Spans of a request are its times: made by the real tracer, stored in memory."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_preemptions_are_events_at_their_time(kept: Kept) -> None:
 
 
 def test_a_callers_trace_goes_on(kept: Kept) -> None:
-    """Of the request that it names; what is remembered is bounded, and forgotten with the request."""
+    """Spans use the trace of the named request; remembered traces are bounded, and dropped with the request."""
     kept.spans.expect("cmpl-1", {"traceparent": PARENT})
     kept.spans.expect("cmpl-2", {})
     kept.spans.take(request(), record(13.0))

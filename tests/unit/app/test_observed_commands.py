@@ -1,4 +1,4 @@
-"""What the commands say of a watched server's log: what it said, and never a 0 for what it did not."""
+"""Commands on a monitored server's log show its reports, and never a 0 for unreported values."""
 
 from __future__ import annotations
 

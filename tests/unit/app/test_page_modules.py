@@ -1,4 +1,4 @@
-"""A server's modules: one file for what most visits need, made anew when a module of it changes."""
+"""A server's modules: one bundle for most visits, rebuilt when a module of it changes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_who_has_a_version_hears_of_a_new_one(folder: Path) -> None:
     assert before == {name: mark(PageModules(folder), name) for name in before}
     write(folder / "js/kit/log.js", "export const log = [1];\nexport const size = 1;\n")
     assert "const log = [1];" in text(modules, JOINED)
-    assert "export const size" in text(modules, "js/kit/log.js")  # who asks for it by its name has the new name too
+    assert "export const size" in text(modules, "js/kit/log.js")  # a request by its own name gets the new name too
     assert all(mark(modules, name) != was for name, was in before.items())
     write(folder / "js/other.js", "export const told = () => [];\n")  # of what is beside the one file, only itself
     assert text(modules, "js/other.js") == "export const told = () => [];\n"

@@ -1,4 +1,4 @@
-"""What the page asks for in a new run: its own small layout, unless the server or the model wants another."""
+"""The page's defaults of a new run are its own small layout, unless the server or the model needs another."""
 
 from __future__ import annotations
 

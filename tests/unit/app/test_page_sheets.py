@@ -1,4 +1,4 @@
-"""A page's style sheets in a file or two: all of them, in their order, and made anew when one changes."""
+"""A page's style sheets in a file or two: all of them, in their order, rebuilt when one changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def sent(sheets: PageSheets, name: str) -> tuple[str, str]:
-    """What changes with the text, and the text."""
+    """Return the version mark, and the text."""
     found = sheets.find(name)
     assert found is not None
     mark, body = found

@@ -68,7 +68,7 @@ def test_prefill_and_decode_apart_move_what_they_must(capsys: pytest.CaptureFixt
 def test_the_tokens_of_a_prompt_are_counted_once(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, setting: list[str]
 ) -> None:
-    """Also where another instance goes on with it, or it is preempted and looked up again."""
+    """This also holds where another instance decodes it, or it is preempted and looked up again."""
     rows = [{"timestamp": 0, "input_length": 512, "output_length": 64, "hash_ids": [i]} for i in range(12)]
     found = simulated(capsys, requests(tmp_path, *rows), *A100, *setting)
     assert found["prompt_tokens"] == 12 * 512 and found["hit_tokens"] == 0

@@ -1,4 +1,4 @@
-"""What a list says of a trace: how many requests it has, counted from its last state, and never at a high price."""
+"""A trace's summary counts its requests from its last state, at low cost."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def test_rates_and_hits_are_those_since_the_look_before() -> None:
     now = Look(by_rank={0: {name: value + 10 for name, value in {**prompt, **hits}.items()}})
     (row,) = tables(drawn("http://x", now, before, 2.0))["running"]
     assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("100.0%", "5", "5")
-    (row,) = tables(drawn("http://x", before, now, 2.0))["running"]  # it began anew: its counters fell
+    (row,) = tables(drawn("http://x", before, now, 2.0))["running"]  # a restart: its counters fell
     assert (row["hits"], row["prompt/s"], row["generated/s"]) == ("90.0%", "–", "–")
     # of a life that has already more than the one before of one counter, and less of another, none is a difference
     part = Look(by_rank={0: {**prompt, **hits, "vllm:prefix_cache_queries_total": 400.0}})

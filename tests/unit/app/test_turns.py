@@ -1,4 +1,4 @@
-"""Turns are handed on in the order in which they were asked for."""
+"""Turns are granted in the order of the requests."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_labs_leave_others_their_share_of_the_time():
 
 
 def test_labs_alone_are_not_held_back(monkeypatch: pytest.MonkeyPatch):
-    """Nobody pauses; after somebody else's turn they do."""
+    """Without others there is no pause; after another thread's turn there is."""
     turns, pauses = EngineLock(), list[float]()
     monkeypatch.setattr(time, "sleep", pauses.append)
 

@@ -60,7 +60,7 @@ def test_no_room_has_a_key_of_another(language: str) -> None:
 
 @pytest.mark.parametrize("language", words.languages())
 def test_the_page_has_a_sentence_for_every_way_in_which_a_run_ends(language: str) -> None:
-    """A deleted recording has its own, and one that has grown is closed while nobody looks."""
+    """A deleted recording has its own, and one that has grown is closed while it has no viewers."""
     texts = words.words_of(language)["texts"]
     assert not [cause for cause in SENTENCES.keys() - {"deleted", "grown"} if f"closed.{cause}" not in texts]
 

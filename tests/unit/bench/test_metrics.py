@@ -146,7 +146,7 @@ def test_the_share_of_the_bandwidth_bound() -> None:
 
 
 def test_where_a_decode_step_spends_its_time() -> None:
-    """8 ms in four equal parts, and 2 ms more for whoever asked for the step: 2 of 10 are the forward pass. The median
+    """With 8 ms in four equal parts, and 2 ms more in the caller, 2 of 10 ms are the forward pass. The median
     of steps of 8, 4 and 40 ms; prefills do not count.
     """
     decode = [entry("decode", 1)]
@@ -247,8 +247,8 @@ def test_every_metric_has_a_title_and_every_title_a_metric(language: str) -> Non
 
 
 def test_what_came_from_outside_the_pool() -> None:
-    """Blocks of 4: two from CPU and one from disk of a prompt of 20, 8 and 4 of 40 asked for; what comes back after a
-    preemption is loaded too, and was asked for before. Of the second prompt what lay outside was computed.
+    """Blocks of 4: two from CPU and one from disk of a prompt of 20, 8 and 4 of 40 queried; blocks that return after a
+    preemption are loaded too, and were queried before. The second prompt's external content was computed.
     """
 
     def asked(seq_id: int, verdict: ExternalVerdict, media: list[Medium]) -> LookupExternal:

@@ -1,4 +1,4 @@
-"""What is read from records of two scenarios: tokens that fill a prefill step, and how far a roofline is off."""
+"""Records of two scenarios give the tokens that fill a prefill step, and the roofline's error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others use of the machine: not what processes of this one use."""
+"""CPU use of other programs excludes the processes of this one."""
 
 from __future__ import annotations
 

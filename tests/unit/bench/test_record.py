@@ -116,7 +116,7 @@ def test_a_finding_of_a_file_from_before_gets_its_metric_from_the_headline(tmp_p
 
 @pytest.mark.parametrize("paper", ["docs/benchmarks.md", "engine/bench/results/README.md"])
 def test_the_tables_of_the_papers_are_what_the_records_say(paper: str) -> None:
-    """`kvtheater bench report --into` writes both anew."""
+    """`kvtheater bench report --into` rewrites both."""
     text = (ROOT / paper).read_text(encoding="utf-8")
     assert insert(text, read_records(RESULTS)) == text
 

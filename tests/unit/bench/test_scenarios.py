@@ -56,7 +56,7 @@ def test_there_is_a_scenario_for_each_question() -> None:
 
 
 def test_the_page_lists_each_scenario_with_those_of_its_kind() -> None:
-    """What is in no group of its list stands under "Others"."""
+    """A scenario in no group of its list is listed under "Others"."""
     listed = (static_dir() / "js" / "bench" / "list.js").read_text(encoding="utf-8")
     groups = re.search(r"const GROUPS = \{(.*?)\};", listed, re.DOTALL)
     assert groups and sorted(re.findall(r'"([a-z-]+)"', groups[1])) == scenario_ids()

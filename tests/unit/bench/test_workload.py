@@ -1,4 +1,4 @@
-"""Workloads: the same seed gives the same requests, and they have the shape that was asked for."""
+"""Workloads: the same seed gives the same requests, with the requested shape."""
 
 from __future__ import annotations
 

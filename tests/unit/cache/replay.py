@@ -149,7 +149,7 @@ class CacheRun:
         self.computed[seq_id] = num_tokens
 
     def release(self, seq_id: int) -> None:
-        """What its later queries will not see goes; what they will see stays, and nothing else does."""
+        """Release blocks that later queries do not see; all others stay."""
         self.manager.release([seq_id])
         self.check_sight(seq_id)
 

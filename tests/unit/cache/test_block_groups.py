@@ -1,4 +1,4 @@
-"""Several groups of layers: a hit is what all of them have, and what is told of blocks is told by the trace's ids."""
+"""With several groups of layers a hit needs all of them, and operations name blocks by the trace's ids."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def test_a_hit_takes_all_of_the_one_and_the_window_of_the_other() -> None:
 
 
 def test_what_one_group_has_lost_the_other_cannot_use() -> None:
-    """Pools of 10. The first sequence ends: the windowed group let go of its block 0 long before its block 2, the other
-    one last of all. Eight blocks for the second evict one hash in each: block 0 here, block 2 there. So a prompt that
-    needs block 0 hits nothing, and the lookup says which block was evicted, by the trace's id.
+    """Pools of 10. When the first sequence ends, the windowed group has released its block 0 long before its block 2,
+    the
+    other one last of all. Eight blocks for the second evict one hash in each: block 0 here, block 2 there. So a prompt
+    that needs block 0 hits nothing, and the lookup names the evicted block, by the trace's id.
     """
     run = hybrid(10)
     run.run(0, PROMPT[:5])  # block 0 falls out of the window

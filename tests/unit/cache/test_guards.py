@@ -1,4 +1,4 @@
-"""What the guards raise: sentences, with the rules and numbers by which a page words them anew."""
+"""Guards raise sentences, with the rules and numbers from which a page words them in its language."""
 
 from __future__ import annotations
 

@@ -40,7 +40,9 @@ def test_the_salt_enters_at_the_first_block_and_is_inherited() -> None:
 
 
 def test_no_token_is_hashed_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of 2 over 7 tokens that arrive one by one: 3 full blocks, 3 computations, whatever is asked how often."""
+    """Blocks of 2 over 7 tokens that arrive one by one: 3 full blocks, 3 computations, however often they are looked
+    up.
+    """
     seen: list[list[int]] = []
 
     def counting(parent_hash: bytes | None, token_ids: list[int], cache_salt: str | None = None) -> bytes:

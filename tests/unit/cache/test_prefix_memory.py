@@ -34,7 +34,7 @@ def test_the_first_prompt_shares_with_nobody() -> None:
 
 
 def test_everything_that_may_hit_hits() -> None:
-    """Of 12 tokens 8 may hit, the last block is computed again."""
+    """In a prompt of 12 tokens 8 may hit; the last block is computed again."""
     engine = FakeEngine()
     looked_up(engine, PROMPT)
     assert why(looked_up(engine, PROMPT)) == ("hit", None, 0, 12)
@@ -150,7 +150,7 @@ def test_residency_of_an_evicted_block() -> None:
 
 
 def test_hit_rate_of_recent_requests_in_tokens() -> None:
-    """Tokens asked for: 12 + 12 + 3; of the second prompt 8 hit. Old ones leave the window."""
+    """Queried tokens are 12 + 12 + 3; 8 of the second prompt hit. Old requests leave the window."""
     engine = FakeEngine()
     assert recent_hit_rate(engine.replay.state) is None
     looked_up(engine, PROMPT)

@@ -75,7 +75,7 @@ def _is_of(state: State, block_id: int, index: int) -> bool:
 
 
 def outputs(cluster: Cluster) -> dict[str, list[int]]:
-    """Of each request what came of it, by its id."""
+    """Return each request's output tokens, by its id."""
     sequences = cluster.log.state_now().sequences.values()
     whole = [s for s in sequences if "/" not in s.request_id]
     return {s.request_id: s.token_ids[s.num_prompt_tokens :] for s in whole}
@@ -86,7 +86,7 @@ def ask(prompt: list[int], sampling: SamplingParams = GREEDY, **more: Any) -> Re
 
 
 def log_of_everything(model: LoadedModel, path: Path, capture: CaptureRequest | None = None) -> None:
-    """Several instances with transfers, hits, a failed transfer, and two that are lost and come again."""
+    """Log several instances with transfers, hits, a failed transfer, and two lost instances that restart."""
     config = EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2)
     cluster = cluster_of(model, config, Shape(prefill=1, decode=1, mixed=1), log_path=path, capture=capture, lease=1.0)
     prompts = [[first + i for i in range(17)] for first in (10, 10, 40, 70)]

@@ -41,7 +41,7 @@ def save_tiny_llama(folder: Path) -> str:
 
 
 def start_preloaded(patch: pytest.MonkeyPatch) -> None:
-    """Whoever is to be an instance has imported torch already."""
+    """Start instances from a process that has imported torch already."""
     preloaded = SimpleNamespace(**{**vars(subprocess), "Popen": PreloadedPopen})
     patch.setattr(worker_process, "subprocess", preloaded)
 
@@ -56,7 +56,7 @@ def is_running(pid: int) -> bool:
 
 
 def until(true: Callable[[], T], seconds: float = PATIENCE) -> T:
-    """What it says once that is true."""
+    """Return the value of `true` once it is truthy."""
     end = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < end, "it did not happen in time"
@@ -65,7 +65,7 @@ def until(true: Callable[[], T], seconds: float = PATIENCE) -> T:
 
 
 class Couple:
-    """One that computes prompts and one that goes on with them, driven by hand."""
+    """Prefill and decode instance, driven by hand."""
 
     def __init__(self, processes: Processes, config: EngineConfig, decode_config: EngineConfig | None = None) -> None:
         decode = decode_config or config
@@ -86,7 +86,7 @@ class Couple:
         return produced
 
     def take(self, one: ProcessInstance) -> list[Produced]:
-        """What it has said so far."""
+        """Return its output so far."""
         produced = one.take()
         for record, _, _ in produced:
             self.ops[one.name] += record.ops
@@ -113,7 +113,7 @@ class Couple:
         return offers[0]
 
     def receive(self, remote: RemoteBlocks, prompt: list[int], **more: Any) -> int:
-        """Submit it where it goes on; the sequence's id."""
+        """Submit it on the decode instance; return the sequence's id."""
         spec = RequestSpec(prompt, GREEDY, transfer=remote.transfer, kv_role="kv_consumer", **more)
         self.decode.submit([Ask(spec, remote)])
         (produced,) = self.take(self.decode)

@@ -1,9 +1,9 @@
-"""Instances whose messages are on their way until a test lets them arrive: every order that processes could show.
+"""Instances with delayed messages that a test delivers: every order that processes could show.
 
-    cluster ── asks ──► inbox   an instance that works   outbox ── records ──► cluster
+    cluster ── calls ──► inbox   a working instance   outbox ── records ──► cluster
 
-Each instance says and hears everything in order; between two instances there is no order but what one tells the other.
-A pull waits until it is carried out, and may end later than it has read.
+Each instance sends and receives in order; between two instances only their messages impose an order. A pull waits until
+the test runs it, and may end later than it has read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.model.loaded import LoadedModel
 
 
 class Pulls:
-    """Transfers that were asked for and wait for the link."""
+    """Pending transfers over the link."""
 
     def __init__(self) -> None:
         self.waiting = deque[Callable[[], None]]()
@@ -46,7 +46,7 @@ class StagedConnector(TransferConnector):
 
 
 class StagedInstance(LocalInstance):
-    """Works when it is told to by `work`; what it has said is heard after `deliver`."""
+    """Instance that works on `work`, and whose messages arrive on `deliver`."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -86,7 +86,7 @@ class StagedInstance(LocalInstance):
         """A turn is taken by `work`."""
 
     def work(self) -> None:
-        """Hear what was asked, then take a turn. A step that fails is counted."""
+        """Read the inbox, then take a turn. A step that fails is counted."""
         self._hear()
         try:
             self.engine.take_transfers()
@@ -164,7 +164,7 @@ class Stage:
         return len(self.cluster.instances)
 
     def deliver(self, index: int) -> None:
-        """The cluster hears the next record of an instance."""
+        """Deliver the next record of an instance to the cluster."""
         self[index].deliver()
         self.cluster.step(0.0)
 

@@ -1,4 +1,4 @@
-"""Several instances behind one face: the tokens of one engine, one log that is sound, and nothing kept for ever."""
+"""Several instances behind one interface give one engine's tokens and one sound log, and leak nothing."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_same_inputs_give_the_same_log(tmp_path: Path) -> None:
 
 
 def test_draws_are_those_of_one_engine() -> None:
-    """Which request it is decides the seed that nobody gave, not how many an instance has seen."""
+    """An unset seed depends on the request, not on how many an instance has served."""
     drawn = SamplingParams(max_tokens=9, temperature=1.0, ignore_eos=True)
     with Engine(tiny_llama(), PLAIN, keep_log=False) as engine:
         requests = [engine.add_request(prompt, drawn) for prompt in PROMPTS]
@@ -185,12 +185,12 @@ def test_a_sender_that_ends_while_blocks_are_awaited_costs_a_prefill(tmp_path: P
     path = tmp_path / "run.kvtrace"
     cluster = cluster_of(tiny_llama(), PLAIN, log_path=path)
     cluster.submit([ask(SHARED)])
-    cluster.step()  # its prompt is computed, and the other instance has been told
+    cluster.step()  # its prompt is computed, and the other instance is notified
     cluster.lose(0)
     run(cluster)
     said = outputs(cluster)
     cluster.close()
-    # the one that was started anew under its name knows nothing of it
+    # the restarted instance of that name does not know it
     assert [op.reason for op in ops_of(path) if isinstance(op, TransferFailed)] == ["unknown"]
     assert said["request-0"] == alone(PLAIN, [SHARED])[0] and list(check(path)) == []
 

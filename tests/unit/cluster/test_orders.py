@@ -86,8 +86,8 @@ def test_a_sender_that_ends_before_the_receiver_looks_at_the_clock(tmp_path: Pat
 
 
 def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
-    """The sender says that one transfer was received, then that it holds another one. The receiver of the first is
-    heard last: until then nothing of the sender stands in the log, and so neither does what the other one received.
+    """The sender records one transfer as received, then holds another one. The first one's receiver is processed
+    last: until then nothing of the sender is in the log, and so neither is the other one's receipt.
     """
     path = tmp_path / "run.kvtrace"
     staged = stage(path)
@@ -97,7 +97,7 @@ def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
     while not staged[near].num_pulls:
         work(staged, near)
     staged[near].pull()
-    staged[near].work()  # it has received, and told the sender; the cluster has not heard it
+    staged[near].work()  # it has received, and confirmed to the sender; the cluster has not processed it
     staged.cluster.send([ask(PROMPTS[1])])
     for _ in range(3):
         work(staged, prefill)
@@ -116,7 +116,7 @@ def test_what_arrives_stands_after_its_hold(tmp_path: Path) -> None:
 
 
 def test_a_receiver_whose_last_words_are_lost_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """An actor says what it has done when a call ends. One that is killed before has told the sender already."""
+    """An actor reports when a call ends. One that is killed before has already confirmed to the sender."""
     path = tmp_path / "run.kvtrace"
     staged = stage(path)
     prefill, (near, _) = indices(staged)
@@ -137,7 +137,9 @@ def test_a_receiver_whose_last_words_are_lost_keeps_nobody_waiting(tmp_path: Pat
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", [0, 1, 2])
 def test_whoever_is_killed_at_any_moment_between_two_words(victim: int, tmp_path: Path) -> None:
-    """A run of so many moments, once for each; what the victim has said is heard before or after others have."""
+    """An instance is killed at each moment of a run in turn; its last messages are processed before or after
+    others'.
+    """
     num_moments = 0
     for moment in range(200):
         path = tmp_path / f"{moment}.kvtrace"

@@ -1,4 +1,4 @@
-"""What the log says of a pool is what the pool says of itself, after every record."""
+"""The log's view of a pool equals the pool's own state, after every record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOBODY = 1 << 40  # a sequence that asks, and never came
 
 
 class Watch:
-    """Takes in what an engine has written, and compares the view with its cache."""
+    """Reader of an engine's records that compares the view with its cache."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -55,7 +55,7 @@ def model(folder: str) -> LoadedModel:
 
 @pytest.fixture(scope="module")
 def workers(folder: str) -> Iterator[Workers]:
-    """Started once; whoever is killed has another one in its place. None is left at the end, and no file."""
+    """Start workers once; a killed one is replaced. None is left at the end, and no file."""
     started = list[int]()
     begin = WorkerProcess.__init__
 
@@ -185,7 +185,7 @@ def test_an_instance_that_cannot_be_says_why_and_its_process_is_the_next_one(wor
 
 
 def test_a_model_that_cannot_be_read(tmp_path: Path, workers: Workers) -> None:
-    """The same process, told to be an instance of another model, and back."""
+    """The same process becomes an instance of another model, and back."""
     worker = workers.take()
     with Workers(Source(str(tmp_path))) as others:
         others.give_back(worker)
@@ -197,7 +197,7 @@ def test_a_model_that_cannot_be_read(tmp_path: Path, workers: Workers) -> None:
 
 
 def test_what_the_numbers_of_a_block_mean_is_the_same_in_every_process(model: LoadedModel, workers: Workers) -> None:
-    """Of equal settings, and of these only."""
+    """Equal settings give equal layouts, and only these."""
     quantized, larger = replace(PLAIN, kv_cache_dtype="int8"), replace(PLAIN, block_size=8)
     with couple(workers, PLAIN, larger) as both:
         assert both.prefill.layout != both.decode.layout
@@ -229,7 +229,7 @@ def test_arrays_are_recorded_as_they_are_asked_for(workers: Workers) -> None:
 
 
 def test_never_another_ones_text(model: LoadedModel, workers: Workers) -> None:
-    """A reference that is used twice, one that is made up, one with other blocks, one to nobody."""
+    """References that are reused, invented, of other blocks, or to an unknown instance are refused."""
     with couple(workers, PLAIN) as both:
         remote = both.send(PROMPTS[0])
         both.receive(remote, PROMPTS[0])
@@ -254,7 +254,7 @@ def test_never_another_ones_text(model: LoadedModel, workers: Workers) -> None:
 def test_a_lease_ends(model: LoadedModel, workers: Workers) -> None:
     with couple(workers, PLAIN, lease=0.3) as both:
         remote = both.send(PROMPTS[0])
-        both.run(both.prefill)  # nobody comes
+        both.run(both.prefill)  # there is no receiver
         assert len(both.of(Expire, "prefill-0")) == 1
         seq_id = both.receive(remote, PROMPTS[0])
         both.run(both.decode)
@@ -279,7 +279,7 @@ def test_a_sender_that_is_killed_costs_a_prefill_at_most(when: str, model: Loade
     with couple(workers, PLAIN) as both:
         remote = both.send(PROMPTS[0])
         seq_id = both.receive(remote, PROMPTS[0])
-        if when == "during":  # it is asked, and does not answer
+        if when == "during":  # it is called, and does not answer
             os.kill(both.prefill.pid, signal.SIGSTOP)
         if when != "before":
             both.run(both.decode, lambda: bool(both.of(Await if when == "during" else Arrive, "decode-0")))
@@ -342,7 +342,7 @@ def test_whoever_ends_is_started_anew(model: LoadedModel, workers: Workers, tmp_
             assert cluster.instances[index] is not one
             said, expected = outputs(cluster), alone(PLAIN, PROMPTS, model)
             for request, tokens in zip(found, expected, strict=True):
-                generated = said[request.request_id]  # whoever goes on with them ended: those so far
+                generated = said[request.request_id]  # their decode instance ended: the tokens so far
                 assert generated == (tokens if index == 0 else tokens[: len(generated)])
         lost = [op for op in ops_in(cluster) if isinstance(op, Lost)]
     assert [op.detail for op in lost] == ["it was ended by SIGKILL"] * 2
@@ -388,7 +388,7 @@ time.sleep(600)
 
 
 def test_nobody_outlives_who_started_it(folder: str) -> None:
-    """One is ready, the other may still be reading its weights."""
+    """A process is ready while the other may still be loading its weights."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, folder], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
     *pids, meeting = parent.stdout.readline().split()

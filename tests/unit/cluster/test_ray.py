@@ -1,4 +1,4 @@
-"""Instances as Ray actors: the tokens of one engine, and whoever ends costs a prefill at most."""
+"""Instances as Ray actors: the tokens of one engine, and a lost actor costs at most a prefill."""
 
 from __future__ import annotations
 

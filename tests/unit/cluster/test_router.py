@@ -1,4 +1,4 @@
-"""Who takes a request, by each policy, and who is refused. The arithmetic is in the tests."""
+"""Each routing policy's choice, and rejections. The arithmetic is in the tests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_MEMORY = Memory.counted(
 
 
 class Named:
-    """What a router is told of an instance; the `number`-th of a log."""
+    """Instance as a router sees it; the `number`-th of a log."""
 
     def __init__(self, name: str, role: InstanceRole = "mixed", number: int = 0, max_num_seqs: int = 2) -> None:
         self.name, self.role, self.number = name, role, number

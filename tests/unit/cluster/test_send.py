@@ -1,4 +1,4 @@
-"""What is sent to an instance that is busy: nobody waits for it, it counts where others are routed, and is not lost."""
+"""Requests sent to a busy instance return at once, count for routing, and are not lost."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
 
 @pytest.mark.slow
 def test_a_process_is_not_waited_for(workers: Workers) -> None:
-    """What is sent to it in the midst of a turn returns before the turn is over; what it should not have been sent ends
-    it, with a sentence.
+    """A request sent during a turn returns before the turn is over; an invalid one ends the instance with a
+    sentence.
     """
     with couple(workers, PLAIN) as both:
         both.prefill.wait_until_ready()
@@ -141,7 +141,7 @@ def test_a_process_is_not_waited_for(workers: Workers) -> None:
 
 @pytest.mark.slow
 def test_a_submission_waits_for_its_place_in_the_log_and_hears_the_others(workers: Workers) -> None:
-    """Requests are submitted one by one while others run; each is told its sequence, and all have their tokens."""
+    """Requests are submitted one by one while others run; each gets its sequence, and all have their tokens."""
     config = EngineConfig(block_size=4, num_blocks=40, prefill=1, decode=1, routing_policy="round_robin")
     model = load_model(workers.source.model)
     with closing(process_cluster(model, config, workers)) as cluster:
@@ -159,7 +159,7 @@ def test_a_submission_waits_for_its_place_in_the_log_and_hears_the_others(worker
 
 @pytest.mark.slow
 def test_a_process_that_goes_on_has_its_next_turn_already(workers: Workers, tmp_path: Path) -> None:
-    """It waits for nobody between two steps, says what one that is asked for each step says, and comes to rest."""
+    """It does not wait between two steps, gives the records of a process stepped one at a time, and comes to rest."""
     path = tmp_path / "run.kvtrace"
     config = replace(PLAIN, mixed=1, instances="process")
     assert workers.source.model is not None

@@ -1,4 +1,4 @@
-"""What an instance in a process does, without the process: turns, steps that fail, and words in the right order."""
+"""Worker of an instance without its process: turns, failed steps, and the order of messages."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_step_that_fails_costs_its_batch(make: Make, said: list[ToCluster], mo
 
 
 def test_the_receiver_writes_before_the_sender_hears(make: Make, said: list[ToCluster]) -> None:
-    """At the moment when `arrive` is written the sender holds everything; when it is told, it wakes from its nap."""
+    """When `arrive` is written the sender still holds everything; a confirmation wakes it."""
     sender = make("sender")
     one = SamplingParams(max_tokens=1, ignore_eos=True)
     sender.answer(Submit([Ask(RequestSpec(PROMPTS[0], one, "t0", transfer="t0", kv_role="kv_producer"))]))
@@ -177,7 +177,7 @@ def test_nonsense_is_answered_and_nothing_happens(make: Make, said: list[ToClust
 
 
 def test_turns_that_wait_come_last_and_end_with_the_instance() -> None:
-    """Turns are asked for ahead: what is said while one is computed is for the next one."""
+    """Turns are requested ahead: messages received during one apply to the next."""
     ours, theirs = socket.socketpair()
     cluster, gone = Peer[ToCluster](ours, ToCluster), threading.Event()
     peer = Peer[ToInstance](theirs, ToInstance)

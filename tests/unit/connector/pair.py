@@ -1,4 +1,4 @@
-"""Two engines of one thread: one computes prompts, the other goes on with them."""
+"""Two engines of one thread: one computes prompts, the other decodes."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def layout(kv_caches: Sequence[BlockTiers]) -> bytes:
 
 
 class Pair:
-    """`prefill` holds what it computed, `decode` pulls it. Books and logs are looked at after every record. `logs`: the
-    folder where these are kept.
+    """`prefill` holds its blocks, `decode` pulls them. Cache state and logs are checked after every record. `logs`: the
+    folder of the logs.
     """
 
     def __init__(
@@ -140,7 +140,9 @@ class Pair:
 
 
 def both_logs(model: LoadedModel, folder: Path) -> list[Path]:
-    """Logs of the two sides with every operation of a transfer: some go well, one fails, nobody comes for one."""
+    """Return logs of the two sides with every operation of a transfer: some succeed, one fails, one is never
+    fetched.
+    """
     now = [0.0]
     config = EngineConfig(block_size=4, num_blocks=40, attention_window=8, sliding_window_pattern=2)
     pair = Pair(model, config, logs=folder, lease=5.0, clock=lambda: now[0])

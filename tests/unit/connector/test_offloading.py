@@ -41,10 +41,10 @@ SETTINGS = {
 
 
 def run(engine: Engine, prompts: list[list[int]] = PROMPTS) -> tuple[list[list[int]], list[Op]]:
-    """Greedy outputs, and all operations.
+    """Return greedy outputs, and all operations.
 
-    After each step the books are sound, the log's state is the engine's, and what nobody holds and nobody could hit is
-    overwritten.
+    After each step the cache state is sound, the log's state is the engine's, and blocks that are neither held nor
+    cached are overwritten.
     """
     requests = [engine.add_request(prompt, GREEDY) for prompt in prompts]
     log, ops = log_of(engine), list[Op]()

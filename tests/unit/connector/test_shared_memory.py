@@ -206,7 +206,7 @@ def test_who_has_ended_is_gone_and_who_is_started_anew_is_another(folder: Path) 
 
 
 def speaking(folder: Path, say: Callable[[socket.socket], object]) -> threading.Thread:
-    """Something that listens as instance `prefill`, and says that to who connects."""
+    """Listen as instance `prefill`, and send that to each connection."""
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(socket_of(folder, "prefill")))
     listening.listen()
@@ -291,7 +291,7 @@ def test_an_instance_has_a_name_that_can_be_a_file(name: str, folder: Path) -> N
 
 
 def test_a_message_larger_than_what_the_system_keeps() -> None:
-    """Three of them, sent beside the one who receives; and one that nobody takes in time."""
+    """Three messages are sent while the receiver reads; and one that is not read in time."""
     here, there = socket.socketpair()
     sender, receiver = Peer[Any](here, Any), Peer[Claim](there, Claim)
     message = Claim("t", [(i, i) for i in range(300_000)])

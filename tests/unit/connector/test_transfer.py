@@ -1,4 +1,4 @@
-"""Prefill on one engine, decode on another: the tokens of one, and no block lost, used twice or of somebody else."""
+"""Prefill on one engine, decode on another: the tokens of one, and no block lost, used twice or mixed up."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_family(family: str) -> None:
 
 
 def test_only_blocks_that_the_receiver_lacks_move() -> None:
-    """The second prompt shares 21 tokens with the first: 5 blocks of 4 are here, 2 more are asked for."""
+    """The second prompt shares 21 tokens with the first: 5 blocks of 4 are here, 2 more are transferred."""
     pair = Pair(tiny_llama(), PLAIN)
     for prompt in PROMPTS[:2]:
         pair.pass_on(prompt)
@@ -311,7 +311,7 @@ def test_only_paged_engines_exchange_blocks() -> None:
 
 
 def test_an_aborted_request_leaves_nothing_behind() -> None:
-    """Before anything was asked for, while it is on its way, and when it has arrived."""
+    """An abort comes before the transfer, during it, and after its arrival."""
     pair = Pair(tiny_llama(), PLAIN)
     remote = pair.send(PROMPTS[0])
     assert remote is not None

@@ -26,7 +26,7 @@ BEAMS = SamplingParams(use_beam_search=True, beam_width=3, n=3, max_tokens=10)
 def run(
     sampling: SamplingParams, config: EngineConfig = CONFIG, prompt: list[int] = PROMPTS[0], company: int = 0
 ) -> tuple[Request, list[Preempt]]:
-    """One search, beside others; replay is compared with the engine after each record."""
+    """Run a search beside other requests; replay is compared with the engine after each record."""
     preemptions = []
     with Engine(tiny_llama(), config) as engine:
         others = [engine.add_request(PROMPTS[i + 1], GREEDY) for i in range(company)]

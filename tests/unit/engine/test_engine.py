@@ -249,7 +249,7 @@ def test_contiguous_is_the_same_pool_cut_into_blocks_of_max_model_len() -> None:
 
 @pytest.mark.parametrize("dtype", get_args(KVCacheDtype))
 def test_the_cache_stores_what_it_is_told_to_and_counts_its_bytes(dtype: KVCacheDtype) -> None:
-    """One figure from the formula, in the header and by the tensors that are there."""
+    """The bytes of a token agree in the formula, in the header and in the tensors."""
     with Engine(tiny_llama(), replace(SMALL, kv_cache_dtype=dtype)) as engine:
         request = engine.add_request(PROMPTS[0], GREEDY)
         finish(engine)

@@ -61,7 +61,7 @@ def test_the_prompt_is_computed_once_and_the_last_owner_writes_in_place(
 
 
 def test_samples_are_those_of_separate_requests_with_their_seeds() -> None:
-    """What a fork reads is what a sequence of its own would have computed."""
+    """A fork reads the same keys and values that a sequence of its own would have computed."""
     request, engine = run(CONFIG, replace(SAMPLING, n=3))
     seeds = [op.seed for i in range(len(log_of(engine))) for op in ops_of(log_of(engine).record(i), Fork)]
     assert seeds == [sample_seed(7, 1), sample_seed(7, 2)]
@@ -153,8 +153,8 @@ def test_what_contradicts_itself_is_refused(bad: dict[str, object], words: str) 
 
 
 def test_forks_that_no_reader_would_follow_end_the_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Seven forks of a prompt of 50 copy 7 * (2 * 50 + its table's 13 entries) = 791 units, where 600 are given; what
-    came before stays readable, and nothing goes on behind it.
+    """Seven forks of a prompt of 50 copy 7 * (2 * 50 + its table's 13 entries) = 791 units, where 600 are allowed; the
+    earlier records stay readable, and nothing follows them.
     """
     monkeypatch.setattr(limits, "FREE_UNITS", 600)
     monkeypatch.setattr(limits, "UNITS_PER_BYTE", 0)

@@ -1,4 +1,4 @@
-"""The pool that nobody chose fits the model: the arithmetic for models of every size."""
+"""The default pool fits the model: the arithmetic for models of every size."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_a_swap_moves_what_is_computed_and_says_how_many_bytes() -> None:
 
 
 def test_a_recomputation_costs_what_the_cache_no_longer_has() -> None:
-    """What was lost at the preemption, less what the cache still held, is computed again, if nobody took it since."""
+    """Tokens lost at the preemption, less those still cached, are computed again, unless the blocks were evicted."""
     _, records = run(TIGHT)
     preempt = next(op for r in records for op in ops_of(r, Preempt))
     assert preempt.num_computed_tokens == preempt.num_kept_tokens + preempt.num_recompute_tokens

@@ -1,4 +1,4 @@
-"""The whole sequence once more without a cache: the same rows, and nobody notices."""
+"""Recomputing the whole sequence without a cache gives the same rows, and changes nothing."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_captured_rows_of_every_step_are_the_recomputed_ones() -> None:
 
 
 def test_it_changes_nothing() -> None:
-    """Cache, log and random numbers go on as if nobody had asked."""
+    """Cache, log and random numbers continue as without the recomputation."""
     sampling = SamplingParams(max_tokens=10, temperature=1.5, ignore_eos=True)
     outputs = []
     for asks in (False, True):

@@ -22,7 +22,7 @@ CONFIG = EngineConfig(block_size=4, num_blocks=40, max_model_len=40, count_copie
 
 
 def steps_of(strategy: str, prompt: list[int], path: Path | None = None) -> tuple[list[CacheTensors], int]:
-    """What each step of one request did to the tensors, and the bytes of a token."""
+    """Return each step's effect on the tensors in a run of one request, and the bytes of a token."""
     config = replace(CONFIG, strategy=strategy)
     with Engine(tiny_llama(), config, log_path=path) as engine:
         engine.add_request(prompt, GREEDY)

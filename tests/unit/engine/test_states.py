@@ -32,7 +32,7 @@ LENGTHS = (23, 9, 31, 5)
 
 
 def prompts() -> list[list[int]]:
-    """Four of their own, one that begins as the first, and one that goes on from the third."""
+    """Return four distinct prompts, one with the first one's prefix, and one that extends the third."""
     own = [[random.Random(i).randrange(3, VOCAB_SIZE) for _ in range(n)] for i, n in enumerate(LENGTHS)]
     return [*own, [*own[0][:20], 7, 8, 9], [*own[2], 11, 12]]
 
@@ -105,7 +105,7 @@ def test_prefixes_hit_as_far_as_a_state_reaches(case: Case, tmp_path: Path) -> N
 
 
 def test_a_hit_that_ends_for_want_of_a_state_says_so(case: Case) -> None:
-    """The keys of three blocks are there; of states the first that is kept is after four."""
+    """The keys of three blocks are cached; the first cached state is after four."""
     prompt = prompts()[0]
     with Engine(case.model, config(max_num_batched_tokens=32)) as engine:
         for tokens, expected in ((prompt, "nothing_shared"), ([*prompt[:13], 5, 6, 7], "no_state")):
@@ -135,7 +135,7 @@ def test_neither_chunks_nor_checkpoints_change_a_token(case: Case, tmp_path: Pat
 
 
 def test_a_fork_copies_the_state_that_it_shares(case: Case) -> None:
-    """Beams fork in the middle of a block: each goes on from its own copy, as if it had been computed alone."""
+    """Beams fork in the middle of a block: each continues from its own copy, as if it had been computed alone."""
     width, new = 3, 6
     with Engine(case.model, config(max_num_seqs=width)) as engine:
         sampling = SamplingParams(use_beam_search=True, beam_width=width, n=width, max_tokens=new, ignore_eos=True)

@@ -44,7 +44,7 @@ def test_a_character_costs_the_same_however_long_a_stop_string_is() -> None:
 
 
 def test_whatever_is_a_list_has_a_bound() -> None:
-    """Of every option of a request: entries, and characters of texts."""
+    """Every list and text option of a request has bounds on entries and characters."""
     for name, row in table_of(SamplingParams).items():
         if row.kind in ("list", "map"):
             assert row.option.most is not None, name

@@ -24,7 +24,7 @@ def model() -> LoadedModel:
 
 
 class Watch:
-    """What a run holds after each step."""
+    """Memory of a run after each step."""
 
     def __init__(self) -> None:
         self.empty: list[int] = []  # the most slots that one running sequence holds empty
@@ -163,10 +163,10 @@ def test_too_few_blocks_preempt_the_last_admitted_and_change_no_text(model: Load
 def test_the_windowed_layers_of_a_hybrid_hold_three_blocks_however_long_the_poem(
     model: LoadedModel, language: str
 ) -> None:
-    """Window 8 in blocks of 4; p + 38 tokens, where everything is kept, before the last step gives them back."""
+    """Window 8 in blocks of 4; p + 38 tokens, where nothing is released before the last step."""
     watch = Watch()
     played = play(model, "hybrid", language, after_each=watch)
-    held = watch.held[:-1]  # at the end of the last step it lets go of everything
+    held = watch.held[:-1]  # at the end of the last step everything is freed
     assert max(windowed for _, windowed in held) == 3
     full = [full for full, _ in held]
     num_prompt = sum(count for phase, count in computed(played, 0) if phase == "prefill")

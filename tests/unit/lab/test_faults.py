@@ -1,4 +1,4 @@
-"""Each exhibit of the fault museum: what breaks, at which step, and who notices, against a healthy twin."""
+"""Each exhibit of the fault museum: its damage, its step, and its detection, against a healthy twin."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_stale_hash_after_reallocation() -> None:
 
 
 def test_output_lost_at_preemption() -> None:
-    """The pool is too small for all: whoever is preempted goes on as if it had said nothing."""
+    """The pool is too small for all: a preempted sequence continues as if it had generated nothing."""
     config = EngineConfig(block_size=4, num_blocks=14, max_model_len=48)
     healthy, faulty = twins("output_lost_at_preemption", config, [PROMPTS[:4]])
     assert any(isinstance(op, Preempt) for record in healthy.records for op in record.ops)
@@ -134,7 +134,7 @@ def test_rope_restarted_at_chunk() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_log_of_a_fault_can_be_read_to_its_end(fault: FaultName) -> None:
-    """Damage or not, whoever opens the recording sees all of it."""
+    """A recording of a fault can be read whole, damage or not."""
     config = EngineConfig(block_size=4, num_blocks=14, max_model_len=48, max_num_batched_tokens=9)
     run = outcome(replace(config, fault=fault), [PROMPTS[:4], PROMPTS[:2]], GREEDY)
     assert sum(isinstance(op, Finish) for record in run.records for op in record.ops) == 6
@@ -142,7 +142,7 @@ def test_the_log_of_a_fault_can_be_read_to_its_end(fault: FaultName) -> None:
 
 
 def test_read_after_release(tmp_path: Path) -> None:
-    """One request goes on from another's keys; the engines notice nothing, and `trace check` names it."""
+    """A request decodes from another's keys; the engines notice nothing, and `trace check` names it."""
     config = EngineConfig(
         block_size=4, num_blocks=10, max_num_seqs=1, prefill=1, decode=1, routing_policy="round_robin"
     )

@@ -265,7 +265,7 @@ def test_generate_on_another_thread_is_followed(tmp_path: Path):
 
 
 def test_generate_that_outlives_the_with_is_refused(tmp_path: Path):
-    """It goes on unhindered; so does a second one beside it."""
+    """It continues unhindered; so does a second one beside it."""
     model, path = tiny_model("llama"), tmp_path / "run.kvtrace"
     plain = generate(model, PROMPTS)
     halfway, may_go_on, found = threading.Event(), threading.Event(), []

@@ -114,7 +114,7 @@ def test_a_run_with_a_fault_comes_again_fault_and_all() -> None:
 
 
 def test_a_fork_of_a_fork_comes_again() -> None:
-    """What was changed is in the log, so the log is still the whole truth."""
+    """Changes are in the log, so the log still determines the run."""
     colder = SamplingChange(request_id="b", sampling={"temperature": 0.0})
     with (
         two_sampled() as original,
@@ -346,7 +346,7 @@ def test_one_more_request() -> None:
             state, before = log_of(fork).state_now(), log.state_now()
             (more,) = [s for s in state.sequences.values() if s.request_id == "fork-0"]
             assert more.status == "finished" and len(more.token_ids) == 3 + 12
-            # whoever was there before has the same greedy tokens, whatever was scheduled when
+            # earlier requests have the same greedy tokens, whatever the schedule
             by_request = {s.request_id: s.token_ids for s in before.sequences.values() if s.parent_seq_id is None}
             for sequence in state.sequences.values():
                 if sequence.parent_seq_id is None and sequence.request_id in ("request-0", "request-1", "request-3"):

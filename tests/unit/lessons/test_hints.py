@@ -1,4 +1,4 @@
-"""What a hint says of a wrong answer is so in the run that it is said of.
+"""A hint about a wrong answer holds in its run.
 
 Each hint is a claim on a run (`CLAIMS`). They are held to the runs of the shipped lessons, and to short runs of every
 strategy, block size and window, at several moments of each.
@@ -126,7 +126,7 @@ def right_is(*answers: str) -> Claim:
 
 
 def ends_short(case: Case) -> bool:
-    """Somebody's last block was not full."""
+    """Return whether some sequence's last block was not full."""
     size = case.scene.block_size
     log = case.scene.log
     ended = [(record.index, op) for record in case.scene.all() for op in record.ops if isinstance(op, Finish)]
@@ -339,7 +339,7 @@ def test_every_hint_is_a_claim() -> None:
 
 
 def false_hints(scene: Scene, question: Question, arguments: dict[str, str]) -> Iterator[str]:
-    """What is said of a wrong answer, and is not so."""
+    """Yield the hints about wrong answers that do not hold."""
     for option in question.options:
         if option.why is None or option.why == "near" or option.why not in CLAIMS[question.rule]:
             continue

@@ -1,4 +1,4 @@
-"""A lesson's race: the same lanes as the page's, told as the lesson has them."""
+"""A lesson's race has the same lanes as the page's, with the lesson's settings."""
 
 from __future__ import annotations
 

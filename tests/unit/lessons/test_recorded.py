@@ -1,4 +1,4 @@
-"""A recorded lesson tells what the live one told, at each place and for each answer, in Python and in the page."""
+"""A recorded lesson sends what the live one sent, at each place and for each answer, in Python and in the page."""
 
 from __future__ import annotations
 

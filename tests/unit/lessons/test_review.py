@@ -1,4 +1,4 @@
-"""Questions once more on their own lesson's run: what it computed before is computed, and nothing else is asked."""
+"""Repeated questions run on their own lesson's run: earlier actions are replayed, and no other question is asked."""
 
 from __future__ import annotations
 

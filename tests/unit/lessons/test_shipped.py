@@ -110,7 +110,7 @@ def said(text: str, values: Mapping[str, object]) -> None:
 
 
 def do_the_work(course: Course) -> None:
-    """Without the last operation, then whole; the engine's list is told when it is over."""
+    """Answer without the last operation, then whole; the engine's list is sent when it is over."""
     at, deeds = course.at, course.engines_list()
     assert not course.answer(deeds[:-1])
     shown = told(course, at)[-1]
@@ -133,7 +133,7 @@ def test_every_rule_is_asked_and_each_lesson_begins_with_a_question_of_an_earlie
 
 
 def test_what_a_class_hour_has_fits_into_one() -> None:
-    """Lessons 1, 2, 3, 5, 7, 8 and 9, without what is for who has time."""
+    """Lessons 1, 2, 3, 5, 7, 8 and 9, without the optional sections."""
     lessons = {lesson.number: lesson for lesson in map(read_lesson, lesson_files(shipped_folder()))}
     assert sum(minutes(lessons[number]) for number in (1, 2, 3, 5, 7, 8, 9)) <= 45
 
@@ -294,7 +294,7 @@ def test_an_answer_is_taken_once() -> None:
 
 
 def test_a_lesson_that_does_not_hold_stands_where_it_stood() -> None:
-    """Nobody ever preempts here, so the question cannot be asked: its sentence each time, and no other mistake."""
+    """No sequence is preempted here, so the question fails: its sentence each time, and no other error."""
     lesson = parse_lesson(BAD + "do: prefill\nask: victim\ndo: step", Path("x.md"))
     stage = on_stage(lesson)
     course = Course(lesson, "en", stage)

@@ -1,4 +1,4 @@
-"""The C++ that TorchInductor writes of a graph, taken apart: what is kept of it, and that nothing is taken for it."""
+"""The C++ that TorchInductor generates for a graph is taken apart completely: only known parts are accepted."""
 
 from __future__ import annotations
 

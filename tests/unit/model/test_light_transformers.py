@@ -1,4 +1,4 @@
-"""What a process of this program's own does not import, and that it can still have it."""
+"""A process of this program does not import the compiler, and can still load it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ sys.meta_path.insert(0, Refuses())
 
 
 def said(code: str, light: bool) -> dict[str, Any]:
-    """What a new process puts into `found`."""
+    """Return what a new process puts into `found`."""
     environment = {name: value for name, value in os.environ.items() if name != LIGHT}
     environment |= {LIGHT: "1"} if light else {}
     command = [sys.executable, "-c", code + "\nprint(json.dumps(found))"]

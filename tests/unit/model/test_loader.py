@@ -61,8 +61,9 @@ def test_a_packed_model_leaves_its_file(family: str, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_weights_in_fewer_bits(folder: Path, tmp_path: Path) -> None:
-    """A bfloat16 checkpoint is kept so, with every bit of its logits as in float32; what is rounded is what it is held
-    to, and its accounting knows how much a step reads.
+    """A bfloat16 checkpoint stays so, with every bit of its logits as in float32; rounded weights match their
+    reference,
+    and its accounting knows how much a step reads.
     """
     plain = tiny_model("llama_tied").bfloat16()
     plain.save_pretrained(tmp_path)
@@ -260,7 +261,7 @@ def test_siblings_differ_in_their_kv_heads_alone() -> None:
 
 
 def test_heads_that_were_measured_travel_with_the_facts(folder: Path, tmp_path: Path) -> None:
-    """The pattern to open on comes first; a model that nobody measured has none."""
+    """The pattern to open on comes first; a model without measured heads has none."""
     assert load_model(str(folder), device="cpu").facts.heads == []
     copy = tmp_path / "measured"
     shutil.copytree(folder, copy)

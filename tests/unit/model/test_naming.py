@@ -1,4 +1,4 @@
-"""What a model is called where others read it: never a path."""
+"""A model's published name is never a path."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_who_wants_the_same_functions_meanwhile_waits_for_them(monkeypatch: pyte
 def test_without_a_compiler_the_same_tokens_are_chosen(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
-    """It is said once, and every engine goes on with tensor operations."""
+    """It is reported once, and every engine continues with tensor operations."""
 
     def generated() -> list[tuple[int, list[int]]]:
         with Engine(load_model(), EngineConfig(num_blocks=16)) as engine:

@@ -133,7 +133,7 @@ def test_panels_of_another_dtype_are_refused() -> None:
 
 
 class _Kinds(nn.Module):
-    """Of every kind of weight a layer."""
+    """Module with a layer for every kind of weight."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,7 +209,7 @@ def test_a_tied_weight_is_held_once() -> None:
 
 
 def _rows(panels: Tensor, ids: Tensor) -> Tensor | None:
-    """What compiled code gets from the C function; None: an error."""
+    """Return the result of the C function as compiled code gets it; None: an error."""
     assert linear_kernel() is not None
     torch_c: Any = torch._C._aoti  # type: ignore[attr-defined]
     python, out = ctypes.pythonapi, ctypes.c_void_p()
@@ -229,7 +229,7 @@ def _rows(panels: Tensor, ids: Tensor) -> Tensor | None:
 
 @pytest.mark.parametrize("weights", [torch.float32, torch.bfloat16], ids=str)
 def test_compiled_code_reads_an_embeddings_rows_from_the_panels(weights: torch.dtype) -> None:
-    """One id, two dimensions of them, and more than one core reads; of an id that there is not, nothing."""
+    """Rows match for one id, for two dimensions, and over several cores; an invalid id is an error."""
     weight = torch.randn(64, 50).to(weights).float()
     panels = packed(weight, weights)
     for ids in (torch.tensor([[63]]), torch.tensor([[0, 16, 17], [63, 1, 0]]), torch.arange(5000) % 64):

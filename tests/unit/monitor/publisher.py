@@ -14,7 +14,7 @@ Shape = Literal["pair", "topic"]
 
 
 class Publisher:
-    """One life of a server. `withheld`: numbers that are buffered and not published, as when they were dropped."""
+    """Lifetime of a server. `withheld`: numbers that are buffered and not published, as if they were dropped."""
 
     def __init__(self, ports: tuple[int, int] = (0, 0), buffer: int = 10_000, shape: Shape = "pair") -> None:
         self._context = zmq.Context()

@@ -50,7 +50,7 @@ def cleared(form: Form) -> Any:
 
 
 def batch(form: Form, *events: Any, rank: int = 0) -> bytes:
-    """A message; whether the newest one is a map too nobody has to know."""
+    """Return a message; readers need not know whether the newest form is a map too."""
     if form == "MAPS":
         return msgspec.msgpack.encode({"ts": 1.0, "events": list(events), "attn_dp_rank": rank})
     return msgspec.msgpack.encode([1.0, list(events), rank])

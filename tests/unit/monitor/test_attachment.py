@@ -1,4 +1,4 @@
-"""What metrics tell an attachment: the size of the pool, the version, numbers each second; and what ends it."""
+"""Metrics give an attachment the size of the pool, the version, and numbers each second; and what ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known to be cached after events that name a content twice, or leave out what others say."""
+"""Cached contents after events that name a content twice, or omit fields."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_a_message_may_be_a_map_and_may_end_before_its_rank() -> None:
 
 
 def test_which_tokens_are_whose_is_unknown_where_the_event_skips_blocks() -> None:
-    (found,) = decode(message(stored([b"a", b"c"], list(range(6)), 2))).events  # tokens of three blocks, two are kept
+    (found,) = decode(message(stored([b"a", b"c"], list(range(6)), 2))).events  # tokens of three blocks, two are used
     assert isinstance(found, BlockStored)
     assert [content.token_ids for content in found.contents] == [[], []]
     assert [(one.parent_hash, one.parent_unsaid) for one in found.contents] == [(None, True), (None, True)]
@@ -103,7 +103,7 @@ def test_which_tokens_are_whose_is_unknown_where_the_event_skips_blocks() -> Non
         (stored([b"a"], [], 0, medium="CPU"), ["?"]),  # what vLLM says of a block that it moved to the CPU
         (stored([b"a", b"b"], [], 2, medium="CPU"), ["?", "?"]),  # of several: in any order
         (stored([b"b", b"c"], [], 2, b"a", medium="CPU"), [b"a", "?"]),
-        (stored([b"c"], [1, 2, 3, 4], 2, b"a"), ["?"]),  # of two blocks after a one is kept: which?
+        (stored([b"c"], [1, 2, 3, 4], 2, b"a"), ["?"]),  # of two blocks after a one is present: which?
         (stored([b"a", b"c"], list(range(6)), 2), ["?", "?"]),
         (stored([b"b", b"c"], [1, 2, 3], 2, b"a"), [b"a", b"b"]),  # a last page that is not full
         ({**stored([b"a", b"b"], [], 2), "token_ids": [[1, 2], [2, 3], [3, 4], [4, 5]]}, [None, b"a"]),  # pairs

@@ -1,4 +1,4 @@
-"""Whatever is dropped, doubled, replayed or begun anew: what is told is in order, and every hole is said."""
+"""Whatever is dropped, duplicated, replayed or restarted: messages come out in order, and every gap is reported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check(model: Model, told: list[Told]) -> None:
         if isinstance(one, Break):
             if one.reason == "gap":
                 assert due is not None and one.sequence - due == one.num_missed
-            due, life = one.sequence, None  # after a gap that nobody answers for it may be another one
+            due, life = one.sequence, None  # after an unanswered gap it may be a restarted one
             continue
         assert one.sequence == due
         own = one.payload.split(b"/")[0]

@@ -1,4 +1,4 @@
-"""One table of options: an option that is added to a struct and to the words is seen everywhere."""
+"""An option added to a struct and to the words appears everywhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NEW = {
 
 
 class WithOneMore(EngineConfig, frozen=True, kw_only=True):
-    """The engine's settings and one more: what somebody writes who adds an option."""
+    """Engine settings with one more option, as a developer would add it."""
 
     watermark: Annotated[
         int | None, Option(ge=0, le=8, served_max=4, control=Control(group="scheduler", usual=(0, 2), none_as=0))

@@ -48,7 +48,7 @@ def test_the_log_stays_open_while_it_is_recorded(library: Library, run: Run) -> 
     recorder = library.record(run, "", [])
     engine = run.engine
     run.retire()
-    engine.step()  # the theater would not; but nobody has closed the log
+    engine.step()  # the session would not; but the log is still open
     recorder.end("reset")
     with pytest.raises(AppError):
         library.record(run, "", [])
@@ -75,7 +75,7 @@ class FullDisk:
 def test_on_a_full_disk_the_run_goes_on_and_the_recording_says_where_it_ends(
     library: Library, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more record fits, of the next one 10 bytes: the recording ends after 4 of the 6 records."""
+    """Room for one more record and 10 bytes of the next: the recording ends after 4 of the 6 records."""
     recorder = library.record(run, "moon", [])
     before = recorder.num_bytes
     steps(run, 1)
@@ -113,7 +113,7 @@ def test_the_mark_is_kept_in_memory_while_the_index_has_no_room(
     recorder.end("write_failed", "it ends after 3 records: No space left on device")
     assert library.entry(recorder.recording_id).ended == "write_failed"
     assert stored() == [(None,)]
-    full[0] = False  # somebody made room
+    full[0] = False  # room is freed
     assert [entry.ended for entry in library.entries()] == ["write_failed"]
     assert stored() == [("write_failed",)]
 

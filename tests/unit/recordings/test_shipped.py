@@ -22,7 +22,7 @@ from tools.record_beside import CARDS
 from tools.record_shipped import RECORDINGS, card, record
 
 FOLDER = static_dir() / "recordings"
-ONE_BIT = 2.0**-10  # of float16, which arrays are kept in: a sum in another order may round to the next number
+ONE_BIT = 2.0**-10  # of float16, the dtype of stored arrays: a sum in another order may round to the next number
 NAMES = [shipped.name for shipped in RECORDINGS]
 MAX_BYTES = 6 << 20  # of all together
 

@@ -26,7 +26,7 @@ def mix(before: int, token: int) -> int:
 
 
 def reference(prompt: list[int], max_tokens: int, stop: int | None = None, offset: int = 0) -> list[int]:
-    """What the model says without any cache. `offset` sets forks apart at their first token."""
+    """Return the model's output without any cache. `offset` separates forks at their first token."""
     number, output = BEGIN, list[int]()
     for token in prompt:
         number = mix(number, token)
@@ -37,7 +37,7 @@ def reference(prompt: list[int], max_tokens: int, stop: int | None = None, offse
 
 
 class FakeEngine:
-    """One step at a time; after each the trace's state, the books and the limits are compared."""
+    """Engine with a fake model; after each step the trace's state, the cache state and the limits are compared."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ def of_type(ops: Iterable[Op], kind: type[Any]) -> list[Any]:
 
 
 def names(ops: Iterable[Op]) -> list[str]:
-    """What kinds of operations, in order."""
+    """Return the kinds of operations, in order."""
     return [type(op).__name__.lower() for op in ops]
 
 

@@ -1,4 +1,4 @@
-"""What vLLM 0.32.0 decided, step by step (`vllm/`, captured by `tests/load/beside_vllm.py`), is decided here."""
+"""Decisions of vLLM 0.32.0, step by step (`vllm/`, captured by `tests/load/beside_vllm.py`), are reproduced."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def name_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", sorted(CAPTURED.iterdir()), ids=lambda path: path.name.split(".")[0])
 def test_every_step_is_vllms(path: Path) -> None:
-    """Who is scheduled with how many tokens, what hits, and who is preempted: 60 requests, all at once."""
+    """Scheduled tokens, hits and preemptions agree in every step: 60 requests, all at once."""
     wanted = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
     settings: dict[str, Any] = DEFAULTS | CASES[name_of(path)]
     blocks = settings.pop("blocks") - 1  # the first of vLLM's is never used

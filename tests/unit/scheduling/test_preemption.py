@@ -1,4 +1,4 @@
-"""Who has to go when blocks run out, and how it comes back; by hand at block size 4."""
+"""Preemption when blocks run out, and the return; by hand at block size 4."""
 
 from engine.trace.events import (
     Admit,

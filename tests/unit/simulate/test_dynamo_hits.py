@@ -1,4 +1,4 @@
-"""What hits of a real service's requests is what Dynamo's simulator of vLLM says, request by request."""
+"""Hits of a real service's requests equal those of Dynamo's simulator of vLLM, request by request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instances in nodes: who is where, and what of their keys and values leaves a node."""
+"""Instances in nodes: their placement, and the share of keys and values that leaves a node."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_side_by_side_each_stage_has_its_node() -> None:
     [
         (["pd"], 0.0),
         (["p", "d"], 1.0),  # all of it leaves one and comes into the other
-        (["pp", "pp", "dd"], 1.0),  # each of two sends a half, one takes in both
+        (["pp", "pp", "dd"], 1.0),  # each of two sends a half, one receives both
         (["pp", "pd"], 2 / 3),  # a third is where it is wanted already
         (["pd", "pd"], 1 / 4),  # half of each half goes to the other
         (["m", "m"], 0.0),

@@ -96,7 +96,7 @@ def test_cards_of_two_kinds() -> None:
 
 
 def test_cards_of_two_kinds_are_in_nodes_of_their_own() -> None:
-    """One GPU of each is two nodes, however large these are; two of one kind share a node, and nothing leaves it."""
+    """A GPU of each kind needs two nodes, however large; two of one kind share a node, and nothing leaves it."""
     model, demand = "llama-2-7b", Demand(rate=5, prompt_tokens=256, output_tokens=64, ttft=0.2, tpot=0.05)
     one = Nodes(number=1, gpus=8, network=25e9)
     with pytest.raises(PlacementError, match="it takes 2 GPUs, which are 2 nodes of 8 of one kind, and there are 1"):
@@ -108,7 +108,7 @@ def test_cards_of_two_kinds_are_in_nodes_of_their_own() -> None:
 
 
 def test_when_moving_costs_more_than_it_brings() -> None:
-    """One request now and then: two instances stand idle, one would do. And a slow network that no rate of it bears."""
+    """With rare requests one instance suffices where two would idle; and a slow network limits the rate."""
     model, nodes = "llama-3.1-8b", Nodes(number=2, gpus=4, network=25e9)
     seldom = Demand(rate=0.5, prompt_tokens=512, output_tokens=128, ttft=0.5, tpot=0.05)
     assert (together(card_of(model, A100), nodes, seldom).gpus, apart(on(model), nodes, seldom).gpus) == (1, 2)
@@ -125,7 +125,8 @@ def test_when_moving_costs_more_than_it_brings() -> None:
 
 def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
     """60 prompts of 2,000 tokens of 800 KiB are 98 GB/s. They come from three nodes, each of which can send 50 GB/s,
-    and go to one, which takes in 50: only of the part that is prefilled in that node nothing moves."""
+    and go to one, which receives 50: only the part prefilled in that node does not move.
+    """
     model = "opt-13b"
     demand = Demand(rate=60, prompt_tokens=2000, output_tokens=2, ttft=0.5, tpot=0.1)
     nodes = Nodes(number=16, gpus=8, network=100e9)
@@ -138,7 +139,7 @@ def test_a_node_takes_in_no_more_than_its_network_carries() -> None:
 
 @pytest.mark.parametrize(("model", "demand"), DEMANDS)
 def test_formulas_give_the_numbers_of_the_placement(model: str, demand: Demand) -> None:
-    """What an instance serves, how many there are, and what moves, whichever way they are placed."""
+    """Capacities, counts and transfers follow from the formulas, for every way of placement."""
     cards, spread = on(model), Nodes(number=4, gpus=2, network=25e9)
     for found in (apart(cards, spread, demand), on_one_node(cards, SMALL, demand), together(cards[0], SMALL, demand)):
         numbers = {one.id: one.value for one in placement_numbers(found, cards[0].model, spread, demand)}

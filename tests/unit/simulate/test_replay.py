@@ -133,7 +133,7 @@ def test_a_smaller_pool_refuses_what_never_fits(tmp_path: Path) -> None:
 
 
 def test_where_the_log_decides_otherwise_is_said() -> None:
-    """vLLM's own scheduler, watched: its figures come again, and the order of one record is another."""
+    """The replay of vLLM's own scheduler has the same figures, and another order in one record."""
     with TraceReader(GOLDEN / "watched.kvtrace") as log:
         answer = what_if(log)
     assert answer.same == answer.log and answer.log.steps_without_room > answer.other.steps_without_room

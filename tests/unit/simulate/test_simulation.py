@@ -144,7 +144,7 @@ def _moved(records: list[list[Op]]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(("shape", "nodes", "queues"), [
-    ({"prefill": 2, "decode": 1}, None, True),  # one takes in what two send
+    ({"prefill": 2, "decode": 1}, None, True),  # one receives what two send
     ({"prefill": 1, "decode": 2}, None, True),  # one sends what two take in
     ({"prefill": 2, "decode": 2}, None, False),
     ({"prefill": 2, "decode": 1}, [0, 1, 0], False),  # one of the two is where it is wanted

@@ -70,7 +70,7 @@ def test_far_out_the_tail_goes_on_as_it_was(load: float) -> None:
 def test_the_highest_rate_has_just_that_share(seconds: float) -> None:
     rate = highest_rate(0.5, seconds, 0.9)
     assert share_within(rate, 0.5, seconds) >= 0.9 > share_within(min(rate * 1.001, 1.9999999), 0.5, seconds) - 1e-9
-    assert 0.2 - 1e-9 <= rate < 2  # load 0.1 is enough for nine of ten to find nobody
+    assert 0.2 - 1e-9 <= rate < 2  # load 0.1 is enough for nine of ten to find the queue empty
 
 
 def test_without_time_left_no_rate_is_low_enough() -> None:

@@ -1,4 +1,4 @@
-"""What a record says of content outside the pool agrees: found, admitted, loaded, cached, stored."""
+"""External content is consistent in a record: found, admitted, loaded, cached, stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one log may say of a lease: it begins while tokens are taken, and the clock of the record is read after that."""
+"""A lease in one log begins while tokens are processed, before the record's clock is read."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def test_a_chosen_token_is_the_first_difference(original: Engine) -> None:
         assert (first.request_id, first.position) == ("short", 3 + 4)
         assert (first.a.record, first.b.record) == (5, 6)
         assert first.b.token_id == 99 and first.b.chosen and not first.a.chosen
-        # the other sequence never heard of it
+        # the other sequence does not know it
         assert [(p.request_id, p.equal_tokens) for p in found.sequences] == [("long", 12), ("short", 4)]
         assert found.sequences[1].difference == first
 
@@ -206,7 +206,7 @@ def test_preemption_hits_and_copies_are_counted_as_the_log_has_them() -> None:
                 assert sequence.num_preemptions == state.num_preemptions - before  # a fork's own ones
                 assert [t.token_id for t in sequence.tokens] == state.token_ids[state.num_prompt_tokens :]
         assert found.a.totals.swapped_bytes == 0 < found.b.totals.swapped_bytes
-        # whoever was preempted computed its tokens again, or moved them
+        # preempted sequences computed their tokens again, or moved them
         assert found.a.totals.computed_tokens > found.b.totals.computed_tokens
 
 

@@ -52,7 +52,7 @@ def filled(shape: tuple[int, ...], dtype: str) -> np.ndarray[Any, Any]:
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 @pytest.mark.parametrize("num_heads", [1, 4, 17])
 def test_bytes_are_those_of_the_codec(dtype: Literal["float16", "float32"], num_heads: int) -> None:
-    """Every length that msgpack writes in another way; 20 rows, none, and a layer of which nothing is kept between."""
+    """Lengths cover every msgpack encoding; 20 rows, none, and a layer without captures between."""
     shapes = [LayerShape(2, 8, 6), LayerShape(1, 1, 70_000)]
     forms = DecodeForms(build_capture(), dtype, num_heads, shapes, [Reach(None), Reach(None)])
     few, many = [(3, 200, 0), (70_000, 41, 34), (0, 0, 0)], [(n, n, n - min(n, i)) for i, n in enumerate(NUMBERS)]

@@ -29,8 +29,9 @@ def kinds(story: Story) -> list[str]:
 
 
 def test_who_waits_and_for_what() -> None:
-    """One at a time, 12 tokens each: a prefill step with the first token, then 11 steps. The first ends in step 12; the
-    second is asked for in each and comes in step 13; the third is behind it for 12 steps, then asked for in 12.
+    """Sequences run one at a time, 12 tokens each: a prefill step with the first token, then 11 steps. The first ends
+    in
+    step 12; the second is tried in each and admitted in step 13; the third is behind it for 12 steps, then tried in 12.
     """
     with run(EngineConfig(block_size=4, num_blocks=32, max_num_seqs=1), [[40, 41, 42], [50], [60, 61]]) as engine:
         first, second, third = stories(log_of(engine))

@@ -1,4 +1,4 @@
-"""What a watched server said, of a log that is too long for a page: what is not kept is counted, damage is found."""
+"""Reports of a monitored server in a long log: dropped contents are counted, damage is found."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.monitor.publisher import message, removed, stored
 
 
 def test_contents_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """So that who asks for a prompt is not told that they were never named."""
+    """A query for a prompt must not conclude that they were never named."""
     monkeypatch.setattr(content_rows, "MOST", 2)
     header = header_of(model="m", source="vLLM", block_size=2, num_blocks=8, events=["tcp://a:1"])
     observed = ObservedLog(header, tmp_path / "seen.kvtrace")

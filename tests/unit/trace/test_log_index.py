@@ -68,7 +68,7 @@ def test_blocks_are_those_of_the_state(log: TraceReader, tmp_path: Path) -> None
 
 @pytest.mark.usefixtures("small_pieces")
 def test_tiers_are_those_that_the_log_names(log: TraceReader, tmp_path: Path) -> None:
-    """Of a watched server the state says what lies where; of an engine its stores and loads do, for good."""
+    """A monitored server's tiers come from the state; an engine's come from its stores and loads, for good."""
     media = make(log, tmp_path / "a.survey").media
     log_index = LogIndex(tmp_path / "a.survey", log)
     put: set[tuple[int, bytes, str]] = set()
@@ -106,7 +106,7 @@ def test_changes_lead_from_each_record_to_the_next(log: TraceReader, tmp_path: P
 
 
 def _spans(state: State) -> dict[int, int]:
-    """Of each sequence that is not finished what it does."""
+    """Return the status of each unfinished sequence."""
     kinds = {"waiting": WAITING, "receiving": WAITING, "running": RUNNING, "preempted": PREEMPTED}
     return {i: kinds[one.status] for i, one in state.sequences.items() if one.status != "finished"}
 
@@ -218,7 +218,7 @@ def test_of_a_watched_server_the_numbers_are_those_of_its_metrics(tmp_path: Path
         {0: {running: 3.0, preempted: 10.0}},
         {1: {running: 2.0}},
         {0: {running: 4.0, preempted: 12.0}, 1: {running: 2.5}},
-        {0: {running: 4.0, preempted: 1.0}},  # its counter began anew
+        {0: {running: 4.0, preempted: 1.0}},  # its counter restarted
     ):
         observed.numbers(looks)
     index = make(observed.log, tmp_path / "a.survey")
@@ -245,7 +245,7 @@ def test_a_generated_log_is_the_same_for_the_same_seed(pressed: Path, tmp_path: 
 def test_who_comes_second_takes_what_the_first_has_made(
     pressed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(making, "FIRST", 600.0)  # nothing is told before the end
+    monkeypatch.setattr(making, "FIRST", 600.0)  # nothing is reported before the end
     target = tmp_path / "a.survey"
     told: list[int] = []
     with TraceReader(pressed) as log:
@@ -262,7 +262,7 @@ def test_who_comes_second_takes_what_the_first_has_made(
 
 
 def _said(index: Index) -> dict[str, Any]:
-    """What an index says, whatever updates it came in."""
+    """Return an index's content, however its updates were split."""
     found = asdict(index)
     for name in ("place", "changes", "wholes", "contents", "heard"):
         del found[name]
@@ -282,7 +282,7 @@ def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one_by_one", "small_pieces")
 def test_one_that_is_cut_short_is_the_survey_of_a_log_that_ends_there(log: TraceReader, tmp_path: Path) -> None:
-    """Wherever it is cut: of the records whose update is whole, as if there were no more; and it is made anew."""
+    """A file cut anywhere indexes the records whose update is complete, as if there were no more; and it is rebuilt."""
     target, ends = tmp_path / "a.survey", list[int]()
     with log:
         make(log, target, lambda count: ends.append(target.stat().st_size))

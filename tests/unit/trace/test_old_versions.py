@@ -1,6 +1,6 @@
-"""What a version promises of traces: this program reads what 0.1 and 0.2 wrote, all of it, and says what it cannot do.
+"""Traces of earlier versions: this program reads all that 0.1 and 0.2 wrote, and names what it cannot do.
 
-The files are recordings as those versions made them; no one makes them anew. `samples-0.1.0` is from before block
+The files are recordings as those versions made them; they are never regenerated. `samples-0.1.0` is from before block
 groups, `prefix-0.1.0` has one.
 """
 
@@ -25,14 +25,14 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 class Old(NamedTuple):
-    """What is in a file, as its own version showed it."""
+    """Content of a file, as its own version showed it."""
 
     file: str
     generator: str
     num_records: int
     tokens: list[int]  # of the sequences, prompt and output
     text: str  # that the first sequence generated
-    totals: tuple[int, int, int]  # tokens found in the prefix cache, of how many asked for; tokens chosen
+    totals: tuple[int, int, int]  # tokens found in the prefix cache, of how many queried; tokens sampled
 
 
 OLD = [

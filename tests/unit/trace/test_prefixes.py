@@ -127,7 +127,7 @@ def test_hashes_in_a_circle_end_it(tmp_path: Path) -> None:
 
 
 def test_contents_are_read_when_the_tree_is_asked_for(tmp_path: Path) -> None:
-    """Who follows a run reads its log index anew each few seconds, and of a service's contents there are very many."""
+    """A follower of a run reloads its log index every few seconds, and a service's contents are very many."""
     path = tmp_path / "roomy.kvtrace"
     write(path, Shape(blocks=200, requests=20, steps=40, bursts=0))
     with TraceReader(path) as log:

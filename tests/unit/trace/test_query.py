@@ -253,7 +253,7 @@ def test_kept_tables_answer_as_fresh_ones_until_they_are_damaged(
             KeptTables(target, log)
         with pytest.raises(DerivedFileError, match="damaged"):
             kept.ask("SELECT * FROM events ORDER BY fields")
-        assert make(log, target).checksum == index.checksum  # anew
+        assert make(log, target).checksum == index.checksum  # rebuilt
         monkeypatch.setattr(module, "MAX_BYTES", 1 << 16)
         with pytest.raises(OSError, match="cannot be written, or pass"):
             make(log, tmp_path / "y.tables")

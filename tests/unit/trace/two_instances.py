@@ -1,4 +1,4 @@
-"""Records of a request of which one instance computes the prompt and another goes on with it, in round numbers."""
+"""Records of a request that one instance prefills and another decodes, in round numbers."""
 
 from __future__ import annotations
 

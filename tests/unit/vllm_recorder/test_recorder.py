@@ -1,4 +1,4 @@
-"""What a recorder makes of calls that come as vLLM's do, and of those that do not."""
+"""A recorder's records for calls as vLLM makes them, and for others."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_blocks_without_a_hash_go_back_together(tmp_path: Path) -> None:
 
 
 def test_who_is_aborted_while_the_model_computes_it_has_been_computed(tmp_path: Path) -> None:
-    """vLLM takes in aborts between a step's schedule and its output: one record, in which nothing of it is sampled."""
+    """vLLM processes aborts between a step's schedule and its output: one record, in which it samples nothing."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, two, tell = request("a", 4), request("b", 4), recorder.tell
     for each in (one, two):
@@ -121,7 +121,7 @@ def test_who_is_aborted_while_the_model_computes_it_has_been_computed(tmp_path: 
 
 
 def test_what_a_window_has_passed_leaves_the_table(tmp_path: Path) -> None:
-    """Blocks 0 and 1 of three, given back together while slots for the next token are asked for: 1 is taken again."""
+    """Blocks 0 and 1 of three are freed together during the allocation for the next token: 1 is taken again."""
     recorder = Recorder(log_at(tmp_path / "run.kvtrace"), SETTINGS)
     one, tell = request("a", 12), recorder.tell
     tell(recorder.arrived, one)

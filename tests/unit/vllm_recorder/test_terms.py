@@ -1,4 +1,4 @@
-"""What cannot be written down is refused before anything runs, in a sentence that names it."""
+"""Configurations that cannot be recorded are refused before anything runs, in a sentence that names the cause."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ ENGINE = {
 
 
 def answer_of(folder: Path, program: list[str], engine: dict[str, Any], requests: list[dict[str, Any]]) -> Any:
-    """What the last line of a program says that serves these requests with vLLM. Its log is `run.kvtrace`."""
+    """Return the last line of a program that serves these requests with vLLM. Its log is `run.kvtrace`."""
     job = {"engine": {**ENGINE, **engine}, "requests": requests, "trace": str(folder / "run.kvtrace")}
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1"}

@@ -55,7 +55,7 @@ def tables_before_ends(state: State, record: Any) -> dict[str, list[int]]:
 
 
 def test_each_step_is_what_vllm_gave_out(captured: Captured) -> None:
-    """Who computes how many tokens from where, in which physical blocks, who had to go, how many blocks are free."""
+    """Each request's tokens and start, its physical blocks, preemptions and the number of free blocks agree."""
     path, steps, _ = captured
     with TraceReader(path) as log:
         state, number = initial_state(log.header), 0

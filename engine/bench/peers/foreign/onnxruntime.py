@@ -39,7 +39,7 @@ def export(source: str, precision: str, folder: str) -> None:
     """Write the graph and its weights to `folder`/model."""
     from onnxruntime_genai.models.builder import create_model, parse_extra_options
 
-    # what its builder is told: name, source, target, precision, device, cache
+    # arguments of its builder: name, source, target, precision, device, cache
     where = ("", source, str(Path(folder) / "model"), precision, "cpu", str(Path(folder) / "cache"))
     create_model(*where, **parse_extra_options(*where, []))
     _never_end(Path(folder) / "model" / "genai_config.json")

@@ -34,7 +34,7 @@ def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dic
 
 
 class _Server:
-    """One pipeline for each size of the pool: it is part of a pipeline's construction, which is not timed."""
+    """Pipelines by pool size: the size is a constructor argument, and construction is not timed."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -42,7 +42,7 @@ class _Server:
         self._next = 0
 
     def run(self, job: Job) -> dict[str, Any]:
-        """All requests at once."""
+        """Run all requests at once."""
         import numpy as np
         import openvino
         import openvino_genai as og

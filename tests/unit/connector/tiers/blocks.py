@@ -13,7 +13,7 @@ def key(n: int) -> bytes:
 
 
 def payload(n: int, size: int = 1000) -> bytes:
-    """What must lie under the n-th key: any other key's differs in nearly every byte."""
+    """Return the content of the n-th key: any other key's differs in nearly every byte."""
     return blake2b(n.to_bytes(8)).digest() * (size // 64) + bytes(size % 64)
 
 

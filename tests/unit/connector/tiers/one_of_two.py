@@ -15,7 +15,7 @@ SIZES = (1000, 9000, 30000)
 
 
 def content(n: int) -> bytes:
-    """What the n-th key stands for, of some size."""
+    """Return the content of the n-th key, of some size."""
     return payload(n, SIZES[n % len(SIZES)])
 
 

@@ -50,7 +50,7 @@ def test_a_sound_block_of_another_key_is_not_used(tmp_path: Path) -> None:
 
 
 def test_zeros_of_the_right_length_are_no_block(tmp_path: Path) -> None:
-    """What a file may be after a power failure."""
+    """A file after a power failure may be all zeros."""
     with pytest.raises(BadBlock) as bad:
         read(tmp_path / "a", bytes(len(WHOLE)))
     assert bad.value.reason == "bad_header"

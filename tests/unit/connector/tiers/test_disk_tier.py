@@ -1,4 +1,4 @@
-"""A folder of blocks: whatever is in it or goes wrong with it, no wrong block, no exception, and the reason is told."""
+"""Damaged or foreign files in the folder cause no wrong block and no exception, and the reason is reported."""
 
 import errno
 import os
@@ -39,7 +39,7 @@ def test_blocks_outlive_the_tier(tier: DiskTier) -> None:
 
 
 def test_the_folder_and_its_files_are_this_users_alone(tier: DiskTier) -> None:
-    """Keys and values say what somebody wrote."""
+    """Keys and values reveal users' texts."""
     tier.store(key(1), payload(1))
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tier.folder.path.rglob("*")}
     assert set(modes.values()) == {0o600, 0o700} and stat.S_IMODE(tier.folder.path.stat().st_mode) == 0o700

@@ -1,4 +1,4 @@
-"""Whatever changes a key or a value changes the name under which a block is kept."""
+"""Everything that changes a key or a value changes the block's key in the store."""
 
 from typing import Any
 

@@ -109,7 +109,7 @@ def test_a_damaged_count_is_counted_anew(tmp_path: Path, content: bytes) -> None
     tier = DiskTier(tmp_path, 10 * PAGE)
     tier.store(key(1), payload(1))
     (tmp_path / LOCK).write_bytes(content)
-    assert tier.folder.count() == Count(0, 0)  # who only asks does not wait for a lock
+    assert tier.folder.count() == Count(0, 0)  # reading the count takes no lock
     assert tier.store(key(2), payload(2)) and tier.folder.count() == Count(2 * PAGE, 2)
 
 
@@ -143,7 +143,7 @@ def test_who_cannot_have_the_lock_in_time_drops_the_block(tmp_path: Path, monkey
     tier.store(key(1), payload(1))
     with other.locked():
         assert not tier.store(key(2), payload(2)) and tier.figures().drops == {"busy": 1}
-        assert tier.load(key(1)) == payload(1)  # reading waits for nobody
+        assert tier.load(key(1)) == payload(1)  # reading does not wait
     assert tier.store(key(2), payload(2))
 
 

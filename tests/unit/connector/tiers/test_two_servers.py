@@ -20,7 +20,7 @@ SECONDS = 4.0
 
 
 def size_of(folder: Path) -> int:
-    """Of all files, unfinished ones too, in pages. Nobody may write meanwhile."""
+    """Return the size of all files, unfinished ones too, in pages. Requires that nothing writes meanwhile."""
     unfinished = [path for path in [folder / WRITING] if path.exists()]
     return sum(-(-path.stat().st_size // 4096) * 4096 for path in block_files(folder) + unfinished)
 
