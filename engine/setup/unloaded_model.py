@@ -50,7 +50,7 @@ WITH_ENCODER = (AutoModelForSeq2SeqLM, AutoModelForSpeechSeq2Seq)  # some of the
 
 
 def architecture_of(name_or_path: str) -> Architecture:
-    """Return the architecture of a config.json, of a folder that has one, of a GGUF file, or of a hub name; no weight is read.
+    """Return the architecture of a config.json, a folder that has one, a GGUF file or a hub name; reads no weight.
 
     Raises:
         ImpossibleInput: there is none, or it is of no model that is understood.
@@ -84,7 +84,7 @@ def _of_gguf(name: str) -> Architecture:
 
 
 def architecture_from(text: bytes, name: str, quantized: bytes = b"") -> Architecture:
-    """Return the architecture of the content of a config.json. `quantized`: of a file beside it that says how its weights are.
+    """Return the architecture of a config.json's content. `quantized`: of a file beside it about its weights.
 
     Raises:
         ImpossibleInput: it is too large, no JSON, or of no model that is understood.
