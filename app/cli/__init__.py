@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from app import __version__
 from app.cli.options import Parser, UserError
 from app.cli.terminal import ShownFormatter, say
+from engine.system.cgroup import cores
+from engine.system.host import processors
 
 # In the order of the help; each is the module of its name.
 COMMANDS = (
-    "serve", "worker", "replay", "attach", "top", "generate", "info", "size", "simulate", "trace", "template", "beside",
-    "export", "lesson", "bench",
+    "serve", "worker", "replay", "attach", "top", "generate", "info", "doctor", "size", "simulate", "trace", "template",
+    "beside", "export", "lesson", "bench",
 )  # fmt: skip
 
 
@@ -29,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("KVTHEATER_LIGHT_IMPORT", "1")  # engine/model/light_transformers.py, which brings torch
+    if cores() < len(processors()):  # a container's share of the processors, which torch does not know
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch: large tensors in pages of 2 MiB, which are read faster
     try:
         return int(arguments.run(arguments))
@@ -56,6 +60,7 @@ def build_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
             "                                           the KV cache of a running vLLM\n"
             "  kvtheater generate '床前明月光，'         text on standard output\n"
             "  kvtheater info                           model facts and KV bytes per token\n"
+            "  kvtheater doctor                         what a bug report needs\n"
             "  kvtheater size gpt-3                     what a model costs, and which GPU holds it\n"
             "  kvtheater trace show run.kvtrace         what a recorded run did\n"
             "  kvtheater export run.kvtrace             the run as one HTML file, for readers without a server\n"

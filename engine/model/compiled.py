@@ -179,6 +179,12 @@ def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] |
         raise ValueError("what was compiled cannot be kept")
 
 
+def is_kept(model: LoadedModel) -> bool:
+    """Return whether a start of this model on the CPU finds its compiled forward pass; nothing is compiled."""
+    key = forward_key(model, {**cpu_options(), **AHEAD})
+    return key is not None and find(key) is not None
+
+
 def compile_one(model: LoadedModel, folder: Path) -> None:
     """Make the library of one token for `compile_and_keep` of another process.
 

@@ -271,8 +271,13 @@ def _if_possible(build: Callable[[], T], what_stays: str) -> T | None:
         return None
 
 
+def c_compiler() -> str | None:
+    """Return the path of the C compiler that is used; None: there is none."""
+    return next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
+
+
 def _built(*names: str) -> ctypes.CDLL:
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
+    compiler = c_compiler()
     if compiler is None:
         raise NoCompiler("no C compiler was found")
     key = _key(names, compiler)
