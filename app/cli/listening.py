@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import secrets
 import signal
 import socket
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from app.server.listener import Listener
+
+TOKEN_VARIABLE = "KVTHEATER_TOKEN"
 
 
 def add_server_options(parser: argparse.ArgumentParser, default_host: str | None = "127.0.0.1") -> Any:
@@ -93,7 +96,7 @@ def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSetting
             raise UserError(f"--{name.replace('_', '-')} must be at least 0, not {given}")
     # whoever is in front of a web worker is not on this machine
     alone = is_loopback(arguments.host) and more.get("message_queue") is None
-    token = None if alone else secrets.token_urlsafe(24)
+    token = _given_token() or (None if alone else secrets.token_urlsafe(24))
     return ServerSettings(
         host=arguments.host,
         token=token,
@@ -104,6 +107,18 @@ def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSetting
         max_library_bytes=arguments.max_library_mib * MIB,
         **more,
     )
+
+
+def _given_token() -> str | None:
+    """Return the token that the environment gives, where other users cannot read it as they can a command line.
+
+    Raises:
+        UserError: it can be guessed, or is not what an address can hold.
+    """
+    given = os.environ.get(TOKEN_VARIABLE)
+    if given and not re.fullmatch(r"[\w-]{16,200}", given, re.ASCII):
+        raise UserError(f"{TOKEN_VARIABLE} must be 16 to 200 letters, digits, - or _")
+    return given or None
 
 
 def _data_dir(given: Path | None) -> Path:
