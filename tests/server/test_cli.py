@@ -432,3 +432,10 @@ def test_a_class_is_started_for_phones_unless_an_address_is_named(tmp_path: Path
     finally:
         process.terminate()
         process.wait(30)
+
+
+@pytest.mark.parametrize("token", ["short", "sixteen characters or more, but with spaces", "ünïcödé-ünïcödé-ünïcödé"])
+def test_a_token_that_no_address_can_hold_is_refused(capsys, monkeypatch, token):
+    monkeypatch.setenv("KVTHEATER_TOKEN", token)
+    status, _, err = run(capsys, "serve", "--port", "0")
+    assert (status, err) == (2, "kvtheater: KVTHEATER_TOKEN must be 16 to 200 letters, digits, - or _\n")
