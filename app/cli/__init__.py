@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from app import __version__
 from app.cli.options import Parser, UserError
-from app.cli.terminal import ShownFormatter, say
+from app.cli.terminal import LineHandler, ShownFormatter, say
+from app.ground.working import working
 from engine.system.cgroup import cores
 from engine.system.host import processors
 
@@ -26,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 0 done, 1 done with a finding (a damaged trace), 2 the user's mistake."""
     given = list(sys.argv[1:] if argv is None else argv)
     arguments = build_parser(given).parse_args(given)
-    handler = logging.StreamHandler()
+    handler = LineHandler()
     handler.setFormatter(ShownFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -34,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if cores() < len(processors()):  # a container's share of the processors, which torch does not know
         os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch: large tensors in pages of 2 MiB, which are read faster
+    working("")
     try:
         return int(arguments.run(arguments))
     except UserError as error:

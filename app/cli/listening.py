@@ -21,6 +21,7 @@ from app.cli.terminal import say
 from app.ground.callers import PREFIX
 from app.ground.paths import data_dir
 from app.ground.settings import MIB, ServerSettings, is_loopback
+from app.ground.working import working
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -141,6 +142,7 @@ def _data_dir(given: Path | None) -> Path:
 @contextlib.contextmanager
 def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
     """The bound socket, before anything slow: a taken port is reported at once."""
+    working("starting the server")
     from app.server.listener import PortError, bind
 
     try:
@@ -193,6 +195,7 @@ def serve_until_stopped(
 
     before = {number: signal.signal(number, stopped) for number in (signal.SIGINT, signal.SIGTERM)}
     address = _address(settings, listener.port, view, is_class)
+    working("")
     say(f"{what}: {address}", flush=True)
     if is_class:
         say(_about_phones(settings, listener.port), flush=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from app.cli.options import UserError
 from app.cli.terminal import say
 from app.ground.settings import ServerSettings
+from app.ground.working import working
 from engine.model.stages import IN_WORDS, Stage
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def load(
         telling(stage)
         if is_told:
             _say(f"loading {name}: {IN_WORDS[stage]}")
+            working(IN_WORDS[stage])
 
     if not is_local and _may_be_of_the_hub(name):  # at once: without a network the hub takes half a minute to fail
         _say(f"{name} is not a folder here; asking the Hugging Face hub")
@@ -56,6 +58,8 @@ def load(
         return live_model.load(name, dtype, device, settings, tell, tiers, workers_of)
     except ValueError as error:  # ModelError
         raise UserError(str(error)) from error
+    finally:
+        working("")
 
 
 def _say(text: str) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from engine.model.kept import facts_of_all
 from engine.model.light_name import LIGHT
+from engine.model.means import missing_means
 from engine.model.shipped import shipped_model
 from engine.system.cgroup import cores, memory
 from engine.system.host import child_environment
@@ -64,7 +65,7 @@ def begin_early(name: str, dtype: str, device: str) -> None:
     """Begin to compile a model that a server is about to open, where that is likely to be wanted: it is small and lies
     on this machine, nothing kept here is of it, and there is a processor to spare.
     """
-    if not os.environ.get(LIGHT) or device not in ("auto", "cpu") or cores() < 2:
+    if not os.environ.get(LIGHT) or device not in ("auto", "cpu") or cores() < 2 or missing_means():
         return
     if any(facts.get(OPENED) == name for facts in facts_of_all()):
         return

@@ -11,7 +11,6 @@ import ctypes
 import json
 import logging
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -25,6 +24,7 @@ import torch
 from torch import Tensor
 
 from engine.model.kept import find, keep, making
+from engine.system.compilers import c_compiler
 from engine.system.host import shared_library
 
 log = logging.getLogger(__name__)
@@ -269,11 +269,6 @@ def _if_possible(build: Callable[[], T], what_stays: str) -> T | None:
     except (NoCompiler, OSError) as error:  # OSError: the temporary folder is full, or nothing in it may be run
         log.warning("%s with tensor operations: %s", what_stays, error)
         return None
-
-
-def c_compiler() -> str | None:
-    """Return the path of the C compiler that is used; None: there is none."""
-    return next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
 
 
 def _built(*names: str) -> ctypes.CDLL:

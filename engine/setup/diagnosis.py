@@ -11,7 +11,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, metadata, requires, version
@@ -23,6 +22,7 @@ import psutil
 from engine.model.own_folder import UnsafeFolder, cache_home, own
 from engine.model.shipped import BUNDLED
 from engine.system import cgroup
+from engine.system.compilers import c_compiler, cxx_compiler
 from engine.system.host import instructions, processor_name
 
 LIBRARIES = ("torch", "transformers", "numpy", "tokenizers", "safetensors", "flask-socketio", "gevent", "wsproto")
@@ -92,10 +92,7 @@ def torch_facts() -> dict[str, Any]:
 
 def compilers() -> dict[str, str]:
     """Return the first line of `--version` of the C and the C++ compiler; "" for one that is missing."""
-    from engine.model.native import c_compiler
-
-    cxx = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
-    return {"C": _first_line(c_compiler()), "C++": _first_line(shutil.which(cxx))}
+    return {"C": _first_line(c_compiler()), "C++": _first_line(cxx_compiler())}
 
 
 def folder(path: Path) -> dict[str, Any]:
@@ -127,6 +124,7 @@ def compiled_pass() -> dict[str, Any]:
     """
     from engine.model.compiled import is_kept
     from engine.model.loader import load_model
+    from engine.model.means import missing_means
     from engine.model.native import build_native
 
     model = load_model(BUNDLED)
@@ -135,14 +133,16 @@ def compiled_pass() -> dict[str, Any]:
     why = "not compiled yet: kvtheater serve does it in the background"
     if model.device.type != "cpu":
         why = "a GPU's is made at each start"
-    elif not compilers()["C++"]:
-        why = "no C++ compiler was found"
+    elif missing := missing_means():
+        why = missing
     else:
         try:
             own(cache_home() / "kvtheater")
             build_native()
         except (UnsafeFolder, OSError, RuntimeError) as error:
             why = str(error)
+            if isinstance(error, OSError) and error.strerror:
+                why = f"{error.filename}: {error.strerror}"
     return {"is_there": False, "why": why}
 
 
