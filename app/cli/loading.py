@@ -12,12 +12,15 @@ from app.cli.terminal import say
 from app.ground.settings import ServerSettings
 from app.ground.working import working
 from engine.model.stages import IN_WORDS, Stage
+from engine.system.cgroup import memory
 
 if TYPE_CHECKING:
     from app.models.live_model import LiveModel
     from engine.cluster.messages import Source
     from engine.cluster.worker_process import Workers
     from engine.connector.tiers.tiers import Tiers
+
+LEAST = 384 << 20  # bytes; a control group with the bundled model ready to serve had taken 378 MiB
 
 
 def load(
@@ -36,6 +39,8 @@ def load(
     Raises:
         UserError: it cannot be opened, and why.
     """
+    if (allowed := memory().total) < LEAST:  # the system would end the process without a word
+        raise UserError(f"{allowed >> 20} MiB of memory are allowed here; torch and a small model take {LEAST >> 20}")
     is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name)  # no import of torch for a sign of life
     # A failing hub is reported in one sentence below, not retry by retry.
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
