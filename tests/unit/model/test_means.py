@@ -8,11 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.model import compiled, compiler_process
+from engine.model import compiled, compiler_process, means
 from engine.model.compiled import compile_model
 from engine.model.light_name import LIGHT
 from engine.model.loader import load_model
-from engine.model.means import ROOM, CannotCompile, missing_means
+from engine.model.means import MEMORY, ROOM, CannotCompile, missing_means
+from engine.system.cgroup import Memory
 
 
 @pytest.fixture
@@ -37,7 +38,12 @@ def full_disk(machine: pytest.MonkeyPatch) -> str:
     return "MiB free, compiling takes"
 
 
-@pytest.mark.parametrize("lack", [no_compiler, full_disk])
+def little_memory(machine: pytest.MonkeyPatch) -> str:
+    machine.setattr(means, "memory", lambda: Memory(available=MEMORY - 1, total=MEMORY))
+    return "MiB of memory are free, compiling takes"
+
+
+@pytest.mark.parametrize("lack", [no_compiler, full_disk, little_memory])
 def test_what_is_missing_is_one_sentence_and_nothing_is_begun(machine: pytest.MonkeyPatch, lack) -> None:
     begun: list[object] = []
     machine.setattr(compiler_process, "CompilerProcess", begun.append)
