@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from app.ground.working import alone_on_the_line, working
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status as `app.cli.main` says, 130 when interrupted, 1 when it cannot load."""
+    working("starting")  # imports take seconds where a disk or a processor is slow
     try:
         from app.cli import main as command_line
 
@@ -19,10 +22,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ImportError as error:
         hint = "free some memory (torch needs about 1 GiB), or install again"
         return _ended(f"{error.name or 'a library'} cannot be loaded ({' '.join(str(error).split())}): {hint}", 1)
+    finally:
+        working("")
 
 
 def _ended(sentence: str, status: int) -> int:
-    print(f"kvtheater: {sentence}", file=sys.stderr)
+    with alone_on_the_line():
+        print(f"kvtheater: {sentence}", file=sys.stderr)
     return status
 
 

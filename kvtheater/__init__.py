@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from kvtheater.notebook import (
         watch_generate as watch_generate,
     )
+    from kvtheater.shown_page import ShownPage as ShownPage
+    from kvtheater.shown_page import show as show
 
     same_run = _compare.same
 
@@ -81,6 +83,7 @@ NAMES = {
     "engine.trace.state": "State",
     "engine.observe.vllm_recorder": "watched",
     "kvtheater.notebook": "Trace WatchedRun open_trace watch_generate",
+    "kvtheater.shown_page": "ShownPage show",
 }
 NAMES_AT_HOME = {"same_run": "same"}  # of those that have another name there
 HOMES = {name: module for module, names in NAMES.items() for name in names.split()}

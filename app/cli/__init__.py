@@ -11,12 +11,15 @@ from collections.abc import Sequence
 
 from app import __version__
 from app.cli.options import Parser, UserError
-from app.cli.terminal import ShownFormatter, say
+from app.cli.terminal import LineHandler, ShownFormatter, say
+from app.ground.working import working
+from engine.system.cgroup import cores
+from engine.system.host import processors
 
 # In the order of the help; each is the module of its name.
 COMMANDS = (
-    "serve", "worker", "proxy", "replay", "attach", "top", "generate", "info", "size", "simulate", "trace", "template",
-    "prompts", "beside", "export", "lesson", "bench",
+    "serve", "worker", "proxy", "replay", "attach", "top", "generate", "info", "doctor", "size", "simulate", "trace",
+    "template", "prompts", "beside", "export", "lesson", "bench",
 )  # fmt: skip
 
 
@@ -24,12 +27,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 0 done, 1 done with a finding (a damaged trace), 2 the user's mistake."""
     given = list(sys.argv[1:] if argv is None else argv)
     arguments = build_parser(given).parse_args(given)
-    handler = logging.StreamHandler()
+    handler = LineHandler()
     handler.setFormatter(ShownFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.WARNING)
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("KVTHEATER_LIGHT_IMPORT", "1")  # engine/model/light_transformers.py, which brings torch
+    if cores() < len(processors()):  # a container's share of the processors, which torch does not know
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores()))
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # torch: large tensors in pages of 2 MiB, which are read faster
+    working("")
     try:
         return int(arguments.run(arguments))
     except UserError as error:
@@ -56,6 +62,7 @@ def build_parser(given: Sequence[str] = ()) -> argparse.ArgumentParser:
             "                                           the KV cache of a running vLLM\n"
             "  kvtheater generate '床前明月光，'         text on standard output\n"
             "  kvtheater info                           model facts and KV bytes per token\n"
+            "  kvtheater doctor                         what a bug report needs\n"
             "  kvtheater size gpt-3                     what a model costs, and which GPU holds it\n"
             "  kvtheater trace show run.kvtrace         what a recorded run did\n"
             "  kvtheater export run.kvtrace             the run as one HTML file, for readers without a server\n"

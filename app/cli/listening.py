@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import secrets
 import signal
 import socket
@@ -20,11 +21,14 @@ from app.cli.terminal import say
 from app.ground.callers import PREFIX
 from app.ground.paths import data_dir
 from app.ground.settings import MIB, ServerSettings, is_loopback
+from app.ground.working import working
 
 if TYPE_CHECKING:
     from flask import Flask
 
     from app.server.listener import Listener
+
+TOKEN_VARIABLE = "KVTHEATER_TOKEN"
 
 
 def add_server_options(parser: argparse.ArgumentParser, default_host: str | None = "127.0.0.1") -> Any:
@@ -93,7 +97,7 @@ def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSetting
             raise UserError(f"--{name.replace('_', '-')} must be at least 0, not {given}")
     # clients of a web worker are not on this machine
     alone = is_loopback(arguments.host) and more.get("message_queue") is None
-    token = None if alone else secrets.token_urlsafe(24)
+    token = _given_token() or (None if alone else secrets.token_urlsafe(24))
     return ServerSettings(
         host=arguments.host,
         token=token,
@@ -104,6 +108,18 @@ def server_settings(arguments: argparse.Namespace, **more: Any) -> ServerSetting
         max_library_bytes=arguments.max_library_mib * MIB,
         **more,
     )
+
+
+def _given_token() -> str | None:
+    """Return the token that the environment gives, where other users cannot read it as they can a command line.
+
+    Raises:
+        UserError: it can be guessed, or is not what an address can hold.
+    """
+    given = os.environ.get(TOKEN_VARIABLE)
+    if given and not re.fullmatch(r"[\w-]{16,200}", given, re.ASCII):
+        raise UserError(f"{TOKEN_VARIABLE} must be 16 to 200 letters, digits, - or _")
+    return given or None
 
 
 def _data_dir(given: Path | None) -> Path:
@@ -126,6 +142,7 @@ def _data_dir(given: Path | None) -> Path:
 @contextlib.contextmanager
 def bound_socket(arguments: argparse.Namespace) -> Iterator[socket.socket]:
     """Yield the bound socket, before anything slow: a taken port is reported at once."""
+    working("starting the server")
     from app.server.listener import PortError, bind
 
     try:
@@ -178,6 +195,7 @@ def serve_until_stopped(
 
     before = {number: signal.signal(number, stopped) for number in (signal.SIGINT, signal.SIGTERM)}
     address = _address(settings, listener.port, view, is_class)
+    working("")
     say(f"{what}: {address}", flush=True)
     if is_class:
         say(_about_phones(settings, listener.port), flush=True)

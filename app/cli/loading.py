@@ -10,14 +10,18 @@ from typing import TYPE_CHECKING
 from app.cli.options import UserError
 from app.cli.terminal import say
 from app.ground.settings import ServerSettings
+from app.ground.working import working
 from engine.model.gguf_file import is_gguf
 from engine.model.stages import IN_WORDS, Stage
+from engine.system.cgroup import memory
 
 if TYPE_CHECKING:
     from app.models.live_model import LiveModel
     from engine.cluster.messages import Source
     from engine.cluster.worker_process import Workers
     from engine.connector.tiers.tiers import Tiers
+
+LEAST = 384 << 20  # bytes; a control group with the bundled model ready to serve had taken 378 MiB
 
 
 def load(
@@ -37,6 +41,9 @@ def load(
     Raises:
         UserError: it cannot be opened, and why.
     """
+    if (allowed := memory().total) < LEAST:  # the system would end the process without a word
+        raise UserError(f"{allowed >> 20} MiB of memory are allowed here; torch and a small model take {LEAST >> 20}")
+    # no import of torch for a sign of life
     is_local = name.partition("-")[0] == "bundled" or os.path.isdir(name) or is_gguf(name)
     # A failing hub is reported in one sentence below, not retry by retry.
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
@@ -48,6 +55,7 @@ def load(
         telling(stage)
         if is_told:
             _say(f"loading {name}: {IN_WORDS[stage]}")
+            working(IN_WORDS[stage])
 
     if not is_local and _may_be_of_the_hub(name):  # at once: without a network the hub takes half a minute to fail
         _say(f"{name} is not a folder here; asking the Hugging Face hub")
@@ -58,6 +66,8 @@ def load(
         return live_model.load(name, dtype, device, settings, tell, tiers, workers_of)
     except ValueError as error:  # ModelError
         raise UserError(str(error)) from error
+    finally:
+        working("")
 
 
 def _say(text: str) -> None:

@@ -9,6 +9,7 @@ import sys
 from typing import Any, TextIO
 
 from app.ground.plain import to_json
+from app.ground.working import alone_on_the_line
 
 # JSON escapes the control characters below 32 itself
 _UNPRINTABLE = re.compile(r"[^\x20-\x7e]")
@@ -23,11 +24,20 @@ def say(*lines: str, to: TextIO | None = None, flush: bool = False) -> None:
     """Print lines; nothing in one of them begins another. Characters that the terminal has not are escapes, too."""
     stream: TextIO = to or sys.stdout
     encoding = stream.encoding or "utf-8"
-    for line in lines or ("",):
-        known = shown(line).encode(encoding, "backslashreplace").decode(encoding)
-        stream.write(known + "\n")
-    if flush:
-        stream.flush()
+    with alone_on_the_line():
+        for line in lines or ("",):
+            known = shown(line).encode(encoding, "backslashreplace").decode(encoding)
+            stream.write(known + "\n")
+        if flush:
+            stream.flush()
+
+
+class LineHandler(logging.StreamHandler[TextIO]):
+    """Writes log records to standard error, each on a line of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with alone_on_the_line():
+            super().emit(record)
 
 
 class ShownFormatter(logging.Formatter):

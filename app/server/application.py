@@ -23,7 +23,7 @@ from app.documentation import pages as documentation
 from app.ground import routing
 from app.ground.malloc_trim import TRIM
 from app.ground.paths import static_dir, templates_dir
-from app.ground.settings import ServerSettings
+from app.ground.settings import ServerSettings, is_loopback
 from app.lessons import pages as lesson_pages
 from app.lessons.catalogue import Catalogue
 from app.lessons.recorded import recorded_lessons
@@ -162,6 +162,7 @@ def create_app(
         recognize,
         keys,
         root_path=settings.root_path,
+        frame_token=(settings.token or "") if is_loopback(settings.host) else "",
         allowed_hosts=settings.allowed_hosts,
         allowed_origins=settings.api.allowed_origins if settings.api is not None else (),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 
@@ -50,6 +51,16 @@ def _bind(host: str, port: int) -> socket.socket:
         bound.close()
         raise
     return bound
+
+
+def free_ports(host: str = "127.0.0.1") -> list[int]:
+    """Return those of the ports tried without --port that nothing listens on."""
+    found = []
+    for port in range(DEFAULT_PORT, DEFAULT_PORT + PORTS_TO_TRY):
+        with contextlib.suppress(OSError):
+            _bind(host, port).close()
+            found.append(port)
+    return found
 
 
 class Listener:

@@ -7,7 +7,9 @@ Applies to pages, HTTP endpoints and sockets alike:
 - the API's addresses need an API key where the server has some, and nothing else; `/metrics` is not for clients, and
   needs what the page needs;
 - where others can reach the server, every request needs the token, or a pass to a class, which opens only what a
-  follower's page requests. The way to such a pass (`/j/`, and that page's assets) needs neither.
+  follower's page requests. The way to such a pass (`/j/`, and that page's assets) needs neither;
+- on the loopback interface the token may be the first part of the path: a page in a frame of another site, as in a
+  notebook, is sent no cookies. Such an address is proof of access by itself, so any site may frame it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from app.ground.settings import is_loopback
 from app.openai.errors import of_refusal
 from app.openai.keys import digest
 from app.openai.paths import ALIVE, is_api, is_for_keys
+from app.server.headers import FRAMED_HEADERS, PREFLIGHT_HEADERS, SECURITY_HEADERS
 
 StartResponse = Callable[..., Any]
 WSGI = Callable[[Environ, StartResponse], Iterable[bytes]]
@@ -50,35 +53,6 @@ GUEST_PAGES = frozenset({"/", "/favicon.ico", "/api/model", "/api/models"})
 GUEST_FOLDERS = ("/static/", "/vendor/", "/words/", "/docs/")
 FOR_PROGRAMS = ("/api/", "/socket.io", "/metrics")  # requests with the token in the address are answered at once
 PAGES = frozenset({"/", "/bench", "/prompts", "/scale"})  # a link on another site may lead here
-
-CONTENT_SECURITY_POLICY = "; ".join(
-    (
-        "default-src 'self'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data: blob:",
-        "connect-src 'self'",
-        "object-src 'none'",
-        "base-uri 'none'",
-        "form-action 'self'",
-        "frame-ancestors 'none'",
-    )
-)
-SECURITY_HEADERS = [
-    ("Content-Security-Policy", CONTENT_SECURITY_POLICY),
-    ("X-Content-Type-Options", "nosniff"),
-    ("X-Frame-Options", "DENY"),
-    ("Referrer-Policy", "no-referrer"),
-    ("Cross-Origin-Opener-Policy", "same-origin"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-]
-
-PREFLIGHT_HEADERS = [
-    ("Access-Control-Allow-Methods", "GET, POST, OPTIONS"),
-    ("Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key, *"),
-    ("Access-Control-Max-Age", "600"),
-    ("Content-Length", "0"),
-]
 
 
 class Guard:
@@ -92,6 +66,7 @@ class Guard:
         api_keys: Container[str] = (),
         *,
         root_path: str = "",
+        frame_token: str = "",
         allowed_hosts: Collection[str] = (),
         allowed_origins: Collection[str] = (),
         is_elsewhere: Callable[[str], bool] = lambda path: False,
@@ -104,30 +79,34 @@ class Guard:
             who: identifies the sender. Called on the hub thread, where it may wait as greenlets do.
             api_keys: digests of the keys to the interface for programs, if it needs one.
             root_path, allowed_hosts: as of `ServerSettings`.
+            frame_token: the token, where it may be the first part of the path; "": it may not.
             allowed_origins: as of `ApiSettings`.
             is_elsewhere: which addresses are answered by another process, behind its own guard.
         """
         self._app, self._who, self._api_keys, self._is_elsewhere = app, who, api_keys, is_elsewhere
         self._host = None if host is None else host.strip("[]").lower()
         self._root_path, self._allowed_hosts, self._allowed_origins = root_path, allowed_hosts, allowed_origins
+        self._frame_token = frame_token
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         move_below(environ, self._root_path)
+        framed = self._token_of_path(environ)
         path = str(environ.get("PATH_INFO", "/"))
         shared = self._shared_with(environ, path)
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
             taken = {name.lower() for name, _ in headers}
-            extra = [h for h in SECURITY_HEADERS if h[0].lower() not in taken]
+            extra = [h for h in (FRAMED_HEADERS if framed else SECURITY_HEADERS) if h[0].lower() not in taken]
             return start_response(status, [*headers, *extra, *shared], *rest)
 
         if shared and environ["REQUEST_METHOD"] == "OPTIONS":  # a preflight carries no key
             start("204 No Content", PREFLIGHT_HEADERS)
             return []
         try:
-            self._check_site(environ, bool(shared))
+            if not framed:
+                self._check_site(environ, bool(shared))
             _check_handshake(environ)
-            way = None if self._is_elsewhere(path) else self._check_token(environ, path)
+            way = None if self._is_elsewhere(path) else self._check_token(environ, path, framed)
         except AppError as error:
             return _answer_error(error, start, path)
         if way is not None:
@@ -162,7 +141,20 @@ class Guard:
         if origin and _netloc(origin) != host.lower() and _host_name(_netloc(origin)) not in self._allowed_hosts:
             raise AppError("forbidden", "requests from another site's page are refused")
 
-    def _check_token(self, environ: Environ, path: str) -> tuple[str, str] | None:
+    def _token_of_path(self, environ: Environ) -> str:
+        """Move the token with which the path begins to SCRIPT_NAME and return it; "" if there is none.
+
+        A way into a class is not shown in a frame: its address goes to everybody, and must not hold the token.
+        """
+        given, slash, rest = str(environ.get("PATH_INFO", "/"))[1:].partition("/")
+        wanted = self._frame_token
+        if not (wanted and slash and hmac.compare_digest(given.encode(), wanted.encode())) or _is_door(f"/{rest}"):
+            return ""
+        environ["SCRIPT_NAME"] = f"{environ.get('SCRIPT_NAME', '')}/{wanted}"
+        environ["PATH_INFO"] = f"/{rest}"
+        return wanted
+
+    def _check_token(self, environ: Environ, path: str, framed: str) -> tuple[str, str] | None:
         """Authenticate a request. Return the redirect and the token, when a page was opened with it in its address."""
         if self._api_keys and is_for_keys(path):
             if digest(bearer(environ)) in self._api_keys or (self._host is not None and path in ALIVE):
@@ -176,7 +168,7 @@ class Guard:
             rest = urlencode([(k, v) for k, v in query if k != "token"])
             # relative, so that it holds below any path: never another site's address
             return "./" + quote(path.rpartition("/")[2], encoding="latin-1") + (f"?{rest}" if rest else ""), given
-        if self._is_owners(environ, _cookie(environ, COOKIE), bearer(environ)):
+        if self._is_owners(environ, framed, _cookie(environ, COOKIE), bearer(environ)):
             return None
         if (
             _is_door(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -114,9 +115,16 @@ def _record_exhibit(model: LoadedModel, exhibit: Exhibit, is_faulty: bool, promp
     fields: dict[str, Any] = {**exhibit.config, "fault": exhibit.id if is_faulty else None, "enforce_eager": True}
     config = msgspec.convert(fields, EngineConfig)
     capture = CaptureRequest(dtype="float32", budget_bytes=16 << 20)
+    sampling = msgspec.convert(exhibit.sampling, SamplingParams)
+    requests = [RequestSpec(text, sampling) for text in prompts]
+    if config.num_instances:
+        with contextlib.closing(faults.make_cluster(model, config, log_path=path, capture=capture)) as cluster:
+            cluster.submit(requests)
+            while cluster.num_unfinished:
+                cluster.step()
+        return
     with faults.make_engine(model, config, log_path=path, capture=capture) as engine:
-        sampling = msgspec.convert(exhibit.sampling, SamplingParams)
-        engine.add_requests([RequestSpec(text, sampling) for text in prompts])
+        engine.add_requests(requests)
         play(engine, None)
 
 

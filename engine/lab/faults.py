@@ -192,14 +192,16 @@ class LetsGoTooEarly(TransferConnector):
 OF_SEVERAL: dict[FaultName, type[TransferConnector]] = {"read_after_release": LetsGoTooEarly}
 
 
-def make_cluster(model: LoadedModel, config: EngineConfig, *, log_path: Path | None = None) -> Cluster:
+def make_cluster(
+    model: LoadedModel, config: EngineConfig, *, log_path: Path | None = None, capture: CaptureRequest | None = None
+) -> Cluster:
     """Instances of one thread, with the fault that `config.fault` names between them; healthy ones for None.
 
     Raises:
         ConfigError: as `local_cluster`.
     """
     connector = TransferConnector if config.fault is None else OF_SEVERAL.get(config.fault, TransferConnector)
-    return local_cluster(model, config, log_path=log_path, make_connector=connector)
+    return local_cluster(model, config, log_path=log_path, capture=capture, make_connector=connector)
 
 
 FAULTS: dict[FaultName, Callable[[Engine, Report], None]] = {

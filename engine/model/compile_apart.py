@@ -16,13 +16,13 @@ import logging
 import os
 import sys
 
-import psutil
 import torch
 
 from engine.model.compiler_process import SMALL, CompilerProcess, Task, begun_early
 from engine.model.light_name import LIGHT
 from engine.model.light_transformers import COMPILER
 from engine.model.loaded import LoadedModel
+from engine.system.cgroup import cores, memory
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def compile_apart(model: LoadedModel) -> bool:
     if opened is None or not os.environ.get(LIGHT) or COMPILER in sys.modules:
         return False
     num_bytes = sum(parameter.nbytes for parameter in model.module.parameters())
-    is_shared = (os.cpu_count() or 1) > 1 and num_bytes <= SMALL * psutil.virtual_memory().available
+    is_shared = cores() > 1 and num_bytes <= SMALL * memory().available
     given = opened.name, opened.dtype, opened.revision
     try:
         process = begun_early(*given) or CompilerProcess(Task(*given, torch.get_num_threads(), is_shared))

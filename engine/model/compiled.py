@@ -51,6 +51,7 @@ from engine.model.kept import find, keep
 from engine.model.light_transformers import bring_compiler
 from engine.model.loaded import LoadedModel
 from engine.model.made_library import MadeLibrary, make_libraries, write_down
+from engine.model.means import CannotCompile, missing_means
 from engine.model.merge_linears import MergedWeights, merge_linears
 from engine.model.native import native_kernels
 from engine.model.packed_linears import SHIMS as SHIMS_OF_LINEARS
@@ -154,6 +155,8 @@ def compile_model(model: LoadedModel) -> CompiledForward:
         return _made(model, None)
     key = forward_key(model, {**cpu_options(), **AHEAD})
     found = _found(model, key)
+    if found is None and (missing := missing_means()):  # said before a minute of tracing, here or in another process
+        raise CannotCompile(missing)
     if found is None and key and model.opened is not None and compile_apart(model):
         found = _found(model, key)
     found = found or _made(model, key)
@@ -177,6 +180,12 @@ def compile_and_keep(model: LoadedModel, one: Callable[[], MadeLibrary | None] |
     _made(model, key, one)
     if find(key) is None:
         raise ValueError("what was compiled cannot be kept")
+
+
+def is_kept(model: LoadedModel) -> bool:
+    """Return whether a start of this model on the CPU finds its compiled forward pass; nothing is compiled."""
+    key = forward_key(model, {**cpu_options(), **AHEAD})
+    return key is not None and find(key) is not None
 
 
 def compile_one(model: LoadedModel, folder: Path) -> None:
@@ -337,7 +346,8 @@ class Compilation(threading.Thread):
             with _one_at_a_time:
                 self._model.compiled = compile_model(self._model)
         except Exception as error:
-            self.error = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            kind = "" if isinstance(error, CannotCompile) else f"{type(error).__name__}: "
+            self.error = f"{kind}{' '.join(str(error).split())[:200]}"
             log.warning("%s was not compiled and is served eagerly: %s", self._model.facts.name, self.error)
         else:
             log.info("%s compiled in %.0f s", self._model.facts.name, time.perf_counter() - began)

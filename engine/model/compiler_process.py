@@ -13,11 +13,12 @@ import sys
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from engine.model.kept import facts_of_all
 from engine.model.light_name import LIGHT
+from engine.model.means import missing_means
 from engine.model.shipped import shipped_model
+from engine.system.cgroup import cores, memory
 from engine.system.host import child_environment
 
 SMALL = 1 / 16  # of the memory that is free: weights that more processes may have once more
@@ -64,14 +65,14 @@ def begin_early(name: str, dtype: str, device: str) -> None:
     """Begin to compile a model that a server is about to open, where that is likely to be wanted: it is small and lies
     on this machine, nothing kept here is of it, and there is a processor to spare.
     """
-    if not os.environ.get(LIGHT) or device not in ("auto", "cpu") or (os.cpu_count() or 1) < 2:
+    if not os.environ.get(LIGHT) or device not in ("auto", "cpu") or cores() < 2 or missing_means():
         return
     if any(facts.get(OPENED) == name for facts in facts_of_all()):
         return
     shipped = shipped_model(name)
     files = (shipped.folder if shipped else Path(name)).glob("*.safetensors")
     num_bytes = sum(file.stat().st_size for file in files)
-    if not 0 < num_bytes <= SMALL * psutil.virtual_memory().available:
+    if not 0 < num_bytes <= SMALL * memory().available:
         return
     with contextlib.suppress(OSError):
         task = Task(name, dtype, is_shared=True, only_without_gpu=True)

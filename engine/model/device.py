@@ -14,6 +14,7 @@ import torch
 
 from engine.model.device_facts import DeviceFacts
 from engine.model.errors import ModelError
+from engine.system.cgroup import memory
 
 MIB = 1 << 20
 
@@ -40,8 +41,7 @@ class Allocator:
         """What is free for everybody, and what there is."""
         if device.type == "cuda":
             return Room(*torch.cuda.mem_get_info(device))
-        memory = psutil.virtual_memory()
-        return Room(memory.available, memory.total)
+        return Room(*memory())
 
     def held(self, device: torch.device) -> int:
         """Bytes that this process has: on a GPU for tensors, in use or kept for the next ones."""

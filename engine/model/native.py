@@ -11,7 +11,6 @@ import ctypes
 import json
 import logging
 import os
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -25,6 +24,7 @@ import torch
 from torch import Tensor
 
 from engine.model.kept import find, keep, making
+from engine.system.compilers import c_compiler
 from engine.system.host import shared_library
 
 log = logging.getLogger(__name__)
@@ -272,7 +272,7 @@ def _if_possible(build: Callable[[], T], what_stays: str) -> T | None:
 
 
 def _built(*names: str) -> ctypes.CDLL:
-    compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
+    compiler = c_compiler()
     if compiler is None:
         raise NoCompiler("no C compiler was found")
     key = _key(names, compiler)

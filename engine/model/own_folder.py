@@ -14,6 +14,8 @@ import sys
 from hashlib import blake2b
 from pathlib import Path
 
+from engine.system.host import instructions
+
 
 class UnsafeFolder(OSError):
     """Another user could have put files there; the message is one sentence."""
@@ -38,12 +40,7 @@ def _made_for() -> str:
     """
     import torch  # here: without it one may ask what lies there
 
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    has = next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-    facts = "\n".join((torch.__version__, platform.machine(), torch.backends.cpu.get_cpu_capability(), has))
+    facts = "\n".join((torch.__version__, platform.machine(), torch.backends.cpu.get_cpu_capability(), instructions()))
     return blake2b(facts.encode(), digest_size=8).hexdigest()
 
 

@@ -39,6 +39,15 @@ def processor_name() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
+def instructions() -> str:
+    """Return the processor's instruction sets as Linux names them, separated by spaces; elsewhere its family."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+
+
 def child_environment(**more: str) -> dict[str, str]:
     """Return the environment of a Python process that runs a module of this package: `[python, "-m", module]`.
 

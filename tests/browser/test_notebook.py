@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from kvtheater import WatchedRun, open_trace
+from kvtheater import WatchedRun, open_trace, show
 from tests.conftest import ROOT
 
 MOON = ROOT / "static/recordings/moon.kvtrace"
@@ -52,3 +52,19 @@ def test_a_watched_run_says_where_it_will_be_and_then_shows_itself(page: Page, t
     run.path.write_bytes(MOON.read_bytes())
     shown(page, run._repr_html_(), tmp_path)
     expect(page.frame_locator("iframe").locator("html")).to_have_attribute("data-num-records", "25", timeout=20_000)
+
+
+def test_a_server_of_the_notebook_s_own_is_driven_from_the_frame(page: Page, tmp_path: Path) -> None:
+    """The page around it is another site's: the frame has no cookies, and a socket all the same."""
+    page.add_init_script("localStorage.setItem('kvtheater.opening', 'seen')")
+    server = show(enforce_eager=True)
+    try:
+        errors = shown(page, server._repr_html_(), tmp_path)
+        frame = page.frame_locator("iframe")
+        expect(frame.locator("#connection.live")).to_be_attached(timeout=60_000)
+        frame.locator("#prompt").fill("春江潮水连海平，")
+        frame.locator("#btn-prefill").click()
+        expect(frame.locator("html")).to_have_attribute("data-painted", "1")
+        assert [error for error in errors if "503" not in error] == []  # asked before the model was there
+    finally:
+        server.close()

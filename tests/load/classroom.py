@@ -2,6 +2,7 @@
 
     python -m tests.load.classroom --followers 500 --rounds 3 [--keep]
     python -m tests.load.classroom --followers 1000 --workers 2 [--keep]
+    python -m tests.load.classroom --followers 200 --polling [--keep]
 
 A server in a process of its own steps the bundled model with captures; followers in this one are real sockets with a
 pass each. A round has three parts: nobody is there; everybody is; everybody is, and some are dropped again and again.
@@ -38,6 +39,7 @@ import socketio
 from engine.trace.log import TraceReader
 from tests.conftest import ROOT
 from tests.load.client import Viewer
+from tests.load.polled import Polled
 from tests.load.viewers import PROMPT, SAMPLING, SETTLE, Crowd, Figures, Process, Server
 from tests.server.redis_server import RedisServer
 
@@ -106,12 +108,17 @@ class Follower(Viewer):
             self.ask(ANSWERED, "class_answer", {"poll": poll, "round": in_round, "given": self.mine})
 
 
+class PolledFollower(Polled, Follower):
+    """A phone in a network that lets no web sockets through."""
+
+
 class ClassCrowd(Crowd):
     """The followers of one class."""
 
-    def __init__(self, server: Server, ports: list[int], cookies: list[str]) -> None:
+    def __init__(self, server: Server, ports: list[int], cookies: list[str], is_polling: bool = False) -> None:
         """`ports`: where their sockets are held, each of them at its own."""
         self._ports, self._cookies = ports, cookies
+        self._kind = PolledFollower if is_polling else Follower
         self._thinking: list[tuple[float, Follower]] = []
         super().__init__(server, "", len(cookies))
         self.parts: dict[str, list[float]] = {"steady": [], "drops": []}
@@ -121,7 +128,7 @@ class ClassCrowd(Crowd):
         found: list[Follower] = []
         for i, cookie in enumerate(self._cookies):
             port = self._ports[i % len(self._ports)]
-            follower = Follower(port, cookie, i, self._thinking, selector=self._selector, keep=partial(self._got, i))
+            follower = self._kind(port, cookie, i, self._thinking, selector=self._selector, keep=partial(self._got, i))
             found.append(follower)
         self.followers = found
         return found
@@ -390,6 +397,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--followers", type=int, default=500)
     parser.add_argument("--workers", type=int, default=0, help="web workers that hold them (default: the server does)")
+    parser.add_argument("--polling", action="store_true", help="followers have no web sockets")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--alone", type=float, default=20, help="seconds of the first part (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=40, help="of each of the others (default: %(default)s)")
@@ -419,7 +427,9 @@ def measure(server: Server, workers: Workers, given: argparse.Namespace) -> int:
     """Print the figures; 0 when every follower has the log, and every answer is there once."""
     presenter = Presenter(server, given.speed)
     workers.come(presenter.join)
-    crowd = ClassCrowd(server, workers.ports or [server.port], cookies(server, presenter.join, given.followers))
+    crowd = ClassCrowd(
+        server, workers.ports or [server.port], cookies(server, presenter.join, given.followers), given.polling
+    )
     lesson = Lesson(server, workers, presenter, crowd, given)
     before = server.facts()
     for _ in range(given.rounds):
@@ -436,6 +446,7 @@ def measure(server: Server, workers: Workers, given: argparse.Namespace) -> int:
         "asked_steps_a_second": given.speed,
         "followers": given.followers,
         "web_workers": given.workers,
+        "transport": "polling" if given.polling else "websocket",
         "rounds": given.rounds,
         "seconds_a_part": {"alone": given.alone, "steady": given.seconds, "drops": given.seconds},
         "drops": {"share": given.drops, "every_seconds": given.drop_every, "times": crowd.drops},
@@ -468,7 +479,9 @@ def measure(server: Server, workers: Workers, given: argparse.Namespace) -> int:
     text = json.dumps(report, indent=2, ensure_ascii=False) + "\n"
     print(text)
     if given.keep:
-        (RESULTS / f"class_of_{given.followers}.json").write_text(text, encoding="utf-8")
+        (RESULTS / f"class_of_{given.followers}{'_polling' if given.polling else ''}.json").write_text(
+            text, encoding="utf-8"
+        )
     return 0 if identical == given.followers and not wrong else 1
 
 

@@ -19,6 +19,7 @@ from app.__main__ import main
 from app.server.listener import bind
 from app.session.messages import SubmittedPrompt
 from engine.config import EngineConfig, SamplingParams
+from engine.system.cgroup import Memory
 from engine.trace import codec
 from engine.trace.log import TraceReader, TraceWriter
 from engine.trace.records import StepRecord
@@ -432,3 +433,17 @@ def test_a_class_is_started_for_phones_unless_an_address_is_named(tmp_path: Path
     finally:
         process.terminate()
         process.wait(30)
+
+
+@pytest.mark.parametrize("token", ["short", "sixteen characters or more, but with spaces", "ünïcödé-ünïcödé-ünïcödé"])
+def test_a_token_that_no_address_can_hold_is_refused(capsys, monkeypatch, token):
+    monkeypatch.setenv("KVTHEATER_TOKEN", token)
+    status, _, err = run(capsys, "serve", "--port", "0")
+    assert (status, err) == (2, "kvtheater: KVTHEATER_TOKEN must be 16 to 200 letters, digits, - or _\n")
+
+
+def test_too_little_memory_is_said_before_torch_is_loaded(capsys, monkeypatch):
+    monkeypatch.setattr("app.cli.loading.memory", lambda: Memory(available=300 << 20, total=300 << 20))
+    status, out, err = run(capsys, "generate", "x")
+    assert (status, out) == (2, "")
+    assert err == "kvtheater: 300 MiB of memory are allowed here; torch and a small model take 384\n"

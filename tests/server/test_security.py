@@ -99,3 +99,24 @@ def test_programs_may_send_the_token_themselves(guarded):
 def test_a_redirect_never_leaves_the_site(guarded):
     answer = requests.get(guarded.url + "//evil.example/?token=s3cret-token", allow_redirects=False)
     assert answer.headers["Location"] == "./"
+
+
+def test_on_the_loopback_interface_the_token_may_begin_the_path(make_server):
+    """A frame in another site's page is sent no cookies; its address proves by itself who asks."""
+    framed = make_server(token="s3cret-token")
+    page = f"{framed.url}/s3cret-token"
+    around = {"Origin": "http://elsewhere.example", "Sec-Fetch-Site": "cross-site", "Host": "hub.example"}
+    answer = requests.get(f"{page}/", headers=around)
+    assert answer.ok and "X-Frame-Options" not in answer.headers
+    assert "frame-ancestors" not in answer.headers["Content-Security-Policy"]
+    assert "default-src 'self'" in answer.headers["Content-Security-Policy"]
+    socket = page.replace("http", "ws") + "/socket.io/?EIO=4&transport=websocket"
+    websocket.create_connection(socket, origin="http://elsewhere.example").close(timeout=1)
+    # the link of a class goes to everybody, so it is no frame's
+    for path in ("/", "/s3cret-toke/", "/s3cret-token", "/s3cret-token/j/CODE", "/%ff/"):
+        answer = requests.get(framed.url + path)
+        assert answer.status_code == 401 and answer.headers["X-Frame-Options"] == "DENY", path
+
+
+def test_where_others_reach_the_server_no_path_holds_the_token(guarded):
+    assert requests.get(f"{guarded.url}/s3cret-token/").status_code == 401

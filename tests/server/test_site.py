@@ -14,9 +14,10 @@ from app.ground.settings import ServerSettings
 from app.models.registry import Models
 from app.models.served import Served
 from app.recordings.shelf import SUFFIX
+from app.scenes.museum import EXHIBITS
 from app.server.application import create_app
 from app.site.export import FUTURES, PICTURE, RUNS, site_page, write_futures, write_page
-from app.site.runs import FIRST_STEPS, IN_FAN, SIBLINGS, WORDS, Future, record_races
+from app.site.runs import FIRST_STEPS, IN_FAN, SIBLINGS, WORDS, Future, record_exhibits, record_races
 from engine.model.loaded import LoadedModel
 from engine.model.loader import load_model
 from engine.model.shipped import BUNDLED
@@ -113,3 +114,13 @@ def test_force_replaces_a_site_and_nothing_else(tmp_path: Path, capsys: pytest.C
     assert main(["export", "--site", str(site)]) != 0
     assert "--force to replace it" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "own", "site"]
+
+
+def test_each_exhibit_of_the_museum_is_there_twice(model: LoadedModel, tmp_path: Path) -> None:
+    record_exhibits(model, "en", tmp_path)
+    names = {f"museum-{one.id.replace('_', '-')}-en-{lane}" for one in EXHIBITS for lane in ("healthy", "faulty")}
+    assert {path.stem for path in tmp_path.glob(f"*{SUFFIX}")} == names
+    for name in names:
+        with TraceReader(tmp_path / f"{name}{SUFFIX}") as log:
+            assert len(log) > 1 and log.capture(len(log) - 2) is not None, name
+    assert list(check(tmp_path / f"museum-read-after-release-en-healthy{SUFFIX}")) == []

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -31,14 +32,42 @@ def test_the_script_writes_a_sound_trace(tmp_path: Path):
     assert list(check(tmp_path / "run.kvtrace")) == []
 
 
-@pytest.mark.parametrize("notebook", sorted(EXAMPLES.glob("*.ipynb")), ids=lambda path: path.name)
-def test_a_notebook_runs_from_its_first_cell_to_its_last(notebook: Path, tmp_path: Path, monkeypatch):
-    for name in ("PYTHONPATH", "HF_HUB_OFFLINE"):
-        monkeypatch.setenv(name, ENVIRONMENT[name])
-    shutil.copy(notebook, tmp_path)
-    book = nbformat.read(tmp_path / notebook.name, as_version=4)  # type: ignore[no-untyped-call]
+def executed(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the cells of a notebook that was run in `folder` from its first cell to its last.
+
+    A cell with the tag `install`, which fetches this package, is left out.
+    """
+    for variable in ("PYTHONPATH", "HF_HUB_OFFLINE"):
+        monkeypatch.setenv(variable, ENVIRONMENT[variable])
+    book = nbformat.read(EXAMPLES / name, as_version=4)  # type: ignore[no-untyped-call]
+    nbformat.validate(book)  # type: ignore[no-untyped-call]
     assert all(not cell.get("outputs") for cell in book.cells), "outputs are not kept in the repository"
-    NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
-    said = "".join(output.get("text", "") for cell in book.cells for output in cell.get("outputs", []))
-    assert "bytes a token" in said and "weight" in said
+    book.cells = [cell for cell in book.cells if "install" not in cell.metadata.get("tags", [])]
+    NotebookClient(book, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(folder)}}).execute()
+    return [output for cell in book.cells for output in cell.get("outputs", [])]
+
+
+def said(outputs: list[Any]) -> str:
+    return "".join(output.get("text", "") for output in outputs)
+
+
+def test_a_watched_generation_in_a_notebook(tmp_path: Path, monkeypatch):
+    text = said(executed("watch_generate.ipynb", tmp_path, monkeypatch))
+    assert "bytes a token" in text and "weight" in text
     assert list(check(tmp_path / "run.kvtrace")) == []
+
+
+def test_the_notebook_for_colab_shows_the_page_and_runs_the_engine(tmp_path: Path, monkeypatch):
+    outputs = executed("colab.ipynb", tmp_path, monkeypatch)
+    (frame,) = (output.data["text/html"] for output in outputs if output.get("data"))
+    assert '<iframe title="KV Theater" src="http://127.0.0.1:' in frame
+    assert "'Allocate'" in said(outputs)
+
+
+def test_the_notebook_for_colab_installs_from_the_repository_that_the_package_names() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"git+{project['urls']['Repository']}" in (EXAMPLES / "colab.ipynb").read_text(encoding="utf-8")
+
+
+def test_every_notebook_is_run() -> None:
+    assert {path.name for path in EXAMPLES.glob("*.ipynb")} == {"watch_generate.ipynb", "colab.ipynb"}

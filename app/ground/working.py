@@ -1,0 +1,61 @@
+"""A line on the terminal that counts the seconds of what is being done, and gives way to every other line.
+
+Standard library alone, and no import of this package: it counts while the rest is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.RLock()
+_wanted = threading.Event()
+_what, _began, _is_shown = "", 0.0, False
+
+
+def working(what: str) -> None:
+    """Count the seconds of `what` on standard error, from its second one on; "": stop. No-op without a terminal."""
+    global _what, _began
+    if not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
+        return
+    with alone_on_the_line():
+        _what, _began = what, time.monotonic()
+        if not what:
+            _wanted.clear()
+            return
+        if not any(thread.name == "working" for thread in threading.enumerate()):
+            threading.Thread(target=_count, name="working", daemon=True).start()
+        _wanted.set()
+
+
+@contextmanager
+def alone_on_the_line() -> Iterator[None]:
+    """Inside the `with`, no count stands on the terminal's line and none is written."""
+    global _is_shown
+    with _lock:
+        if _is_shown:
+            _write("\r\x1b[K")
+            _is_shown = False
+        yield
+
+
+def _count() -> None:
+    global _is_shown
+    last = 0
+    while _wanted.wait():
+        time.sleep(0.2)
+        with _lock:
+            seconds = int(time.monotonic() - _began)
+            last, is_news = seconds, seconds != last
+            if _what and seconds and is_news:
+                _write(f"\r\x1b[Kkvtheater: {_what} ({seconds} s)")
+                _is_shown = True
+
+
+def _write(text: str) -> None:
+    """Write past `sys.stderr`, whose lock a thread of this kind would hold when the interpreter ends."""
+    os.write(sys.stderr.fileno(), text.encode())

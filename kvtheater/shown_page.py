@@ -1,0 +1,147 @@
+"""A server of a notebook's own, and its page in a frame of a cell."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import html
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from importlib.util import find_spec
+from typing import Any
+
+from engine.system.host import child_environment
+from kvtheater._own import hidden_by
+
+HEIGHT = 860  # CSS pixels
+END_SECONDS = 10.0
+_shown: dict[tuple[str, ...], ShownPage] = {}
+
+
+class ShownPage:
+    """A server's page; the last line of a notebook's cell shows it in a frame."""
+
+    def __init__(self, arguments: tuple[str, ...], height: int) -> None:
+        self.height = height
+        self._token = secrets.token_urlsafe(24)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "app.cli.notebook_server", "serve", *arguments],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+            env=child_environment(KVTHEATER_TOKEN=self._token, PYTHONUNBUFFERED="1"),
+            process_group=0,  # a key that interrupts a cell is not for it
+        )  # fmt: skip
+        self._said: deque[str] = deque(maxlen=20)  # its last lines
+        self.port = self._listening()
+        threading.Thread(target=self._drain, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        """The page for a browser on this machine. Whoever has it can use the server: it holds the token."""
+        return f"http://127.0.0.1:{self.port}/{self._token}/"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server answers."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """End the server, and with it every run that is not kept as a recording."""
+        with self._process as process:
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_SECONDS)
+            process.kill()
+
+    def _listening(self) -> int:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._said.append(line.strip())
+            if found := re.search(r"http://127\.0\.0\.1:(\d+)/", line):
+                return int(found[1])
+        raise RuntimeError(self._said[-1] if self._said else "the server ended without a word")
+
+    def _drain(self) -> None:
+        assert self._process.stdout is not None
+        with contextlib.suppress(ValueError):  # closed
+            for line in self._process.stdout:
+                self._said.append(line.strip())
+            if self._process.wait() not in (0, -signal.SIGTERM):  # as with a model that cannot be opened
+                print(self._said[-1], file=sys.stderr)
+
+    def _ipython_display_(self) -> None:
+        """Show the page through Colab's own proxy; in another notebook `_repr_html_` does it."""
+        if "google.colab" not in sys.modules or not self.is_running:
+            raise NotImplementedError
+        from google.colab import output
+
+        output.serve_kernel_port_as_iframe(self.port, path=f"/{self._token}/", height=str(self.height))
+
+    def _repr_html_(self) -> str:
+        if not self.is_running:
+            last = html.escape(self._said[-1] if self._said else "")
+            return f"<p>The server has ended; call <code>show()</code> again. {last}</p>"
+        source = html.escape(_behind_jupyter(self.port, self._token) or self.address, quote=True)
+        return (
+            f'<iframe title="KV Theater" src="{source}" allow="clipboard-write; fullscreen" '
+            f'style="width: 100%; height: {self.height}px; border: 0"></iframe>'
+            f'<p><a href="{source}" target="_blank" rel="noopener">Open in a tab of its own</a>. If the '
+            f"frame is empty, the notebook runs on another machine: forward its port {self.port}, or install "
+            "jupyter-server-proxy there.</p>"
+        )
+
+
+def show(model: str = "bundled", *, height: int = HEIGHT, **options: Any) -> ShownPage:
+    """Serve a model from a process of its own and show the page in this notebook's cell.
+
+    The server listens on the loopback interface, asks for a token of its own and ends with the notebook. A second call
+    with the same model and options finds the first one's server. In Colab the page comes through Colab's proxy, in
+    JupyterLab with jupyter-server-proxy through that one, else straight from 127.0.0.1.
+
+    Args:
+        model: a folder or a hub name, as of `kvtheater serve`.
+        height: of the frame, in CSS pixels.
+        options: flags of `kvtheater serve`, as `block_size=4` or `enforce_eager=True`.
+
+    Raises:
+        RuntimeError: the server does not start; one sentence.
+        ImportError: another package called `app` hides the server's.
+    """
+    if hidden := hidden_by("app"):
+        raise ImportError(hidden)
+    arguments = (model, "--port", "0", *_flags(options), "--host", "127.0.0.1")
+    found = _shown.get(arguments)
+    if found is None or not found.is_running:
+        found = _shown[arguments] = ShownPage(arguments, height)
+        atexit.register(found.close)
+    found.height = height
+    return found
+
+
+def _flags(options: dict[str, Any]) -> list[str]:
+    flags: list[str] = []
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            flags += [f"--{flag}", str(value)]
+    return flags
+
+
+def _behind_jupyter(port: int, token: str) -> str | None:
+    """Return the path of the page on Jupyter's own server, where that shows ports; None: it does not."""
+    if find_spec("jupyter_server_proxy") is None or "VSCODE_PID" in os.environ:
+        return None
+    base = os.environ.get("JUPYTERHUB_SERVICE_PREFIX")
+    if base is None:
+        from jupyter_server.serverapp import list_running_servers
+
+        mine = (one for one in list_running_servers() if str(one["pid"]) == os.environ.get("JPY_PARENT_PID"))
+        base = next((str(one["base_url"]) for one in mine), None)
+    return base and f"{base}proxy/{port}/{token}/"

@@ -1,0 +1,37 @@
+"""The button in JupyterLab, without Jupyter: what its proxy is told, and that a server takes it."""
+
+from __future__ import annotations
+
+import tomllib
+from argparse import Namespace
+from importlib import import_module
+from pathlib import Path
+
+from app.cli import build_parser
+from app.cli.listening import server_settings
+from app.ground.callers import bearer
+from tests.conftest import ROOT
+
+# of jupyter-server-proxy 4.6
+KNOWN = {"command", "environment", "request_headers_override", "timeout", "launcher_entry"}
+VARIABLES = {"PYTHONPATH", "PYTHONSAFEPATH", "KVTHEATER_TOKEN"}
+
+
+def test_the_entry_point_is_what_the_proxy_takes(monkeypatch) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    module, _, name = project["entry-points"]["jupyter_serverproxy_servers"]["kvtheater"].partition(":")
+    told = getattr(import_module(module), name)()
+    assert set(told) == KNOWN and set(told["environment"]) == VARIABLES
+    assert Path(told["launcher_entry"]["icon_path"]).read_text(encoding="utf-8").startswith("<svg")
+    assert told["timeout"] > 5  # seconds; Jupyter's own 5 are few where a machine is busy
+
+    _, module_flag, package, *arguments = [word.format(port=4321) for word in told["command"]]
+    assert (module_flag, package) == ("-m", "app")
+    for variable, value in told["environment"].items():
+        monkeypatch.setenv(variable, value)
+    given = build_parser(arguments).parse_args(arguments)
+    assert given.host is None  # so it is the loopback interface
+    settings = server_settings(Namespace(**vars(given) | {"host": "127.0.0.1"}))
+    header = told["request_headers_override"]["Authorization"]
+    assert given.port == 4321 and settings.token
+    assert settings.token == bearer({"HTTP_AUTHORIZATION": header}) and len(settings.token) >= 16

@@ -1,0 +1,77 @@
+"""The line of a terminal that counts seconds."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import select
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from app.cli.terminal import LineHandler, say
+from app.ground.working import working
+
+CLEARED = rb"\r\x1b\[K"
+COUNT = rb"(?:\r\x1b\[Kkvtheater: reading \(\d+ s\))+"
+
+
+class Terminal:
+    """Standard output and error of a test: what they are told, once it has ended."""
+
+    told = b""
+
+    def __init__(self, master: int) -> None:
+        self.master = master
+
+
+@contextmanager
+def terminal(monkeypatch: pytest.MonkeyPatch, kind: str = "xterm") -> Iterator[Terminal]:
+    """Make a terminal of standard output and error in the `with`, where pytest has set its own."""
+    master, end = os.openpty()
+    found = Terminal(master)
+    with open(end, "w", encoding="utf-8") as stream, monkeypatch.context() as patched:
+        patched.setattr(sys, "stderr", stream)
+        patched.setattr(sys, "stdout", stream)
+        patched.setenv("TERM", kind)
+        yield found
+        working("")
+        while not found.told.endswith(b"a line\r\n"):  # with which each test ends
+            found.told += os.read(master, 1000)
+    os.close(master)
+
+
+@pytest.mark.parametrize("how", ["say", "log"])
+def test_it_counts_and_gives_way_to_other_lines(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    with terminal(monkeypatch) as found:
+        working("reading")
+        assert select.select([found.master], [], [], 20)[0], "nothing was counted"
+        if how == "say":
+            say("a line", flush=True)
+        else:
+            LineHandler().emit(logging.makeLogRecord({"msg": "a line"}))
+    assert re.fullmatch(COUNT + CLEARED + rb"a line\r\n", found.told), found.told
+
+
+def test_what_takes_less_than_a_second_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with terminal(monkeypatch) as found:
+        working("reading")
+        working("")
+        time.sleep(1.1)
+        say("a line", flush=True)
+    assert found.told == b"a line\r\n"
+
+
+@pytest.mark.parametrize("kind", ["dumb", "pipe"])
+def test_where_no_line_can_be_cleared_nothing_is_counted(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    with terminal(monkeypatch, "dumb" if kind == "dumb" else "xterm") as found:
+        if kind == "pipe":
+            monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+        working("reading")
+        time.sleep(1.1)
+        say("a line", flush=True)
+    assert found.told == b"a line\r\n"

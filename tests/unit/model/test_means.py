@@ -1,0 +1,62 @@
+"""What compiling lacks is said at once, before anything is traced, by the process and by the one that would compile."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from engine.model import compiled, compiler_process, means
+from engine.model.compiled import compile_model
+from engine.model.light_name import LIGHT
+from engine.model.loader import load_model
+from engine.model.means import MEMORY, ROOM, CannotCompile, missing_means
+from engine.system.cgroup import Memory
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """A machine with a C++ compiler and room for what it writes, where nothing was compiled before."""
+    compiler = tmp_path / "g++"
+    compiler.touch(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv(LIGHT, "1")
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=ROOM))
+    return monkeypatch
+
+
+def no_compiler(machine: pytest.MonkeyPatch) -> str:
+    machine.setenv("CXX", "no-such-compiler")
+    return "no C++ compiler was found: install g++"
+
+
+def full_disk(machine: pytest.MonkeyPatch) -> str:
+    machine.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=ROOM - 1))
+    return "MiB free, compiling takes"
+
+
+def little_memory(machine: pytest.MonkeyPatch) -> str:
+    machine.setattr(means, "memory", lambda: Memory(available=MEMORY - 1, total=MEMORY))
+    return "MiB of memory are free, compiling takes"
+
+
+@pytest.mark.parametrize("lack", [no_compiler, full_disk, little_memory])
+def test_what_is_missing_is_one_sentence_and_nothing_is_begun(machine: pytest.MonkeyPatch, lack) -> None:
+    begun: list[object] = []
+    machine.setattr(compiler_process, "CompilerProcess", begun.append)
+    machine.setattr(compiler_process, "cores", lambda: 2)
+    machine.setattr(compiled, "compile_apart", begun.append)
+    machine.setattr(compiled, "_made", lambda *_: begun.append(None))
+    assert missing_means() == ""
+    compiler_process.begin_early("bundled", "auto", "cpu")
+    assert len(begun) == 1
+    begun.clear()
+    text = lack(machine)
+    assert text in missing_means()
+    compiler_process.begin_early("bundled", "auto", "cpu")
+    with pytest.raises(CannotCompile, match=text.partition("+")[0]):
+        compile_model(load_model("bundled", device="cpu"))
+    assert begun == []
