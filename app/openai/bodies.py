@@ -1,6 +1,7 @@
-"""What clients may send: the fields of each body with their types, what is let pass unread, and what is refused.
+"""Request bodies of the API: the typed fields of each body, ignored fields, and rejected fields.
 
-Of the fields that are not implemented a value that changes nothing is taken; any other is refused by the field's name.
+A field that is not implemented is accepted with a value that has no effect. Any other value is rejected with the
+field's name.
 """
 
 from __future__ import annotations
@@ -17,26 +18,26 @@ from engine.trace.limits import Int
 T = TypeVar("T", bound="Body")
 Token = Annotated[int, Meta(ge=0, le=2**31)]
 LogitBias = dict[str, float]
-# what a model's chat template is given beside the messages, such as enable_thinking
+# variables passed to a model's chat template beside the messages, such as enable_thinking
 TemplateSettings = Annotated[
     dict[str, bool | int | float | Annotated[str, Meta(max_length=1000)] | None], Meta(max_length=32)
 ]
-MAX_VALUES, MAX_LISTS = 1 << 20, 1 << 16  # in a body: one byte of it may take a hundred of memory
+MAX_VALUES, MAX_LISTS = 1 << 20, 1 << 16  # in a body: one byte may decode to 100 bytes of memory
 PATH = re.compile(r" - at `(?:key in )?\$\.?([^`\[]*)[^`]*`$")
 
-# read by nobody, and nothing is lost by it: labels, billing, hints
+# ignored without effect on the response: labels, billing, hints
 HARMLESS = frozenset(
     (
         "user", "store", "metadata", "service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention",
         "request_id", "verbosity",
     )
 )  # fmt: skip
-# not implemented: the values that ask for nothing
+# fields that are not implemented, with the values that have no effect
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "presence_penalty": (0,),
     "frequency_penalty": (0,),
     "suffix": ("",),
-    "tools": ([],),  # of a conversation they are read
+    "tools": ([],),  # chat bodies implement them
     "tool_choice": ("none", "auto"),
     "functions": ([],),
     "function_call": ("none", "auto"),
@@ -53,17 +54,17 @@ NEUTRAL: dict[str, tuple[Any, ...]] = {
     "length_penalty": (1,),
     "return_token_ids": (False,),
     "skip_special_tokens": (True,),
-    "spaces_between_special_tokens": (True, False),  # it is about special tokens, and none is in a text
+    "spaces_between_special_tokens": (True, False),  # no special token is in a text
     "mm_processor_kwargs": ({},),
 }
-# the same of a message, and of a part of its content
+# the same for a message and for a part of its content
 HARMLESS_OF_MESSAGE = frozenset({"name"})
 NEUTRAL_OF_MESSAGE: dict[str, tuple[Any, ...]] = {
     "refusal": ("",),
     "annotations": ([],),
     "reasoning": ("",),
 }
-HARMLESS_OF_PART = frozenset({"cache_control"})  # where a prefix may be cached: here it is everywhere
+HARMLESS_OF_PART = frozenset({"cache_control"})  # marks a cacheable prefix; here every prefix is cacheable
 
 
 class StreamOptions(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -73,7 +74,7 @@ class StreamOptions(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Body(Struct, kw_only=True):
-    """A body, and the fields that it may have beside its own."""
+    """Base of all request bodies; `harmless` and `neutral` are the fields accepted beside the struct's own."""
 
     harmless: ClassVar[frozenset[str]] = HARMLESS
     neutral: ClassVar[dict[str, tuple[Any, ...]]] = NEUTRAL
@@ -82,7 +83,7 @@ class Body(Struct, kw_only=True):
 
 
 class Sampled(Body, kw_only=True):
-    """Fields of both kinds of OpenAI's completions."""
+    """Fields that text and chat completions share."""
 
     theater: str | None = None
     stream: bool | None = None
@@ -173,10 +174,10 @@ class DetokenizeBody(Body, kw_only=True):
 
 
 def read(data: bytes, kind: type[T]) -> T:
-    """A body of that kind.
+    """Decode a body of type `kind`.
 
     Raises:
-        ApiError: no JSON, a field of another type, or one that asks for what there is not.
+        ApiError: the body is not JSON, a field has another type, or a field requests what is not implemented.
     """
     if data.count(b",") > MAX_VALUES or data.count(b"[") + data.count(b"{") > MAX_LISTS:
         raise ApiError(f"the body has too many values; {MAX_VALUES} are taken, in {MAX_LISTS} lists and objects")
@@ -205,7 +206,7 @@ def read(data: bytes, kind: type[T]) -> T:
 
 
 def _check_messages(messages: Any) -> None:
-    """What messages and their parts have beside the fields that are read. Of which types those are, is seen later."""
+    """Check the fields of messages and content parts that are not read; `read` checks the types of the others later."""
     for at, message in enumerate(messages if isinstance(messages, list) else ()):
         if not isinstance(message, dict):
             continue
@@ -213,7 +214,7 @@ def _check_messages(messages: Any) -> None:
         _check_others(message, ChatMessage, HARMLESS_OF_MESSAGE, NEUTRAL_OF_MESSAGE, where)
         content = message.get("content")
         for place, part in enumerate(content if isinstance(content, list) else ()):
-            if isinstance(part, dict) and part.get("type") == "text":  # of others the type is what is wrong
+            if isinstance(part, dict) and part.get("type") == "text":  # for others the type itself is the error
                 _check_others(part, Part, HARMLESS_OF_PART, {}, f"{where}.content[{place}]")
 
 
@@ -224,7 +225,7 @@ def _check_others(
     neutral: dict[str, tuple[Any, ...]],
     where: str = "",
 ) -> None:
-    """Check the fields that `kind` does not have. `where`: in which member of the body, in a refusal."""
+    """Check the fields of `found` that `kind` does not have. `where` names the member of the body in an error."""
     known = kind.__struct_encode_fields__
     for name, value in found.items():
         if name in known or name in harmless or value is None:
@@ -239,5 +240,5 @@ def _check_others(
 
 
 def _is_same(value: Any, neutral: Any) -> bool:
-    """Equal, where no truth value is a number."""
+    """Return whether the values are equal; a bool never equals a number."""
     return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)

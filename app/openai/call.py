@@ -1,7 +1,7 @@
-"""One HTTP request to the API: its prompts, the choices that come of each, and who waits for them.
+"""State of an HTTP request to the API: its prompts, the choices of each, and the greenlet that waits for them.
 
-On the hub thread only. What happens to it is told by the log's records (`AsyncEngine`), and read by the greenlet of its
-connection, which sleeps meanwhile.
+Used on the hub thread only. `AsyncEngine` updates it from the log's records. The greenlet of the connection sleeps
+meanwhile and reads it when woken.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from engine.trace.records import Output, PromptLogprob
 
 
 class Choice:
-    """One output of one prompt."""
+    """Output sequence of a prompt."""
 
     def __init__(self, call: Call, index: int) -> None:
-        """`index`: its place in the answer."""
+        """`index`: its position in the response."""
         self.index = index
-        self.outputs: list[Output] = []  # not told yet; of an answer that is told whole, all
+        self.outputs: list[Output] = []  # not sent yet; all outputs if the response is not streamed
         self.num_tokens = 0
-        self.num_characters = 0  # told so far, for text offsets
-        self.unfinished = b""  # the beginning of a character, told as a token
+        self.num_characters = 0  # sent so far, for text offsets
+        self.unfinished = b""  # bytes of an incomplete character whose tokens are sent
         reading = call.asked.reading
         self.reader = None if reading is None else Reader(reading)
-        self.is_begun = False  # something of it has been told
+        self.is_begun = False  # its first chunk has been sent
         self.finish_reason: str | None = None
-        self.stopped_by = ""  # the stop string that ended it, or a word about what did
-        self.is_told = False  # with its finish_reason
-        self.around: tuple[bytes, bytes] | None = None  # its texts, in the events that differ in nothing else
+        self.stopped_by = ""  # the stop string that ended it, or another detail of `Finish`
+        self.is_told = False  # its last chunk, with finish_reason, has been sent
+        self.around: tuple[bytes, bytes] | None = None  # bytes around the text in events that differ only in it
 
 
 class Part:
-    """One prompt: one request of the engine."""
+    """Prompt of a call, submitted as one request of the engine."""
 
     def __init__(self, call: Call, prompt: Prompt, request_id: str, first_index: int, count: int) -> None:
-        """`count`: sequences that will run for it."""
+        """`count`: number of sequences that will run for the prompt."""
         self.call, self.prompt, self.request_id = call, prompt, request_id
         self.first_index, self.count = first_index, count
         self.sampling = call.asked.sampling
-        self.record: int | None = None  # that submitted it
+        self.record: int | None = None  # index of the record that submitted it
         self.num_cached_tokens = 0
-        self.num_findable_tokens = 0  # at its beginning, in full blocks that others can find since it was computed
+        self.num_findable_tokens = 0  # leading tokens in full blocks that other requests can now hit
         self.is_admitted = False
         self.choices: list[Choice] = []  # in the order of their sequences
         self.unfinished = 0
-        self.of_sequence: dict[int, Choice] = {}  # those that have ended included
-        self.ranked: list[Choice] = []  # best first, where more ran than were asked for
+        self.of_sequence: dict[int, Choice] = {}  # by sequence id, finished ones included
+        self.ranked: list[Choice] = []  # best first, if more sequences ran than were requested
         self.prompt_logprobs: list[PromptLogprob] = []
 
     @property
     def told_choices(self) -> list[Choice]:
-        """Those of the answer, in their order."""
+        """Choices of the response, in order."""
         n = self.call.asked.n
         return (self.ranked or self.choices)[:n]
 
@@ -69,12 +69,12 @@ class Part:
 
 
 class Call:
-    """`event` wakes who waits for it; what has changed stands in the fields."""
+    """API call in progress. `wait` sleeps until the state in the fields changes; `wake` ends that sleep."""
 
     def __init__(
         self, asked: Asked, client: str, model: str, theater_id: str, arrived_at: float, id_prefix: str = ""
     ) -> None:
-        """`arrived_at`: when all of it was here, on the monotonic clock; `id_prefix`: "", of OpenAI's completions."""
+        """`arrived_at`: monotonic time at which the request was complete; `id_prefix`: "" selects OpenAI's prefix."""
         prefix = id_prefix or ("chatcmpl-" if asked.kind == "chat" else "cmpl-")
         self.id = prefix + secrets.token_hex(12)
         self.created = int(time.time())
@@ -85,21 +85,21 @@ class Call:
             Part(self, prompt, f"{self.id}-{i}" if many else self.id, i * asked.n, asked.sampling.num_sequences)
             for i, prompt in enumerate(asked.prompts)
         ]
-        self.changed: dict[Choice, Part] = {}  # choices with something to tell
+        self.changed: dict[Choice, Part] = {}  # choices with output that is not sent yet
         self.error: ApiError | None = None
-        self.is_gone = False  # its client has left, or was answered
+        self.is_gone = False  # its client has disconnected, or was answered
         self._unfinished = len(self.parts)
         self._event: Event | None = None
-        self.tell: Callable[[], bool] | None = None  # writes what has changed at once; False: who waits must do it
+        self.tell: Callable[[], bool] | None = None  # sends changes at once; False: the greenlet must
 
     @property
     def first_record(self) -> int | None:
-        """The record that submitted its first prompt; None: it waits in its lane."""
+        """Index of the record that submitted the first prompt; None while the prompt waits in its lane."""
         return self.parts[0].record
 
     @property
     def is_done(self) -> bool:
-        """Nothing more comes."""
+        """Whether no further output follows."""
         return self.error is not None or self.is_gone or not self._unfinished
 
     @property
@@ -112,7 +112,7 @@ class Call:
 
     @property
     def num_newly_cached_tokens(self) -> int:
-        """Prompt tokens that did not hit, in blocks that the next request can hit."""
+        """Prompt tokens that missed the prefix cache and are in blocks that the next request can hit."""
         return sum(max(0, part.num_findable_tokens - part.num_cached_tokens) for part in self.parts)
 
     @property
@@ -129,20 +129,20 @@ class Call:
         self.wake()
 
     def news(self) -> None:
-        """Something has changed: it is told, or who waits is woken for it."""
+        """Send what has changed, or wake the greenlet that waits."""
         if self.tell is None or not self.tell():
             self.wake()
 
     def wake(self) -> None:
-        """Have who waits look."""
+        """Wake the greenlet that waits."""
         if self._event is not None:
             self._event.set()
 
     def wait(self, until: float | None) -> None:
-        """Until something has changed. `until`: the clock (monotonic) after which it has taken too long.
+        """Wait until something changes, at most until the monotonic time `until` (None: no limit).
 
         Raises:
-            TimeoutError: that has come.
+            TimeoutError: `until` has passed.
         """
         if self._event is None:
             self._event = Event()

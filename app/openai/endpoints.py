@@ -1,4 +1,4 @@
-"""The addresses that OpenAI's clients, vLLM's and Anthropic's ask for."""
+"""HTTP endpoints for clients of OpenAI's, vLLM's and Anthropic's APIs."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from app.openai.stored_responses import StoredResponses
 from app.transport.access_log import tell
 from app.transport.workers import ARRIVED
 
-BYTES_OF_BYTE = 8  # of memory for each of a body, about, while it is looked at
+BYTES_OF_BYTE = 8  # approximate memory per byte of a body while it is decoded
 ShapeOf = Callable[[Call, TokenBytes], Shape]
 MAX_TOKENS = 1 << 20  # in one request to detokenize
 
 
 class OpenAIContext(NamedTuple):
-    """What the endpoints use."""
+    """Objects that the endpoints share."""
 
     theaters: ApiSessions
     models: Models
@@ -60,14 +60,14 @@ class OpenAIContext(NamedTuple):
 
 
 def completions(context: OpenAIContext, request: Request) -> Response:
-    """A prompt, or several, continued."""
+    """Complete one or several prompts."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), CompletionBody)
     return _answer(context, request, policy, body, partial(asking.completion, body), Completions)
 
 
 def chat_completions(context: OpenAIContext, request: Request) -> Response:
-    """A conversation, continued by the model's own template or the plain one."""
+    """Complete a conversation, formatted by the model's own chat template or the plain one."""
     policy = context.keys.policy(bearer(request.environ))
     body = read(_data(request), ChatBody)
     return _answer(context, request, policy, body, partial(asking.chat, body), Completions)
@@ -81,7 +81,7 @@ def messages(context: OpenAIContext, request: Request) -> Response:
 
 
 def count_tokens(context: OpenAIContext, request: Request) -> Response:
-    """Count the prompt's tokens of such a conversation."""
+    """Count the prompt tokens of a conversation in Anthropic's shape."""
     context.keys.policy(bearer(request.environ))
     body = read(_data(request), CountTokensBody)
     found = context.theaters.model(body.model)
@@ -110,17 +110,17 @@ def responses(context: OpenAIContext, request: Request) -> Response:
 
 
 def embeddings(context: OpenAIContext, request: Request) -> Response:
-    """Refused."""
+    """Reject the request: no model makes embeddings."""
     raise ApiError("this server makes no embeddings: its models continue texts", status=404, code="not_implemented")
 
 
 def models(context: OpenAIContext, request: Request) -> Response:
-    """Every model of the server."""
+    """List every model of the server."""
     return json_answer({"object": "list", "data": [_told(context, served) for served in context.models.all()]})
 
 
 def model(context: OpenAIContext, request: Request, name: str) -> Response:
-    """One of them."""
+    """Return the model `name`; 404 if the server has no such model."""
     for served in context.models.all():
         if served.name == name:
             return json_answer(_told(context, served))
@@ -128,7 +128,7 @@ def model(context: OpenAIContext, request: Request, name: str) -> Response:
 
 
 def tokenize(context: OpenAIContext, request: Request) -> Response:
-    """A text or a conversation as token ids."""
+    """Encode a text or a conversation to token ids."""
     context.keys.policy(bearer(request.environ))
     body = read(_data(request), TokenizeBody)
     found = context.theaters.model(body.model)
@@ -152,7 +152,7 @@ def tokenize(context: OpenAIContext, request: Request) -> Response:
 
 
 def detokenize(context: OpenAIContext, request: Request) -> Response:
-    """Token ids as a text."""
+    """Decode token ids to text."""
     context.keys.policy(bearer(request.environ))
     body = read(_data(request), DetokenizeBody)
     found = context.theaters.model(body.model)
@@ -164,18 +164,18 @@ def detokenize(context: OpenAIContext, request: Request) -> Response:
 
 
 def health(context: OpenAIContext, request: Request) -> Response:
-    """200 as soon as the first model is there."""
-    context.models.first.model  # noqa: B018  # what it raises is the answer
+    """Return 200 as soon as the first model is loaded."""
+    context.models.first.model  # noqa: B018  # its error is the response
     return Response(status=200)
 
 
 def version(context: OpenAIContext, request: Request) -> Response:
-    """Of this program."""
+    """Return the version of this program."""
     return json_answer({"version": __version__})
 
 
 def nothing(context: OpenAIContext, request: Request, rest: str) -> Response:
-    """Any other address below /v1."""
+    """Reject any other address below /v1."""
     raise ApiError(f"there is no /v1/{rest[:80]} here", status=404, code="not_found")
 
 
@@ -200,7 +200,7 @@ ROUTES = [
 
 
 def blueprint(theaters: ApiSessions, models: Models, keys: ApiKeys) -> flask.Blueprint:
-    """The API's addresses."""
+    """Return the blueprint with the API's routes."""
     return routing.blueprint(
         "openai", "", OpenAIContext(theaters, models, keys, Held(), StoredResponses(), int(time.time())), ROUTES
     )
@@ -234,7 +234,7 @@ def _answer(
     id_prefix: str = "",
     held_bytes: int = 0,
 ) -> Response:
-    """`held_bytes`: what `shape` keeps until the answer is over, beside the prompts."""
+    """Begin a call and return its response. `held_bytes`: held by `shape` until the end, beside the prompts."""
     if body.model is None:
         raise ApiError(f"model is missing; this server has {', '.join(m.name for m in context.models.all())}", "model")
     theater_id = request.headers.get(THEATER) or body.theater
@@ -272,7 +272,7 @@ def _begun(
 
 
 def _check_policy(asked: Asked, policy: Policy) -> None:
-    """Within what this client may ask for; where it asks for no number, the engine's thread chooses one."""
+    """Check max_tokens against the client's limit; without max_tokens, the engine's thread chooses a number."""
     most, wanted = policy.max_tokens, asked.sampling.max_tokens
     if most is not None and wanted is not None and wanted > most:
         name = asked.names.get("max_tokens", "max_tokens")

@@ -1,11 +1,11 @@
-"""Many asynchronous clients on one synchronous engine: what vLLM calls AsyncLLMEngine.
+"""Many asynchronous clients on one synchronous engine: the counterpart of vLLM's AsyncLLMEngine.
 
-    any thread      `ask`, `leave`: what clients want, put down
-    engine thread   `tend`, between two steps: into the lanes, from the lanes into the engine's queue, aborts;
-                    `took`: a record goes to the hub thread
-    hub thread      `_deliver`: what the record says, to the calls that it is about
+    any thread      `ask`: enqueue a call
+    engine thread   `tend`, between two steps: move calls into the lanes and from there into the engine's queue, abort;
+                    `took`: hand a record to the hub thread
+    hub thread      `_deliver`: apply the record to its calls; `leave`: abandon a call
 
-The engine's own queue is kept short, so that whose turn it is is decided here, between clients, as late as possible.
+The engine's own queue is kept short, so that the order between clients is decided here, as late as possible.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from engine.trace.events import Admit, Cache, Finish, Fork, Lost, Rank, Submit
 from engine.trace.records import StepRecord
 
 logger = logging.getLogger(__name__)
-AHEAD = 4  # requests in the engine's queue beyond those that it has places for
-TENDING = 0.002  # seconds for which calls that arrive at once are taken in before the next step is looked after
+AHEAD = 4  # requests in the engine's queue beyond those that it has places to run
+TENDING = 0.002  # seconds at most spent on accepting arrived calls before the next step
 # Seconds at most for which the engine's thread leaves the interpreter to the hub thread, which has first tokens to
-# write: else it would hold it until the next forward pass, some milliseconds. Not after steps of more than FEW
-# sequences: somebody's first token is in nearly each of them, and all would wait for it.
+# write. Otherwise the engine's thread holds it until the next forward pass, some milliseconds. Not after steps of more
+# than FEW sequences: nearly each of them has a first token, so nearly every step would wait.
 LEFT_TO_HUB = 0.001
 FEW = 16
-RATE_SECONDS = 30.0  # requests that ended in the last so many say how fast they end
+RATE_SECONDS = 30.0  # window in which finished requests are counted, for Retry-After
 LONGEST_RETRY = 60  # seconds
-HEARD = frozenset((Submit, Fork, Admit, Cache, Finish, Rank, Lost))  # operations that a call is told of
+HEARD = frozenset((Submit, Fork, Admit, Cache, Finish, Rank, Lost))  # operations that change a call
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One prompt, as `app.models.engine_face.Prompt` has it."""
+    """Prompt for the engine; implements `app.models.engine_face.Prompt`."""
 
     text: list[int]
     request_id: str
@@ -62,35 +62,35 @@ class Ask(Struct, frozen=True, kw_only=True):
 
 
 class AsyncEngine:
-    """Implements `app.session.source.Source` for one theater."""
+    """Implements `app.session.source.Source` for one session."""
 
     def __init__(
         self, call_hub: Callable[[Callable[[], None]], None], wake: Callable[[], None], most_waiting: int
     ) -> None:
-        """`call_hub`: have it done on the hub thread; `wake`: have the engine thread look here."""
+        """`call_hub`: runs a function on the hub thread; `wake`: wakes the engine thread, which then calls `tend`."""
         self._call_hub, self._wake = call_hub, wake
-        self._lanes: Lanes[Part] = Lanes(most_waiting)  # of the engine thread
+        self._lanes: Lanes[Part] = Lanes(most_waiting)  # engine thread only
         self._arrived: deque[tuple[Call, Policy]] = deque()
         self._leaving: deque[Part] = deque()
-        self._over: AppError | None = None  # why nothing is computed any more
-        self._left_waiting = 0  # sequences for which the last step had no room
-        self._calls: set[Call] = set()  # from `ask` until they are over, or nobody waits for them
-        self._parts: dict[str, Part] = {}  # by request id; of the hub thread, as what follows
+        self._over: AppError | None = None  # why the session has ended; None: it has not
+        self._left_waiting = 0  # sequences that the last step left waiting
+        self._calls: set[Call] = set()  # from `ask` until they end or are abandoned
+        self._parts: dict[str, Part] = {}  # by request id; hub thread only, as the rest
         self._of_sequence: dict[int, tuple[Part, Choice]] = {}
-        self._of_prefill: dict[int, Part] = {}  # by the sequence that computes its prompt for another instance
-        self._instance_of: dict[int, int] = {}  # of those sequences
+        self._of_prefill: dict[int, Part] = {}  # by the sequence that prefills it for another instance
+        self._instance_of: dict[int, int] = {}  # by sequence
         self._first_told = threading.Event()
         self._streams = Streams(urgent_told=self._first_told.set)
-        self._ended: deque[float] = deque(maxlen=1024)  # when requests did
+        self._ended: deque[float] = deque(maxlen=1024)  # monotonic times at which requests ended
 
     # From any thread
 
     def ask(self, call: Call, policy: Policy) -> None:
-        """Have it answered: from now on `call` says what comes of it."""
+        """Enqueue a call; the fields of `call` show its progress."""
         self._calls.add(call)
         self._arrived.append((call, policy))
         self._wake()
-        if self._over is not None:  # it ended since: nobody looks at what arrives
+        if self._over is not None:  # the session has ended, so no `tend` follows
             self.failed(self._over)
 
     @property
@@ -120,7 +120,7 @@ class AsyncEngine:
         until = time.monotonic() + TENDING
         while self._arrived and time.monotonic() < until:
             self._take_in(engine, *self._arrived.popleft())
-            if may_enter:  # after each, or a lane would be full of what there is room for
+            if may_enter:  # after each call, or its lane could be full while the engine has room
                 self._let_in(engine)
 
     def took(self, record: StepRecord, num_waiting: int) -> None:
@@ -132,7 +132,7 @@ class AsyncEngine:
             self._first_told.wait(LEFT_TO_HUB)
 
     def begun(self) -> None:
-        self._call_hub(self._forget_sequences)  # they are counted from 0 again
+        self._call_hub(self._forget_sequences)  # sequence ids begin at 0 again
 
     def failed(self, refusal: AppError) -> None:
         if refusal.code == "unknown_theater":
@@ -143,7 +143,7 @@ class AsyncEngine:
         self._call_hub(partial(self._fail_all, of_refusal(refusal), waiting))
 
     def _take_in(self, engine: EngineLike, call: Call, policy: Policy) -> None:
-        """Check a call as a whole, and put its prompts in their lane."""
+        """Check a whole call and put its prompts into the lane of its client."""
         try:
             for part in call.parts:
                 part.sampling = _sampling_that_fits(engine, part, policy)
@@ -179,7 +179,7 @@ class AsyncEngine:
                 engine.send([asked], part.sampling)
             except RejectedError as error:
                 self._call_hub(partial(self._fail, part, self._too_many(str(error))))
-            except ValueError as error:  # it was good when it came: a run with other settings has begun
+            except ValueError as error:  # valid on arrival; a run with other settings has begun since
                 self._call_hub(partial(self._fail, part, part.call.asked.refusal(error)))
 
     def _too_many(self, sentence: str) -> ApiError:
@@ -197,7 +197,7 @@ class AsyncEngine:
         self._instance_of.clear()
 
     def leave(self, call: Call) -> None:
-        """Nobody waits for it any more: what of it is not over is aborted."""
+        """Abandon a call, which its client no longer waits for: abort its unfinished requests."""
         call.is_gone = True
         self._calls.discard(call)
         for part in call.parts:
@@ -213,7 +213,7 @@ class AsyncEngine:
             self.leave(call)
 
     def _delivered(self, record: StepRecord) -> None:
-        """Deliver a record. Nobody waits for ever for one that could not be."""
+        """Deliver a record. If that raises, every open call fails, so that no client waits forever."""
         try:
             self._deliver(record)
         except Exception:
@@ -221,12 +221,12 @@ class AsyncEngine:
             for call in {part.call for part in self._parts.values()}:
                 call.fail(ApiError("the server made a mistake; its terminal says more", status=500))
                 self.leave(call)
-                call.is_gone = False  # its client is there, and is told
+                call.is_gone = False  # its client is connected and gets the error
 
     def _deliver(self, record: StepRecord) -> None:
-        """What a record says: who was submitted, forked, admitted; tokens; who has ended."""
+        """Apply a record to its calls: submissions, forks, admissions, cached blocks, tokens, finished sequences."""
         ends: list[Finish | Rank] = []
-        woken: dict[Call, bool] = {}  # and whether it may not wait
+        woken: dict[Call, bool] = {}  # whether its update is urgent
         for op in record.ops:
             if type(op) not in HEARD:  # most are not
                 continue
@@ -285,7 +285,7 @@ class AsyncEngine:
         self._streams.tell(woken)
 
     def _ended_with(self, instance: int) -> list[Finish]:
-        """What ends with an instance. A prompt that it computed for another one is computed again elsewhere."""
+        """Return an abort for each sequence of a lost instance. Prompts that it prefilled for others are recomputed."""
         gone = [seq_id for seq_id, at in self._instance_of.items() if at == instance]
         for seq_id in gone:
             self._of_prefill.pop(seq_id, None)
@@ -324,11 +324,11 @@ def _aborted(end: Finish) -> ApiError:
 
 
 def _sampling_that_fits(engine: EngineLike, part: Part, policy: Policy) -> SamplingParams:
-    """The sampling parameters of a prompt, checked. One that comes without max_tokens gets the default and what its
-    client may have at most, or as many as there is room for.
+    """Return the checked sampling parameters of a prompt. Without max_tokens, the smaller of the default and the
+    client's limit applies; if the context has no room for that, as many tokens as fit.
 
     Raises:
-        ValueError: what `engine.submit` would.
+        ValueError: as `engine.submit`.
     """
     asked, prompts = part.call.asked, [_ask(part, 0.0)]
     given = asked.sampling

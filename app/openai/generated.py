@@ -1,4 +1,4 @@
-"""Reasoning, content and tool calls in the text that a model generates, whole or as it comes."""
+"""Parser of reasoning, content and tool calls in generated text, whole or incremental."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from app.openai.tool_calls import Calls, Format, format_of, overlap
 from engine.trace.records import Output
 
 THINK, THOUGHT = "<think>", "</think>"
-TAIL = 8  # tokens at the end of a prompt, which may open the reasoning
+TAIL = 8  # tokens at the end of a prompt that are searched for the beginning of reasoning
 
 
 class Reading(NamedTuple):
-    """What is read out of the text of a request."""
+    """Parser settings for the generated text of a request."""
 
-    format: Format | None = None  # of tool calls; None: they are not looked for
-    thinks: bool | None = None  # the text begins within reasoning; None: there is none in it
-    parallel: bool = True  # False: of several tool calls the first
-    marks: Mapping[int, str] = {}  # by id, the special tokens that mean something here, and are in no text
+    format: Format | None = None  # of tool calls; None: they are not parsed
+    thinks: bool | None = None  # whether the text begins within reasoning; None: it has none
+    parallel: bool = True  # False: only the first of several tool calls is returned
+    marks: Mapping[int, str] = {}  # special tokens that delimit parts, by id; they are in no text
 
 
 class Said(NamedTuple):
-    """What came of a piece of text."""
+    """Parsed parts of a piece of text."""
 
     reasoning: str
     content: str
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 
 def reading_of(model: ServedModel, prompt: Sequence[int], has_tools: bool, parallel: bool) -> Reading | None:
-    """Return what the model's chat template says about its texts; None: they are plain."""
+    """Return the parser settings that follow from the model's chat template; None if its texts are plain."""
     template = model.chat_template
     format = format_of(template) if has_tools else None
     thinks: bool | None = None
@@ -46,19 +46,19 @@ def reading_of(model: ServedModel, prompt: Sequence[int], has_tools: bool, paral
 
 
 class Reader:
-    """Reads one choice. What it has held back so far depends on the text, not on how the text was cut."""
+    """Incremental parser of a choice. What it holds back depends on the text alone, not on how the text is split."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._held = ""
         self._may_think = reading.thinks is False  # the text may begin with reasoning
         self._is_inside = bool(reading.thinks)
-        self._is_start = True  # nothing of what is read now, reasoning or content, has been told
-        self._strips = self._is_inside  # the space before it is none of it
+        self._is_start = True  # nothing of the current part, reasoning or content, has been returned
+        self._strips = self._is_inside  # whitespace before the content is dropped
         self.num_reasoning_tokens = 0
 
     def read(self, outputs: Iterable[Output], is_end: bool) -> Said:
-        """Return what is certain now; at the end, everything."""
+        """Return what can no longer change; if `is_end`, everything."""
         reasoning: list[str] = []
         for output in outputs:
             self._held += output.text or self._reading.marks.get(output.token_id, "")

@@ -1,4 +1,4 @@
-"""What requests of the API hold in memory from their arrival until their answer is over."""
+"""Accounting of the memory that API requests hold from arrival until the response ends."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from app.openai.errors import ApiError
 from app.openai.request import Asked
 
 MIB = 1024 * 1024
-MAX_OF_ONE = 128 * MIB  # of one client's requests
-MOST = 512 * MIB  # of all
-TOKEN_BYTES = 40  # of a token id in a list
+MAX_OF_ONE = 128 * MIB  # bytes of one client's requests
+MOST = 512 * MIB  # bytes of all requests
+TOKEN_BYTES = 40  # memory of a token id in a list
 CHARACTER_BYTES = 4
-REQUEST_BYTES = 64 * 1024  # of one request: what its sampling parameters may have, and its connection
+REQUEST_BYTES = 64 * 1024  # per request: its sampling parameters and its connection
 
 
 def bytes_of(asked: Asked) -> int:
-    """What a request holds, about."""
+    """Return the approximate bytes that a request holds."""
     prompts = (len(one.token_ids) * TOKEN_BYTES + len(one.text or "") * CHARACTER_BYTES for one in asked.prompts)
     return REQUEST_BYTES + sum(prompts)
 
 
 class Held:
-    """The books. Every method may be called from any thread."""
+    """Bytes held, by client. Every method may be called from any thread."""
 
     def __init__(self, most_of_one: int = MAX_OF_ONE, most: int = MOST) -> None:
         self._most_of_one, self._most = most_of_one, most
@@ -36,10 +36,10 @@ class Held:
         return sum(self._of.values())
 
     def take(self, client: str, num_bytes: int) -> Callable[[], None]:
-        """Account for a request. Returns what is to be called when it is over; calling it again changes nothing.
+        """Account for a request. Returns the function that releases its bytes; a second call of it releases nothing.
 
         Raises:
-            ApiError: 429, its client or all of them together hold too much.
+            ApiError: 429, this client's requests or those of all clients would hold too much.
         """
         with self._lock:
             mine, total = self._of.get(client, 0), self.total

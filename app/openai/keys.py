@@ -1,7 +1,7 @@
-"""Who the clients are: API keys as digests, and what each may ask for.
+"""API keys of clients, as digests, and the policy of each.
 
-A key is kept nowhere: of one that the server knows there is its SHA-256, of any other a digest under a secret of this
-process, so that the requests of one client can be told from another's and the key cannot be found from what is shown.
+No key is stored. A configured key is known by its SHA-256, any other by a digest under a secret of this process: the
+requests of different clients can be distinguished, and the key cannot be recovered from what is shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.options.toml_text import toml_tables
 
 
 class _Known(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the file with keys."""
+    """Table of a client in the key file."""
 
     sha256: str
     max_waiting: int | None = None
@@ -34,10 +34,10 @@ def digest(key: str) -> str:
 
 
 class ApiKeys:
-    """The keys of a server. Without any, everybody may ask, and clients are told apart by whatever key they send."""
+    """API keys of a server. Without any, every request is accepted, and the key that is sent identifies the client."""
 
     def __init__(self, known: dict[str, Policy], default: Policy) -> None:
-        """`known`: policies by SHA-256 of their keys; `default`: where there are none."""
+        """`known`: policies by SHA-256 of their keys; `default`: the policy if there are no keys."""
         self._known, self._default = known, default
         self._secret = secrets.token_bytes(32)
 
@@ -49,10 +49,10 @@ class ApiKeys:
         return digest(key) in self._known
 
     def policy(self, key: str) -> Policy:
-        """Of the client with this key; "": it sent none.
+        """Return the policy of the client with this key; "" if it sent none.
 
         Raises:
-            ApiError: the server asks for a key, and this is none.
+            ApiError: 401, the server requires a key, and this is not one of its keys.
         """
         if self._known:
             found = self._known.get(digest(key))
@@ -67,7 +67,7 @@ class ApiKeys:
 
 
 def read_keys(path: Path, default: Policy) -> dict[str, Policy]:
-    """Policies by SHA-256, of a TOML file with a table for each client: `[name]`, `sha256 = "…"`, and its own bounds.
+    """Read policies by SHA-256 from a TOML file with a table per client: `[name]`, `sha256 = "…"`, and its limits.
 
     Raises:
         ValueError: one sentence.

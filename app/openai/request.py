@@ -1,4 +1,4 @@
-"""A body as the engine will have it: prompts as token ids or text, sampling parameters, and how to answer."""
+"""Conversion of a body to an engine request: prompts as token ids, sampling parameters, and response options."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from engine.config import MAX_LOGPROBS, SamplingParams
 from engine.options.check import out_of_range
 from engine.requests.request_spec import RequestError, check_characters
 
-COMPLETION_TOKENS = 16  # of a completion that names no max_tokens, as OpenAI has it
+COMPLETION_TOKENS = 16  # of a completion without max_tokens, as in OpenAI's API
 MAX_PROMPTS = 64  # in one body
-NAMES: Mapping[str, str] = MappingProxyType({})  # what a body calls a field otherwise than the engine does
+NAMES: Mapping[str, str] = MappingProxyType({})  # field names of a body, where the engine's differ
 
 
 class Prompt(Struct, frozen=True, kw_only=True):
-    """One prompt of a body."""
+    """Prompt of a body."""
 
     token_ids: list[int]
-    text: str | None = None  # as it was sent; None: it was sent as token ids
+    text: str | None = None  # as it was sent, where it is echoed; None: token ids were sent, or no echo
 
 
 class Asked(Struct, frozen=True, kw_only=True):
-    """What a body asks for."""
+    """Request parsed from a body."""
 
     kind: Literal["completion", "chat"]
     prompts: list[Prompt]
@@ -41,18 +41,18 @@ class Asked(Struct, frozen=True, kw_only=True):
     cache_salt: str | None = None
     stream: bool = False
     include_usage: bool = False
-    continuous_usage: bool = False  # in each chunk, as far as the answer is
+    continuous_usage: bool = False  # the usage so far, in each chunk
     echo: bool = False
-    only_echo: bool = False  # max_tokens 0: the prompt is scored, the one token that the engine adds is left out
-    logprobs: int | None = None  # alternatives to tell with each token; None: no log probabilities
-    prompt_logprobs: int | None = None  # the same of the prompt, as a field of its own
-    reading: Reading | None = None  # what is read out of the text; None: it is told as it is
+    only_echo: bool = False  # max_tokens 0: the prompt is scored, and the one generated token is left out
+    logprobs: int | None = None  # alternatives to return with each token; None: no log probabilities
+    prompt_logprobs: int | None = None  # the same for the prompt, in a field of its own
+    reading: Reading | None = None  # how the text is parsed; None: it is returned as it is
     parallel_tool_calls: bool = True
-    default_tokens: int | None = None  # where no max_tokens is asked for: so many, or what there is room for
+    default_tokens: int | None = None  # limit without max_tokens; None: as many as fit
     names: Mapping[str, str] = NAMES
 
     def refusal(self, error: ValueError) -> ApiError:
-        """What the engine says against it (RequestError, ConfigError), naming the field of the body."""
+        """Return the API error for an error of the engine (RequestError, ConfigError), with the field of the body."""
         sentence = one_sentence(error)
         field = (error.field if isinstance(error, RequestError) else field_of(sentence)) or "prompt"
         if field == "n" and self.sampling.best_of is not None:
@@ -63,7 +63,7 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 def completion(body: CompletionBody, model: ServedModel, max_model_len: int | None = None) -> Asked:
-    """Raises ApiError, naming the field."""
+    """Parse a completion body. Raises ApiError, naming the field."""
     prompts = _prompts(body.prompt, model, max_model_len, bool(body.echo))
     _check_between("logprobs", body.logprobs, 0, MAX_LOGPROBS)
     n, best_of = _count("n", body.n), _count("best_of", body.n if body.best_of is None else body.best_of)
@@ -94,7 +94,7 @@ def completion(body: CompletionBody, model: ServedModel, max_model_len: int | No
 def chat(
     body: ChatBody, model: ServedModel, max_model_len: int | None = None, names: Mapping[str, str] = NAMES
 ) -> Asked:
-    """Raises ApiError, naming the field. `names`: of the fields in a body that this one was made from."""
+    """Parse a chat body. Raises ApiError, naming the field. `names`: field names of the body that it is made from."""
     if body.top_logprobs and not body.logprobs:
         raise ApiError("top_logprobs needs logprobs: true", "top_logprobs")
     _check_between("top_logprobs", body.top_logprobs, 0, MAX_LOGPROBS)
@@ -137,7 +137,7 @@ def conversation(
 ) -> list[int]:
     """Return the token ids of a conversation, by the model's own template or the plain one (`ServedModel.chat`).
 
-    `field`: of the body, that has the messages.
+    `field`: the body's field with the messages, for errors.
     """
     told: list[dict[str, Any]] = []
     for at, message in enumerate(messages):
@@ -247,7 +247,7 @@ def _sampling(
     given = {
         "temperature": body.temperature,
         "top_p": body.top_p,
-        "top_k": 0 if body.top_k == -1 else body.top_k,  # vLLM's way to say off
+        "top_k": 0 if body.top_k == -1 else body.top_k,  # vLLM's value for off
         "min_p": body.min_p,
         "repetition_penalty": body.repetition_penalty,
         "seed": body.seed,
@@ -278,7 +278,7 @@ def _sampling(
 
 
 def field_of(sentence: str) -> str | None:
-    """The field that a refusal of the engine begins with, if it does."""
+    """Return the field that an error message of the engine begins with, or None."""
     word = sentence.split(" ", 1)[0].rstrip(":,")
     return word if word in SamplingParams.__struct_fields__ else None
 
@@ -294,7 +294,7 @@ def _logit_bias(given: dict[str, float] | None) -> dict[int, float] | None:
 def _prompts(
     prompt: str | list[str | int | list[int]], model: ServedModel, max_model_len: int | None, keep_texts: bool
 ) -> list[Prompt]:
-    """OpenAI's four forms: text, token ids, and lists of either. `keep_texts`: they are told with the answer."""
+    """Parse OpenAI's four forms: text, token ids, and lists of either. `keep_texts`: texts are echoed."""
 
     def tokenized(text: str) -> Prompt:
         return _tokenized(text, model, max_model_len, keep_texts)
@@ -321,7 +321,7 @@ def _prompts(
 
 
 def _tokenized(text: str, model: ServedModel, max_model_len: int | None, keep_text: bool) -> Prompt:
-    """Here, on a worker: an engine's thread is for its steps."""
+    """Encode a text on the worker thread; the engine's thread is reserved for steps."""
     if not model.tokenizer_facts.name:
         raise ApiError("this model has no tokenizer: send token ids", "prompt")
     _check_length(len(text), max_model_len, "prompt")

@@ -1,4 +1,4 @@
-"""Answers and chunks of OpenAI's completions, from what the log says of a call. Pure but for what it ticks off."""
+"""Responses and chunks of OpenAI's completions, from the state of a call. The only side effect marks output as sent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.trace.records import Candidate, Output
 
 FINGERPRINT = f"kvtheater-{__version__}"
 DONE = b"data: [DONE]\n\n"
-PLACE = secrets.token_hex(16)  # where a text will stand: in no name and no text
+PLACE = secrets.token_hex(16)  # placeholder of a text; occurs in no name and no text
 
 
 class Completions(Shape):
@@ -33,20 +33,20 @@ class Completions(Shape):
 
 
 def answer(call: Call, token_bytes: TokenBytes) -> dict[str, Any]:
-    """The whole answer of a call that is done."""
+    """Return the whole response of a finished call."""
     choices = [
         whole(call, part, choice, place, token_bytes)
         for part in call.parts
         for place, choice in enumerate(part.told_choices, part.first_index)
     ]
     found = {**_head(call, is_chunk=False), "choices": choices, "usage": usage(call)}
-    if call.asked.kind == "chat" and call.asked.prompt_logprobs is not None:  # vLLM has them here
+    if call.asked.kind == "chat" and call.asked.prompt_logprobs is not None:  # as in vLLM's response
         found["prompt_logprobs"] = _prompt_logprobs(call, call.parts[0], token_bytes)
     return found
 
 
 def chunks(call: Call, token_bytes: TokenBytes) -> list[bytes]:
-    """What has come since the last time, one event for each choice that has something to tell."""
+    """Return the events since the last call, one for each choice with something to send."""
     found: list[bytes] = []
     changed, call.changed = call.changed, {}
     for choice, part in changed.items():
@@ -71,7 +71,7 @@ def _chunk(call: Call, told: dict[str, Any]) -> bytes:
 
 
 def _around(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> tuple[bytes, bytes]:
-    """What is before and after the text in each event of a choice between its first and its last one."""
+    """Return the bytes before and after the text in each event of a choice between its first and its last one."""
     between = Choice(call, choice.index)
     between.is_begun = True
     between.outputs = [Output(seq_id=0, token_id=0, token_bytes=b"", text=PLACE, logprob=0.0, top=[])]
@@ -82,14 +82,14 @@ def _around(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> 
 
 
 def last_chunks(call: Call) -> list[bytes]:
-    """What ends a stream that went well."""
+    """Return the events that end a successful stream."""
     if not call.asked.include_usage:
         return [DONE]
     return [event({**_head(call, is_chunk=True), "choices": [], "usage": usage(call)}), DONE]
 
 
 def usage(call: Call) -> dict[str, Any]:
-    """`cached_tokens`: of the prompts, those whose keys and values came from the prefix cache."""
+    """Return the token counts of a call; `cached_tokens` are prompt tokens that hit the prefix cache."""
     prompt, output = call.num_prompt_tokens, call.num_output_tokens
     return {
         "prompt_tokens": prompt,
@@ -113,7 +113,7 @@ def _head(call: Call, is_chunk: bool) -> dict[str, Any]:
 
 
 def whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: TokenBytes) -> dict[str, Any]:
-    """Return a choice of an answer that is told whole."""
+    """Return a choice of a response that is not streamed."""
     text = "".join(output.text for output in choice.outputs)
     said: dict[str, Any] = {"index": index, "finish_reason": choice.finish_reason}
     if call.asked.kind == "chat":
@@ -138,9 +138,9 @@ def whole(call: Call, part: Part, choice: Choice, index: int, token_bytes: Token
 
 
 def delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> dict[str, Any] | None:
-    """Return what is new of a choice of a stream; None: it does not make a character yet, and nothing else is new."""
+    """Return what is new in a choice of a stream; None if no character is complete and nothing else is new."""
     is_first, ended = not choice.is_begun, choice.finish_reason
-    outputs, choice.outputs = choice.outputs, []  # their text is held, or told now
+    outputs, choice.outputs = choice.outputs, []  # their text is held back, or sent now
     if choice.reader:
         reasoning, text, calls = choice.reader.read(outputs, ended is not None)
     else:
@@ -172,7 +172,7 @@ def delta(call: Call, part: Part, choice: Choice, token_bytes: TokenBytes) -> di
 
 
 def _reason(reason: str | None) -> str | None:
-    """Why a choice with tool calls ended: for them, unless something cut it short."""
+    """Return the finish reason of a choice with tool calls: "tool_calls", unless a limit or an abort ended it."""
     return "tool_calls" if reason == "stop" else reason
 
 
@@ -185,7 +185,7 @@ def _echo(call: Call, part: Part, token_bytes: TokenBytes) -> str:
 
 
 def label(token: bytes) -> str:
-    """A token as text; of a piece of a character its bytes, as OpenAI's completions had them: `bytes:\\xe6\\x98`."""
+    """Return a token as text; a piece of a character as its bytes, as in OpenAI's completions: `bytes:\\xe6\\x98`."""
     try:
         return token.decode("utf-8")
     except UnicodeDecodeError:
@@ -215,7 +215,7 @@ def _completion_logprobs(
     with_prompt: bool,
     choice: Choice | None = None,
 ) -> dict[str, Any] | None:
-    """Four lists side by side, one entry a token; of an echoed prompt's first token there is no probability."""
+    """Return four parallel lists, one entry per token; an echoed prompt's first token has no probability."""
     count = call.asked.logprobs
     if count is None:
         return None
@@ -237,7 +237,7 @@ def _completion_logprobs(
         told["top_logprobs"].append(best if best is None or logprob is None else {text: logprob} | best)
         told["text_offset"].append(at)
         unfinished += token
-        characters, used = utf_8_decode(unfinished, "replace", False)  # a character counts where it is complete
+        characters, used = utf_8_decode(unfinished, "replace", False)  # a character counts once it is complete
         at, unfinished = at + len(characters), unfinished[used:]
     if choice:
         choice.num_characters, choice.unfinished = at, unfinished
@@ -245,7 +245,7 @@ def _completion_logprobs(
 
 
 def _prompt_logprobs(call: Call, part: Part, token_bytes: TokenBytes) -> list[dict[str, Any] | None]:
-    """As vLLM has it: of each prompt token a map from token id to its figures; of the first there is none."""
+    """Return, as vLLM does, a map from token id to its figures for each prompt token; None for the first."""
     count = call.asked.prompt_logprobs or 0
     found: list[dict[str, Any] | None] = [None]
     for one in sorted(part.prompt_logprobs, key=lambda scored: scored.position):
@@ -256,7 +256,7 @@ def _prompt_logprobs(call: Call, part: Part, token_bytes: TokenBytes) -> list[di
             {
                 str(c.token_id): {
                     "logprob": c.logprob,
-                    "rank": places.get(c.token_id),  # null: less probable than those that were recorded
+                    "rank": places.get(c.token_id),  # null: less probable than all recorded ones
                     "decoded_token": label(c.token_bytes),
                 }
                 for c in told

@@ -1,4 +1,4 @@
-"""Which theater answers a request: the API's own on the model that it names, or the one that it names itself."""
+"""Selection of the session for a request: the API's own on the requested model, or one that the request names."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ NAME = "API"
 
 
 class Served(NamedTuple):
-    """Where a request goes."""
+    """Session and engine that serve a request."""
 
     theater: Session
     engine: AsyncEngine
 
 
 class ApiSessions:
-    """One theater a model, made when it is first asked for. Every method may be called from any thread."""
+    """Sessions of the API, one per model, created on first use. Every method may be called from any thread."""
 
     def __init__(
         self, theaters: SessionManager, models: Models, settings: ServerSettings, api: ApiSettings, hub: Hub
@@ -40,31 +40,31 @@ class ApiSessions:
         self._theaters, self._models, self._hub = theaters, models, hub
         self._settings, self._api = settings, api
         self._own: dict[str, Served] = {}  # by model
-        self._named: dict[str, Served] = {}  # by theater
+        self._named: dict[str, Served] = {}  # by session id
         self._lock = threading.Lock()
 
     def model(self, name: str | None) -> ServedModel:
-        """The model of that name (None: the first), which is opened if it is not there.
+        """Return the model of that name (None: the first); begin to load it if it is not loaded.
 
         Raises:
-            ApiError: there is none of that name.
-            AppError: `loading` while it is on its way.
+            ApiError: 404, no model has that name.
+            AppError: `loading` until it is loaded.
         """
         if name is not None and not self._models.knows(name):
             names = ", ".join(served.name for served in self._models.all())
             raise ApiError(
                 f"this server has no model {name[:200]!r}; it has {names}", "model", status=404, code="model_not_found"
             )
-        with self._models.lease(name, wait=0) as lease:  # few threads answer requests, and none of them waits
+        with self._models.lease(name, wait=0) as lease:  # worker threads are few, so none waits
             return lease.model
 
     def of_model(self, name: str | None) -> Served:
-        """The API's theater on a model.
+        """Return the API's session on a model; create it if there is none.
 
         Raises:
-            AppError: `loading`, or it cannot be made.
+            AppError: `loading`, or the session cannot be created.
         """
-        with self._lock:  # two at once would make two
+        with self._lock:  # concurrent requests would create two sessions
             known = self._models.find(name).name
             served = self._own.get(known)
             if served is None or served.theater.is_closed:
@@ -75,12 +75,12 @@ class ApiSessions:
             return served
 
     def waiting(self) -> list[tuple[str, dict[str, int]]]:
-        """Of each engine that the API asks: its model, and how many requests of each client wait for their turn."""
-        served = [*tuple(self._own.values()), *tuple(self._named.values())]  # the lock is held while one is made
+        """Return the model of each engine that serves the API, with the number of waiting requests by client."""
+        served = [*tuple(self._own.values()), *tuple(self._named.values())]  # no lock: creating a session holds it
         return [(one.theater.model_name, one.engine.status()["waiting"]) for one in served if not one.theater.is_closed]
 
     def resolved(self, facts: ModelFacts) -> EngineConfig | None:
-        """The settings of the API's theater on a model, those that it has or will have; None: they cannot work."""
+        """Return the resolved settings of the API's current or future session on a model; None if they are invalid."""
         served = self._own.get(facts.name)
         theater = None if served is None or served.theater.is_closed else served.theater
         config = theater.config if theater is not None else self._config(facts.name)
@@ -94,7 +94,7 @@ class ApiSessions:
         return replace(config, private=True) if self._api.is_private else config
 
     def leave_model(self, name: str) -> None:
-        """Close the API's theater on a model, if nothing is under way there."""
+        """Close the API's session on a model if it is idle."""
         with self._lock:
             served = self._own.get(name)
             if served is not None and not served.engine.num_active and not served.theater.is_working:
@@ -102,10 +102,11 @@ class ApiSessions:
                 self._theaters.remove(served.theater, Closing("let_go"))
 
     def named(self, theater_id: str, model: str | None) -> Served:
-        """A theater of the page that a request names.
+        """Return the session of the page that a request names.
 
         Raises:
-            ApiError: there is none, it is on another model, or somebody else drives it.
+            ApiError: no session has that id, it is on another model, a lesson or a class drives it, or it is
+                not private although the server requires that.
         """
         with self._lock:
             try:
