@@ -1,4 +1,4 @@
-"""`engine` is a name that others use too: a file of theirs beside their script would be imported in place of ours."""
+"""Check for name collisions: another `engine` beside a user's script would be imported in place of ours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-OURS = ("engine",)  # what the public face imports at once
+OURS = ("engine",)  # imported together with the public package
 
 
 def require_own_packages() -> None:
@@ -17,7 +17,7 @@ def require_own_packages() -> None:
 
 
 def hidden_by(name: str) -> str | None:
-    """One sentence when a package of ours is not the one that Python finds under its name; None when it is."""
+    """Return one sentence if Python finds another package than ours under this name, else None."""
     home = Path(__file__).resolve().parent.parent
     loaded = sys.modules.get(name)
     spec = find_spec(name) if loaded is None else getattr(loaded, "__spec__", None)

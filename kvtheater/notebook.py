@@ -1,4 +1,4 @@
-"""In a notebook a trace and a watched run show themselves: the page in one file, in a frame."""
+"""Notebook display of a trace and of a watched run: the page as one file, in a frame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.trace.log import TraceReader
 from kvtheater._own import hidden_by
 
 HEIGHT = 860  # CSS pixels
-# an origin of its own: the page cannot reach the notebook, nor what other pages keep in this browser
+# an origin of its own: the page cannot reach the notebook, nor what other pages store in this browser
 SANDBOX = "allow-scripts allow-downloads"
 
 
@@ -24,7 +24,7 @@ class Trace(TraceReader):
 
 
 class WatchedRun:
-    """What `watch_generate` writes down: `path` of the trace, which is there when the `with` has ended."""
+    """Recorded run of `watch_generate`; the trace at `path` exists once the `with` has ended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,21 +52,21 @@ def watch_generate(
 ) -> Iterator[WatchedRun]:
     """Write a `.kvtrace` of every `model.generate` inside the `with` to `path`, when the `with` ends.
 
-    Generation itself is not changed. `tokenizer`: of the model, for the tokens' texts; None = they have none.
-    `capture_bytes` (64 MiB): so much of Q, K, V and attention is kept, the first steps first. `num_logprobs` (5):
-    alternatives recorded with each token.
+    Generation itself is not changed. `tokenizer`: the model's, for the tokens' texts; None leaves them out.
+    `capture_bytes` (64 MiB): budget for captured Q, K, V and attention, spent on the first steps first.
+    `num_logprobs` (5): alternatives recorded with each token.
 
     Raises:
         WatchError: another attention than sdpa and eager, another cache than DynamicCache, beams, or nothing generated.
     """
-    from engine.observe.hf_recorder import watch_generate as watch  # brings torch, which opened traces do without
+    from engine.observe.hf_recorder import watch_generate as watch  # imports torch, which opening a trace does not need
 
     with watch(model, tokenizer, path, **options):
         yield WatchedRun(Path(path))
 
 
 def _frame(log: TraceReader) -> str:
-    """The trace's page as a frame; a sentence where it cannot be made."""
+    """Return the trace's page as a frame, or one sentence if the page cannot be made."""
     if hidden := hidden_by("app"):
         return f"<p>{html.escape(hidden)}</p>"
     from app.page.onefile import TooLarge, export_page  # the page's files, and only when something is shown
