@@ -1,10 +1,10 @@
-"""A traced graph as a shared library that has no weights in it, so that it serves at the next start too.
+"""Traced graph as a shared library without weights, so that the next start can use it too.
 
     graph --AOTInductor--> one.so, one.json        the code, and how it calls attention (`build_libraries`)
                            origins                 where each constant of the code comes from: a weight of the model,
-                                                   weights that are merged, or a small tensor that is kept beside it
+                                                   merged weights, or a small tensor stored beside the library
 
-The code reads the model's own tensors where they lie: nothing is copied.
+The code reads the model's own tensors in place: nothing is copied.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from torch import Tensor, nn
 
 from engine.model.merge_linears import MergedWeights
 
-AT_ONCE = 2  # steps of several threads; others wait for their turn
-LARGEST = 1 << 20  # bytes of a tensor that is no weight of the model
+AT_ONCE = 2  # concurrent calls from several threads; further callers wait
+LARGEST = 1 << 20  # bytes of a stored tensor that is no weight of the model
 
 
 class Origin(Struct, frozen=True, omit_defaults=True):
-    """Of a constant: the names of the parameters that it is merged from, or one name of a parameter or a buffer of the
-    model, or that of a kept tensor."""
+    """Source of a constant: the names of the parameters that it is merged from, the name of one parameter or buffer of
+    the model, or the name of a stored tensor."""
 
     names: tuple[str, ...] = ()
     kept: str = ""
@@ -34,21 +34,21 @@ class Origin(Struct, frozen=True, omit_defaults=True):
 
 
 class CompiledGraph:
-    """A library with its constants; callable from several threads."""
+    """Library with its constants bound; callable from several threads."""
 
     def __init__(self, library: Path, constants: Mapping[str, Tensor]) -> None:
         """`constants` by the code's own names.
 
         Raises:
-            RuntimeError: it cannot be loaded, or a constant is missing or too many.
+            RuntimeError: the library cannot be loaded, or its constants are not exactly these.
         """
         runner: Any = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), AT_ONCE)  # type: ignore[attr-defined]
         if set(runner.get_constant_names_to_original_fqns()) != set(constants):
             raise RuntimeError(f"{library.name} has other constants than were noted of it")
-        self._constants = dict(constants)  # it reads them where they lie
+        self._constants = dict(constants)  # the code reads them in place
         runner.update_constant_buffer(self._constants, False, True, True)
         self._run = runner.run
-        self._turn = threading.BoundedSemaphore(AT_ONCE)  # waiting inside it would hold what the other thread needs
+        self._turn = threading.BoundedSemaphore(AT_ONCE)  # waiting inside the runner would block other threads
 
     def __call__(self, *inputs: Tensor) -> list[Tensor]:
         with self._turn:
@@ -57,7 +57,7 @@ class CompiledGraph:
 
 
 def constants_of(library: Path) -> dict[str, str]:
-    """What the code calls its constants -> what the graph called them."""
+    """Return the graph's name of each constant, by the code's name of it."""
     runner: Any = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1)  # type: ignore[attr-defined]
     return dict(runner.get_constant_names_to_original_fqns())
 
@@ -65,10 +65,10 @@ def constants_of(library: Path) -> dict[str, str]:
 def origins_of(
     constants: Mapping[str, str], graph: torch.fx.GraphModule, root: nn.Module, weights: MergedWeights
 ) -> tuple[dict[str, Origin], dict[str, Tensor]]:
-    """By the code's own name where each constant comes from, and the tensors that must be kept.
+    """Return the origin of each constant by the code's own name, and the tensors that must be stored.
 
     Raises:
-        ValueError: a constant is none of the graph's, or too large to be kept.
+        ValueError: a constant is none of the graph's, or too large to be stored.
     """
     own = dict(_tensors(root))
     merged = {tensor.data_ptr(): Origin(names=names) for names, tensor in weights.merged()}
@@ -94,10 +94,10 @@ def origins_of(
 def bound(
     origins: Mapping[str, Origin], root: nn.Module, weights: MergedWeights, kept: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The constants by the code's own names.
+    """Return the constants by the code's own names.
 
     Raises:
-        KeyError, AttributeError: the model has none of that name.
+        KeyError, AttributeError: the model has no tensor of a required name.
     """
     own = dict(_tensors(root))
     found: dict[str, Tensor] = {}

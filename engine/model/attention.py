@@ -1,10 +1,10 @@
-"""The attention function that transformers calls in every layer, and the context of the step it belongs to.
+"""Attention function that transformers calls in every layer, and the context of the step it belongs to.
 
 Registered as "kv_paged" with transformers' `AttentionInterface`. The function takes the context of its step from its
-thread (`attending`), because not every family hands on a keyword that it does not know.
+thread (`attending`), because not every family passes on unknown keywords.
 
-What a family asks of its attention and cannot have here (a mask of its own, queries that look ahead, an unknown
-keyword) is refused, because it would be left out without notice.
+Attention features that are not supported here (a mask of the family's own, queries that see later keys, an unknown
+keyword) are refused, because they would otherwise be dropped silently.
 """
 
 from __future__ import annotations
@@ -25,58 +25,60 @@ from engine.model.errors import ModelError
 from engine.model.light_transformers import AttentionInterface
 
 ATTENTION_NAME = "kv_paged"
-# An attention module's attribute: which of the layers with keys it is, where others have a state instead.
+# Attribute of an attention module: its index among the layers with keys, where other layers have a state instead.
 NUMBER_AMONG_KEYS = "kv_layer"
-# Keywords that families pass and that change nothing here: positions are in the rotated keys already, and a layer
-# chooses neither which logits are computed nor what is cached.
+# Keywords that families pass and that have no effect here: positions are already in the rotated keys, and a layer
+# decides neither which logits are computed nor what is cached.
 HARMLESS = frozenset({"position_ids", "logits_to_keep", "use_cache"})
 
-_step = threading.local()  # .context: of the step that this thread runs
+_step = threading.local()  # .context: the context of the step that this thread runs
 
 
 class AttentionRefused(ModelError):
-    """A family asks its attention for what a paged KV cache does not do. The message: the second half of a sentence."""
+    """A family uses attention that a paged KV cache does not support. The message is the second half of a sentence."""
 
 
 class Recorder(Protocol):
-    """Is shown what a layer computed."""
+    """Receiver of the arrays that each layer computes."""
 
-    keeps: bool  # whether it reads the arrays after `record` has returned: then nobody may write to them
+    keeps: bool  # whether it reads the arrays after `record` returns; they must not be overwritten then
 
     def record(self, layer: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        """q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] of the packed tokens."""
+        """Record a layer: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] of the packed tokens."""
 
     def wants(self, layer: int) -> bool:
-        """Whether it is to be shown that layer, with its weights."""
+        """Return whether to record this layer, with its weights."""
 
     def addresses(self) -> int | None:
-        """Where C finds where it writes each layer itself, in place of `record` (`DecodeCapture.addresses`); None: it
-        does not.
+        """Return the address of the table by which C writes each layer in place of `record`
+        (`DecodeCapture.addresses`); None: C writes none.
         """
 
 
 class Context(Protocol):
-    """What computes the attention of a layer."""
+    """Computes the attention of each layer in a forward pass."""
 
     @property
     def recorder(self) -> Recorder | None:
-        """What is shown each layer's arrays; None: nothing is."""
+        """Recorder of each layer's arrays; None: nothing is recorded."""
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> [T, Hq, Dv], contiguous."""
+        """Compute attention: q [T, Hq, D], k [T, Hkv, D], v [T, Hkv, Dv] -> [T, Hq, Dv], contiguous."""
 
 
 @dataclass(slots=True)
 class StepContext:
-    """One step: write the new keys and values, attend over the store, let the recorder look."""
+    """Context of a step: writes the new keys and values, attends over the store, passes arrays to the recorder."""
 
     batch: StepBatch
     store: KVStore
     backend: AttentionBackend
     recorder: Recorder | None = None
     layers_called: int = 0
-    states: Any = None  # `state_layers.StateStep`: of layers that keep a state instead; None: there are none
-    latent: Tensor | None = None  # [T, 1, W] of the layer that attends next (`latents`); None: it keeps keys and values
+    states: Any = None  # `state_layers.StateStep` of the layers with a state instead; None: there are none
+    latent: Tensor | None = (
+        None  # [T, 1, W] of the layer that attends next (`latents`); None: it caches keys and values
+    )
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.layers_called += 1
@@ -88,7 +90,7 @@ class StepContext:
         recorder = self.recorder if self.recorder is not None and self.recorder.wants(call.layer) else None
         attended = self.backend.forward(call, q, self.store, self.batch, recorder is not None)
         if recorder is not None:
-            if self.store.is_lossy:  # the recorder gets what the cache holds, rounded as it is
+            if self.store.is_lossy:  # the recorder gets the rounded values that the cache holds
                 k, v = self.store.gather(call.layer, slot_mapping)
             recorder.record(call.layer, q, k, v, attended)
         return attended.out
@@ -96,12 +98,12 @@ class StepContext:
 
 @dataclass(slots=True)
 class ProbeContext:
-    """Attends to nothing and notes what each layer asked for: (call, q shape, k shape, v shape), in call order."""
+    """Attends to nothing and records each layer's call: (call, q shape, k shape, v shape), in call order."""
 
     calls: list[tuple[AttentionCall, torch.Size, torch.Size, torch.Size]] = field(default_factory=list)
-    layers: list[int] = field(default_factory=list)  # the model's numbers of those with keys, in order
+    layers: list[int] = field(default_factory=list)  # the model's indices of the layers with keys, in order
     recorder: None = None
-    looking: Callable[[int, tuple[Tensor, ...]], None] | None = None  # is shown a layer's q, k and v
+    looking: Callable[[int, tuple[Tensor, ...]], None] | None = None  # called with a layer's q, k and v
 
     def attend(self, call: AttentionCall, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         self.calls.append((call, q.shape, k.shape, v.shape))
@@ -122,7 +124,7 @@ def attending(context: Context) -> Iterator[None]:
 
 
 def current() -> Context:
-    """The context of the step that this thread runs."""
+    """Return the context of the step that this thread runs."""
     context: Context = _step.context
     return context
 
@@ -140,10 +142,10 @@ def paged_attention(
     s_aux: Tensor | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """query [1, Hq, T, D], key [1, Hkv, T, D], value [1, Hkv, T, Dv] after RoPE -> [1, T, Hq, Dv], contiguous.
+    """Attend: query [1, Hq, T, D], key [1, Hkv, T, D], value [1, Hkv, T, Dv] after RoPE -> [1, T, Hq, Dv], contiguous.
 
     Raises:
-        AttentionRefused: there is more to this attention than causality, a window, a softcap and sinks.
+        AttentionRefused: the attention needs more than causality, a window, a softcap and sinks.
     """
     if attention_mask is not None:
         raise AttentionRefused("makes an attention mask of its own")
@@ -164,7 +166,7 @@ def paged_attention(
 
 
 def register() -> None:
-    """Make "kv_paged" known to transformers; doing it again changes nothing.
+    """Register "kv_paged" with transformers; idempotent.
 
     No mask function is registered beside it, so transformers makes no mask. The backend applies causality and windows
     itself, and a packed row of many sequences has no mask of the usual form.

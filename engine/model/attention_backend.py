@@ -1,4 +1,4 @@
-"""What an attention backend is: queries in, outputs and the softmax weights behind them out."""
+"""Interface of an attention backend: queries in, outputs and the softmax weights behind them out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.model.batch import PrefillSpan, StepBatch
 
 
 class AttentionCall(NamedTuple):
-    """What a layer asks for besides its tensors."""
+    """Parameters of a layer's attention besides its tensors."""
 
     layer: int
     scaling: float
@@ -50,8 +50,8 @@ class AttentionBackend(ABC):
     """Attention of a packed step over the paged store.
 
     The keys and values of the step's own tokens are in the store already. Causality, sliding window, softcap, scaling,
-    sinks and grouped queries (query head h reads KV head h // (Hq / Hkv)) are the backend's. It reads the store and
-    the batch and changes neither.
+    sinks and grouped queries (query head h reads KV head h // (Hq / Hkv)) are the backend's task. It reads the store
+    and the batch and changes neither.
     """
 
     reads_tables_only = False  # whether decodes of plain planes read `StepBatch.decode_tables` and nothing else of it
@@ -60,4 +60,4 @@ class AttentionBackend(ABC):
     def forward(
         self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
     ) -> AttentionOutput:
-        """q [T, Hq, D], packed as in `batch`; the result has q's dtype."""
+        """Compute attention for q [T, Hq, D], packed as in `batch`; the result has q's dtype."""

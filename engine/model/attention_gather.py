@@ -22,11 +22,11 @@ from engine.model.attention_backend import (
 )
 from engine.model.batch import PrefillSpan, StepBatch
 
-PIECE = 128  # queries of a prefill whose scores are there at a time
+PIECE = 128  # queries of a prefill whose scores are in memory at a time
 
 
 class GatherAttention(AttentionBackend):
-    """The weights are computed in any case, so returning them changes no output."""
+    """Gather and matmul. The weights are always computed, so returning them changes no output."""
 
     def forward(
         self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
@@ -44,7 +44,7 @@ class GatherAttention(AttentionBackend):
         return AttentionOutput(out, decode, prefills)
 
     def decode(self, call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
-        """All sequences with one new token: q [n, Hq, D] -> out [n, Hq, Dv] and their weights."""
+        """Attend for all sequences with one new token: q [n, Hq, D] -> out [n, Hq, Dv] and their weights."""
         return _decode(call, q, store, batch)
 
     def prefill(
@@ -57,14 +57,14 @@ class GatherAttention(AttentionBackend):
         span: PrefillSpan,
         needs_weights: bool,
     ) -> PrefillWeights | None:
-        """One slice of several tokens: writes its rows of `out` [T, Hq, Dv] and returns its weights, if it has them."""
+        """Attend for a slice of several tokens: write its rows of `out` [T, Hq, Dv] and return its weights, if any."""
         own = q[span.begin : span.end]
         out[span.begin : span.end], weights = _prefill(call, own, store, batch, span, needs_weights)
         return weights
 
 
 def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> tuple[Tensor, DecodeWeights]:
-    """All sequences with one new token; q [n, Hq, D] -> out [n, Hq, Dv]."""
+    """Attend for all sequences with one new token; q [n, Hq, D] -> out [n, Hq, Dv]."""
     n, num_heads, head_dim = q.shape
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
     reach = batch.reach(call.layer, call.sliding_window)
@@ -78,7 +78,7 @@ def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) ->
         k, v = k.view(n * num_kv_heads, length, head_dim), v.view(n * num_kv_heads, length, v_head_dim)
     grouped = q.reshape(n * num_kv_heads, num_heads // num_kv_heads, head_dim)
     if call.softcap is None:
-        # one operation for product, scaling and mask: on few tokens an operation costs more than its arithmetic
+        # one operation for product, scaling and mask: for few tokens an operation costs more than its arithmetic
         bias = batch.decode_bias(reach, num_kv_heads, q.dtype)  # [n * Hkv or 1, 1, L or 1]
         scores = torch.baddbmm(bias, grouped, k.transpose(1, 2), alpha=call.scaling)  # [n * Hkv, G, L]
         weights = _softmax(call, scores.view(n, num_heads, length), None, (1, num_heads, 1))
@@ -92,7 +92,7 @@ def _decode(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) ->
 def _prefill(
     call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, span: PrefillSpan, needs_weights: bool
 ) -> tuple[Tensor, PrefillWeights | None]:
-    """One sequence's slice; q [T, Hq, D] -> out [T, Hq, Dv]."""
+    """Attend for a sequence's slice; q [T, Hq, D] -> out [T, Hq, Dv]."""
     keys = batch.prefill_keys(span, batch.reach(call.layer, call.sliding_window))
     length = keys.slots.shape[0]
     if keys.first_slot is not None:
@@ -107,12 +107,12 @@ def _prefill(
 def attend_slice(
     call: AttentionCall, q: Tensor, k: Tensor, v: Tensor, hidden: Tensor, needs_weights: bool = True
 ) -> tuple[Tensor, Tensor | None]:
-    """One sequence: q [T, Hq, D], k [Hkv, C, D], v [Hkv, C, Dv], hidden [T, C] -> out [T, Hq, Dv] and, if needed, the
-    weights [Hq, T, C]. The last query is the one of the last key, and no query sees keys after its own.
+    """Attend for a sequence: q [T, Hq, D], k [Hkv, C, D], v [Hkv, C, Dv], hidden [T, C] -> out [T, Hq, Dv] and, if
+    needed, the weights [Hq, T, C]. The last query belongs to the last key, and no query sees keys after its own.
 
-    In pieces of queries: the scores of all would be written to memory and read again, 25.7 MB a layer for 896 tokens
-    and 8 heads, and half of them are hidden. Needed or not, the weights are computed in the same pieces, so that the
-    output is the same.
+    Queries are processed in pieces: the scores of all would be written to memory and read again, 25.7 MB a layer for
+    896 tokens and 8 heads, and half of them are masked. The pieces are the same whether or not the weights are needed,
+    so that the output is the same.
     """
     num_tokens, length = hidden.shape
     if num_tokens <= PIECE:
@@ -139,7 +139,7 @@ def _attend_piece(call: AttentionCall, q: Tensor, k: Tensor, v: Tensor, hidden: 
 
 
 def _softmax(call: AttentionCall, scores: Tensor, mask: Tensor | None, sink_shape: tuple[int, int, int]) -> Tensor:
-    """Weights in the dtype of the scores, which may be overwritten; `sink_shape` aligns [Hq] with them."""
+    """Return weights in the dtype of the scores, which may be overwritten; `sink_shape` aligns [Hq] with them."""
     if call.softcap is not None:
         scores = torch.tanh(scores / call.softcap) * call.softcap
     if mask is not None:

@@ -17,7 +17,7 @@ from engine.model.sequence_caches import SequenceCaches
 
 @dataclass(slots=True)
 class SequenceContext:
-    """One step: each sequence's cache takes the new keys and values and gives all, the queries attend to them."""
+    """Context of a step: each sequence's cache appends the new keys and values, and the queries attend over all."""
 
     batch: StepBatch
     caches: SequenceCaches
@@ -29,7 +29,7 @@ class SequenceContext:
         batch = self.batch
         reach = batch.reach(call.layer, call.sliding_window)
         out = q.new_empty((q.shape[0], q.shape[1], v.shape[2]))
-        weights: list[Tensor] = []  # of each slice [Hq, T, C]
+        weights: list[Tensor] = []  # per slice [Hq, T, C]
         begin = 0
         for piece in batch.slices:
             end, context_len = begin + len(piece.token_ids), piece.start + len(piece.token_ids)
@@ -48,7 +48,7 @@ class SequenceContext:
 
 
 def _hidden(start: int, context_len: int, reach: Reach, device: torch.device) -> Tensor:
-    """[T, C] True where the query at start + row does not see the key."""
+    """Return a mask [T, C], True where the query at start + row does not see the key."""
     queries = torch.arange(start, context_len, device=device)[:, None]
     keys = torch.arange(context_len, device=device)[None]
     hidden = keys > queries
@@ -58,7 +58,7 @@ def _hidden(start: int, context_len: int, reach: Reach, device: torch.device) ->
 
 
 def _attended(out: Tensor, weights: list[Tensor], batch: StepBatch) -> AttentionOutput:
-    """The weights as backends give them: slices of one token together, padded, longer ones by themselves."""
+    """Return the weights as backends do: slices of one token together, padded, longer ones separately."""
     rows = [weights[index][:, 0] for index in batch.decode_indices]  # [Hq, C]
     decode = None
     if rows:

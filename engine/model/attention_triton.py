@@ -1,13 +1,13 @@
-"""Decode attention for CUDA as a paged kernel: each program reads the blocks of one sequence where they lie.
+"""Decode attention for CUDA as a paged kernel: each program reads the blocks of one sequence in place.
 
     grid    (sequence, KV head, split)      a split takes a share of the sequence's keys (flash decoding)
     tile    KEYS keys: position -> block_table[position // block_size] -> slot -> K, V
     scores  softcap(q k^T * scaling); the online softmax keeps the running maximum m, the sum l and the output
-    join    the splits of a sequence, where there are several, are weighted by exp(m - max m)
+    join    several splits of a sequence are weighted by exp(m - max m)
 
 The query heads that share a KV head are the rows of one small matrix product, so K and V are read once for all of them.
-Prefill goes through `GatherAttention`, and so does everything under a policy: the kernel knows one range of keys a
-sequence, not sinks and a window. Needs triton; without a GPU the kernels run in Triton's interpreter
+Prefill goes through `GatherAttention`, and so does everything under a policy: the kernel supports one range of keys
+per sequence, not sinks and a window. Needs triton; without a GPU the kernels run in Triton's interpreter
 (TRITON_INTERPRET=1), which is how they are tested.
 """
 
@@ -29,13 +29,13 @@ from engine.model.compiler_cache import use_own_cache
 
 use_own_cache()
 
-KEYS, FLOAT_KEYS = 64, 32  # keys a tile, in half precision and in float32, where 64 take more registers than there are
-ROWS = 16  # the least that a matrix product takes; query heads of a group are padded to it
-STAGES = 2  # tiles that are on their way from memory
-KEYS_A_SPLIT = 64  # fewer are not shared among several programs
+KEYS, FLOAT_KEYS = 64, 32  # keys per tile, in half precision and in float32, where 64 exceed the registers
+ROWS = 16  # minimum of a matrix product; the query heads of a group are padded to it
+STAGES = 2  # pipeline stages: tiles being loaded from memory
+KEYS_A_SPLIT = 64  # fewer keys are not split among programs
 MAX_SPLITS = 64
-PROGRAMS = 528  # from so many on the device is full: four of each multiprocessor of an H100
-# what matrix units multiply; Triton's interpreter has no product of bfloat16
+PROGRAMS = 528  # number of programs that fills the device: four per multiprocessor of an H100
+# dtypes that matrix units multiply; Triton's interpreter has no product of bfloat16
 HALVES = (torch.float16,) if triton.knobs.runtime.interpret else (torch.float16, torch.bfloat16)
 
 
@@ -48,11 +48,11 @@ def _attend(  # type: ignore[no-untyped-def]
     HAS_SOFTCAP: tl.constexpr, HAS_SINKS: tl.constexpr, STORE_SCORES: tl.constexpr, HALF: tl.constexpr,
     IS_WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """One split of one sequence and KV head: its unnormalised output [G, DV], maximum and sum [G].
+    """Compute a split of a sequence and KV head: its unnormalised output [G, DV], maximum and sum [G].
 
-    `IS_WHOLE`: there is one split alone, and what `_join` would make of it is written.
-    `HALF`: q, K and V are of one half dtype, which matrix units multiply as they are, with sums in float32; the weights
-    are rounded to it before they meet V. Else all is float32.
+    `IS_WHOLE`: there is a single split, and the final output of `_join` is written directly.
+    `HALF`: q, K and V have the same half dtype, which matrix units multiply directly, with sums in float32; the
+    weights are rounded to it before the product with V. Otherwise everything is float32.
     """
     seq, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     rows, dims, vdims = tl.arange(0, GP), tl.arange(0, DP), tl.arange(0, DVP)
@@ -71,8 +71,8 @@ def _attend(  # type: ignore[no-untyped-def]
     top = tl.full([GP], float("-inf"), tl.float32)
     total = tl.zeros([GP], tl.float32)
     out = tl.zeros([GP, DVP], tl.float32)
-    if HAS_SINKS:  # noqa: SIM102  decided when the kernel is compiled, unlike the next
-        if split == 0:  # the sink takes part once
+    if HAS_SINKS:  # noqa: SIM102  a compile-time condition, unlike the next
+        if split == 0:  # the sink counts once
             top = tl.load(sink_ptr + heads, mask=rows < G, other=0.0).to(tl.float32)
             total = tl.full([GP], 1.0, tl.float32)
     for tile in range(begin, stop, TILE):
@@ -119,7 +119,7 @@ def _attend(  # type: ignore[no-untyped-def]
 def _join(  # type: ignore[no-untyped-def]
     part_ptr, max_ptr, sum_ptr, out_ptr, lse_ptr, num_splits, DV: tl.constexpr, DVP: tl.constexpr, SP: tl.constexpr
 ):  # fmt: skip
-    """The splits of one sequence and query head become its output [DV] and its log of the softmax's sum."""
+    """Merge the splits of a sequence and query head into its output [DV] and the log of its softmax sum."""
     row = tl.program_id(0)
     splits, vdims = tl.arange(0, SP), tl.arange(0, DVP)
     known = splits < num_splits
@@ -139,7 +139,7 @@ def _join(  # type: ignore[no-untyped-def]
 
 
 class TritonAttention(AttentionBackend):
-    """Decoding sequences in one kernel; everything else as `GatherAttention` does it."""
+    """Decodes in one kernel; `GatherAttention` does everything else."""
 
     reads_tables_only = True
 
@@ -167,7 +167,7 @@ class TritonAttention(AttentionBackend):
 def _decode(
     call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch, needs_weights: bool
 ) -> tuple[Tensor, DecodeWeights | None]:
-    """q [n, Hq, D] -> out [n, Hq, Dv], and the weights [n, Hq, L] they came from if they are wanted."""
+    """Attend: q [n, Hq, D] -> out [n, Hq, Dv], and the weights [n, Hq, L] behind them if needed."""
     n, num_heads, head_dim = q.shape
     num_kv_heads, _, v_head_dim = store.shapes[call.layer]
     tables = batch.decode_tables(batch.reach(call.layer, call.sliding_window))

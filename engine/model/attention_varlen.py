@@ -2,15 +2,15 @@
 
     query        [T, Hq, D]                       every slice of the step, prefills and decodes alike
     key, value   [num_blocks, block_size, Hkv, D] a layer's pool as it lies in memory
-    block_table  [S, B], seqused_k [S]            whose blocks these are, and how many of their slots are keys
+    block_table  [S, B], seqused_k [S]            the blocks of each sequence, and how many of their slots are keys
     window_size  (window - 1, 0)                  to the left of each query and to its right; -1 = all
 
-Only the implementations that torch calls FA3 and FA4 read block tables. They are packages of their own (flash-attn-3,
+Only the implementations that torch calls FA3 and FA4 read block tables. They are separate packages (flash-attn-3,
 flash-attn-4); without one `varlen_attn` refuses block tables. Whether this build reads them on this device, for this
-model's shapes, is tried once (`reads_block_tables`).
+model's shapes, is tested once (`reads_block_tables`).
 
 It computes in half precision and has no softcap, sinks or policies; layers with these use another backend. It never
-forms the weights: where they are wanted they come from that other backend and differ in rounding alone.
+forms the weights: if needed, they come from that other backend and differ only by rounding.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ log = logging.getLogger(__name__)
 HALVES = (torch.float16, torch.bfloat16)
 TOLERANCE = 0.05  # largest difference of outputs near 1 after two roundings to bfloat16; a wrong key makes about 0.3
 BLACKWELL = 10  # compute capability from which on FA4 reads block tables
-_UNFIT = (RuntimeError, TypeError, ValueError)  # a build says no, or does not know the arguments yet
+_UNFIT = (RuntimeError, TypeError, ValueError)  # the build refuses, or does not have the arguments yet
 
 
 class VarlenAttention(AttentionBackend):
-    """One call for what the kernel can do; `otherwise` does the rest."""
+    """Backend on torch's varlen kernel; `otherwise` computes what the kernel does not support."""
 
     def __init__(self, otherwise: AttentionBackend) -> None:
         self._otherwise = otherwise
@@ -62,7 +62,7 @@ class VarlenAttention(AttentionBackend):
 
 
 def attend(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> Tensor:
-    """q [T, Hq, D], packed as in `batch` -> [T, Hq, D]."""
+    """Attend in one call: q [T, Hq, D], packed as in `batch` -> [T, Hq, D]."""
     tables = batch.step_tables(batch.reach(call.layer, call.sliding_window))
     out = varlen_attn(
         q.contiguous(),
@@ -84,9 +84,9 @@ def attend(call: AttentionCall, q: Tensor, store: KVStore, batch: StepBatch) -> 
 
 @cache
 def activate(device: torch.device) -> str:
-    """Have torch call an implementation that reads block tables; its name, "" where none is installed.
+    """Activate an implementation that reads block tables; return its name, "" if none is installed.
 
-    From then on torch's other attention functions of this process call it too.
+    From then on torch's other attention functions in this process use it too.
     """
     try:
         from torch.nn.attention import activate_flash_attention_impl
@@ -105,12 +105,12 @@ def activate(device: torch.device) -> str:
 def reads_block_tables(
     device: torch.device, dtype: torch.dtype, num_heads: int, shape: LayerShape, block_size: int
 ) -> bool:
-    """Whether it reads block tables and gets them right: a prefill chunk and a decode over scattered blocks, with and
-    without a window."""
+    """Return whether `varlen_attn` reads block tables correctly, tested on a prefill chunk and a decode over scattered
+    blocks, with and without a window."""
     generator = torch.Generator().manual_seed(0)
     pieces = [(5, 6), (10, 1)]  # first position and number of tokens
     blocks = -(-11 // block_size)
-    tables = [list(range(2 * blocks - 1 - row, -1, -2)) for row in range(2)]  # backwards, the two in turns
+    tables = [list(range(2 * blocks - 1 - row, -1, -2)) for row in range(2)]  # descending, the two interleaved
     store = KVStore([shape], 2 * blocks, block_size, dtype, device)
     for pool in store.pools([0]):
         pool.copy_(torch.randn(pool.shape, generator=generator))

@@ -1,14 +1,14 @@
-"""Packing a step: the tokens of all its sequences in one row, and where their keys and values live.
+"""Packing of a step: the tokens of all its sequences in one row, and the slots of their keys and values.
 
     slices        A (prefill, 4 tokens)   B (decode)   C (decode)
     input_ids     a0 a1 a2 a3             b7           c2           [1, T]
     position_ids   0  1  2  3              7            2           [1, T]
     slot_mapping  the slot of each of these tokens                  [T]
 
-Sequences with one new token are attended to together (`DecodeKeys`, padded); each longer slice on its own
-(`PrefillKeys`). Layers with a sliding window see other keys than layers without, so both are made per `Reach`, at the
-first layer that asks. Layers that see alike may have block tables of their own (`cache.block_groups`), and then their
-slots differ too.
+Sequences with one new token are computed together (`DecodeKeys`, padded); each longer slice separately
+(`PrefillKeys`). Layers with a sliding window see other keys than layers without, so both are built per `Reach`, lazily
+at the first layer that needs them. Layers with the same reach may have block tables of their own
+(`cache.block_groups`), and then their slots differ too.
 """
 
 from __future__ import annotations
@@ -31,49 +31,49 @@ IntArray = npt.NDArray[np.int64]
 
 
 class SequenceSlice(NamedTuple):
-    """One sequence's share of a step."""
+    """Share of a sequence in a step."""
 
     seq_id: int
     token_ids: list[int]  # the tokens to compute now, at least one
     start: int  # position of the first of them; all earlier positions are in the cache
-    block_tables: list[list[int]]  # one a group of layers, by block ids of the trace; they cover
-    # start + len(token_ids) positions, RELEASED where no query looks any more
+    block_tables: list[list[int]]  # one per group of layers, in block ids of the trace; they cover
+    # start + len(token_ids) positions, RELEASED where no query attends any more
     samples: bool  # whether the logits of the last token are wanted
     all_logits: bool = False  # the logits of every token are, for prompt log probabilities
 
 
 class DecodeKeys(NamedTuple):
-    """The keys of all sequences with one new token, n of them, padded to L."""
+    """Keys of all n sequences with one new token, padded to L."""
 
     slots: Tensor  # [n, L]; padding and released positions repeat a slot of the same sequence
     mask: Tensor | None  # [n, 1, L] True = padding or hidden by the policy; None where every key is seen
     key_starts: list[int]  # position of each sequence's first key
     first_slot: int | None  # where one sequence's slots are consecutive: no gather needed
-    length: int  # L, the most keys that a sequence has
+    length: int  # L, the maximum number of keys of a sequence
 
 
 class DecodeTables(NamedTuple):
-    """The same keys as `DecodeKeys` by their blocks, for kernels that look them up themselves."""
+    """Keys of `DecodeKeys` as block tables, for kernels that look the blocks up themselves."""
 
     block_tables: Tensor  # [n, B] int32, places in the layers' tensors; 0 as padding and for released blocks
     lengths: Tensor  # [n] int32: keys up to here
     starts: Tensor  # [n] int32: keys from here on, > 0 under a sliding window
     key_starts: list[int]  # the same
-    longest: int  # L, the most keys that a sequence has
+    longest: int  # L, the maximum number of keys of a sequence
 
 
 class StepTables(NamedTuple):
-    """All S slices of a step by their blocks, for kernels that take prefills and decodes alike."""
+    """Block tables of all S slices of a step, for kernels that take prefills and decodes together."""
 
     query_start_loc: Tensor  # [S + 1] int32: where each slice's tokens begin in the packed row
     block_tables: Tensor  # [S, B] int32, places in the layers' tensors; 0 as padding and for released blocks
     lengths: Tensor  # [S] int32: keys up to here
-    most_queries: int  # of a slice
-    longest: int  # the most keys that a sequence has
+    most_queries: int  # the maximum of a slice
+    longest: int  # the maximum number of keys of a sequence
 
 
 class PrefillKeys(NamedTuple):
-    """The keys that the T queries of one sequence can see, C of them."""
+    """The C keys that the T queries of a sequence can see."""
 
     slots: Tensor  # [C]
     mask: Tensor  # [T, C] True = not visible
@@ -82,7 +82,7 @@ class PrefillKeys(NamedTuple):
 
 
 class PrefillSpan(NamedTuple):
-    """A slice with more than one token: packed tokens [begin, end), positions [start, context_len)."""
+    """Slice with more than one token: packed tokens [begin, end), positions [start, context_len)."""
 
     slice_index: int
     row: int  # of the slot table
@@ -104,7 +104,7 @@ class StepInputs(NamedTuple):
         return StepInputs(packed, _views(torch.from_numpy(packed)))
 
     def up(self, copies: HostCopies) -> tuple[Tensor, ...]:
-        """The tensors on the device."""
+        """Copy the tensors to the device."""
         return self.tensors if copies.on_host else _views(copies.up(self.packed))
 
 
@@ -113,15 +113,15 @@ def _views(inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 class SlotTable:
-    """Block tables resolved to slots, one row a sequence, kept between steps.
+    """Block tables resolved to slots, one row per sequence, cached between steps.
 
-    A row is resolved again only when its block table changed, so a decode step costs one comparison a sequence.
+    A row is resolved again only when its block table changes, so a decode step costs one comparison per sequence.
     """
 
     def __init__(
         self, block_size: int, max_model_len: int, num_rows: int = 16, groups: Sequence[GroupPlan] = ()
     ) -> None:
-        """`groups`: of layers; not given, there is one group of all layers, whose first block is 0."""
+        """`groups`: groups of layers; by default a single group of all layers, whose first block is 0."""
         self.block_size = block_size
         self._width = -(-max_model_len // block_size) * block_size
         self._offsets = np.arange(block_size, dtype=np.int64)
@@ -129,7 +129,7 @@ class SlotTable:
         self.first_blocks = [group.first_block for group in groups] or [0]
         count = self.num_groups = max(len(groups), 1)
         self.slots: IntArray = np.zeros((count, num_rows, self._width), dtype=np.int64)  # [groups, rows, positions]
-        self.runs = [[0] * num_rows for _ in range(count)]  # per group: leading slots of a row that follow each other
+        self.runs = [[0] * num_rows for _ in range(count)]  # per group and row: number of leading consecutive slots
         self._tables: list[list[list[int]]] = [[[] for _ in range(count)] for _ in range(num_rows)]
         self._rows: dict[int, int] = {}  # seq_id -> row
         self._free = list(range(num_rows - 1, -1, -1))
@@ -137,17 +137,17 @@ class SlotTable:
 
     @property
     def width_in_blocks(self) -> int:
-        """Blocks of the longest sequence."""
+        """Number of blocks of the longest sequence."""
         return self._width // self.block_size
 
     def inputs(self, num_tokens: int) -> StepInputs:
-        """The buffers for a step of so many tokens: those of the step before, if it had as many."""
+        """Return buffers for a step of `num_tokens`; those of the previous step are reused if it had as many."""
         if self._inputs.packed.shape[1] != num_tokens:
             self._inputs = StepInputs.make(self.num_groups, num_tokens)
         return self._inputs
 
     def rows(self, slices: Sequence[SequenceSlice]) -> list[int]:
-        """The row of each slice, up to date with its block table."""
+        """Return the row of each slice, updated from its block table."""
         known, tables = self._rows, self._tables
         rows = []
         for piece in slices:
@@ -160,15 +160,15 @@ class SlotTable:
         return rows
 
     def place(self, block_ids: npt.NDArray[Any], group: int) -> npt.NDArray[Any]:
-        """Where blocks lie in the tensors of a group's layers; see `cache.block_groups`."""
+        """Return the places of blocks in the tensors of a group's layers; see `cache.block_groups`."""
         return block_ids - self.first_blocks[group]
 
     def group(self, reach: Reach) -> int:
-        """The group of the layers with this reach."""
+        """Return the group of the layers with this reach."""
         return self._group_of[reach] if self._group_of else 0
 
     def _claim(self, seq_id: int, slices: Sequence[SequenceSlice]) -> int:
-        """A row for a new sequence: a free one, or those of sequences that are not in this step, or more rows."""
+        """Return a row for a new sequence: a free one, one of a sequence that is not in this step, or an added one."""
         if not self._free:
             present = {piece.seq_id for piece in slices}
             for gone in [known for known in self._rows if known not in present]:
@@ -186,7 +186,7 @@ class SlotTable:
     def _resolve(self, row: int, block_tables: list[list[int]]) -> None:
         for group, block_table in enumerate(block_tables):
             table = np.asarray(block_table, dtype=np.int64)
-            # Padding and released blocks must be readable and harmless: the first block that the sequence still has.
+            # Padding and released entries must be readable and harmless: they repeat the first remaining block.
             released = table == RELEASED
             table = self.place(table, group)
             harmless = table[int(released.argmin())]
@@ -200,14 +200,14 @@ class SlotTable:
 
 
 class StepBatch:
-    """A packed step: the model's inputs, and the keys of its sequences. Valid until the slot table packs the next step.
+    """Packed step: the model's inputs, and the keys of its sequences. Valid until the slot table packs the next step.
 
-    A layer's `reach` says which keys its queries see; keys are looked up by it.
+    A layer's `reach` determines which keys its queries see; keys are looked up by it.
     """
 
     prefills: list[PrefillSpan]
-    decode_tokens: Tensor | None  # which packed tokens decode: None = every one, in order
-    logit_indices: Tensor | None  # packed tokens whose logits are wanted; None = every one, in order
+    decode_tokens: Tensor | None  # packed tokens that decode; None = every one, in order
+    logit_indices: Tensor | None  # packed tokens whose logits are needed; None = every one, in order
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class StepBatch:
                 self.logit_indices = self.copies.up(np.array(wanted, np.int64))
 
     def _begin(self, table: SlotTable, device: torch.device, policy: WindowPolicy | None) -> None:
-        """What every step has, and of keys nothing yet."""
+        """Initialize the fields that every step has; the caches of keys are empty."""
         self.policy = policy
         self._table = table
         self._device = device
@@ -272,7 +272,7 @@ class StepBatch:
         self._decode_bias: dict[tuple[Reach, int], Tensor] = {}
 
     def _wanted_logits(self) -> list[int]:
-        """Packed tokens whose logits are wanted, in order: all of some slices, the last one where a slice samples."""
+        """Return the packed tokens whose logits are needed, in order: all of some slices, the last of sampling ones."""
         wanted: list[int] = []
         begin = 0
         for piece, end in zip(self.slices, self.query_start_loc[1:], strict=True):
@@ -289,7 +289,7 @@ class StepBatch:
 
     @property
     def longest(self) -> int:
-        """The most tokens, computed and new, that a decoding sequence has."""
+        """Maximum number of tokens, computed and new, of a decoding sequence."""
         return max(self._decode_lens)
 
     @property
@@ -298,7 +298,7 @@ class StepBatch:
         return self._device.type == "cpu"
 
     def reach(self, layer: int, window: int | None) -> Reach:
-        """What the queries of a layer with this sliding window (tokens; None = full) see in this step."""
+        """Return the reach of a layer with this sliding window (tokens; None = full) in this step."""
         reach = self._reaches.get((layer, window))
         if reach is None:
             reach = Reach(window) if self.policy is None else self.policy.reach(layer, window)
@@ -306,19 +306,19 @@ class StepBatch:
         return reach
 
     def group(self, layer: int, window: int | None) -> int:
-        """The group of layers whose block tables serve this layer."""
+        """Return the group of layers whose block tables serve this layer."""
         return self._table.group(self.reach(layer, window))
 
     def first_block(self, group: int) -> int:
-        """The id of the block that lies first in the tensors of a group's layers."""
+        """Return the id of the first block in the tensors of a group's layers."""
         return self._table.first_blocks[group]
 
     def slot_mapping(self, reach: Reach) -> Tensor:
-        """Where layers that see so far put the step's tokens; [T]."""
+        """Return the slots [T] of the step's tokens in layers with this reach."""
         return self._slot_mappings[self._table.group(reach)]
 
     def decode_keys(self, reach: Reach) -> DecodeKeys:
-        """Slots and padding of the decoding sequences for layers that see so far."""
+        """Return slots and padding of the decoding sequences for layers with this reach."""
         keys = self._decode_keys.get(reach)
         if keys is None:
             keys = self._decode_keys[reach] = self._make_decode_keys(reach)
@@ -338,7 +338,7 @@ class StepBatch:
             np.minimum(positions, slot_rows.shape[1] - 1, out=positions)
             slots = slot_rows[np.asarray(self._decode_rows)[:, None], positions]
         elif self._decode_rows == list(range(row := self._decode_rows[0], row + len(lens))):
-            slots = slot_rows[row : row + len(lens), :longest]  # as they lie
+            slots = slot_rows[row : row + len(lens), :longest]  # a view
         else:
             slots = slot_rows[self._decode_rows, :longest]
         mask = None
@@ -351,7 +351,7 @@ class StepBatch:
         return DecodeKeys(self.copies.up(slots), mask, starts, first_slot, longest)
 
     def decode_tables(self, reach: Reach) -> DecodeTables:
-        """Block tables and key ranges of the decoding sequences for layers that see so far."""
+        """Return block tables and key ranges of the decoding sequences for layers with this reach."""
         tables = self._decode_tables.get(reach)
         if tables is None:
             tables = self._decode_tables[reach] = self._make_decode_tables(reach)
@@ -364,13 +364,13 @@ class StepBatch:
         return DecodeTables(self.copies.up(places), ranges[0], ranges[1], starts, longest)
 
     def decode_places(self, reach: Reach) -> tuple[npt.NDArray[np.int32], list[int], list[int]]:
-        """What `decode_tables` has, on the host: block tables, lengths, starts."""
+        """Return the contents of `decode_tables` on the host: block tables, lengths, starts."""
         assert not reach.sinks, "a range of keys cannot say what is hidden between the sinks and the window"
         starts = [reach.first_key(length - 1) for length in self._decode_lens]
         return self._places(self.decode_indices, self._table.group(reach)), self._decode_lens, starts
 
     def step_tables(self, reach: Reach) -> StepTables:
-        """Block tables of all slices for layers that see so far."""
+        """Return the block tables of all slices for layers with this reach."""
         group = self._table.group(reach)
         tables = self._step_tables.get(group)
         if tables is None:
@@ -383,9 +383,7 @@ class StepBatch:
         return tables
 
     def _places(self, indices: Sequence[int], group: int) -> npt.NDArray[np.int32]:
-        """The block tables of some slices by the places of blocks, [n, B] int32, 0 where there is none or it is
-        released.
-        """
+        """Return the block tables of some slices as places, [n, B] int32; 0 is padding or a released block."""
         block_tables = [self.slices[index].block_tables[group] for index in indices]
         padded = np.full((len(block_tables), max(map(len, block_tables))), RELEASED, dtype=np.int32)
         for row, block_table in enumerate(block_tables):
@@ -394,7 +392,7 @@ class StepBatch:
         return np.maximum(places, 0, out=places)
 
     def decode_bias(self, reach: Reach, num_kv_heads: int, dtype: torch.dtype) -> Tensor:
-        """What is added to the scores of the decoding sequences: -inf at padding; [n * Hkv, 1, L], or one zero."""
+        """Return the bias on the scores of the decoding sequences: -inf at masked keys [n * Hkv, 1, L], or one zero."""
         bias = self._decode_bias.get((reach, num_kv_heads))
         if bias is None:
             mask = self.decode_keys(reach).mask
@@ -407,7 +405,7 @@ class StepBatch:
         return bias
 
     def decode_head_rows(self, reach: Reach, num_kv_heads: int) -> Tensor:
-        """Rows of the store, head by head: flattened [n, Hkv, L], row = slot * Hkv + head."""
+        """Return rows of the store, head by head: flattened [n, Hkv, L], row = slot * Hkv + head."""
         rows = self._head_rows.get((reach, num_kv_heads))
         if rows is None:
             slots = self.decode_keys(reach).slots
@@ -417,12 +415,12 @@ class StepBatch:
         return rows
 
     def prefill_slots(self, span: PrefillSpan, reach: Reach) -> tuple[int, IntArray]:
-        """The first key that a prefilling sequence can see in layers that see so far, and the slots [C] from it on."""
+        """Return the first key that a prefilling sequence sees in layers with this reach, and the slots [C] from it."""
         key_start = reach.first_key(span.start)
         return key_start, self._table.slots[self._table.group(reach), span.row, key_start : span.context_len]
 
     def prefill_keys(self, span: PrefillSpan, reach: Reach) -> PrefillKeys:
-        """Slots and visibility of one prefilling sequence for layers that see so far."""
+        """Return slots and visibility of a prefilling sequence for layers with this reach."""
         keys = self._prefill_keys.get((span.slice_index, reach))
         if keys is None:
             keys = self._prefill_keys[span.slice_index, reach] = self._make_prefill_keys(span, reach)

@@ -1,15 +1,15 @@
-"""Keeping the arrays of a step within a byte budget.
+"""Capture of a step's arrays within a byte budget.
 
-What is kept, in this order while the budget lasts:
+Captured, in this order while the budget lasts:
 1. q, k and v of every packed token and the last attention row of every sequence, observed layers first;
 2. all rows of the observed heads, observed layers first;
-3. where `outputs` are asked for, what attention gave each query, observed layers first.
+3. if `outputs` are requested, the attention output of each query, observed layers first.
 
-A decode step has one row a sequence, so 1. has all of them; on the CPU that is decided before the forward pass, and its
-arrays are written as the log's bytes when they are there (`capture_decode`).
+A decode step has one row per sequence, so 1. has all of them. On the CPU that is decided before the forward pass, and
+its arrays are written directly as the log's bytes (`capture_decode`).
 
-Everything else is packed into one array of the log's dtype at the end of the pass and crosses to the host as one copy,
-behind the device's work (`host_copy`); of layers and heads that are not kept nothing crosses.
+Everything else is packed into one array of the log's dtype at the end of the pass and copied to the host at once,
+behind the device's work (`host_copy`). Layers and heads that are not captured are not copied.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Layers = Callable[[], Sequence[LayerCapture]]  # waits for the arrays
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureRequest:
-    """What to keep of a step. `layers` are kept first, of `heads` all rows (None = all); unknown ids are ignored.
+    """Arrays to capture in a step. `layers` come first, `heads` with all rows (None = all); unknown ids are ignored.
 
-    `only`: nothing of other layers, whatever the budget leaves. `outputs`: the sum of weight · v of each query, too.
+    `only`: no other layers, even within the budget. `outputs`: also the sum of weight · v of each query.
     """
 
     layers: list[int] | None = None
@@ -63,7 +63,7 @@ class _Layer:
 
 
 class _Packed:
-    """Tensors of a device, rounded and packed to cross as one."""
+    """Tensors of a device, rounded and packed into one copy to the host."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
@@ -72,12 +72,12 @@ class _Packed:
         self._arrival: Arrival = tuple
 
     def add(self, tensor: Tensor) -> int:
-        """Take a tensor along; its number, for `array`."""
+        """Add a tensor; return its number for `array`."""
         self._tensors.append(tensor)
         return len(self._tensors) - 1
 
     def send(self, copies: HostCopies) -> None:
-        """Copy what was added; the tensors may be overwritten by work that is queued afterwards."""
+        """Begin to copy the added tensors; work that is queued afterwards may overwrite them."""
         sizes = [tensor.numel() for tensor in self._tensors]
         if not sizes:
             return
@@ -89,7 +89,7 @@ class _Packed:
         self._tensors.clear()
 
     def array(self, number: int) -> Array:
-        """A tensor on the host, as soon as all of them are."""
+        """Return a tensor on the host; waits until all of them have arrived."""
         if not self._arrays:
             parts = torch.split(self._arrival()[0], self._sizes)
             self._arrays = [part.view(shape).numpy() for part, shape in zip(parts, self._shapes, strict=True)]
@@ -97,7 +97,7 @@ class _Packed:
 
 
 class Capturing:
-    """What a request means for a model; the same for every step."""
+    """Capture request resolved for a model; the same for every step."""
 
     def __init__(
         self,
@@ -106,8 +106,8 @@ class Capturing:
         shapes: Sequence[LayerShape] | None = None,
         policy: WindowPolicy | None = None,
     ) -> None:
-        """`shapes`: of each layer, as a store of blocks has them; None: keys and values lie elsewhere. `policy`: limits
-        what layers see.
+        """`shapes`: of each layer in a store of blocks; None: keys and values lie elsewhere. `policy`: limits the keys
+        that layers see.
         """
         self.request, self.num_heads = request, facts.num_heads
         layers = range(facts.num_layers)
@@ -131,15 +131,15 @@ class Capturing:
 
 
 class CaptureRecorder:
-    """Keeps references during the forward pass and copies once at its end; of a decode step on the CPU it copies each
-    layer when it is shown it.
+    """Holds references during the forward pass and copies once at its end. In a decode step on the CPU it copies each
+    layer immediately.
     """
 
     def __init__(self, capturing: Capturing, batch: StepBatch) -> None:
         self._what = what = capturing
         self._batch = batch
         self._kept: dict[int, _Layer] = {}
-        self._base_bytes: dict[int, int] = {}  # by layer, of q, k, v and last rows
+        self._base_bytes: dict[int, int] = {}  # by layer: q, k, v and last rows
         self._decode: DecodeCapture | None = None
         if what.decode is not None and batch.is_on_cpu and not batch.prefills:
             self._decode = made = DecodeCapture(what.decode, batch)
@@ -156,20 +156,20 @@ class CaptureRecorder:
             self._decode.layer(layer, q, k, v, attended)
             return
         self._base_bytes[layer] = self._num_base_bytes(q, k, v, attended)
-        # compiled code may use the output's memory again as soon as it has read it
+        # compiled code may reuse the output's memory as soon as it has read it
         out = attended.out.clone() if self._what.request.outputs else None
         self._kept[layer] = _Layer(q, k, v, out, attended.decode, attended.prefills)
 
     def addresses(self) -> int | None:
-        """As `Recorder.addresses`."""
+        """Implement `Recorder.addresses`."""
         return None if self._decode is None else self._decode.addresses()
 
     def wants(self, layer: int) -> bool:
-        """As `Recorder.wants`."""
+        """Implement `Recorder.wants`."""
         return layer not in self._what.unasked
 
     def finish(self) -> tuple[Layers, str]:
-        """The arrays, layer by layer, and one sentence on what was left out ("" = nothing). At the end of the pass."""
+        """Return the arrays by layer, and one sentence on what was left out ("" = nothing). Called after the pass."""
         if self._decode is not None:
             is_whole, made = self._planned is self._what.everything, self._decode.layers()
             return lambda: made, self._what.unasked_for if is_whole else self._omitted(*self._planned)
@@ -185,8 +185,8 @@ class CaptureRecorder:
     # -- what fits -------------------------------------------------------------------------------------------------
 
     def _plan(self) -> tuple[set[int], set[int], set[int]]:
-        """Layers whose q, k, v and last rows are kept, layers whose observed heads keep all rows, and layers that keep
-        their outputs.
+        """Return the layers that capture q, k, v and last rows, those that capture all rows of the observed heads, and
+        those that capture their outputs.
         """
         left = self._what.request.budget_bytes
         base: set[int] = set()
@@ -228,7 +228,7 @@ class CaptureRecorder:
         return self._kept[layer].prefills if layer in self._kept else []
 
     def _full_bytes(self, layer: int) -> int:
-        """Bytes of the rows before the last ones."""
+        """Return the bytes of a layer's rows before the last ones."""
         elements = sum((piece.weights.shape[1] - 1) * piece.weights.shape[2] for piece in self._prefills(layer))
         return elements * len(self._what.heads) * self._what.dtype.itemsize
 
@@ -257,7 +257,7 @@ class CaptureRecorder:
     def _capture(
         self, number: int, layer: _Layer, full: bool, with_out: bool, packed: _Packed
     ) -> Callable[[], LayerCapture]:
-        """Pack a layer's arrays; what makes its capture of them on the host."""
+        """Pack a layer's arrays; return the function that builds its capture on the host."""
         q, k, v = map(packed.add, (layer.q, layer.k, layer.v))
         out = packed.add(layer.out) if with_out and layer.out is not None else None
         decode = None if layer.decode is None else packed.add(layer.decode.weights)
@@ -306,7 +306,7 @@ class CaptureRecorder:
         return rows
 
     def _prefill_rows(self, piece: PrefillWeights, full: bool) -> Iterator[tuple[list[int], int, Tensor]]:
-        """All rows of the observed heads if `full`, and the last row of the others: heads, first position, weights."""
+        """Yield all rows of the observed heads if `full`, the last row of others: heads, first position, weights."""
         observed = self._what.heads if full else []
         others = [head for head in range(self._what.num_heads) if head not in observed]
         if observed:
@@ -319,7 +319,7 @@ class CaptureRecorder:
 
 
 def _ranges(numbers: list[int]) -> str:
-    """[0, 1, 2, 5] -> "0-2, 5"."""
+    """Format numbers as ranges: [0, 1, 2, 5] -> "0-2, 5"."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and parts[-1][1] == number - 1:

@@ -1,7 +1,7 @@
-"""Capturing a step in which every sequence has one new token: each layer's arrays go straight into the log's bytes.
+"""Capture of a step in which every sequence has one new token: each layer's arrays are written as the log's bytes.
 
-What is kept is decided, and laid out, before the forward pass: then compiled code writes it without the interpreter
-(`native_step`), and no array is an object of its own.
+The selection and its layout are fixed before the forward pass, so that compiled code writes the arrays without the
+interpreter (`native_step`) and no array is a Python object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.trace import encoded
 
 
 class DecodeForms:
-    """What stays the same from step to step. Layers of one shape that see as far are of one kind, laid out alike."""
+    """Step-independent layout. Layers with the same shape and reach are of one kind and have the same layout."""
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class DecodeForms:
         shapes: Sequence[LayerShape],
         reaches: Sequence[Reach],
     ) -> None:
-        """Of each layer: its shape, and what its queries see."""
+        """`shapes` and `reaches` are per layer."""
         self.kernel, self.num_heads = kernel, num_heads
         self.size = 2 if dtype == "float16" else 4
         keys = list(zip(shapes, reaches, strict=True))
         self.kinds = list(dict.fromkeys(keys))
         self.kind_of = [self.kinds.index(key) for key in keys]  # by layer
         self._pieces = encoded.pieces(num_heads)
-        self.pieces = array("q")  # as layout.c reads them: address and length
+        self.pieces = array("q")  # as read by layout.c: address and length
         for piece in self._pieces:
             self.pieces.extend((ctypes.cast(ctypes.c_char_p(piece), ctypes.c_void_p).value or 0, len(piece)))
         self.model = array("q", (num_heads, dtype == "float16", len(keys), len(self.kinds)))
@@ -49,11 +49,11 @@ class DecodeForms:
         self._blank: dict[int, array[int]] = {}
 
     def rows(self, layers: Collection[int], with_out: Collection[int]) -> array[int]:
-        """These layers as layout.c reads them: number, kind, whether what attention gave is kept."""
+        """Return these layers as read by layout.c: number, kind, whether the attention output is captured."""
         return array("q", (x for layer in sorted(layers) for x in (layer, self.kind_of[layer], layer in with_out)))
 
     def blank(self, n: int) -> array[int]:
-        """Of a step of n sequences: as many zeros as layout.c writes numbers."""
+        """Return zeros for the numbers that layout.c writes for a step of n sequences."""
         found = self._blank.get(n)
         if found is None:
             self._blank = {n: (found := array("q", bytes(16 * (len(self.kind_of) + len(self.kinds) * (11 + 2 * n)))))}
@@ -61,8 +61,8 @@ class DecodeForms:
 
 
 class DecodeCapture:
-    """One step's layers. Weights pass through every cache in a step: what stands here comes from memory each time, code
-    and objects alike, and takes five times as long as when it is near. So it does little, and C the rest.
+    """Captured layers of a step. In a step the weights evict every CPU cache: this class's code and objects come from
+    memory each time, five times slower than from cache. So it does little and leaves the rest to C.
     """
 
     def __init__(self, forms: DecodeForms, batch: StepBatch) -> None:
@@ -79,7 +79,7 @@ class DecodeCapture:
         ]  # fmt: skip
 
     def base_bytes(self) -> list[int]:
-        """By layer, of q, k, v and weights."""
+        """Return the bytes of q, k, v and weights by layer."""
         forms, n, kinds = self._forms, self._n, len(self._forms.kinds)
         positions, found = self._known[kinds + n : kinds + 2 * n], list[int]()
         for kind, ((heads, width, v_width), _) in enumerate(forms.kinds):
@@ -90,12 +90,12 @@ class DecodeCapture:
         return [found[kind] for kind in forms.kind_of]
 
     def out_bytes(self, layer: int) -> int:
-        """Of what attention gives in a layer."""
+        """Return the bytes of a layer's attention output."""
         (_, _, v_width), _ = self._forms.kinds[self._forms.kind_of[layer]]
         return self._n * self._forms.num_heads * v_width * self._forms.size
 
     def measure(self, rows: array[int]) -> int:
-        """How many bytes these layers (`DecodeForms.rows`) take, with what stands between their numbers."""
+        """Return the encoded bytes of these layers (`DecodeForms.rows`), separators between their numbers included."""
         forms = self._forms
         numbers = array("q", (self._n, len(rows) // 3, *self._known))
         numbers += rows
@@ -107,18 +107,20 @@ class DecodeCapture:
         return found
 
     def make_room(self) -> None:
-        """For the layers that were measured last."""
+        """Allocate the bytes of the layers that were measured last."""
         room = bytearray(self._num_bytes)
         begin = ctypes.addressof(ctypes.c_char.from_buffer(room))
         self._forms.kernel.lay_out(*self._forms.addresses, self._numbers_at, begin)
         self._made = encoded.EncodedLayers(room, self._numbers[1])
 
     def addresses(self) -> int:
-        """Where C finds 2 numbers a layer while this is there: where it writes it, and its form; 0: it is not kept."""
+        """Return the address of C's table, valid while this object lives: 2 numbers per layer, where to write it (0: it
+        is not captured) and its form.
+        """
         return self._numbers_at + 8 * self._written_at
 
     def layer(self, number: int, q: Tensor, k: Tensor, v: Tensor, attended: AttentionOutput) -> None:
-        """Write a layer that C has not: q [n, Hq, D], k [n, Hkv, D], v [n, Hkv, Dv], which are not read afterwards."""
+        """Write a layer that C did not: q [n, Hq, D], k [n, Hkv, D], v [n, Hkv, Dv], which are not read afterwards."""
         at = self._written_at + 2 * number
         to, form_at = self._numbers[at : at + 2]
         if not to:
@@ -137,5 +139,5 @@ class DecodeCapture:
         )  # fmt: skip
 
     def layers(self) -> encoded.EncodedLayers:
-        """Those that are kept, in order."""
+        """Return the captured layers, in order."""
         return self._made

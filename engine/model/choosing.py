@@ -1,11 +1,12 @@
-"""Choosing a token for each of many rows of logits, all rows by the same few operations on their device.
+"""Choice of a token for each row of logits, all rows by the same few operations on their device.
 
-Order, per row: repetition penalty, logit bias, min_tokens, temperature, top-k, top-p, min-p, then one draw. What rows
-ask for goes to the device as arrays; nothing comes back but what `choose` returns, so nothing is waited for.
+Order, per row: repetition penalty, logit bias, min_tokens, temperature, top-k, top-p, min-p, then one draw. The rows'
+parameters are copied to the device as arrays; only the result of `choose` is copied back, so the host waits for nothing
+else.
 
-Every sequence has its own generator on the host and a token takes exactly one uniform number from it. The draw is an
-inverse CDF over whole numbers (probability * 2^50), whose sums are exact in any order: what a row draws depends neither
-on the rows beside it nor on how a device adds up.
+Every sequence has its own generator on the host, and a token takes exactly one uniform number from it. The draw is an
+inverse CDF over integers (probability * 2^50), whose sums are exact in any order: a row's draw depends neither on the
+other rows nor on the device's order of summation.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from torch import Tensor
 from engine.config import SamplingParams
 from engine.model.host_copy import HostCopies
 
-LIKELY = 1024  # tokens that top-p looks at first, on the host
-AT_ONCE = 1 << 15, 1 << 26  # probabilities that exist at a time: on the host as one core's cache holds, on a device
-WHOLE = 2.0**50  # what a probability of 1 is as a whole number; a sum of them is exact as a double
+LIKELY = 1024  # most probable tokens that top-p sorts first, on the host
+AT_ONCE = 1 << 15, 1 << 26  # probabilities in memory at a time: on the host (cache of one core), on a device
+WHOLE = 2.0**50  # integer that stands for probability 1; sums of such integers are exact as a double
 
 
 @dataclass(frozen=True, slots=True)
 class SamplingRow:
-    """What one row of logits is sampled with."""
+    """Sampling parameters and state for a row of logits."""
 
     params: SamplingParams
-    generator: np.random.Generator | None  # None is enough for greedy
+    generator: np.random.Generator | None  # may be None for greedy rows
     token_ids: Sequence[int]  # prompt and output so far, read by the repetition penalty only
     banned: frozenset[int] = frozenset()  # tokens that cannot be chosen (min_tokens)
-    adjusts: bool = field(init=False)  # whether anything is done to its logits before the temperature
-    takes_the_best: bool = field(init=False)  # whether the most probable token is chosen as it stands
+    adjusts: bool = field(init=False)  # whether its logits change before the temperature
+    takes_the_best: bool = field(init=False)  # whether the most probable token of the raw logits is chosen
 
     def __post_init__(self) -> None:
         params = self.params
@@ -44,7 +45,7 @@ class SamplingRow:
 
 
 def choose(logits: Tensor, rows: Sequence[SamplingRow], copies: HostCopies) -> Tensor:
-    """A token id for each row of logits [R, V]: [R] int64, on their device."""
+    """Return a token id for each row of logits [R, V]: [R] int64, on their device."""
     at_once = max(1, AT_ONCE[not copies.on_host] // logits.shape[1])
     pieces = [
         _choose(logits[begin : begin + at_once], rows[begin : begin + at_once], copies)
@@ -73,12 +74,12 @@ def _uniform(row: SamplingRow) -> float:
 
 
 def argmax(logits: Tensor, copies: HostCopies) -> Tensor:
-    """[R, V] -> [R], the first of equals. On the host by numpy, whose argmax is vectorised: 10 times torch's speed."""
+    """Return the argmax: [R, V] -> [R], the first of equals. numpy's is vectorised on the host, 10 times torch's."""
     return torch.from_numpy(logits.numpy().argmax(axis=-1)) if copies.on_host else logits.argmax(dim=-1)
 
 
 def adjust(logits: Tensor, rows: Sequence[SamplingRow], copies: HostCopies) -> Tensor:
-    """logits [R, V] with everything that comes before the temperature; the argument is left alone.
+    """Return logits [R, V] after every adjustment before the temperature; the argument is not modified.
 
     Repetition penalty: positive logits of tokens that occurred are divided, negative ones multiplied (CTRL, arXiv
     1909.05858, 4.1).
@@ -111,14 +112,14 @@ def adjust(logits: Tensor, rows: Sequence[SamplingRow], copies: HostCopies) -> T
 
 
 def _entries(entries: Sequence[tuple[int, int, float]], copies: HostCopies) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Rows and columns, each entry once, and a number for each; on the device."""
+    """Return rows and columns of the entries, and their numbers, on the device."""
     rows, columns, numbers = zip(*entries, strict=True)
     places = copies.up(np.array([rows, columns]))
     return (places[0], places[1]), copies.up(np.array(numbers, np.float64))
 
 
 def distribution(logits: Tensor, params: Sequence[SamplingParams], copies: HostCopies) -> Tensor:
-    """Probabilities [R, V] float64 that the draw uses, from adjusted logits [R, V]; temperatures > 0.
+    """Return the probabilities [R, V] float64 for the draw, from adjusted logits [R, V]; temperatures > 0.
 
     top-k keeps the k largest logits (ties with the last one too); top-p the smallest set of most probable tokens whose
     mass reaches top_p (arXiv 1904.09751); min-p those with at least min_p times the largest probability (arXiv
@@ -149,10 +150,10 @@ def distribution(logits: Tensor, params: Sequence[SamplingParams], copies: HostC
 
 
 def _nucleus(probs: Tensor, mass: Tensor, copies: HostCopies) -> Tensor:
-    """probs [R, V] without all but the most probable that reach `mass` [R, 1] together, ties by id.
+    """Return probs [R, V] with all zeroed but the most probable that together reach `mass` [R, 1], ties by id.
 
-    These are few as a rule. On the host the LIKELY most probable are sorted first, and all only if they do not reach
-    it; a device would have to be waited for to know that.
+    These are usually few. On the host the LIKELY most probable are sorted first, and all only if those do not reach the
+    mass; on a device that check would cost a synchronization.
     """
     width = probs.shape[1]
     for size in (min(LIKELY, width), width) if copies.on_host else (width,):
@@ -172,7 +173,7 @@ def _nucleus(probs: Tensor, mass: Tensor, copies: HostCopies) -> Tensor:
 
 
 def _largest(probs: Tensor, size: int, copies: HostCopies) -> Tensor:
-    """The `size` largest of each row, largest first."""
+    """Return the `size` largest of each row, largest first."""
     if not copies.on_host:
         return probs.sort(dim=-1, descending=True).values[:, :size]
     rest = probs.shape[1] - size
@@ -180,10 +181,10 @@ def _largest(probs: Tensor, size: int, copies: HostCopies) -> Tensor:
 
 
 def draw(probs: Tensor, uniform: Tensor) -> Tensor:
-    """A token for each row of probs [R, V], given a number in [0, 1) for each [R]: the first id at which the sum of the
-    probabilities so far exceeds that part of all. None of probability 0 is.
+    """Return a token for each row of probs [R, V], given a number u in [0, 1) for each [R]: the first id at which the
+    cumulative sum exceeds u times the total. Tokens of probability 0 are never drawn.
     """
     sums = (probs * WHOLE).to(torch.int64).cumsum(dim=-1)
     threshold = (uniform * sums[:, -1]).to(torch.int64)
     found = torch.searchsorted(sums, threshold[:, None], right=True)[:, 0]
-    return found.clamp_(max=probs.shape[1] - 1)  # only of logits that are not numbers
+    return found.clamp_(max=probs.shape[1] - 1)  # takes effect only for NaN logits
